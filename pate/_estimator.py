@@ -1,7 +1,11 @@
-"""A private classifier with the interface of scikit-learn, on arrays in memory."""
+"""A private classifier with the interface of scikit-learn, on arrays in memory.
+
+At the end stand its teachers that are classifiers of scikit-learn, each fitted to its own records.
+"""
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from pate._classifier_teachers import ballots_of
 from pate._closed_form_plan import ClosedFormPlan
 from pate._linear import student_of
 from pate._pipeline import Pipeline, label
@@ -22,6 +25,7 @@ from pate._validation import (
     UNKNOWN,
     BoolArray,
     FloatArray,
+    IntArray,
     StrArray,
     UInt8Array,
     as_float32,
@@ -32,7 +36,7 @@ from pate._validation import (
     require_label_names,
     require_positive,
 )
-from pate._votes import VoteShape, rows_of
+from pate._votes import VoteShape, highest, rows_of
 from pate._votes.named import NamedVotes
 from pate.data import (
     ArrayFeatures,
@@ -44,11 +48,11 @@ from pate.data import (
     PublicScaling,
     Role,
 )
-from pate.data._records import UnknownLabels, as_text, check_labels, known_truth
+from pate.data._records import UnknownLabels, as_text, assign_teachers, check_labels, known_truth
 from pate.data._wrapped import column_bounds
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import (
         check_array,
@@ -236,8 +240,15 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             run = Path(folder) / type(self).__name__
             if self.teacher is None:
                 file = Path(folder) / "records.npz"
-                facts = given(group=None if groups is None else units, budget=consents)
-                _save(file, records, labels, public, ids, names, facts)
+                _save(
+                    file,
+                    records,
+                    labels,
+                    public,
+                    ids,
+                    names,
+                    given(group=None if groups is None else units, budget=consents),
+                )
                 plan = ClosedFormPlan(
                     num_teachers=None if self.n_teachers is None else int(self.n_teachers),
                     unit="record" if groups is None else "group",
@@ -267,17 +278,21 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 resolve_settings(
                     settings, VoteShape(self._num_teachers(), labels.shape[1]), len(public)
                 )
-                ballots = ballots_of(
-                    self.teacher, records, labels, public, units, self._num_teachers(), random
-                )
                 votes = NamedVotes(
                     ids=ids,
                     label_names=names,
-                    ballots=ballots,
+                    ballots=ballots_of(
+                        self.teacher, records, labels, public, units, self._num_teachers(), random
+                    ),
                     features=self._features(public),
                 )
-                unit = "record" if groups is None else "group"
-                released = label(votes, settings, run=run, unit=unit, ledger=self.ledger)
+                released = label(
+                    votes,
+                    settings,
+                    run=run,
+                    unit="record" if groups is None else "group",
+                    ledger=self.ledger,
+                )
         self.released_, self.statement_ = released, released.statement
         self.X_public_ = public[rows_of(released.ids, ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
@@ -353,8 +368,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     def _label_names(self, Y: Any, num_labels: int) -> tuple[str, ...]:
         """Return the names of the labels: columns of a table, classes, or numbers."""
         if not self._multi_label:
-            named = self.classes is not None
-            names = [str(name) for name in self.classes_[-num_labels:]] if named else ["label_0"]
+            names = (
+                [str(name) for name in self.classes_[-num_labels:]]
+                if self.classes is not None
+                else ["label_0"]
+            )
         elif hasattr(Y, "columns"):
             names = [str(name) for name in Y.columns]
         else:
@@ -444,16 +462,81 @@ def _save(
     If each record votes for itself, ids do not matter. Parts are assigned by a key that is drawn
     for this fit only, so that row numbers suffice as ids.
     """
-    sizes = [len(X), len(public), 1]
     private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
     arrays = {
         "X": np.concatenate((X, public, np.zeros((1, X.shape[1])))),
         "Y": np.concatenate((private, np.zeros((len(public) + 1, labels.shape[1]), np.float32))),
         "ids": np.concatenate((np.char.mod("private%09d", np.arange(len(X))), ids, ["test"])),
-        "split": np.repeat([0, 1, 2], sizes),
+        "split": np.repeat([0, 1, 2], [len(X), len(public), 1]),
         "label_names": np.array(names),
     }
     for name, values in facts.items():
         column = np.asarray(values)
         arrays[name] = np.concatenate((column, np.zeros(len(public) + 1, column.dtype)))
     np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
+
+
+def ballots_of(
+    classifier: Any,
+    X: FloatArray,
+    labels: UInt8Array,
+    public: FloatArray,
+    units: StrArray,
+    num_teachers: int,
+    random: np.random.RandomState,
+) -> UInt8Array:
+    """Return the ballots ``[P, T, C]`` of teachers of units that a secret key assigns.
+
+    The key is drawn for this fit only, so that the teacher of a record, even if its id is a row
+    number, is independent of the teachers of others: with a record more or less, every assignment
+    of the others is as likely.
+    """
+    seeds = random.randint(2**31 - 1, size=num_teachers).tolist()
+    # refuse a classifier that cannot be fitted at all, by a fit to arbitrary labels
+    _fitted(classifier, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(
+        public[:1]
+    )
+    teachers = assign_teachers(
+        units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32)
+    )
+    ballots = np.zeros((len(public), num_teachers, labels.shape[1]), dtype=np.uint8)
+    for teacher, seed in enumerate(seeds):
+        rows = np.flatnonzero(teachers == teacher)
+        for column in range(labels.shape[1]):
+            own = rows[labels[rows, column] != UNKNOWN]
+            if own.size:
+                ballots[:, teacher, column] = _ballot(
+                    classifier, X[own], labels[own, column], public, seed
+                )
+    return ballots
+
+
+def _ballot(
+    classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int
+) -> UInt8Array | int:
+    """Return the ballot ``[P]`` of a classifier fitted to one label ``[N]`` of its records."""
+    if labels.min() == labels.max():
+        return int(labels[0])
+    try:
+        with warnings.catch_warnings():
+            # a warning would say something of this teacher's records
+            warnings.simplefilter("ignore")
+            fitted = _fitted(classifier, X, labels, seed)
+            if not hasattr(fitted, "predict_proba"):
+                return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
+            scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
+            return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(
+                np.uint8
+            )
+    except Exception:
+        # one record must not make a fit fail, such as a search for five neighbors of three records
+        return 0
+
+
+def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:
+    """Return a clone of a classifier, fitted with ``seed`` for all of its random states."""
+    copy = clone(classifier)
+    seeded: Sequence[str] = [
+        name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"
+    ]
+    return copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)

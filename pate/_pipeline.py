@@ -97,8 +97,11 @@ class Pipeline:
         data: Any = self.data
         require(isinstance(data, DrawnPublic), "data whose public samples are drawn")
         with locked(self.folder):
-            run = open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
-            draw_public_samples(run, data, sample_settings(settings, unit))
+            draw_public_samples(
+                open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite),
+                data,
+                sample_settings(settings, unit),
+            )
 
     def fit_teachers(
         self,
@@ -132,8 +135,9 @@ class Pipeline:
             if isinstance(plan, ClosedFormPlan):
                 fit_closed_form(run, data, plan, dry_run=dry_run)
             else:
-                train = find("fit_teachers")
-                train(run, data, plan, chosen_execution, logger=logger, dry_run=dry_run)
+                find("fit_teachers")(
+                    run, data, plan, chosen_execution, logger=logger, dry_run=dry_run
+                )
 
     def vote(
         self,
@@ -167,8 +171,9 @@ class Pipeline:
                 )
                 seal_closed_form(run, data, plan, votes=votes, absent=absent)
             else:
-                vote = find("vote_teachers")
-                vote(run, data, plan, chosen_execution, voting=votes, absent=absent)
+                find("vote_teachers")(
+                    run, data, plan, chosen_execution, voting=votes, absent=absent
+                )
 
     def forget(self, units: Sequence[str], execution: Execution | None = None) -> bool:
         """Change teachers and votes to those of a run without some private records, bit for bit.
@@ -347,10 +352,9 @@ def label(
     Raises:
         ValueError: in one line, if anything does not fit; nothing is spent then.
     """
-    records = None if data is None else read_data(Path(data))
-    return Pipeline(run, records, ledger=ledger, overwrite=overwrite).label(
-        settings, votes, unit=unit
-    )
+    return Pipeline(
+        run, None if data is None else read_data(Path(data)), ledger=ledger, overwrite=overwrite
+    ).label(settings, votes, unit=unit)
 
 
 def open_run(
@@ -379,9 +383,8 @@ def open_run(
             # it names the ledger
             require_data_config(run)
     else:
-        of_votes = first_stage(run) is VOTES_IMPORT
         require(
-            not of_votes,
+            first_stage(run) is not VOTES_IMPORT,
             "a run folder of their own for teachers, without imported votes",
             run=str(run.root),
         )

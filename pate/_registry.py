@@ -15,6 +15,7 @@ HIGHER = {
     "as_module": "pate.data.features._modules:as_module",
     "ModulePredictor": "pate.student._answers:ModulePredictor",
     "restore_module": "pate.student._answers:restore_module",
+    "export_program": "pate.student._answers:export_program",
     "encode_makers": "pate._stages.student:encode_makers",
     "run_student": "pate._stages.student:run_student",
     "network_of_truth": "pate._stages.student:network_of_truth",

@@ -16,33 +16,45 @@ import pate
 # name: (module of pate._commands, function, summary)
 _COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "main", "run all stages of a recipe, a folder or the name of a shipped one"),
-    "init": ("init", "main", "write a recipe for data of your own, with comments"),
-    "teachers fit": ("teachers", "fit", "train the teachers on their partitions (PRIVATE)"),
-    "teachers vote": ("teachers", "vote", "let the teachers vote on the public samples (PRIVATE)"),
+    "init": ("recipes", "main", "write a recipe for data of your own, with comments"),
+    "teachers fit": ("stages", "teachers_fit", "train the teachers on their partitions (PRIVATE)"),
+    "teachers vote": (
+        "stages",
+        "teachers_vote",
+        "let the teachers vote on the public samples (PRIVATE)",
+    ),
     "forget": (
-        "teachers",
+        "stages",
         "forget",
         "remake teachers and votes without some private records (PRIVATE)",
     ),
-    "label": ("label", "main", "release labels through a private mechanism"),
+    "label": ("stages", "label", "release labels through a private mechanism"),
     "silo key": ("silo", "key", "make the signing key of a silo, or of the server"),
     "silo relay": ("silo", "relay", "serve an exchange to silos that share no folder"),
     "silo": ("silo", "main", "take part in labels from silos that keep their votes secret"),
-    "student fit": ("student", "fit", "train the student on the released labels"),
-    "student validate": ("student", "validate", "evaluate the student on held-out released labels"),
-    "student test": ("student", "test", "evaluate the student on the test set"),
-    "student predict": ("student", "predict", "write the student's predictions"),
+    "student fit": ("stages", "student_fit", "train the student on the released labels"),
+    "student validate": (
+        "stages",
+        "student_validate",
+        "evaluate the student on held-out released labels",
+    ),
+    "student test": ("stages", "student_test", "evaluate the student on the test set"),
+    "student predict": ("stages", "student_predict", "write the student's predictions"),
     "predict": (
-        "predict",
-        "main",
+        "students",
+        "predict_main",
         "predict new pictures or arrays with an exported student",
     ),
-    "export": ("export", "main", "write an exported student for torch or ONNX Runtime"),
-    "choose": ("choose", "main", "choose a student by the private records, and pay for the choice"),
-    "references": ("teachers", "references", "measure references for a student (PRIVATE)"),
+    "export": ("students", "export_main", "write an exported student for torch or ONNX Runtime"),
+    "choose": (
+        "students",
+        "choose_main",
+        "choose a student by the private records, and pay for the choice",
+    ),
+    "references": ("stages", "references", "measure references for a student (PRIVATE)"),
     "report": ("report", "main", "write a page of HTML on a run"),
     "status": ("check", "status", "show the progress of each stage of a run, and its processes"),
-    "submit": ("submit", "main", "train or vote together in several jobs of a cluster"),
+    "submit": ("stages", "submit", "train or vote together in several jobs of a cluster"),
     "check": (
         "check",
         "check",
@@ -59,10 +71,10 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "main",
         "release the top k of any histogram: pairs of users and items, or counts",
     ),
-    "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),
+    "calibrate": ("planning", "calibrate_main", "find the noise for a target epsilon"),
     "account": ("planning", "account_main", "compute the cost of queries from parameters"),
-    "ledger show": ("ledger", "show", "list the releases of a ledger and their cost"),
-    "ledger verify": ("ledger", "verify", "check a ledger by computing everything in it again"),
+    "ledger show": ("check", "show", "list the releases of a ledger and their cost"),
+    "ledger verify": ("check", "verify", "check a ledger by computing everything in it again"),
     "plan": ("planning", "plan_main", "plan the number of teachers from public facts"),
     "frontier": (
         "planning",
@@ -71,8 +83,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "faces": ("faces", "main", "draw faces and write them in CelebA's format"),
     "completion": (
-        "completion",
-        "main",
+        "parsing",
+        "print_completion",
         "print a script for shell completion of all commands",
     ),
 }
@@ -181,7 +193,7 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
         line = "Expected settings and files that are nested less deeply"
     if line is None:
         return None, None
-    from pate._commands.suggestions import with_options
+    from pate._commands.parsing import with_options
     from pate._validation import InputError, one_line
 
     faults = stop.args if isinstance(stop, InputError) else [line]

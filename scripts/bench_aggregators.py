@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pate import Outlook, Votes
-from pate._planning.comparison import candidates
+from pate._planning.frontier import candidates
 from pate._votes import serves
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Ballots, Counts

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pate._planning.comparison import Comparison
-from pate._planning.evaluation import Simulation, frontier, simulated
+from pate._planning.frontier import Comparison, Simulation, frontier, simulated
 
 NUM_LABELS, NUM_TEACHERS, NUM_QUERIES = 22, 200, 1000
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate._commands.planning import compare
-from pate._planning.comparison import Comparison, Point
+from pate._planning.frontier import Comparison, Point
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 

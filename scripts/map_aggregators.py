@@ -27,8 +27,7 @@ from tqdm import tqdm
 
 from pate import Outlook
 from pate._linear import student_of
-from pate._planning.comparison import candidates
-from pate._planning.evaluation import Simulation, score_student, simulated
+from pate._planning.frontier import Simulation, candidates, score_student, simulated
 from pate.accounting import NeighboringRelation, Target
 from pate.accounting._accountant import COARSE_ORDERS
 from pate.aggregators._base import features_of

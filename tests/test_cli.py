@@ -190,7 +190,7 @@ def test_a_pipe_that_breaks_elsewhere_is_no_quiet_end(monkeypatch: pytest.Monkey
     def broken(*arguments: object) -> None:
         raise BrokenPipeError("of a worker")
 
-    monkeypatch.setattr("pate._commands.ledger.show", broken)
+    monkeypatch.setattr("pate._commands.check.show", broken)
     with pytest.raises(BrokenPipeError, match="of a worker"):
         cli.main(["ledger", "show"])
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pate import PateClassifier, read_ledger
-from pate._classifier_teachers import ballots_of
+from pate._estimator import ballots_of
 from pate._validation import FloatArray, UInt8Array
 
 ANY_LABELS = "labels other than 0 and 1 are not read off the target, unless classes says so"

@@ -357,7 +357,7 @@ def test_an_interrupt_that_comes_out_as_another_error_is_one(
             signal.raise_signal(number)
         raise ImportError("PLEASE READ THIS")
 
-    monkeypatch.setattr("pate._commands.ledger.show", cut_short)
+    monkeypatch.setattr("pate._commands.check.show", cut_short)
     code, error = run("ledger show", capsys)
     assert (code, len(error.splitlines())) == (
         status,
@@ -402,7 +402,7 @@ def test_an_interrupt_that_was_dropped_comes_again_and_lets_the_command_clean_up
             signal.raise_signal(signal.SIGTERM)
             cleaned.append(True)
 
-    monkeypatch.setattr("pate._commands.ledger.show", command)
+    monkeypatch.setattr("pate._commands.check.show", command)
     monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
     code, error = run("ledger show", capsys)
     assert (code, len(error.splitlines()), cleaned) == (status, 1, [True])

@@ -25,13 +25,13 @@ ZONES = {
         _linear _votes _runs _networks data _data_file _votes.store _votes.named
         aggregators _closed_form_plan teachers._jobs student._metrics student._carried
         student._predictions
-        _planning.proposals _planning.tables _release _planning.completion
-        _planning.unanswered _stages _pipeline _classifier_teachers _estimator
+        _planning.tables _release _planning.completion
+        _stages _pipeline _estimator
         testing._aggregators testing._batches testing._sources _commands cli __main__""",
     "networks": """
         data.features._torch_maps models data._datasets data._augmentation _network_settings
         data.features._modules _checkpoints teachers student _stages.teachers _stages.student
-        _commands.export _commands.student_network""",
+        _commands.student_network""",
     "lab": """
         data.faces accounting._autodp _planning _silos _reporting _audit
         _commands.audit _commands.faces _commands.planning

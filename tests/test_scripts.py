@@ -273,7 +273,7 @@ def test_the_page_counts_the_forms_in_its_picture(
         points.append(total)
         raise ValueError("counted")
 
-    monkeypatch.setattr("pate._planning.evaluation.stage_bar", begin)
+    monkeypatch.setattr("pate._planning.frontier.stage_bar", begin)
     words = [*script.command_above("frontier.md", "variants.png"), "--output", str(tmp_path)]
     assert cli.main(words) == 2 and "counted" in capsys.readouterr().err
     page = (ROOT / "docs" / "frontier.md").read_text()

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from pate import VoteShape, mechanisms as m
-from pate._planning.evaluation import Simulation, simulated
+from pate._planning.frontier import Simulation, simulated
 from pate._votes import pack_ballots
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (

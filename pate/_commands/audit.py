@@ -11,9 +11,9 @@ import yaml
 from pate._audit.canaries import CanaryRecords, Kind
 from pate._audit.tables import STATUS
 from pate._audit.whole import AuditResult, audit
+from pate._commands.parsing import CommandParser
 from pate._commands.recipes import find_recipe
 from pate._commands.run import by_part, data_of, main as run_recipe
-from pate._commands.suggestions import CommandParser
 from pate._files import locked, write_json, write_text
 from pate._runs import TEACHERS_FIT, VOTES_IMPORT, Run, StageChangedError
 from pate._settings import decode, import_path
@@ -60,8 +60,10 @@ def main(args: Sequence[str]) -> None:
         return
     decode(DataSource, data)  # raises on wrong settings before anything is written
     _require_own(folder)
-    same = not begun or _read(copy / "data.yaml") == data
-    require(same, f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}")
+    require(
+        not begun or _read(copy / "data.yaml") == data,
+        f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}",
+    )
     # the overrides of data are in the copy already
     inner = [f"--{part}.{word.removeprefix('--')}" for part in _OTHERS for word in overrides[part]]
     with locked(folder):

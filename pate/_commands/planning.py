@@ -1,33 +1,60 @@
-"""The commands `pate account`, `pate frontier` and `pate plan`, which look ahead."""
+"""The commands that look ahead, from parameters and public facts.
+
+`pate account` computes the cost of queries by several accountants, and `pate calibrate` finds the
+noise for a target, as settings for ``label.yaml``. `pate frontier` compares aggregators, and `pate
+plan` numbers of teachers.
+"""
 
 import textwrap
+from dataclasses import MISSING, fields
+from enum import Enum
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from pate._commands.parsing import run_command
 from pate._files import write_text
-from pate._planning.comparison import (
-    EPSILONS,
+from pate._planning.completion import complete_aggregator, scale_to_target
+from pate._planning.frontier import (
     Comparison,
     Frontier,
-    costs_of,
+    Simulation,
+    Task,
+    frontier,
+    load_task,
+    simulated,
+)
+from pate._planning.output import (
+    draw_epsilons,
+    draw_sweep,
+    frontier_figure,
     frontier_rows,
     frontier_table,
+    save_figure,
+    sweep_text,
+    variants_figure,
+    write_recipe,
+    write_sweep,
 )
-from pate._planning.ensemble import TaskFacts
-from pate._planning.evaluation import Simulation, Task, frontier, load_task, simulated
-from pate._planning.plots import draw_epsilons, draw_frontier, draw_variants
-from pate._planning.recipe import draw_sweep, sweep_text, write_recipe, write_sweep
-from pate._planning.sweep import Sweep, SweepResult, run_sweep
+from pate._planning.sweep import Sweep, SweepResult, TaskFacts, run_sweep
 from pate._planning.tables import text_table, write_csv
+from pate._release.transaction import require_promise
 from pate._runs import Run
-from pate._settings import require_made
-from pate._validation import require
+from pate._settings import Partial, import_path, require_made
+from pate._validation import require, require_count, require_in_open_unit_interval
 from pate._votes import Votes, VoteShape
-from pate.accounting._autodp import unknown_to_autodp
+from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant, Target, epsilon_of
+from pate.accounting._autodp import epsilon_by_autodp, unknown_to_autodp
+from pate.accounting._charges import Events
 from pate.accounting._cost import explain_epsilon, format_epsilon, format_exact
-from pate.aggregators import Aggregator
-from pate.aggregators._base import LEAST_ANSWERED
+from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, leaves
+from pate.aggregators import Aggregator, StableTopK, registered
+from pate.aggregators._base import LEAST_ANSWERED, AnyAggregator, made_for
+
+_EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")
 
 
 def account(
@@ -48,21 +75,21 @@ def account(
         plot: a file for a plot of epsilon against the number of queries.
 
     Returns:
-        The result of `costs_of`.
+        The result of `_costs_of`.
 
     Raises:
         ValueError: on parameters out of range.
     """
     require_made("aggregator", aggregator)
     events = aggregator.events(shape)
-    costs = costs_of(events, num_queries=num_queries, delta=delta)
+    costs = _costs_of(events, num_queries=num_queries, delta=delta)
     name, _, settings = str(aggregator).replace("NeighboringRelation.", "").partition("(")
     print(f"epsilon of {num_queries} queries at delta = {format_exact(delta)} through {name}:")
     print(textwrap.fill(settings[:-1], 96, initial_indent="    ", subsequent_indent="    "))
-    rows: list[tuple[str, ...]] = [("    relation", *EPSILONS, "delta0")]
+    rows: list[tuple[str, ...]] = [("    relation", *_EPSILONS, "delta0")]
     for name, row in costs.items():
         epsilons = (
-            "-" if row[column] is None else format_epsilon(row[column], 4) for column in EPSILONS
+            "-" if row[column] is None else format_epsilon(row[column], 4) for column in _EPSILONS
         )
         rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
     print("\n".join(text_table(rows)))
@@ -85,7 +112,208 @@ def account(
     return costs
 
 
+def _costs_of(
+    events: Events, *, num_queries: int, delta: float
+) -> dict[str, dict[str, float | None]]:
+    """Return the total cost of several equal queries.
+
+    Args:
+        events: the event of one query under each relation.
+        num_queries: number of queries asked.
+        delta: the delta of every epsilon.
+
+    Returns:
+        For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
+        ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
+        Gaussian; epsilon from ``autodp`` and ``dp_accounting`` by their own curves, if they are
+        installed and have one for each part of the event. A missing figure is None. ``delta0`` is the part of delta
+        that is spent on failures, such as failures of stability tests.
+
+    Raises:
+        ValueError: on parameters out of range.
+    """
+    require_count(1, num_queries=num_queries)
+    require_in_open_unit_interval(delta=delta)
+    costs: dict[str, dict[str, float | None]] = {}
+    for relation, event in events.items():
+        total = RDPAccountant(relation=relation).compose(event, num_queries)
+        gaussian = all(type(leaf) is GaussianEvent for leaf, _ in leaves(event))
+        costs[relation.value] = {
+            "tightest": total.get_epsilon(delta=delta),
+            "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
+            "classic": total.get_epsilon(delta=delta, conversion="classic"),
+            "exact": total.get_epsilon(delta=delta, conversion="exact") if gaussian else None,
+            "autodp": _by_autodp(event, num_queries, delta),
+            "dp_accounting": _by_dp_accounting(event, num_queries, delta),
+            "delta0": total.delta0,
+        }
+    return costs
+
+
+def _by_autodp(event: Event, count: int, delta: float) -> float | None:
+    try:
+        return epsilon_by_autodp(event, count=count, delta=delta)
+    except ImportError:
+        return None
+
+
+def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:
+    """Return epsilon from dp_accounting, by privacy-loss distribution or, for zCDP, by Renyi DP."""
+    if find_spec("dp_accounting") is None:
+        return None
+    import dp_accounting
+    from dp_accounting import pld, rdp
+
+    parts: list[Any] = []
+    gaussian = True
+    for leaf, n in leaves(event, count):
+        if isinstance(leaf, GaussianEvent):
+            single = dp_accounting.GaussianDpEvent(leaf.noise_multiplier)
+        elif isinstance(leaf, BoundedRangeEvent):
+            single, gaussian = dp_accounting.ZCDpEvent(leaf.eta**2 / 8), False
+        else:
+            return None
+        parts.append(dp_accounting.SelfComposedDpEvent(single, n))
+    accountant = (
+        pld.PLDAccountant() if gaussian else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
+    )
+    return float(accountant.compose(dp_accounting.ComposedDpEvent(parts)).get_epsilon(delta))
+
+
 account_main = partial(run_command, "account", account, grouped={"shape": VoteShape})
+
+
+def calibrate(
+    *,
+    aggregator: AnyAggregator | None = None,
+    target_epsilon: float,
+    delta: float,
+    num_queries: int,
+    shape: VoteShape,
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD,
+    delta_test: float | None = None,
+    answered: float = 0.9,
+) -> dict[str, float]:
+    """Find the noise that meets a target epsilon, print and return it.
+
+    Args:
+        aggregator: the mechanism: a name, with settings chosen for the target, or a class with
+            settings. Only the proportions of its noise matter, because one factor scales all of it.
+            None for ``StableTopK``.
+        target_epsilon: the largest epsilon of all queries together.
+        delta: the delta of the target.
+        num_queries: number of queries.
+        shape: the numbers of teachers and labels.
+        neighboring_relation: the relation of the target.
+        delta_test: the share of delta of each stability test of ``StableTopK``. None for half of
+            ``delta`` over all queries.
+        answered: the probability that a query with the predicted gap is answered, or labeled as it
+            would be without noise.
+
+    Returns:
+        The parameters of the noise, ``epsilon`` and, if the aggregator predicts one, the ``gap`` in
+        votes.
+
+    Raises:
+        ValueError: if no noise meets the target, the class needs settings that a target does not
+            suggest, or the aggregator has another relation.
+    """
+    require_in_open_unit_interval(answered=answered)
+    # otherwise a release by the printed settings would be refused
+    require_promise(delta, num_units=shape.num_teachers)
+    target = Target(
+        epsilon=target_epsilon,
+        delta=delta,
+        num_queries=num_queries,
+        neighboring_relation=neighboring_relation,
+    )
+    start: AnyAggregator = Partial(StableTopK) if aggregator is None else aggregator
+    if isinstance(start, Partial) and start.missing == Partial(start.cls).missing:
+        # a name without settings takes the relation of the target
+        start = start.complete(neighboring_relation=neighboring_relation)
+    relation = made_for(start)
+    require(
+        relation is neighboring_relation,
+        f"--aggregator.neighboring_relation {neighboring_relation.name}, for which the target is",
+        neighboring_relation=relation.name,
+    )
+    if delta_test is not None:
+        lacks_one = isinstance(start, Partial) and "delta_test" in start.missing
+        name = (start.cls if isinstance(start, Partial) else type(start)).__name__
+        require(lacks_one, f"no delta_test for {name}", delta_test=delta_test)
+        assert isinstance(start, Partial)
+        start = start.complete(delta_test=delta_test)
+    return _report(
+        scale_to_target(
+            complete_aggregator(start, target, shape, answered=answered), target, shape
+        ),
+        target,
+        shape,
+        answered,
+    )
+
+
+def _report(
+    aggregator: Aggregator, target: Target, shape: VoteShape, answered: float
+) -> dict[str, float]:
+    """Print and return a calibrated aggregator's noise, its epsilon and the gap of an answer."""
+    relation, delta = target.neighboring_relation, target.delta
+    epsilon = epsilon_of(aggregator.event(shape, relation), count=target.num_queries, delta=delta)
+    values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
+    parameters = {
+        name: value for name, value in values.items() if isinstance(value, float)
+    } | aggregator.noise
+    head = f"{aggregator.display_name} under {relation.value.upper()}"
+    lines = [f"{head}, {target.num_queries} queries, delta = {format_exact(delta)}:"]
+    lines += [f"    {name} = {format_exact(value)}" for name, value in parameters.items()]
+    lines.append(
+        f"    epsilon = {format_epsilon(epsilon, 4)} (target {format_exact(target.epsilon)})"
+    )
+    parameters["epsilon"] = epsilon
+    if (gap := aggregator.gap_needed(shape, probability=answered)) is not None:
+        lines.append(f"{gap.meaning} with probability {answered:g}.")
+        if gap.votes > gap.available:
+            lines.append(
+                f"{shape.num_teachers} teachers cannot have it: ask fewer queries, or for a larger"
+                " epsilon."
+            )
+        parameters["gap"] = gap.votes
+    content = {
+        "aggregator": _settings(aggregator),
+        "num_queries": target.num_queries,
+        "delta": delta,
+    }
+    print(
+        "\n".join(lines) + "\n\n# label.yaml\n" + yaml.safe_dump(content, sort_keys=False), end=""
+    )
+    return parameters
+
+
+def _settings(aggregator: Aggregator) -> dict[str, Any]:
+    """Return an aggregator as written in YAML, by its short name if any, without defaults."""
+    values = {field.name: getattr(aggregator, field.name) for field in fields(aggregator)}
+    # a field without a default has MISSING, which no value equals
+    defaults = {field.name: field.default for field in fields(aggregator)}
+    defaults["neighboring_relation"] = MISSING
+    short = registered().get(type(aggregator).__name__) is type(aggregator)
+    return {
+        "class_path": type(aggregator).__name__ if short else import_path(type(aggregator)),
+        "init_args": {
+            name: _written(value) for name, value in values.items() if value != defaults[name]
+        },
+    }
+
+
+def _written(value: Any) -> Any:
+    """Return the value of a setting as written in YAML."""
+    if isinstance(value, Aggregator):
+        return _settings(value)
+    if isinstance(value, tuple):
+        return [_written(item) for item in value]
+    return value.name if isinstance(value, Enum) else value
+
+
+calibrate_main = partial(run_command, "calibrate", calibrate, grouped={"shape": VoteShape})
 
 
 def compare(
@@ -118,8 +346,12 @@ def compare(
     Raises:
         ValueError: unless either a run or a simulation is given, and on parameters out of range.
     """
-    one = (run is None) != (simulate is None)
-    require(one, "either a run or a simulation", run=run, simulate=simulate)
+    require(
+        (run is None) != (simulate is None),
+        "either a run or a simulation",
+        run=run,
+        simulate=simulate,
+    )
     require_made("aggregators", aggregators)
     if simulate is not None:
         task: Task[Votes] = simulated(simulate).drawn(
@@ -135,10 +367,10 @@ def compare(
     text = frontier_table(result)
     write_csv(folder / "frontier.csv", result.notice, frontier_rows(result))
     write_text(folder / "frontier.txt", text)
-    draw_frontier(folder / "frontier.png", result)
+    save_figure(folder / "frontier.png", frontier_figure(result), dpi=130)
     written = ["frontier.csv", "frontier.png", "frontier.txt"]
     if comparison.variants:
-        draw_variants(folder / "variants.png", result)
+        save_figure(folder / "variants.png", variants_figure(result), dpi=90)
         written.append("variants.png")
     print(text, end="")
     print(f"\n{', '.join(str(folder / name) for name in written)}")

@@ -4,8 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from pate._commands.parsing import FLAG, run_command
-from pate._reporting.disclosure import write_disclosure
-from pate._reporting.report import write_report
+from pate._reporting.report import write_disclosure, write_report
 from pate._validation import require
 
 _NUM_SAMPLES = 20
@@ -40,8 +39,12 @@ def report(
         require(num_samples is None, "a disclosure without --num_samples", num_samples=num_samples)
         print(write_disclosure(run, output=output))
         return
-    shown = _NUM_SAMPLES if num_samples is None else num_samples
-    path = write_report(run, output=output, private=private, num_samples=shown)
+    path = write_report(
+        run,
+        output=output,
+        private=private,
+        num_samples=_NUM_SAMPLES if num_samples is None else num_samples,
+    )
     print(f"{path}{' (PRIVATE: not to be published)' if private else ''}")
 
 

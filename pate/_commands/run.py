@@ -1,4 +1,8 @@
-"""The command `pate run`: all stages of a recipe in order, except those that are finished."""
+"""The command `pate run`: all stages of a recipe in order, except those that are finished.
+
+First the stages of a recipe, all checked before the first one begins; then its options, and the
+overrides of its parts; at the end the summary, with figures of the student and the statement.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -10,28 +14,45 @@ from typing import Any, NamedTuple, get_args
 import yaml
 
 from pate._closed_form_plan import CLOSED_FORM, FIRST, ClosedFormPlan, require_by_record
-from pate._commands import label, student, teachers
-from pate._commands.parsing import Preset, named_before
+from pate._commands.parsing import (
+    FLAG,
+    CommandParser,
+    Preset,
+    add_options,
+    from_options,
+    named_before,
+    settings_of,
+)
 from pate._commands.recipes import find_recipe, unpack_recipe
-from pate._commands.suggestions import CommandParser
-from pate._commands.summary import describe_run
+from pate._commands.stages import (
+    read_label,
+    read_student_fit,
+    read_teachers_fit,
+    references,
+    release,
+    student_fit,
+    student_test,
+    teachers_fit,
+    teachers_vote,
+)
 from pate._data_file import load_ledger, read_data
-from pate._files import Json, lock_run, require_place
+from pate._files import Json, lock_run, read_json, require_place
 from pate._networks import is_linear
 from pate._pipeline import Pipeline
 from pate._planning.completion import (
+    describe_gap,
     first_settings,
     resolve_settings,
     sample_settings,
     teachers_for,
 )
-from pate._planning.unanswered import describe_gap
+from pate._planning.tables import text_table
 from pate._registry import find
 from pate._release.earlier_releases import SampleSettings, released_samples
 from pate._release.label_settings import LabelSettings, is_paid, require_possible
 from pate._release.labels import require_student_for
 from pate._release.ledger_file import choose_ledger
-from pate._runs import STUDENT, TEACHERS_VOTE, Run
+from pate._runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
 from pate.accounting._accountant import epsilon_of
@@ -58,20 +79,22 @@ class _Step(NamedTuple):
     """Further arguments of its command."""
 
 
-_FIT = _Step("teachers fit", teachers.fit, ("data", "teachers"))
-_VOTE = _Step("teachers vote", teachers.vote)
-_LABEL = _Step("label", label.release, ("label",))  # the statement is printed at the end
-_STUDENT = _Step("student fit", student.fit, ("student",))
-_TEST = _Step("student test", student.test, words=("--verbose=false",))
-_REFERENCES = _Step("references", teachers.references)
+_FIT = _Step("teachers fit", teachers_fit, ("data", "teachers"))
+_VOTE = _Step("teachers vote", teachers_vote)
+_LABEL = _Step("label", release, ("label",))  # the statement is printed at the end
+_STUDENT = _Step("student fit", student_fit, ("student",))
+_TEST = _Step("student test", student_test, words=("--verbose=false",))
+_REFERENCES = _Step("references", references)
 
 
 def main(args: Sequence[str]) -> None:
     """Run `pate run`."""
     words, overrides = by_part(args)
     parsed = _parser().parse_args(words)
-    one = "a recipe, or --config with a file that --print_config wrote"
-    require((parsed.recipe is None) != (parsed.config is None), one)
+    require(
+        (parsed.recipe is None) != (parsed.config is None),
+        "a recipe, or --config with a file that --print_config wrote",
+    )
     if parsed.config is None:
         recipe = find_recipe(parsed.recipe)
         _run(recipe, parsed.run or Path("runs") / recipe.resolve().name, parsed, overrides)
@@ -92,21 +115,21 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     if form != CLOSED_FORM and not parsed.print_config:
         _require_table(recipe / "data.yaml", overrides["data"])
     # errors in any stage are reported before teachers train for hours and labels are paid for
-    fit = teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
-    student_settings = student.read_fit(
+    options, plan, content = read_teachers_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
+    student_settings = read_student_fit(
         _words(_STUDENT, overrides), _preset(_STUDENT, recipe, root)
     )
-    label_words, label_preset = overrides["label"], _preset(_LABEL, recipe, root)
+    parser, label_options = read_label(overrides["label"], _preset(_LABEL, recipe, root))
     if parsed.print_config:
-        print_recipe(fit.content, label.read_content(label_words, label_preset), student_settings)
+        _print_recipe(content, settings_of(parser, label_options), student_settings)
         return
-    data, voting = fit.options.data, parsed.votes
-    if voting is None and not isinstance(fit.plan, ClosedFormPlan):
+    data, voting = options.data, parsed.votes
+    if voting is None and not isinstance(plan, ClosedFormPlan):
         voting = Run(root).inputs_of(TEACHERS_VOTE).settings.get("votes")
-    asked, plan = label.settings_for(label_words, label_preset), fit.plan
+    asked = from_options(LabelSettings, parser.instantiate(label_options))
     require_student_for(asked.query_choice, plan.start_from)
     require_by_record(plan, data.budgets)
-    ledger = choose_ledger(root, fit.options.ledger, data, overwrite=parsed.overwrite)
+    ledger = choose_ledger(root, options.ledger, data, overwrite=parsed.overwrite)
     run = Run(root, overwrite=parsed.overwrite, ledger=ledger)
     samples = sample_settings(asked, plan.unit) if isinstance(data, DrawnPublic) else None
     if isinstance(data, DrawnPublic) and data.samples.is_file():
@@ -119,8 +142,7 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     if first is not None:
         earlier = [*earlier, first[0].charge(first[1])]
     if plan.start_from is not None and plan.num_teachers is None:
-        size = len(known.load(Role.PUBLIC).ids)
-        number = teachers_for(asked, known.num_labels, size, earlier)
+        number = teachers_for(asked, known.num_labels, len(known.load(Role.PUBLIC).ids), earlier)
         plan = replace(plan, num_teachers=number)
         overrides["teachers"].append(f"--num_teachers={number}")
     settings, shape = _label_settings(plan, known, voting, asked, earlier)
@@ -132,8 +154,9 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         if not is_paid(before, first[0]):
             unpaid = [*unpaid, first[0].charge(first[1])]
     require_possible(run, settings, shape, known, unpaid=unpaid)
-    is_network = not is_linear(student_settings["model"]["network"])
-    if is_network and (parsed.overwrite or not Run(root).is_finished(STUDENT)):
+    if not is_linear(student_settings["model"]["network"]) and (
+        parsed.overwrite or not Run(root).is_finished(STUDENT)
+    ):
         find("rehearse_student")(
             Run(root), student_settings, known, num_queries=settings.num_queries
         )
@@ -142,7 +165,7 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     if parsed.dry_run:
         if known is data:
             print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
-            teachers.fit([*_words(_FIT, overrides), "--dry_run"], _preset(_FIT, recipe, root))
+            teachers_fit([*_words(_FIT, overrides), "--dry_run"], _preset(_FIT, recipe, root))
         if samples is not None:
             print(_planned_samples(samples))
         for planned in (first, (settings, shape)):
@@ -169,8 +192,9 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
             raise SystemExit(1)
     if samples is not None:
         print(f"[0/{len(steps)}] public samples", flush=True)
-        drawing = Pipeline(root, data, ledger=ledger, overwrite=parsed.overwrite)
-        drawing.draw_public_samples(asked, unit=plan.unit)
+        Pipeline(root, data, ledger=ledger, overwrite=parsed.overwrite).draw_public_samples(
+            asked, unit=plan.unit
+        )
     if first is not None:
         print(f"[0/{len(steps)}] first release", flush=True)
         pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
@@ -187,7 +211,7 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
             _words(step, overrides), _preset(step, recipe, root, overwrite=parsed.overwrite)
         )
     print()
-    print(describe_run(Run(root, ledger=load_ledger(root))), end="")
+    print(_describe_run(Run(root, ledger=load_ledger(root))), end="")
     if proven is not None:
         print(f"{'proof:':<19}{root / _PROOF} (law and isolation {proven}; {_NO_THEOREM})")
     if proven == "not tested":
@@ -214,8 +238,9 @@ def _first_release(
     if plan.start_from != FIRST:
         return None
     shape = VoteShape(MOST_VOTERS, data.num_labels)
-    size = len(data.load(Role.PUBLIC).ids)
-    return resolve_settings(first_settings(asked), shape, size, Moments), shape
+    return resolve_settings(
+        first_settings(asked), shape, len(data.load(Role.PUBLIC).ids), Moments
+    ), shape
 
 
 def _label_settings(
@@ -242,10 +267,11 @@ def _label_settings(
     require(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged")
     kind: type[Votes] = Scores if voting == "scores" else Ballots
     if isinstance(plan, ClosedFormPlan):
-        fixed = (
-            "no --votes of teachers in closed form, whose ballots follow from how they were made"
+        require(
+            voting is None,
+            "no --votes of teachers in closed form, whose ballots follow from how they were made",
+            votes=voting,
         )
-        require(voting is None, fixed, votes=voting)
         kind = Moments if plan.start_from is None else Ballots
     return resolve_settings(asked, shape, size, kind, before=before, budgets=data.budgets), shape
 
@@ -253,8 +279,11 @@ def _label_settings(
 def _planned_samples(samples: SampleSettings) -> str:
     """Return a description of public samples that are drawn, with their epsilon."""
     events, count = samples.charge
-    event = events[samples.relation].for_group_size(samples.max_teachers_per_unit)
-    epsilon = epsilon_of(event, count=count, delta=samples.delta)
+    epsilon = epsilon_of(
+        events[samples.relation].for_group_size(samples.max_teachers_per_unit),
+        count=count,
+        delta=samples.delta,
+    )
     return (
         f"Public samples with noise multiplier {samples.noise_multiplier:.6g}:\n   "
         f" epsilon = {format_epsilon(epsilon)} at delta = {format_exact(samples.delta)},"
@@ -266,18 +295,22 @@ def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
     """Return a description of a planned release, with its epsilon."""
     mechanism, count = settings.mechanism, settings.num_queries
     assert count is not None, "settings are complete"
-    event = mechanism.event(shape, settings.relation).for_group_size(settings.max_teachers_per_unit)
-    epsilon = epsilon_of(event, count=count, delta=settings.delta)
+    epsilon = epsilon_of(
+        mechanism.event(shape, settings.relation).for_group_size(settings.max_teachers_per_unit),
+        count=count,
+        delta=settings.delta,
+    )
     noise = ", ".join(
         f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters
     )
-    text = (
-        f"Labels of {count} public samples by {type(mechanism).__name__} with {noise}:"
-        f"\n    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
-        f" {settings.relation.name}"
+    lines = (
+        f"Labels of {count} public samples by {type(mechanism).__name__} with {noise}:",
+        f"    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
+        f" {settings.relation.name}",
+        explain_epsilon(epsilon),
+        describe_gap(mechanism, shape),
     )
-    more = explain_epsilon(epsilon), describe_gap(mechanism, shape)
-    return "\n".join([text, *(line for line in more if line is not None)])
+    return "\n".join(line for line in lines if line is not None)
 
 
 def _words(step: _Step, overrides: Mapping[str, list[str]]) -> list[str]:
@@ -295,16 +328,57 @@ def data_of(recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Jso
 
     Ends with status 2 on a wrong option.
     """
-    return teachers.read_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root)).content["data"]
+    *_, content = read_teachers_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
+    return content["data"]
 
 
-def print_recipe(fit: Json, label: Json, student: Json) -> None:
+def _print_recipe(fit: Json, label: Json, student: Json) -> None:
     """Print the settings of all stages as the files of a recipe, each below its name."""
     data = {name: fit[name] for name in ("data", "ledger")}
     rest = {name: value for name, value in fit.items() if name not in data}
     parts = dict(zip(_PARTS, (data, rest, label, student), strict=True))
     texts = (f"# {part}.yaml\n{yaml.safe_dump(parts[part], sort_keys=False)}" for part in _PARTS)
     print("---\n".join(texts), end="")
+
+
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "recipe": {
+        "type": Path,
+        "nargs": "?",
+        "help": "the folder, or the name of a shipped recipe, such as faces",
+    },
+    "--config": {
+        "type": Path,
+        "help": "in place of a recipe: a file with the settings of all stages, as --print_config"
+        " prints them",
+    },
+    "--run": {"type": Path, "help": "folder of the run; by default runs/ and the recipe's name"},
+    "--overwrite": {**FLAG, "help": "redo stages with changed settings"},
+    "--ledger": {
+        "type": Path,
+        "help": "ledger of the private data, in place of the default next to them",
+    },
+    "--votes": {
+        "choices": get_args(Voting),
+        "help": "how networks vote, as in `pate teachers vote`",
+    },
+    "--references": {
+        **FLAG,
+        "help": "also measure a student of the true labels and the noiseless majority: PRIVATE, for"
+        " data that you may see",
+    },
+    "--prove": {
+        **FLAG,
+        "help": "first test the law of the noise and the isolation of records, on made-up records;"
+        " a refuted program ends with status 1 and spends nothing, an inconclusive one ends with 3",
+    },
+    "--dry_run": {
+        **FLAG,
+        "help": "check all settings, print the resources of teachers (PRIVATE) and the cost of"
+        " labels, and write nothing",
+    },
+    "--print_config": {**FLAG, "help": "print the settings of all stages"},
+}
 
 
 def _parser() -> CommandParser:
@@ -317,53 +391,7 @@ def _parser() -> CommandParser:
         " --data.init_args.root DIR.",
         print_config=None,
     )
-    parser.add_argument(
-        "recipe",
-        type=Path,
-        nargs="?",
-        help="the folder, or the name of a shipped recipe, such as faces",
-    )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        help="in place of a recipe: a file with the settings of all stages, as --print_config"
-        " prints them",
-    )
-    parser.add_argument(
-        "--run", type=Path, help="folder of the run; by default runs/ and the recipe's name"
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="redo stages with changed settings"
-    )
-    parser.add_argument(
-        "--ledger",
-        type=Path,
-        help="ledger of the private data, in place of the default next to them",
-    )
-    parser.add_argument(
-        "--votes", choices=get_args(Voting), help="how networks vote, as in `pate teachers vote`"
-    )
-    parser.add_argument(
-        "--references",
-        action="store_true",
-        help="also measure a student of the true labels and the noiseless majority: PRIVATE, for"
-        " data that you may see",
-    )
-    parser.add_argument(
-        "--prove",
-        action="store_true",
-        help="first test the law of the noise and the isolation of records, on made-up records; a"
-        " refuted program ends with status 1 and spends nothing, an inconclusive one ends with 3",
-    )
-    parser.add_argument(
-        "--dry_run",
-        action="store_true",
-        help="check all settings, print the resources of teachers (PRIVATE) and the cost of labels,"
-        " and write nothing",
-    )
-    parser.add_argument(
-        "--print_config", action="store_true", help="print the settings of all stages"
-    )
+    add_options(parser, _OPTIONS)
     parser.elsewhere = _in_a_part
     return parser
 
@@ -418,8 +446,101 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
                 f" {', '.join(_PARTS)}, got override={word!r}{meant}"
             )
         if not equals:
-            behind = bool(remaining) and not remaining[0].startswith("--")
-            require(behind, f"a value behind {name}", value=remaining[0] if remaining else None)
+            require(
+                bool(remaining) and not remaining[0].startswith("--"),
+                f"a value behind {name}",
+                value=remaining[0] if remaining else None,
+            )
             value = remaining.pop(0)
         overrides[part].append(f"{name if part == 'data' else f'--{setting}'}={value}")
     return others, overrides
+
+
+_ROWS = {
+    "all_majority": "best constant answer",
+    "released_constant": "constant answer released",
+    "student": "private student",
+    "teacher_majority": "noiseless teacher majority",
+    "linear_fit": "linear fit to private records",
+    "true_label_student": "true-label student",
+}
+
+_LEDGERS = {
+    "private data": "of the private data",
+    "named": "named for this run; another of these data adds up",
+    "run": "of this run alone",
+    "audit": "of this audit alone",
+}
+
+
+def _describe_run(run: Run) -> str:
+    """Return a table of metrics on the test set, the privacy statement, and the places of files."""
+    figures_of: Json = {}
+    for stage in (STUDENT, REFERENCES):
+        path = run.root / stage.outputs[0] / METRICS
+        if path.is_file():
+            figures_of |= read_json(path.read_text())
+    private = [
+        name
+        for name in ("teacher_majority", "linear_fit", "true_label_student")
+        if name in figures_of
+    ]
+    chosen = figures_of.pop("optimize")
+    lines = _table(f"Test set, cut for {chosen}", figures_of, private)
+    for purpose in figures_of["student"]["at_cut"]:
+        if purpose != chosen:
+            cut = {
+                name: figures["at_cut"][purpose]
+                for name, figures in figures_of.items()
+                if name in _ROWS
+            }
+            lines += ["", *_table(f"The same, cut for {purpose}", cut, private)]
+    if private:
+        lines.append("* PRIVATE: computed without privacy, for comparison only")
+    if "true_label_student" in figures_of:
+        gain = {
+            name: figures_of[name]["macro_f1"] - figures_of["all_majority"]["macro_f1"]
+            for name in figures_of
+            if name in _ROWS
+        }
+        if gain["true_label_student"] > 0:
+            share = gain["student"] / gain["true_label_student"]
+            lines.append(
+                f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label"
+                " student."
+            )
+    statement = (run.root / LABEL.outputs[-1]).read_text()
+    files = {
+        "released labels": LABEL.outputs[0],
+        "privacy statement": LABEL.outputs[1],
+        "student": STUDENT.outputs[0],
+    }
+    places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
+    places.append(f"{'predictions:':<19}pate predict {run.root / STUDENT.outputs[0] / MODEL} FILE")
+    counts = read_json((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
+    places.append(f"{'ledger:':<19}{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})")
+    return (
+        "\n".join(
+            [*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]
+        )
+        + "\n"
+    )
+
+
+def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:
+    """Return a head, and a row of figures for each of the `_ROWS`."""
+    metrics = [
+        name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)
+    ]
+    rows = [(title, *metrics)]
+    for name, row in _ROWS.items():
+        if name in figures_of:
+            mark = " *" if name in private else ""
+            rows.append((row + mark, *(f"{figures_of[name][metric]:.3f}" for metric in metrics)))
+    return text_table(rows)
+
+
+def _relative_to_cwd(path: Path) -> Path:
+    """Return a path relative to the working directory if it lies within."""
+    folder = Path.cwd()
+    return path.relative_to(folder) if path.is_relative_to(folder) else path

@@ -5,10 +5,8 @@ from typing import Any
 
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
-from pate._commands.help import BriefHelp, example
-from pate._commands.parsing import Preset
-from pate._commands.student import DESCRIPTIONS
-from pate._commands.suggestions import CommandParser
+from pate._commands.parsing import BriefHelp, CommandParser, Preset, example
+from pate._commands.stages import DESCRIPTIONS
 from pate._files import Json
 from pate._stages.student import StudentCLI, StudentSettings
 
@@ -34,8 +32,11 @@ def read_network_fit(args: Sequence[str], preset: Preset) -> Json:
 
 
 def _run(kind: type[StudentCLI], command: str, args: Sequence[str], preset: Preset) -> StudentCLI:
-    help_texts = {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
-    words = [command, *preset.options(), *args]
     return kind(
-        words, parser_class=_StudentParser, formatter_class=BriefHelp, **{command: help_texts}
+        [command, *preset.options(), *args],
+        parser_class=_StudentParser,
+        formatter_class=BriefHelp,
+        **{
+            command: {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
+        },
     )

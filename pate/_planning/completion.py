@@ -1,7 +1,10 @@
-"""An aggregator for a target, and one target for several releases.
+"""An aggregator for a target, one target for several releases, and the gaps that answers need.
 
 Missing fields of an aggregator are filled in, and all its noise is scaled by one factor. Public
-samples, score votes, and teachers that start from these share a target.
+samples, score votes, and teachers that start from these share a target. An aggregator is compared
+with forms of it that differ in one field. Before a release, and after one that answered too little,
+a line tells how wide the gaps of votes have to be; all of it follows from public numbers and the
+answers.
 """
 
 import math
@@ -11,16 +14,17 @@ from typing import Any
 
 from pate._release.earlier_releases import SampleSettings
 from pate._release.label_settings import LabelSettings
+from pate._release.labels import StatedLabels
 from pate._release.transaction import require_promise
-from pate._settings import parts
+from pate._settings import decode, parts
 from pate._validation import MOST_VOTERS, require, require_given
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
 from pate.accounting import GaussianEvent, Target, calibrate_scale, epsilon_of
 from pate.accounting._charges import Budget, Charge
-from pate.accounting._cost import smallest_where
+from pate.accounting._cost import format_epsilon, format_exact, smallest_where
 from pate.accounting._filters import affordable
 from pate.aggregators import Aggregator, Outlook, Partial, Rounds, ScoreVotes, SiloVotes
-from pate.aggregators._base import AnyAggregator
+from pate.aggregators._base import LEAST_ANSWERED, AnyAggregator
 from pate.aggregators._score_votes import PersonalVotes, by_budgets
 from pate.data._records import Unit
 
@@ -64,9 +68,10 @@ def resolve_settings(
     require(budgets or not weighs, "records with personal budgets for PersonalVotes")
     if budgets:
         most, epsilon = max(budgets), settings.target_epsilon
-        beyond = epsilon is not None and epsilon > most
         require(
-            not beyond, f"target_epsilon <= {most:g}, the largest budget", target_epsilon=epsilon
+            epsilon is None or epsilon <= most,
+            f"target_epsilon <= {most:g}, the largest budget",
+            target_epsilon=epsilon,
         )
         aggregator = by_budgets(aggregator, budgets, settings.delta)
         settings = replace(settings, aggregator=aggregator)
@@ -169,10 +174,12 @@ def _starting_point(
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls = aggregator.cls
     if cls.splits_noise:
-        start = cls.for_target(
-            target, shape, delta_test=aggregator.setting("delta_test"), answered=answered
+        return _reached(
+            cls.for_target(
+                target, shape, delta_test=aggregator.setting("delta_test"), answered=answered
+            ),
+            target,
         )
-        return _reached(start, target)
     outlook = Outlook.at(target, shape, labels_per_sample=aggregator.setting("k"))
     try:
         proposed = cls.proposals(outlook)
@@ -190,8 +197,11 @@ def _starting_point(
 
 def _reached(aggregator: Aggregator | None, target: Target) -> Aggregator:
     """Return an aggregator that meets a target. Raises ``ValueError`` where none does."""
-    reached = f"a target that some noise reaches, with delta = {target.delta:g}"
-    return require_given(aggregator, reached, target_epsilon=target.epsilon)
+    return require_given(
+        aggregator,
+        f"a target that some noise reaches, with delta = {target.delta:g}",
+        target_epsilon=target.epsilon,
+    )
 
 
 def scale_to_target(
@@ -217,8 +227,11 @@ def scale_to_target(
     """
     relation = target.neighboring_relation
     if budget is not None:
-        most = f"target_epsilon <= {budget.max_epsilon} (`max_epsilon`)"
-        require(target.epsilon <= budget.max_epsilon, most, target_epsilon=target.epsilon)
+        require(
+            target.epsilon <= budget.max_epsilon,
+            f"target_epsilon <= {budget.max_epsilon} (`max_epsilon`)",
+            target_epsilon=target.epsilon,
+        )
 
     def admitted(factor: float) -> bool:
         query = (
@@ -238,11 +251,14 @@ def scale_to_target(
     candidate = _reached(aggregator.calibrated(target, shape, tolerance=_TOLERANCE), target)
     if admitted(1.0):
         return candidate
-    reached = f"a target that some noise keeps within {budget}"
     high = 1.01
     while not admitted(high):
         high *= high
-        require(high < 1e6, reached, target_epsilon=target.epsilon)
+        require(
+            high < 1e6,
+            f"a target that some noise keeps within {budget}",
+            target_epsilon=target.epsilon,
+        )
     return candidate.scaled(smallest_where(admitted, 1.0, high, tolerance=_TOLERANCE))
 
 
@@ -359,5 +375,59 @@ def teachers_that_start(settings: LabelSettings, num_labels: int, size: int) -> 
         ValueError: as `teachers_for` and `first_settings` do.
     """
     shape = VoteShape(MOST_VOTERS, num_labels)
-    first = resolve_settings(first_settings(settings), shape, size, Moments)
-    return teachers_for(settings, num_labels, size, [first.charge(shape)])
+    return teachers_for(
+        settings,
+        num_labels,
+        size,
+        [resolve_settings(first_settings(settings), shape, size, Moments).charge(shape)],
+    )
+
+
+def one_change_variants(aggregator: Aggregator, outlook: Outlook) -> dict[str, Aggregator]:
+    """Return an aggregator with one field changed to each of its `variants`, by ``field=value``."""
+    changed: dict[str, Aggregator] = {}
+    for name, values in aggregator.variants(outlook).items():
+        for value in values:
+            change: dict[str, Any] = {name: value}
+            if value != getattr(aggregator, name):
+                changed[f"{name}={value}"] = replace(aggregator, **change)
+    return changed
+
+
+_LIKELY = 0.9
+_REMEDY = (
+    "Fewer queries, a larger epsilon, more teachers, teachers that start from a release"
+    " (start_from) or another aggregator help"
+)
+
+
+def describe_gap(aggregator: Aggregator, shape: VoteShape) -> str | None:
+    """Return a line on the gap that a query needs and the widest that the teachers can have.
+
+    It says what would help if they cannot have that gap. None if no gap is predicted.
+    """
+    gap = aggregator.gap_needed(shape, probability=_LIKELY)
+    if gap is None:
+        return None
+    line = (
+        f"{gap.meaning} with probability {_LIKELY:g}; {shape.num_teachers} teachers can have at"
+        f" most {gap.available:g}."
+    )
+    return line if gap.votes <= gap.available else f"{line} {_REMEDY}."
+
+
+def describe_unanswered(released: StatedLabels) -> str | None:
+    """Return a line on labels of which none or few were answered, or None if enough were."""
+    answered, count = int(released.answered.sum()), len(released.ids)
+    if answered >= LEAST_ANSWERED * count:
+        return None
+    cost = released.statement["this_release"][released.statement["neighboring_relation"]]
+    price = f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
+    number = f"Only {answered}" if answered else "None"
+    line = (
+        f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and"
+        f" {price} is spent."
+    )
+    gap = describe_gap(decode(Aggregator, released.aggregator), released.shape)
+    needed = "" if gap is None else f" {gap.removesuffix(f' {_REMEDY}.')}"
+    return f"{line}{needed} {_REMEDY}; to ask again costs again."

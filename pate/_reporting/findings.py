@@ -102,7 +102,6 @@ def read_findings(root: Path) -> Findings:
     source, ledger = read_locations(root)
     run = Run(root, ledger=ledger)
     released = _read_released(run, source)
-    names = [stage.config for stage in (LABEL, STUDENT)]
     learned = _read_learned(run, source)
     return Findings(
         run=run,
@@ -113,7 +112,9 @@ def read_findings(root: Path) -> Findings:
         else _read_predictions(run, released.labels),
         frontier=read_frontier(run.public / "frontier", private=False),
         settings={
-            name.name: (root / name).read_text() for name in names if (root / name).is_file()
+            name.name: (root / name).read_text()
+            for name in (LABEL.config, STUDENT.config)
+            if (root / name).is_file()
         },
         has_data=source is not None,
     )

@@ -327,16 +327,17 @@ def gallery(findings: Findings, num_samples: int) -> Gallery | None:
     samples = []
     for row in rows.tolist():
         predicted = findings.predictions.get(row)
-        sample = Sample(
-            name=str(labels.ids[row]),
-            picture="" if pictures is None else pictures[row],
-            values=() if pictures is not None else _texts(values[row]),
-            released=_named(labels, labels.labels[row]),
-            answered=bool(labels.answered[row]),
-            withheld=int((~labels.mask[row]).sum()),
-            predicted=None if predicted is None else _named(labels, predicted),
+        samples.append(
+            Sample(
+                name=str(labels.ids[row]),
+                picture="" if pictures is None else pictures[row],
+                values=() if pictures is not None else _texts(values[row]),
+                released=_named(labels, labels.labels[row]),
+                answered=bool(labels.answered[row]),
+                withheld=int((~labels.mask[row]).sum()),
+                predicted=None if predicted is None else _named(labels, predicted),
+            )
         )
-        samples.append(sample)
     return Gallery(tuple(samples))
 
 

@@ -1,13 +1,26 @@
-"""The sections of a page that may be published: pure functions of the findings on a run."""
+"""The sections of a page on a run: pure functions of the findings, or of private files.
 
+First the sections that may be published; then those that must not be, with figures of ``private/``
+without privacy.
+"""
+
+import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
-from pate._files import Json
-from pate._reporting.findings import DrawnFrontier, Findings, Learned, Released
+from pate._files import Json, read_json
+from pate._reporting.findings import (
+    DrawnFrontier,
+    Findings,
+    Learned,
+    Released,
+    read_frontier,
+    read_log,
+)
 from pate._reporting.page import (
     Bar,
     Block,
@@ -22,10 +35,15 @@ from pate._reporting.page import (
     barred_share,
     data_uri,
     gallery,
+    histogram,
     line_chart,
     shown,
 )
+from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run
 from pate._runs.released import ReleasedLabels
+from pate._validation import FloatArray
+from pate._votes import Counts, rows_of
+from pate._votes.store import finished_votes
 from pate.accounting._base import event_from_dict
 from pate.accounting._charges import Charge, account, for_group_size
 from pate.accounting._cost import NeighboringRelation, format_epsilon, format_exact, format_guess
@@ -161,8 +179,11 @@ def _ledger(released: Released) -> Section:
     whose = ledger_words(today.content)[0]
     teachers = today["max_teachers_per_unit"]
     units = f" Epsilons are{describe_reach(teachers, teachers)}." if teachers > 1 else ""
-    text = f"{whose}, with all its releases. Each was reserved before its noise was drawn.{units}"
-    blocks: list[Block] = [Text(text)]
+    blocks: list[Block] = [
+        Text(
+            f"{whose}, with all its releases. Each was reserved before its noise was drawn.{units}"
+        )
+    ]
     if book is None:
         blocks.append(
             Text(
@@ -175,9 +196,8 @@ def _ledger(released: Released) -> Section:
     reserved = for_group_size([_charge(release) for release in today["releases"]], teachers)
     rows = []
     for release, charge in zip(today["releases"], reserved, strict=True):
-        when = str(release["at"]).replace("T", " ").replace("+00:00", " UTC")
         cells = (
-            when,
+            str(release["at"]).replace("T", " ").replace("+00:00", " UTC"),
             release["run"],
             f"{release['count']:,}",
             release["description"],
@@ -203,8 +223,15 @@ def _ledger(released: Released) -> Section:
         "state",
         f"ε reserved, {relation.value.upper()}",
     )
-    table = Table(head, tuple(rows), wordy=(1, 2, 4, 5), strong=released.labels.release - 1)
-    return Section("ledger", "The ledger", (*blocks, table, *conditions))
+    return Section(
+        "ledger",
+        "The ledger",
+        (
+            *blocks,
+            Table(head, tuple(rows), wordy=(1, 2, 4, 5), strong=released.labels.release - 1),
+            *conditions,
+        ),
+    )
 
 
 def _charge(release: Mapping[str, Any]) -> Charge:
@@ -257,9 +284,12 @@ def _answers(labels: ReleasedLabels) -> Section:
         Figure(f"{answered / num_queries:.1%}", "answered", f"{answered:,} queries"),
     ]
     if answered:
-        of_all = f"of {len(labels.label_names)} on average, per answered query"
         figures += [
-            Figure(f"{shares.sum(axis=1).mean():.1f}", "labels released", of_all),
+            Figure(
+                f"{shares.sum(axis=1).mean():.1f}",
+                "labels released",
+                f"of {len(labels.label_names)} on average, per answered query",
+            ),
             Figure(f"{ones.mean():.1f}", "positive labels", "of those released, on average"),
         ]
     blocks: list[Block] = [Figures(tuple(figures))]
@@ -336,22 +366,40 @@ def _student(findings: Findings, labels: ReleasedLabels) -> Section:
     title = "The student"
     if learned is None:
         if not findings.has_data:
-            needs = (
-                "A student needs the public and test records: `pate label --votes` with a"
-                " data.yaml adds them."
+            return Section(
+                "student",
+                title,
+                (
+                    Text(
+                        "A student needs the public and test records: `pate label --votes` with a"
+                        " data.yaml adds them.",
+                        "next",
+                    ),
+                ),
             )
-            return Section("student", title, (Text(needs, "next"),))
-        command = f"pate student fit --run {root} --model.network pate.models.Linear"
         return Section(
             "student",
             title,
-            (Text("No student has been trained on these labels yet:", "next", command),),
+            (
+                Text(
+                    "No student has been trained on these labels yet:",
+                    "next",
+                    f"pate student fit --run {root} --model.network pate.models.Linear",
+                ),
+            ),
         )
     if not learned.metrics:
-        untested = Text(
-            "The student has not been tested yet:", "next", f"pate student test --run {root}"
+        return Section(
+            "student",
+            title,
+            (
+                Text(
+                    "The student has not been tested yet:",
+                    "next",
+                    f"pate student test --run {root}",
+                ),
+            ),
         )
-        return Section("student", title, (untested,))
     blocks: list[Block] = []
     if learned.older:
         blocks.append(
@@ -413,14 +461,23 @@ def _labels(findings: Findings, labels: ReleasedLabels) -> Section:
             metric, mark = student.get(name, {}), constant.get(name, {})
             row += [barred(metric.get(figure), mark.get(figure)) for figure in _PER_LABEL]
         rows.append(tuple(row))
-    head = ("label", "released", "positive", *(_PER_LABEL.values() if student else ()))
     text = "How often each label was released, and how often it was positive where released."
     if student:
         text += (
             " Then the student on the test records; marks: the constant answer that the"
             " release supports."
         )
-    return Section("labels", "Label by label", (Text(text), Table(head, tuple(rows))))
+    return Section(
+        "labels",
+        "Label by label",
+        (
+            Text(text),
+            Table(
+                ("label", "released", "positive", *(_PER_LABEL.values() if student else ())),
+                tuple(rows),
+            ),
+        ),
+    )
 
 
 def _curves(learned: Learned | None) -> Section:
@@ -444,8 +501,11 @@ def _curves(learned: Learned | None) -> Section:
         ),
     ]
     drawn = tuple(chart for chart in charts if chart is not None)
-    caption = Text("During training; val: on held-out released labels.")
-    return Section("curves", "Training", (caption, *drawn) if drawn else ())
+    return Section(
+        "curves",
+        "Training",
+        (Text("During training; val: on held-out released labels."), *drawn) if drawn else (),
+    )
 
 
 def frontier_blocks(frontier: DrawnFrontier | None) -> tuple[Block, ...]:
@@ -457,5 +517,157 @@ def frontier_blocks(frontier: DrawnFrontier | None) -> tuple[Block, ...]:
 
 
 def _settings(findings: Findings) -> Section:
-    listings = tuple(Listing(name, text) for name, text in findings.settings.items())
-    return Section("settings", "Settings", listings)
+    return Section(
+        "settings",
+        "Settings",
+        tuple(Listing(name, text) for name, text in findings.settings.items()),
+    )
+
+
+_BINS = 20
+_PRIVATE_TITLES = {
+    "student": "student",
+    "teacher_majority": "noiseless teacher majority",
+    "linear_fit": "linear fit to private records",
+    "true_label_student": "true-label student",
+}
+_RIVAL_FIGURES = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "mAP": "mAP",
+    "macro_f1_at_its_cut": "macro-F1, cut for it",
+    "micro_f1_at_its_cut": "micro-F1, cut for it",
+}
+_LOSSES = ("max", "q90", "median", "q10", "min")
+
+
+def private_sections(findings: Findings) -> tuple[Section, ...]:
+    """Return a section for each private figure that the run has, all of them marked. PRIVATE.
+
+    Raises:
+        ValueError: if votes are missing or damaged.
+    """
+    run = findings.run
+    contents = {
+        "The teachers' votes": _votes(run, findings.released),
+        "Without privacy": _references(findings),
+        "The frontier": frontier_blocks(read_frontier(run.private / "frontier", private=True)),
+        "Rivals": _rivals(run.private / "rivals" / "rivals.csv"),
+        "Training of the teachers": _losses(run),
+        "Private settings": _private_settings(run),
+    }
+    anchors = ("votes", "references", "frontier-of-votes", "rivals", "losses", "private-settings")
+    sections = [
+        Section(anchor, title, tuple(blocks), private=True)
+        for anchor, (title, blocks) in zip(anchors, contents.items(), strict=True)
+    ]
+    return tuple(section for section in sections if section.blocks)
+
+
+def _votes(run: Run, released: Released | None) -> Iterator[Block]:
+    if not (run.is_finished(VOTES_IMPORT) or run.is_finished(TEACHERS_VOTE)):
+        return
+    store = finished_votes(run)
+    kind = store.manifest().kind
+    if not issubclass(kind, Counts):
+        yield Text(f"{kind.__name__}: there are no votes to count.")
+        return
+    rows = (
+        None if released is None else rows_of(released.labels.ids, np.array(store.manifest().ids))
+    )
+    votes, _ = store.load(Counts, rows=rows)
+    shares: FloatArray = votes.counts / votes.num_teachers
+    agreement = np.maximum(shares, 1 - shares)
+    which = "samples" if released is None else "queries"
+    figures = [
+        Figure(
+            f"{agreement.mean():.1%}", "agreement", "average share of the teachers in the majority"
+        ),
+        Figure(
+            f"{(agreement < 0.6).mean():.1%}", "undecided", "of votes, with less than 60% agreement"
+        ),
+    ]
+    majority = 2 * votes.counts > votes.num_teachers
+    if released is not None and released.labels.mask.any():
+        correct = (released.labels.labels == majority)[released.labels.mask]
+        figures.append(
+            Figure(
+                f"{correct.mean():.1%}",
+                "correct",
+                "of released labels equal the noiseless majority",
+            )
+        )
+    yield Text(f"Counts of votes on {len(shares):,} {which}, without noise.")
+    yield Figures(tuple(figures))
+    counts, edges = np.histogram(shares, bins=_BINS, range=(0.0, 1.0))
+    yield histogram(
+        "votes", "share of the teachers voting for a label", counts.astype(np.float64), edges
+    )
+    head: tuple[str, ...] = ("label", "positive by majority", "agreement")
+    columns: list[FloatArray] = [majority.mean(axis=0), agreement.mean(axis=0)]
+    if released is not None:
+        head = (*head, "released equal to it")
+        mask = released.labels.mask
+        correct = ((released.labels.labels == majority) & mask).sum(axis=0)
+        columns.append(correct / np.where(mask.any(axis=0), mask.sum(axis=0), np.nan))
+    yield Table(
+        head,
+        tuple(
+            (name, *(barred_share(float(column[j])) for column in columns))
+            for j, name in enumerate(store.manifest().label_names)
+        ),
+    )
+
+
+def _references(findings: Findings) -> Iterator[Block]:
+    path = findings.run.root / REFERENCES.outputs[0] / METRICS
+    if not path.is_file():
+        return
+    metrics: Json = read_json(path.read_text())
+    if findings.learned is not None:
+        metrics = findings.learned.metrics | metrics
+    yield Text("References for the student on the test records, computed without privacy.")
+    yield from summary_blocks(metrics, _PRIVATE_TITLES)
+    per_label = {
+        title: metrics[name]["per_label"]
+        for name, title in _PRIVATE_TITLES.items()
+        if name in metrics
+    }
+    names = next(iter(per_label.values()))
+    rows = [
+        (name, *(barred(labels.get(name, {}).get("f1")) for labels in per_label.values()))
+        for name in names
+    ]
+    yield Table(("F1", *per_label), tuple(rows))
+
+
+def _rivals(path: Path) -> Iterator[Block]:
+    if not path.is_file():
+        return
+    with path.open(newline="") as file:
+        scores = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    figures = ("epsilon", *_RIVAL_FIGURES)
+    rows = [
+        (score["rival"], *(shown(float(score[figure])) for figure in figures)) for score in scores
+    ]
+    yield Text(
+        "Private learning without votes on the same records, and references without privacy."
+    )
+    yield Table(("rival", "ε", *_RIVAL_FIGURES.values()), tuple(rows))
+
+
+def _losses(run: Run) -> Iterator[Block]:
+    path = run.root / TEACHERS_FIT.outputs[0] / "PRIVATE_losses" / "metrics.csv"
+    if not path.is_file():
+        return
+    rows = list(read_log(path))
+    series = {name: [(row["step"], row[name]) for row in rows if name in row] for name in _LOSSES}
+    chart = line_chart("loss over all teachers", "step", series)
+    if chart is not None:
+        yield chart
+
+
+def _private_settings(run: Run) -> Iterator[Block]:
+    yield Text("The location of the records and their ledger, and the settings of training.")
+    for path in (run.data_config, *sorted(run.private.glob("*.yaml"))):
+        yield Listing(path.name, path.read_text())

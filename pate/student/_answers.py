@@ -15,7 +15,7 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from pate._files import Json, atomic_write, output_errors
 from pate._linear import LEAST, SHARPNESS
 from pate._network_settings import restored_network
 from pate._validation import BoolArray, Float32Array, expecting, require
-from pate.student._carried import ExportedStudent
+from pate.student._carried import ExportedStudent, ExportFormat
 
 _WHITE = 255
 
@@ -155,8 +155,6 @@ def weights_of_tensors(state: Mapping[str, Any]) -> bytes:
         }
     )
 
-
-ExportFormat = Literal["torch.export", "onnx"]
 
 METADATA = "pate.json"
 """Name of the metadata: an extra file of a torch program, a property of an ONNX model."""

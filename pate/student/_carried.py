@@ -299,6 +299,7 @@ def student_from(arrays: Mapping[str, NDArray[Any]]) -> LinearStudent:
     return LinearStudent(weights, arrays["departs"], constants)
 
 
+ExportFormat = Literal["torch.export", "onnx"]
 Weights = Callable[[dict[str, Any]], bytes]
 
 

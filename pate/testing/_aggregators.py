@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pate._planning.proposals import one_change_variants
+from pate._planning.completion import one_change_variants
 from pate._validation import IntArray
 from pate._votes import Ballots, Counts, Scores, Votes, VoteShape, serves
 from pate.accounting import Cost, NeighboringRelation, Target, epsilon_of

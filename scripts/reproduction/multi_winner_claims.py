@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape
-from pate._planning.evaluation import Task, label_quality
+from pate._planning.frontier import Task, label_quality
 from pate._progress import stage_bar
 from pate._validation import FloatArray
 from pate.accounting import NeighboringRelation, Target

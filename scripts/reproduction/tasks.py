@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate._planning.ensemble import TaskFacts
-from pate._planning.evaluation import Task
+from pate._planning.frontier import Task
+from pate._planning.sweep import TaskFacts
 from pate._validation import FloatArray, IntArray, UInt8Array, require, require_count
 from pate.aggregators import Ballots
 from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from pate import VoteShape
 from pate._linear import student_of
-from pate._planning.evaluation import Task, label_quality, references, score_student
+from pate._planning.frontier import Task, label_quality, references, score_student
 from pate._planning.sweep import Sweep, fewest_as_good, run_sweep
 from pate._progress import stage_bar
 from pate.accounting import NeighboringRelation, Target, epsilon_of

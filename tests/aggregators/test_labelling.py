@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from pate import Outlook, ReleasedLabels, VoteShape, cli
-from pate._planning.comparison import candidates
+from pate._planning.frontier import candidates
 from pate.accounting import NeighboringRelation, Statement, read_ledger
 from pate.aggregators import _base as plugins
 

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from pate import ReleasedLabels, Votes, VoteShape, cli
-from pate._planning.comparison import candidates
+from pate._planning.frontier import candidates
 from pate._validation import FloatArray, IntArray
 from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation, Target
 from pate.aggregators import MechanismAggregator, Outlook, Release, registered

@@ -13,7 +13,7 @@ from scipy.special import expit, ndtr, ndtri
 
 import pate.aggregators
 from pate import Outlook, Partial, Votes, VoteShape
-from pate._planning.comparison import candidates
+from pate._planning.frontier import candidates
 from pate._votes import Counts
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (

@@ -17,7 +17,7 @@ import pytest
 import submitit
 
 from pate import cli
-from pate._commands.submit import submitted
+from pate._commands.stages import submitted
 from pate._files.writing import lease
 from tests.conftest import make_arrays, recipe
 from tests.processes import Start

@@ -10,7 +10,7 @@ import pytest
 
 import pate
 from pate import cli
-from pate._commands.help import EXAMPLES
+from pate._commands.parsing import EXAMPLES
 
 LIGHTNING = [name for name in cli._COMMANDS if name.startswith("student")]
 

@@ -14,8 +14,13 @@ import pytest
 import yaml
 
 from pate import cli, load_student
-from pate._commands.init import _KINDS, recipe_files
-from pate._commands.recipes import find_recipe, shipped_recipes, with_shipped_files
+from pate._commands.recipes import (
+    _KINDS,
+    find_recipe,
+    recipe_files,
+    shipped_recipes,
+    with_shipped_files,
+)
 from pate._data_file import describe_data, read_data
 from pate._release.transaction import suited_delta
 from pate.accounting._cost import format_guess

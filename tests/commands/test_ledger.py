@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pate import VoteShape
-from pate._commands.ledger import ledger_show, ledger_verify
+from pate._commands.check import ledger_show, ledger_verify
 from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, epsilon_of
 from pate.accounting._cost import format_epsilon
 from pate.accounting._statement import sha256

@@ -10,7 +10,7 @@ import pytest
 
 import pate
 from pate import cli
-from pate._commands.run_check import check_run
+from pate._commands.check import check_run
 from pate.accounting import PersonalEvent, Statement, read_ledger
 from pate.accounting._filters import personal_figures, personal_weights
 from pate.data import NumberTable, Role

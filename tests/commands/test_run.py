@@ -14,7 +14,7 @@ import yaml
 from torch import nn
 
 from pate import LabelSettings, Partial, VoteShape, cli
-from pate._commands.run_check import check_run
+from pate._commands.check import check_run
 from pate._planning.completion import resolve_settings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._cost import format_epsilon

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from pate import cli
-from pate._commands.run_check import check_run
+from pate._commands.check import check_run
 from pate._files.writing import write_text
 from pate._release.labels import pack
 from pate._runs import LABEL, STUDENT, Run

@@ -9,7 +9,7 @@ import pytest
 from jsonargparse import ArgumentError, capture_parser
 
 from pate import cli
-from pate._commands.suggestions import CommandParser, unknown_option
+from pate._commands.parsing import CommandParser, unknown_option
 from pate._validation import did_you_mean
 from pate.aggregators import registered
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from pate import Outlook, VoteShape
-from pate._planning.comparison import Comparison, candidates
-from pate._planning.evaluation import Simulation, frontier, simulated
-from pate._planning.proposals import one_change_variants
+from pate._planning.completion import one_change_variants
+from pate._planning.frontier import Comparison, Simulation, candidates, frontier, simulated
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     Aggregator,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pate import Votes
-from pate._planning import ensemble
-from pate._planning.ensemble import (
+from pate._planning import sweep
+from pate._planning.sweep import (
     LearningCurve,
     TaskFacts,
     World,
@@ -80,7 +80,7 @@ def test_a_part_stands_for_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=200, seed=0)
     whole = ensemble_votes(world, learner, num_teachers=3000, records=15, seed=0).votes
-    monkeypatch.setattr(ensemble, "_ENTRIES", 200 * 8 * 300)
+    monkeypatch.setattr(sweep, "_ENTRIES", 200 * 8 * 300)
     part = ensemble_votes(world, learner, num_teachers=3000, records=15, seed=1).votes
     assert (whole.num_teachers, part.num_teachers) == (3000, 300)
     difference = part.counts / 300 - whole.counts / 3000
@@ -111,7 +111,7 @@ def test_noise_scaled_down_with_the_ensemble_is_as_loud() -> None:
 def test_voters_in_closed_form_have_records_of_the_task(
     records: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ensemble, "_FEATURES", 2000 * FACTS.num_features)
+    monkeypatch.setattr(sweep, "_FEATURES", 2000 * FACTS.num_features)
     learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
     world = World.of(FACTS, learner, num_queries=60, seed=0)
     task = voters_task(world, learner, num_teachers=9000, records=records, seed=0)

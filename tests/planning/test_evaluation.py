@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from pate import Outlook
-from pate._planning.comparison import Comparison
-from pate._planning.evaluation import (
+from pate._planning.frontier import (
+    Comparison,
     Simulation,
     frontier,
     label_quality,
     measure,
     references,
     simulated,
+    with_first_round,
 )
-from pate._planning.proposals import with_first_round
 from pate.accounting import NeighboringRelation
 from pate.accounting._charges import account
 from pate.aggregators import (

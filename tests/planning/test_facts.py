@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._planning.ensemble import TaskFacts
+from pate._planning.sweep import TaskFacts
 
 
 def facts(**changes: Any) -> TaskFacts:

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from pate._commands.planning import compare
-from pate._planning.comparison import (
+from pate._planning.frontier import (
     Comparison,
     Frontier,
     Point,
+    Simulation,
     best_at,
     best_of_families,
-    frontier_table,
     ranked,
 )
-from pate._planning.evaluation import Simulation
-from pate._planning.plots import frontier_figure, variants_figure
+from pate._planning.output import frontier_figure, frontier_table, variants_figure
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pate._planning.evaluation import Simulation, simulated
+from pate._planning.frontier import Simulation, simulated
 
 
 @pytest.mark.parametrize("accuracy", [0.6, 0.8, 0.95])

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from pate import VoteShape
-from pate._planning.ensemble import TaskFacts
-from pate._planning.sweep import Sweep, Trial, fewest_as_good, run_sweep
+from pate._planning.sweep import Sweep, TaskFacts, Trial, fewest_as_good, run_sweep
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, ClippedVotes, Rounds
 

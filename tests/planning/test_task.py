@@ -10,8 +10,7 @@ import pytest
 import pate._votes.store
 from pate import ReleasedLabels, cli
 from pate._data_file import load_data
-from pate._planning.comparison import Comparison
-from pate._planning.evaluation import load_task
+from pate._planning.frontier import Comparison, load_task
 from pate._runs import Run
 from pate._votes import unpack_ballots
 from pate.aggregators import Aggregator, Ballots, ClippedVotes, Counts, NoisyVotes, TauVoting

@@ -14,8 +14,8 @@ import yaml
 from scipy.stats import norm
 
 from pate import cli
-from pate._reporting.disclosure import YOURS, Disclosure, make_disclosure
 from pate._reporting.findings import Findings, read_findings
+from pate._reporting.report import YOURS, Disclosure
 from pate._runs import Run
 from pate._runs.released import unexpected_public_files
 from pate.accounting import Statement
@@ -97,14 +97,14 @@ def changed(findings: Findings, *place: str | int, to: Any) -> Disclosure:
         inner = inner[key]
     assert inner[place[-1]] != to
     inner[place[-1]] = to
-    return make_disclosure(
+    return Disclosure(
         replace(findings, released=replace(findings.released, today=Statement(content)))
     )
 
 
 def test_it_changes_with_the_statement(of_votes: Path) -> None:
     findings = read_findings(of_votes)
-    before = make_disclosure(findings)
+    before = Disclosure(findings)
     guarantee = ("guarantees", "replace_record")
     edits: list[tuple[tuple[str | int, ...], Any, str]] = [
         ((*guarantee, "epsilon"), 0.77, "0.770"),
@@ -183,7 +183,8 @@ def test_names_are_no_markup(of_votes: Path, name: str) -> None:
         "aggregator": {"class_path": name, "init_args": {}},
     }
     released = replace(findings.released, labels=labels, today=Statement(content))
-    disclosure = replace(make_disclosure(replace(findings, released=released)), name=name)
+    disclosure = Disclosure(replace(findings, released=released))
+    disclosure.name = name
     _, metadata, body = re.split(r"^---$", disclosure.card, maxsplit=2, flags=re.M)
     assert yaml.safe_load(metadata)["model_name"] == name
     lines = [line for line in body.split("\n") if not line.startswith("    ")]
@@ -209,7 +210,7 @@ def test_it_may_be_given_away(of_votes: Path) -> None:
 def test_what_the_ledger_does_not_know_is_said(of_votes: Path) -> None:
     findings = read_findings(of_votes)
     alone = changed(findings, "ledger", "counts", to="run")
-    assert "sees all releases of these data, says" in prose(make_disclosure(findings).card)
+    assert "sees all releases of these data, says" in prose(Disclosure(findings).card)
     assert "sees all releases of this run, says" in prose(alone.card)
     assert (
         prose(alone.card).count("What other runs released of the same private data is not in it")

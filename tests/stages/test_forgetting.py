@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pate import Pipeline, cli
-from pate._commands.run_check import check_run
+from pate._commands.check import check_run
 from pate._runs import TEACHERS_VOTE, Run, Stage, StageState
 from pate._stages import teachers, teachers_stage
 from pate.data._records import assign_teachers

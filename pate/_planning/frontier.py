@@ -1,23 +1,23 @@
-"""The frontier: the quality of each aggregator's labels, and of their student, at each epsilon.
+"""The frontier: aggregators compared by their labels, and a student's figures, at each epsilon.
 
-A task has votes on public samples, and data for training and evaluating a student. Its teachers
-may be simulated, before any are trained; nothing private is touched then.
+First what is compared: candidates, settings and results. Then the task, votes on public samples with
+data for training and evaluating a student; its teachers may be simulated before any are trained,
+and nothing private is touched then. At the end the measurements.
 """
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from pate._data_file import load_data
 from pate._linear import LinearStudent, fit_linear, flat, student_of
-from pate._planning.comparison import LABEL_FIGURES, Comparison, Frontier, Point, candidates
-from pate._planning.completion import DEFAULTS
+from pate._planning.completion import DEFAULTS, one_change_variants
 from pate._progress import stage_bar
 from pate._runs import Run
 from pate._validation import (
@@ -27,6 +27,7 @@ from pate._validation import (
     require,
     require_count,
     require_in_open_unit_interval,
+    require_positive,
 )
 from pate._votes import (
     Ballots,
@@ -40,13 +41,234 @@ from pate._votes import (
     require_kind,
 )
 from pate._votes.store import finished_votes, load_votes
-from pate.accounting._accountant import COARSE_ORDERS, Target, epsilon_of
+from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, Target, epsilon_of
+from pate.accounting._accountant import COARSE_ORDERS
 from pate.accounting._charges import account
-from pate.accounting._cost import DEFAULT_ORDERS, smallest_where
-from pate.aggregators import Aggregator, Outlook, Release
+from pate.accounting._cost import smallest_where
+from pate.aggregators import Aggregator, Outlook, Release, registered
 from pate.aggregators._base import features_of
+from pate.aggregators._clipped_votes import two_rounds
 from pate.data._records import Role, known_truth
 from pate.student._metrics import agreement, average_precision
+
+
+class Candidate(NamedTuple):
+    """An aggregator that is compared with others."""
+
+    name: str
+    """The display name; for a variant, the name of the original and the changed field."""
+    family: str
+    """The name of the class; with a preceding round, the class of the last round."""
+    aggregator: Aggregator
+
+
+def candidates(
+    outlook: Outlook, aggregators: Sequence[Aggregator] | None = None, *, variants: bool = False
+) -> list[Candidate]:
+    """Return the candidates for votes described by ``outlook``, in the order of tables.
+
+    Args:
+        outlook: the votes.
+        aggregators: the aggregators to compare; None for the proposals of all registered ones.
+            Aggregators that need predictions become the last of two `Rounds`. Only the proportions
+            of their noise matter.
+        variants: whether each is followed by its other forms, unless these are candidates already.
+    """
+    if aggregators is None:
+        aggregators = [each for cls in registered().values() for each in cls.proposals(outlook)]
+    compared = _named_apart(
+        [_candidate(aggregator, outlook) for aggregator in aggregators], aggregators
+    )
+    if not variants:
+        return compared
+    seen_aggregators = [candidate.aggregator for candidate in compared]
+    with_forms: list[Candidate] = []
+    for aggregator, candidate in zip(aggregators, compared, strict=True):
+        with_forms.append(candidate)
+        for changed, form in one_change_variants(
+            aggregator, replace(outlook, relation=aggregator.neighboring_relation)
+        ).items():
+            variant = _candidate(form, outlook)
+            if variant.aggregator not in seen_aggregators:
+                seen_aggregators.append(variant.aggregator)
+                with_forms.append(variant._replace(name=f"{candidate.name}, {changed}"))
+    return with_forms
+
+
+def _named_apart(compared: list[Candidate], aggregators: Sequence[Aggregator]) -> list[Candidate]:
+    """Return candidates with distinct names: equal names get the settings that differ."""
+    named = []
+    for candidate, aggregator in zip(compared, aggregators, strict=True):
+        namesakes = [
+            other
+            for other, another in zip(aggregators, compared, strict=True)
+            if another.name == candidate.name and type(other) is type(aggregator)
+        ]
+        apart = [
+            f", {field.name}={value}"
+            for field in fields(aggregator)
+            if len({repr(getattr(other, field.name)) for other in namesakes}) > 1
+            for value in [getattr(aggregator, field.name)]
+        ]
+        named.append(candidate._replace(name=candidate.name + "".join(apart)))
+    return named
+
+
+def _candidate(aggregator: Aggregator, outlook: Outlook) -> Candidate:
+    complete = with_first_round(
+        aggregator, replace(outlook, relation=aggregator.neighboring_relation)
+    )
+    return Candidate(complete.display_name, type(aggregator).__name__, complete)
+
+
+def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
+    """Return an aggregator, as the last of two rounds if it needs predictions."""
+    return two_rounds(aggregator, outlook) if "predictions" in aggregator.needs else aggregator
+
+
+PRIVATE = "PRIVATE: computed from private votes without accounting for it; not to be published"
+FREE = "from simulated votes alone: nothing private was touched"
+LABEL_FIGURES = ("answered", "label_accuracy", "label_macro_f1")
+STUDENT_FIGURES = ("student_accuracy", "student_macro_f1", "student_mAP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Settings common to all aggregators that are compared.
+
+    Args:
+        epsilons: the targets.
+        delta: the delta at which they hold.
+        num_queries: number of public samples to label, the same ones for each aggregator.
+        neighboring_relation: the relation under which the targets hold, and for which proposed
+            aggregators are made.
+        student: whether a linear student is trained on the released labels and evaluated on the
+            test set.
+        cutoff: the lowest probability at which the student gives a label.
+        seeds: number of times that the noise is drawn; medians are shown.
+        query_seed: seed of the public order in which samples are taken, as in ``pate label``.
+        variants: whether the other forms of each aggregator are compared too, such as other laws of
+            its noise: one setting changed at a time, as its class declares.
+
+    Raises:
+        ValueError: on parameters out of range, or without an epsilon.
+    """
+
+    epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    delta: float = 1e-6
+    num_queries: int = 600
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    student: bool = False
+    cutoff: float = 0.5
+    seeds: int = 3
+    query_seed: int = 0
+    variants: bool = False
+
+    def __post_init__(self) -> None:
+        require_count(1, num_queries=self.num_queries, seeds=self.seeds)
+        require_in_open_unit_interval(delta=self.delta, cutoff=self.cutoff)
+        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures that are measured."""
+        return (*LABEL_FIGURES, *(STUDENT_FIGURES if self.student else ()))
+
+    @property
+    def title(self) -> str:
+        """The settings in one line."""
+        relation = self.neighboring_relation.value.upper()
+        return f"{self.num_queries} queries, delta {self.delta:g}, {relation}"
+
+    def target(self, epsilon: float) -> Target:
+        """Return the target of all queries together at one of the epsilons."""
+        return Target(
+            epsilon=epsilon,
+            delta=self.delta,
+            num_queries=self.num_queries,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One aggregator at one epsilon: medians over seeds of the noise; NaN without a student."""
+
+    aggregator: str
+    target_epsilon: float
+    epsilon: float
+    realised_epsilon: float
+    parameters: str
+    answered: float
+    label_accuracy: float
+    label_macro_f1: float
+    student_accuracy: float = math.nan
+    student_macro_f1: float = math.nan
+    student_mAP: float = math.nan  # noqa: N815
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """The results of a comparison.
+
+    Attributes:
+        comparison: the settings.
+        points: a point for each aggregator and epsilon that it can meet.
+        references: figures of references by name, such as a constant answer.
+        private: whether the votes, and so all results, are private.
+        families: the class of each aggregator by its name, where variants are compared; else empty.
+    """
+
+    comparison: Comparison
+    points: tuple[Point, ...]
+    references: dict[str, dict[str, float]]
+    private: bool
+    families: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def notice(self) -> str:
+        """One line on whether the results may be published."""
+        return PRIVATE if self.private else FREE
+
+
+def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
+    """Return the names of all aggregators by their mean rank over targets and ``figures``.
+
+    The best comes first. An aggregator without a figure at a target ranks last there.
+    """
+    names = list(dict.fromkeys(point.aggregator for point in points))
+    points_by_name = {(point.aggregator, point.target_epsilon): point for point in points}
+    ranks = dict.fromkeys(names, 0.0)
+    for target in {point.target_epsilon for point in points}:
+        for figure in figures:
+            values = {
+                name: getattr(points_by_name.get((name, target)), figure, math.nan)
+                for name in names
+            }
+            values = {n: -math.inf if math.isnan(value) else value for n, value in values.items()}
+            for name in names:
+                ranks[name] += sum(other > values[name] for other in values.values())
+    return sorted(names, key=lambda name: ranks[name])
+
+
+def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:
+    """Return the best aggregator of each family, in the order of `ranked`."""
+    best: dict[str, str] = {}
+    for name in ranked(frontier.points, figures):
+        best.setdefault(frontier.families.get(name, name), name)
+    return list(best.values())
+
+
+def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
+    """Return the best point at each target by one figure; a missing figure never wins."""
+    best: dict[float, Point] = {}
+    for point in points:
+        best_so_far = getattr(best.get(point.target_epsilon), measured, -math.inf)
+        if getattr(point, measured) > best_so_far:
+            best[point.target_epsilon] = point
+    return dict(sorted(best.items()))
+
 
 Kind = TypeVar("Kind", bound=Votes, covariant=True)
 
@@ -110,9 +332,8 @@ def load_task(
         needs |= {"features"}
         test = load_data(run).records(Role.TEST)
         test_features, test_labels = flat(test.features[np.arange(len(test))]), test.labels
-    votes = load_votes(run, store, np.array(manifest.ids)[rows], needs)
     return Task(
-        votes=votes,
+        votes=load_votes(run, store, np.array(manifest.ids)[rows], needs),
         test_features=test_features,
         test_labels=test_labels,
         label_names=names,
@@ -235,8 +456,12 @@ def _calibrated(
     for orders in (COARSE_ORDERS, DEFAULT_ORDERS):
         calibrated = aggregator.calibrated(target, shape, tolerance=_TOLERANCE, orders=orders)
         if calibrated is not None:
-            event = calibrated.event(shape, relation)
-            best = (calibrated, epsilon_of(event, count=target.num_queries, delta=target.delta))
+            best = (
+                calibrated,
+                epsilon_of(
+                    calibrated.event(shape, relation), count=target.num_queries, delta=target.delta
+                ),
+            )
             if best[1] > (1 - _SHORT) * target.epsilon:
                 break
     return best
@@ -250,8 +475,9 @@ def _figures_of(
     release = aggregator.aggregate(votes, generator=np.random.default_rng(seed))
     paid = allowed
     if release.tiers is not None:
-        charges = aggregator.charges(release, votes.shape)
-        paid = account(charges, comparison.neighboring_relation).get_epsilon(delta=comparison.delta)
+        paid = account(
+            aggregator.charges(release, votes.shape), comparison.neighboring_relation
+        ).get_epsilon(delta=comparison.delta)
     figures = {"realised_epsilon": paid} | label_quality(release, votes)
     if comparison.student:
         figures |= score_student(
@@ -329,9 +555,8 @@ def references(task: Task[Votes], *, student: bool, cutoff: float) -> dict[str, 
     figures["noiseless majority"] |= score_student(
         fit_linear(features, majority, all_answered), task, cutoff=cutoff
     )
-    shares = votes.counts / votes.num_teachers
     figures["noiseless counts"] = exact | score_student(
-        fit_linear(features, shares, all_answered), task, cutoff=cutoff
+        fit_linear(features, votes.counts / votes.num_teachers, all_answered), task, cutoff=cutoff
     )
     return figures
 
