@@ -128,13 +128,10 @@ class Traits:
 
 def _sample_hair(dice: Dice, young: BoolArray, tone: Float32Array) -> IntArray:
     """Sample colors of hair: gray comes with age, black or brown mostly with darker skin."""
-    dark = tone < 0.35
-    black = either(dark, 0.66, 0.30)
-    brown = black + either(dark, 0.28, 0.40)
-    draw = dice.uniform(0.0, 1.0)
-    color = np.select([draw < black, draw < brown], [BLACK, BROWN], BLOND)
-    gray = dice.chance(either(young, 0.03, 0.56))
-    return np.where(gray, GRAY, color).astype(np.int64)
+    black = either(tone < 0.35, 0.66, 0.30)
+    brown = black + either(tone < 0.35, 0.28, 0.40)
+    draw, gray = dice.uniform(0.0, 1.0), dice.chance(either(young, 0.03, 0.56))
+    return np.select([gray, draw < black, draw < brown], [GRAY, BLACK, BROWN], BLOND)
 
 
 # by the number of a hair's color
@@ -159,9 +156,8 @@ _SKIN_RAMP = np.array(
 def _pick(dice: Dice, palette: list[tuple[float, float, float]], spread: float) -> Float32Array:
     """Draw colors ``[num, 3]`` near the colors of a palette."""
     index = dice.rng.integers(len(palette), size=dice.num)
-    near: Float32Array = np.array(palette, dtype=np.float32)[index] + dice.color(-spread, spread)
-    np.clip(near, 0.0, 1.0, out=near)
-    return near
+    colors = np.array(palette, dtype=np.float32)[index]
+    return np.clip(colors + dice.color(-spread, spread), 0.0, 1.0)
 
 
 def mix(
@@ -181,27 +177,28 @@ class Geometry:
     """
 
     def __init__(self, dice: Dice, traits: Traits) -> None:
-        male = traits.male.astype(np.float32)
-        chubby = traits.chubby.astype(np.float32)
-        big_nose = traits.big_nose.astype(np.float32)
-        narrow = traits.narrow_eyes.astype(np.float32)
-        age = traits.age
-        old = (~traits.young).astype(np.float32)
-
-        skin = np.stack(
-            [np.interp(traits.tone, _SKIN_TONES, ramp) for ramp in _SKIN_RAMP.T], axis=1
+        male, old, chubby, big_nose, narrow = (
+            trait.astype(np.float32)
+            for trait in (
+                traits.male,
+                ~traits.young,
+                traits.chubby,
+                traits.big_nose,
+                traits.narrow_eyes,
+            )
         )
-        skin = np.clip(skin.astype(np.float32) + dice.color(-0.02, 0.02), 0.0, 1.0)
+        ramps = [np.interp(traits.tone, _SKIN_TONES, ramp) for ramp in _SKIN_RAMP.T]
+        skin = np.stack(ramps, axis=1).astype(np.float32) + dice.color(-0.02, 0.02)
+        self.skin = np.clip(skin, 0.0, 1.0)
         hair = _HAIR_PALETTE[traits.hair] * dice.uniform(0.84, 1.10)[:, None] + dice.color(
             -0.02, 0.02
         )
         # Brown runs to auburn.
         auburn = dice.uniform(-0.25, 0.40) * (traits.hair == BROWN)
-        hair = mix(hair, (0.68, 0.24, 0.09), auburn)
-        hair = np.clip(hair, 0.02, 1.0)
-        dark_hair = hair * np.float32(0.62)
+        self.hair = np.clip(mix(hair, (0.68, 0.24, 0.09), auburn), 0.02, 1.0)
+        dark_hair = self.hair * np.float32(0.62)
 
-        natural_lips = mix(skin, (0.66, 0.30, 0.30), dice.uniform(0.25, 0.5))
+        natural_lips = mix(self.skin, (0.66, 0.30, 0.30), dice.uniform(0.25, 0.5))
         painted_lips = _pick(
             dice, [(0.86, 0.06, 0.16), (0.78, 0.05, 0.30), (0.95, 0.20, 0.38)], 0.05
         )
@@ -213,7 +210,8 @@ class Geometry:
             ],
             0.06,
         )  # fmt: skip
-        wall = np.clip(dice.uniform(0.45, 0.78)[:, None] + dice.color(-0.13, 0.13), 0.0, 1.0)
+        wall = dice.uniform(0.45, 0.78)[:, None] + dice.color(-0.13, 0.13)
+        self.wall_near = np.clip(wall, 0.0, 1.0)
         # placement of the face in the picture, and the light
         self.shift_x = dice.normal(0.55, 2.7)
         self.shift_y = dice.normal(0.5, 3.0) - np.float32(0.4)
@@ -225,8 +223,7 @@ class Geometry:
         self.contrast = np.float32(1.0) + dice.normal(0.07)
         self.blur = dice.uniform(0.0, 0.35)
         # background
-        self.wall_near = wall
-        self.wall_far = np.clip(wall + dice.uniform(-0.18, 0.18)[:, None], 0.0, 1.0)
+        self.wall_far = np.clip(self.wall_near + dice.uniform(-0.18, 0.18)[:, None], 0.0, 1.0)
         self.wall_angle = dice.uniform(0.0, 2 * np.pi)
         # head and body
         self.head_width = 7.2 + 0.45 * male + 1.1 * chubby + dice.normal(0.25)
@@ -235,8 +232,7 @@ class Geometry:
         self.neck_width = 2.7 + 1.2 * male + 0.7 * chubby + dice.normal(0.2)
         self.shoulder_width = 11.2 + 2.4 * male + 0.8 * chubby + dice.normal(0.5)
         self.neckline = dice.uniform(0.0, 3.0) * (1 - male) + dice.uniform(-0.5, 1.0)
-        self.skin = skin
-        self.shade = mix(skin * np.float32(0.74), (0.45, 0.20, 0.16), 0.12)
+        self.shade = mix(self.skin * np.float32(0.74), (0.45, 0.20, 0.16), 0.12)
         self.clothes = np.where(
             traits.wearing_necktie[:, None], mix(clothes, (0.93, 0.94, 0.97), 0.9), clothes
         )
@@ -246,12 +242,11 @@ class Geometry:
             0.05,
         )
         # hair and hat
-        self.hair = hair
         self.hair_volume: Float32Array = 1.1 + 0.5 * (1 - male) + dice.normal(0.3)
         self.hairline = either(
             traits.bangs,
             np.float32(-3.7) + dice.normal(0.2),
-            -6.5 - 0.5 * male - 1.4 * np.maximum(age - 0.5, 0) * male + dice.normal(0.3),
+            -6.5 - 0.5 * male - 1.4 * np.maximum(traits.age - 0.5, 0) * male + dice.normal(0.3),
         )
         self.hairline_bend = either(traits.bangs, 0.02, np.float32(0.085) + dice.normal(0.012))
         self.parting = dice.normal(1.1)
@@ -315,7 +310,7 @@ class Geometry:
         self.jewel = _pick(dice, [(1.00, 0.84, 0.25), (0.97, 0.97, 0.99), (0.98, 0.62, 0.72)], 0.03)
         self.whiskers = mix(dark_hair, (0.12, 0.07, 0.05), either(traits.hair == GRAY, 0.0, 0.3))
         self.beard_line = np.float32(6.6) + dice.normal(0.25)
-        self.wrinkles = np.clip((age - 0.5) * 1.6, 0.0, 1.0) * dice.uniform(0.75, 1.0)
+        self.wrinkles = np.clip((traits.age - 0.5) * 1.6, 0.0, 1.0) * dice.uniform(0.75, 1.0)
 
 
 PerFace: TypeAlias = Float32Array | float
@@ -343,13 +338,11 @@ class Canvas:
         self.axis: Float32Array = (
             (np.arange(size, dtype=np.float32) + 0.5) * (32 / size) - 16
         ).astype(np.float32)
-        x = (self.axis[None, None, :] - geometry.shift_x[:, None, None]) / geometry.scale[
-            :, None, None
-        ]
-        y = (self.axis[None, :, None] - geometry.shift_y[:, None, None]) / geometry.scale[
-            :, None, None
-        ]
-        cos, sin = self.cos[:, None, None], self.sin[:, None, None]
+        shift_x, shift_y, scale, cos, sin = np.array(
+            [geometry.shift_x, geometry.shift_y, geometry.scale, self.cos, self.sin]
+        )[:, :, None, None]
+        x = (self.axis[None, None, :] - shift_x) / scale
+        y = (self.axis[None, :, None] - shift_y) / scale
         self.u: Float32Array = x * cos + y * sin
         self.v: Float32Array = y * cos - x * sin
 
@@ -372,18 +365,16 @@ class Canvas:
             np.broadcast_to(np.asarray(b, dtype=np.float32), self.num)[chosen] for b in box
         )
         cos, sin, scale = self.cos[chosen], self.sin[chosen], geometry.scale[chosen]
-        margin = np.float32(1.0)
         x = geometry.shift_x[chosen] + scale * (u * cos - v * sin)
         y = geometry.shift_y[chosen] + scale * (u * sin + v * cos)
-        reach_x = scale * (wide * np.abs(cos) + high * np.abs(sin)) + margin
-        reach_y = scale * (wide * np.abs(sin) + high * np.abs(cos)) + margin
+        reach_x = scale * (wide * np.abs(cos) + high * np.abs(sin)) + np.float32(1.0)
+        reach_y = scale * (wide * np.abs(sin) + high * np.abs(cos)) + np.float32(1.0)
         rows, cols = self._span(y - reach_y, y + reach_y), self._span(x - reach_x, x + reach_x)
         return Window(self, chosen, rows, cols)
 
     def _span(self, low: Float32Array, high: Float32Array) -> slice:
-        per_unit = self.size / 32
-        first = int(np.floor((float(low.min()) + 16) * per_unit))
-        last = int(np.ceil((float(high.max()) + 16) * per_unit))
+        first = int(np.floor((float(low.min()) + 16) * (self.size / 32)))
+        last = int(np.ceil((float(high.max()) + 16) * (self.size / 32)))
         return slice(max(first, 0), min(max(last, 0), self.size))
 
 
@@ -404,10 +395,8 @@ class Window:
         return array.reshape(1, 1, 1) if array.ndim == 0 else array[self.faces][:, None, None]
 
     def ramp(self, distance: Float32Array, soft: float = 1.0) -> Float32Array:
-        """Turn a signed distance, positive inside, into a mask with a soft edge, in place."""
-        distance *= self.slope / np.float32(soft)
-        distance += np.float32(0.5)
-        return np.clip(distance, 0.0, 1.0, out=distance)
+        """Turn a signed distance, positive inside, into a mask with a soft edge."""
+        return np.clip(distance * (self.slope / np.float32(soft)) + np.float32(0.5), 0.0, 1.0)
 
     def ellipse(
         self,
@@ -422,23 +411,13 @@ class Window:
     ) -> Float32Array:
         """Return the mask of an ellipse or rounded rectangle, or an outline ``2 * ring`` wide."""
         radius_u, radius_v = self.of(wide), self.of(high)
-        level = self.u - self.of(u)
-        level *= 1 / radius_u
-        level *= level
-        other = self.v - self.of(v)
-        other *= 1 / radius_v
-        other *= other
-        if square:
-            level *= level
-            other *= other
-        level += other
+        across = np.square((self.u - self.of(u)) * (1 / radius_u))
+        down = np.square((self.v - self.of(v)) * (1 / radius_v))
+        level = np.square(across) + np.square(down) if square else across + down
         # level - 1 over its slope at the outline is the distance to first order.
-        level -= np.float32(1.0)
-        level *= np.minimum(radius_u, radius_v) * np.float32(-0.25 if square else -0.5)
-        if ring is not None:
-            np.abs(level, out=level)
-            np.subtract(np.float32(ring), level, out=level)
-        return self.ramp(level, soft)
+        slope = np.minimum(radius_u, radius_v) * np.float32(-0.25 if square else -0.5)
+        distance = (level - np.float32(1.0)) * slope
+        return self.ramp(distance if ring is None else np.float32(ring) - np.abs(distance), soft)
 
     def stroke(
         self,
@@ -452,35 +431,22 @@ class Window:
         taper: float = 0.5,
     ) -> Float32Array:
         """Return a stroke's mask, ``2 * weight`` thick, along v + tilt x + bend x^2, x in -1..1."""
-        half = self.of(wide)
+        half, thick = self.of(wide), self.of(weight)
         x = (self.u - self.of(u)) / half
         square = x * x
-        line = square * self.of(bend)
-        line += x * self.of(tilt)
-        line += self.of(v)
-        line -= self.v
-        np.abs(line, out=line)
-        thick = self.of(weight)
+        line = square * self.of(bend) + x * self.of(tilt) + self.of(v)
         inside = thick - (thick * np.float32(taper)) * np.minimum(square, np.float32(1.0))
-        inside -= line
-        mask = self.ramp(inside)
-        np.abs(x, out=x)
-        np.subtract(np.float32(1.0), x, out=x)
-        x *= half
-        mask *= self.ramp(x)
-        return mask
+        ends = self.ramp((np.float32(1.0) - np.abs(x)) * half)
+        return self.ramp(inside - np.abs(line - self.v)) * ends
 
     def head(self, grow: float = 0.0) -> Float32Array:
         """Return the mask of the head: the skull's ellipse joined with the jaw's."""
         geometry = self.canvas.geometry
         skull = self.ellipse(0.0, -1.8, geometry.head_width + grow, 7.5 + grow)
-        jaw_v = 1.8
-        jaw = self.ellipse(
-            0.0, jaw_v, geometry.jaw_width + 0.7 + grow, geometry.chin - jaw_v + grow
-        )
+        jaw = self.ellipse(0.0, 1.8, geometry.jaw_width + 0.7 + grow, geometry.chin - 1.8 + grow)
         # The jaw is squarer than an ellipse: join a second, wider and shorter one.
         cheeks = self.ellipse(0.0, 2.2, geometry.jaw_width + 1.1 + grow, geometry.chin - 3.6 + grow)
-        return np.maximum(np.maximum(skull, jaw, out=skull), cheeks, out=skull)
+        return np.maximum(np.maximum(skull, jaw), cheeks)
 
     def paint(
         self,
@@ -493,6 +459,4 @@ class Window:
             mask = mask * self.of(opacity)
         tints = np.asarray(color, dtype=np.float32)
         for channel, plane in enumerate(self.canvas.planes):
-            change = self.of(tints[..., channel]) - plane[self.where]
-            change *= mask
-            plane[self.where] += change
+            plane[self.where] += (self.of(tints[..., channel]) - plane[self.where]) * mask

@@ -13,9 +13,7 @@ _TEETH = (0.99, 0.98, 0.95)
 def _draw_background(canvas: Canvas, geometry: Geometry, _: Traits) -> None:
     across: Float32Array = np.cos(geometry.wall_angle)[:, None, None] * canvas.axis[None, None, :]
     down: Float32Array = np.sin(geometry.wall_angle)[:, None, None] * canvas.axis[None, :, None]
-    along: Float32Array = across + down
-    along *= np.float32(1 / 45)
-    along += np.float32(0.5)
+    along = (across + down) * np.float32(1 / 45) + np.float32(0.5)
     for channel, plane in enumerate(canvas.planes):
         near = geometry.wall_near[:, channel, None, None]
         plane[...] = near + along * (geometry.wall_far[:, channel, None, None] - near)
@@ -25,13 +23,8 @@ def _draw_hair_behind(canvas: Canvas, geometry: Geometry, traits: Traits) -> Non
     width = geometry.head_width + geometry.hair_volume
     dark = geometry.hair * np.float32(0.72)
     long_hair = canvas.window((0.0, 2.0, width + 1, 14.0), traits.long_hair)
-    length = geometry.lock_length
-    long_hair.paint(
-        long_hair.ellipse(
-            0.0, (length - 3.0) * 0.5, width + 0.5, (length + 12.0) * 0.5, square=True
-        ),
-        dark,
-    )
+    middle, half = (geometry.lock_length - 3.0) * 0.5, (geometry.lock_length + 12.0) * 0.5
+    long_hair.paint(long_hair.ellipse(0.0, middle, width + 0.5, half, square=True), dark)
     # A bob for the women without long hair.
     bob = canvas.window((0.0, 0.0, width, 6.5), ~traits.long_hair & ~traits.bald & ~traits.male)
     bob.paint(bob.ellipse(0.0, -0.5, width - 0.1, 6.2, square=True), dark)
@@ -53,13 +46,12 @@ def _draw_body(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
         neck.ellipse(0.0, 12.6, geometry.neck_width + 0.3, 1.8, soft=2.0) * base, geometry.skin, 0.8
     )
     tie = canvas.window((0.0, 14.0, 6.5, 5.0), traits.wearing_necktie)
-    collar = (0.98, 0.98, 1.0)
     for side in (-1.0, 1.0):
-        tie.paint(tie.stroke(side * 2.5, 11.9, 2.4, 1.1, tilt=-side * 1.3, taper=0.2), collar)
+        collar = tie.stroke(side * 2.5, 11.9, 2.4, 1.1, tilt=-side * 1.3, taper=0.2)
+        tie.paint(collar, (0.98, 0.98, 1.0))
     # The blade widens downwards from below the knot.
-    blade = np.abs(tie.u)
-    np.subtract(np.float32(0.6) + (tie.v - np.float32(12.5)) * np.float32(0.3), blade, out=blade)
-    blade = tie.ramp(blade) * tie.ramp(tie.v - np.float32(12.6))
+    half = np.float32(0.6) + (tie.v - np.float32(12.5)) * np.float32(0.3)
+    blade = tie.ramp(half - np.abs(tie.u)) * tie.ramp(tie.v - np.float32(12.6))
     tie.paint(blade, geometry.tie)
     tie.paint(tie.ellipse(0.0, 12.2, 1.35, 1.05), geometry.tie * np.float32(0.8))
 
@@ -77,8 +69,7 @@ def _draw_head(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     # A wide soft ellipse toward the light makes the head round.
     light_u, light_v = geometry.light_x * 1.4, geometry.light_y * 1.4 - 0.4
     lit = head.ellipse(light_u, light_v, geometry.head_width, geometry.chin - 0.4, soft=3.5)
-    lit *= mask
-    head.paint(lit, geometry.skin)
+    head.paint(lit * mask, geometry.skin)
     head.paint(
         head.ellipse(geometry.light_x * 3.0, geometry.light_y * 3.0 - 3.5, 3.6, 3.2, soft=4.0),
         (1.0, 0.97, 0.92),
@@ -101,14 +92,10 @@ def _draw_skin_marks(canvas: Canvas, geometry: Geometry, traits: Traits) -> None
         )
         fold = canvas.window((side * 3.7, 4.4, 1.6, 2.4), old)
         # From the side of the nose down to the side of the mouth.
-        line = np.abs(
-            fold.u * np.float32(side)
-            - (np.float32(2.6) + (fold.v - np.float32(2.6)) * np.float32(0.42))
-        )
-        line = fold.ramp(np.float32(0.5) - line) * fold.ramp(
-            np.float32(1.9) - np.abs(fold.v - np.float32(4.4))
-        )
-        fold.paint(line, folds, geometry.wrinkles)
+        line = np.float32(2.6) + (fold.v - np.float32(2.6)) * np.float32(0.42)
+        mask = fold.ramp(np.float32(0.5) - np.abs(fold.u * np.float32(side) - line))
+        ends = fold.ramp(np.float32(1.9) - np.abs(fold.v - np.float32(4.4)))
+        fold.paint(mask * ends, folds, geometry.wrinkles)
     for height in (-5.0, -6.5):
         brow = canvas.window((0.0, height, 4.6, 1.2), old)
         brow.paint(brow.stroke(0.0, height, 3.9, 0.38, bend=0.4), folds, geometry.wrinkles * 0.7)
@@ -116,13 +103,10 @@ def _draw_skin_marks(canvas: Canvas, geometry: Geometry, traits: Traits) -> None
 
 def _draw_beard(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     beard = canvas.window((0.0, 6.0, geometry.jaw_width + 2.5, 6.0), traits.beard)
-    line = beard.v - beard.of(geometry.beard_line)
-    line += beard.u * beard.u * np.float32(0.11)
-    mask = beard.ramp(line)
-    mask *= beard.head(grow=0.5)
+    below = beard.v - beard.of(geometry.beard_line) + beard.u * beard.u * np.float32(0.11)
+    mask = beard.ramp(below) * beard.head(grow=0.5)
     # Not above the ears.
-    mask *= beard.ramp(beard.v - np.float32(0.3))
-    beard.paint(mask, geometry.whiskers, 0.94)
+    beard.paint(mask * beard.ramp(beard.v - np.float32(0.3)), geometry.whiskers, 0.94)
     mustache = canvas.window((0.0, 5.0, 4.4, 2.4), traits.mustache)
     mustache.paint(
         mustache.stroke(0.0, geometry.mouth_v - 1.55, 3.5, 1.0, bend=0.9, taper=0.55),
@@ -211,8 +195,7 @@ def _mouth_shape(
     """Return half the mouth's width, its fullness in 0..1, and distances of pixels below it."""
     geometry = window.canvas.geometry
     half = window.of(half_width)
-    x = window.u / half
-    x *= x
+    x = np.square(window.u / half)
     # The line of the mouth; its corners go up with a smile.
     line = window.of(geometry.mouth_v) - (x - np.float32(0.4)) * window.of(geometry.mouth_bend)
     return half, np.maximum(np.float32(1.0) - x, np.float32(0.0)), window.v - line
@@ -224,10 +207,8 @@ def _draw_mouth(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     half, rise, below = _mouth_shape(mouth, geometry.mouth_width)
     gap, weight = mouth.of(geometry.mouth_gap), mouth.of(geometry.lip_weight)
     corner = np.float32(0.25)
-    upper = below + rise * (np.float32(0.35) * gap + weight)
-    upper += corner
-    lower = rise * (gap + weight * np.float32(1.25)) + corner
-    lower -= below
+    upper = below + rise * (np.float32(0.35) * gap + weight) + corner
+    lower = rise * (gap + weight * np.float32(1.25)) + corner - below
     ends = mouth.ramp(half - np.abs(mouth.u))
     mouth.paint(mouth.ramp(np.minimum(upper, lower)) * ends, geometry.lips)
     # Closed lips show the line between them, or the teeth of a grin.
@@ -239,8 +220,8 @@ def _draw_mouth(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     inner = canvas.window(box, traits.mouth_slightly_open)
     half, rise, below = _mouth_shape(inner, geometry.mouth_width - 0.35)
     gap = inner.of(geometry.mouth_gap)
-    throat = inner.ramp(np.minimum(below + rise * gap * np.float32(0.35), rise * gap - below))
-    throat *= inner.ramp(half - np.abs(inner.u))
+    shape = np.minimum(below + rise * gap * np.float32(0.35), rise * gap - below)
+    throat = inner.ramp(shape) * inner.ramp(half - np.abs(inner.u))
     inner.paint(throat, (0.22, 0.02, 0.05))
     inner.paint(inner.ramp(rise * gap * np.float32(0.08) - below) * throat, _TEETH, smile)
 
@@ -252,20 +233,14 @@ def _draw_hair_in_front(canvas: Canvas, geometry: Geometry, traits: Traits) -> N
     dome = top.ellipse(0.0, -2.2, width, 7.4 + geometry.hair_volume)
     # Parted hair runs down from the parting; bangs end in a wavy fringe.
     away = top.u - top.of(either(traits.bangs, 0.0, geometry.parting))
-    line = away * away
-    line *= top.of(geometry.hairline_bend)
-    line += top.of(geometry.hairline)
+    line = away * away * top.of(geometry.hairline_bend) + top.of(geometry.hairline)
     wave = np.sin(top.u * np.float32(2.0) + top.of(geometry.wave_phase))
-    wave *= top.of(either(traits.bangs, 0.4, 0.12))
-    line += wave
-    line -= top.v
-    dome *= top.ramp(line)
+    line += wave * top.of(either(traits.bangs, 0.4, 0.12))
     # Sideburns end at the ears.
-    dome *= top.ramp(np.float32(1.2) - top.v)
+    dome = dome * top.ramp(line - top.v) * top.ramp(np.float32(1.2) - top.v)
     top.paint(dome, geometry.hair)
     gleam = top.ellipse(geometry.light_x * 3.0, -7.8, 3.6, 1.3, soft=2.0)
-    gleam *= dome
-    top.paint(gleam, shine, 0.8)
+    top.paint(gleam * dome, shine, 0.8)
     for side in (-1.0, 1.0):
         lock_u = side * (geometry.head_width + 0.6)
         lock = canvas.window((lock_u, 4.0, 3.6, 12.0), traits.long_hair)
@@ -302,9 +277,8 @@ def _draw_glasses(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     across = np.abs(bar.u)
     away = np.abs(across - bar.of(geometry.eye_gap + 0.1))
     arms = bar.ramp(np.float32(0.36) - np.abs(bar.v - bar.of(frame_v - 0.4)))
-    arms *= bar.ramp(away - np.float32(2.7))
-    arms *= bar.ramp(bar.of(geometry.head_width + 0.3) - across)
-    bar.paint(arms, geometry.frames)
+    ends = bar.ramp(bar.of(geometry.head_width + 0.3) - across)
+    bar.paint(arms * bar.ramp(away - np.float32(2.7)) * ends, geometry.frames)
 
 
 def _draw_hat(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
@@ -312,8 +286,7 @@ def _draw_hat(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
     shadow = geometry.hat * np.float32(0.7)
     light = mix(geometry.hat, (1.0, 1.0, 1.0), 0.3)
     beanie = canvas.window((0.0, -8.5, width + 2.0, 8.0), traits.wearing_hat & geometry.beanie)
-    dome = beanie.ellipse(0.0, -4.6, width + 0.2, 8.2)
-    dome *= beanie.ramp(np.float32(-4.6) - beanie.v)
+    dome = beanie.ellipse(0.0, -4.6, width + 0.2, 8.2) * beanie.ramp(np.float32(-4.6) - beanie.v)
     beanie.paint(dome, geometry.hat)
     beanie.paint(
         beanie.ellipse(geometry.light_x * 3.5, -9.2, 3.2, 2.2, soft=2.5) * dome, light, 0.8

@@ -83,28 +83,17 @@ def _photographs(canvas: Canvas, rng: np.random.Generator) -> UInt8Array:
     geometry, planes = canvas.geometry, canvas.planes
     light = canvas.axis[None, None, :] * geometry.light_x[:, None, None]
     light = light + canvas.axis[None, :, None] * geometry.light_y[:, None, None]
-    light *= np.float32(0.012)
-    light += np.float32(1.0)
-    light *= (geometry.exposure * geometry.contrast)[:, None, None]
-    planes *= light
+    exposure = (geometry.exposure * geometry.contrast)[:, None, None]
+    planes *= (light * np.float32(0.012) + np.float32(1.0)) * exposure
     planes += (np.float32(0.5) * (1 - geometry.contrast))[:, None, None]
     share = geometry.blur[:, None, None] * np.float32(0.5)
     for axis in (2, 3):
-        inner = [slice(None)] * 4
-        before, after = list(inner), list(inner)
-        inner[axis], before[axis], after[axis] = slice(1, -1), slice(None, -2), slice(2, None)
-        mean = planes[tuple(before)] + planes[tuple(after)]
-        mean *= np.float32(0.5)
-        mean -= planes[tuple(inner)]
-        mean *= share
-        planes[tuple(inner)] += mean
-    grain = rng.standard_normal(planes.shape, dtype=np.float32)
-    grain *= np.float32(0.022)
-    planes += grain
-    planes *= np.float32(255)
-    planes += np.float32(0.5)
-    np.clip(planes, 0.0, 255.0, out=planes)
-    return np.ascontiguousarray(planes.astype(np.uint8).transpose(1, 2, 3, 0))
+        lines = np.moveaxis(planes, axis, -1)
+        mean = (lines[..., :-2] + lines[..., 2:]) * np.float32(0.5)
+        lines[..., 1:-1] += (mean - lines[..., 1:-1]) * share
+    planes += rng.standard_normal(planes.shape, dtype=np.float32) * np.float32(0.022)
+    pixels = np.clip(planes * np.float32(255) + np.float32(0.5), 0.0, 255.0)
+    return np.ascontiguousarray(pixels.astype(np.uint8).transpose(1, 2, 3, 0))
 
 
 # Bumped whenever the same (seed, i) would no longer give the same picture.
