@@ -14,7 +14,6 @@ from pate._networks import make_network
 from pate._settings import SettingsParser
 from pate._validation import expecting, require
 
-_WITHOUT_WEIGHTS = "settings_without_weights"
 _BUILDERS = "torchvision.models"
 _ROOMS = (
     "pate.models",
@@ -36,7 +35,7 @@ def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
     ``settings_without_weights`` of the arguments to be replaced. Settings of any other network are
     returned as they are.
     """
-    bare = getattr(network, _WITHOUT_WEIGHTS, None)
+    bare = getattr(network, "settings_without_weights", None)
     if not isinstance(bare, dict):
         return settings
     content: Json = {"class_path": settings} if isinstance(settings, str) else settings
@@ -70,13 +69,18 @@ def restored_network(
     path = str(content.get("class_path"))
     foreign = next((name for name in _class_paths(content) if _trusted(name) is None), None)
     if foreign is not None:
-        ours = (
+        require(
+            trust,
             "networks and feature maps of pate or torchvision, or `trust`, with which other code"
-            " runs"
+            " runs",
+            class_path=foreign,
         )
-        require(trust, ours, class_path=foreign)
-        here = "to be found here (install its package, or add its folder to PYTHONPATH)"
-        require(_imported(path) is not None, f"the network {path} {here}", missing=path)
+        require(
+            _imported(path) is not None,
+            f"the network {path} to be found here (install its package, or add its folder to"
+            " PYTHONPATH)",
+            missing=path,
+        )
     # settings that do not fit raise whatever the class or torch raises
     with expecting(f"a network {path} that takes the settings it was saved with", Exception):
         return (

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 LINEAR = "pate.models.Linear"
 """The path of the network that is solved in closed form."""
 
-_CLASSES = "num_classes"
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
 
 def is_linear(settings: Any) -> bool:
     """Return whether a network's settings name `LINEAR`, as a recipe has them or as the path."""
@@ -54,7 +51,7 @@ def make_network(
         raise ValueError(f"Expected {wanted}, got {type(error).__name__}: {reason}") from error
     require(
         hasattr(network, "state_dict"),
-        f"a network made by {_name(make)}",
+        f"a network made by {getattr(make, '__name__', None) or type(make).__name__}",
         network=type(network).__name__,
     )
     return network
@@ -76,12 +73,6 @@ def _takes_classes(make: Callable[..., Any]) -> bool:
     if not inspect.isfunction(make):
         return False
     parameters = inspect.signature(make).parameters.values()
-    required = [
-        p for p in parameters if p.kind in _POSITIONAL and p.default is inspect.Parameter.empty
-    ]
-    by_name = any(p.name == _CLASSES or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-    return by_name and len(required) < 2
-
-
-def _name(make: Callable[..., Any]) -> str:
-    return getattr(make, "__name__", None) or type(make).__name__
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    by_name = any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in parameters)
+    return by_name and sum(p.default is p.empty for p in positional) < 2

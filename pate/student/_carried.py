@@ -57,6 +57,9 @@ Samples: TypeAlias = "NDArray[Any] | Tensor | Sequence[Any]"
 Kind = Literal["pictures", "texts", "sentences", "features"]
 
 _MEANINGS = {
+    "pictures": (
+        "red, green, blue; the central square of a picture, resized bilinearly; 255 is white"
+    ),
     "features": "as trained",
     "texts": "words, hashed by HashingVectorizer of scikit-learn",
     "sentences": "embeddings by the model in sentences.zip",
@@ -93,41 +96,36 @@ class InputFormat:
     @classmethod
     def from_dict(cls, content: Json) -> Self:
         """Return the format that `to_dict` described."""
-        names = tuple(content.get("columns", ()))
-        levels = {name: tuple(each) for name, each in content.get("levels", {}).items()}
-        identity = content.get("identity", "id")
-        fills, texts = content.get("fills", {}), content.get("texts", {})
-        columns = ColumnEncoding(names, levels, fills, identity, texts)
-        return cls(content["kind"], tuple(content["shape"]), columns if names else None)
+        columns = ColumnEncoding(
+            names=tuple(content.get("columns", ())),
+            levels={name: tuple(each) for name, each in content.get("levels", {}).items()},
+            fills=content.get("fills", {}),
+            identity=content.get("identity", "id"),
+            texts=content.get("texts", {}),
+        )
+        return cls(content["kind"], tuple(content["shape"]), columns if columns.names else None)
 
     def to_dict(self) -> Json:
         """Return the format as plain data, with the meaning of the numbers."""
-        if self.kind == "pictures":
-            means = (
-                "red, green, blue; the central square of a picture, resized bilinearly;"
-                " 255 is white"
-            )
-            return {
-                "kind": self.kind,
-                "shape": list(self.shape),
-                "dtype": "uint8",
-                "range": [0, 255],
-                "means": means,
-            }
-        columns: Json = {} if self.model is None else {"model": self.model.identity}
-        if self.columns is not None:
-            levels = {name: list(each) for name, each in self.columns.levels.items()}
-            columns = {"columns": list(self.columns.names), "levels": levels}
-            columns |= {"fills": dict(self.columns.fills), "identity": self.columns.identity}
-            columns |= {"texts": dict(self.columns.texts)} if self.columns.texts else {}
-        numbers = {
+        pictures = self.kind == "pictures"
+        content: Json = {
             "kind": self.kind,
             "shape": list(self.shape),
-            "dtype": "float32",
-            "range": None,
+            "dtype": "uint8" if pictures else "float32",
+            "range": [0, 255] if pictures else None,
             "means": _MEANINGS[self.kind],
         }
-        return numbers | columns
+        if self.model is not None:
+            content["model"] = self.model.identity
+        if self.columns is not None:
+            content |= {
+                "columns": list(self.columns.names),
+                "levels": {name: list(each) for name, each in self.columns.levels.items()},
+                "fills": dict(self.columns.fills),
+                "identity": self.columns.identity,
+            }
+            content |= {"texts": dict(self.columns.texts)} if self.columns.texts else {}
+        return content
 
     @property
     def size(self) -> int:
@@ -523,8 +521,9 @@ def load_student(
     if plain and device == "cpu":
         predictor = _linear_predictor(root, settings)
     else:
-        module = _module(root, settings, device=device, trust=trust)
-        predictor = find("ModulePredictor")(module, device)
+        predictor = find("ModulePredictor")(
+            _module(root, settings, device=device, trust=trust), device
+        )
     input_format = InputFormat.from_dict(settings["input"])
     if input_format.kind == "sentences":
         model = SentenceFeatures(folder=_file(root / SENTENCES), device=device)
@@ -552,8 +551,7 @@ def student_digests(folder: Path) -> dict[str, str]:
 
 def _module(root: Path, settings: Json, *, device: str, trust: bool) -> nn.Module:
     """Return a student as a torch module."""
-    restore = find("restore_module")
-    return restore(root / WEIGHTS, settings, device=device, trust=trust)
+    return find("restore_module")(root / WEIGHTS, settings, device=device, trust=trust)
 
 
 def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:

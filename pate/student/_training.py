@@ -167,10 +167,9 @@ class StudentData(pl.LightningDataModule):
 
     def _truth(self, role: Role) -> DataLoader[Any]:
         records = self.source.records(role)
-        _, mask = known_truth(records.labels)
-        return self._loader(
-            _Samples(records.features, np.arange(len(records)), records.labels, mask)
-        )
+        known = known_truth(records.labels)[1]
+        rows = np.arange(len(records))
+        return self._loader(_Samples(records.features, rows, records.labels, known))
 
     def _loader(
         self, samples: Dataset[Any], sampler: Sampler[int] | None = None
@@ -205,8 +204,7 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         )
 
     def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        features, labels, mask = self.__getitems__([item])[0]
-        return features, labels, mask
+        return self.__getitems__([item])[0]
 
     def __getitems__(
         self, items: list[int]
@@ -372,11 +370,6 @@ class Student(pl.LightningModule):
             else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
         )
 
-    def _cut(self, logits: Tensor) -> None:
-        """Choose the cuts by the network's logits ``[N, C]`` of public samples."""
-        probabilities = gate(logits.detach(), self.departs, self.constant_logits).sigmoid()
-        self.cuts.copy_(torch.from_numpy(choose_thresholds(probabilities.cpu().numpy())))
-
     def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
         """Return the loss on unreleased entries against labels of the running average."""
         features, _, mask = batch
@@ -425,7 +418,8 @@ class Student(pl.LightningModule):
                         labels_better_than_constant(gains.cpu().numpy(), squares.cpu().numpy())
                     )
                 )
-            self._cut(logits)
+            probabilities = gate(logits, self.departs, self.constant_logits).sigmoid()
+            self.cuts.copy_(torch.from_numpy(choose_thresholds(probabilities.cpu().numpy())))
         # the metrics need labels, which noisy shares are not
         labeled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
         if labeled.any():

@@ -130,9 +130,8 @@ def _run_on_loky(
                     progress.finish(teachers)
         except BrokenProcessPool:
             unfinished = [teachers for teachers in missing if not job.is_done(teachers)]
-            for teachers in missing:
-                if teachers not in unfinished:
-                    progress.finish(teachers)
+            for teachers in {*missing} - {*unfinished}:
+                progress.finish(teachers)
             lost = 0 if len(unfinished) < len(missing) else lost + 1
             if lost == _PATIENCE:
                 first = unfinished[0]

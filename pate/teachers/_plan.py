@@ -204,11 +204,17 @@ class TeacherPlan:
                 f"{name} in {', '.join(get_args(choices))}",
                 **{name: value},
             )
-        power = self.positive_weight_power
-        require(0 <= power <= 1, "0 <= positive_weight_power <= 1", positive_weight_power=power)
+        require(
+            0 <= self.positive_weight_power <= 1,
+            "0 <= positive_weight_power <= 1",
+            positive_weight_power=self.positive_weight_power,
+        )
         require_positive(**given(clip_norm=self.clip_norm))
         object.__setattr__(self, "start_from", start_place(self.start_from))
-        _require_made(self.optimizer, self.scheduler)
+        with expecting("an optimizer, and a scheduler if any, that can be made", TypeError):
+            optimizer = self.optimizer([torch.nn.Parameter(torch.zeros(1, 1))])
+            if self.scheduler is not None:
+                self.scheduler(optimizer)
         if self.chunk_size != "auto":
             require_count(1, chunk_size=self.chunk_size)
             if self.chunk_size > 1:
@@ -229,16 +235,6 @@ class TeacherPlan:
             range(start, min(start + size, self.num_teachers))
             for start in range(0, self.num_teachers, size)
         ]
-
-
-def _require_made(
-    make_optimizer: OptimizerFactory, make_scheduler: SchedulerFactory | None
-) -> None:
-    """Raise ``ValueError`` if no optimizer, or no scheduler of it, can be made."""
-    with expecting("an optimizer, and a scheduler if any, that can be made", TypeError):
-        optimizer = make_optimizer([torch.nn.Parameter(torch.zeros(1, 1))])
-        if make_scheduler is not None:
-            make_scheduler(optimizer)
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:

@@ -133,10 +133,9 @@ def disk_bytes(
 ) -> int:
     """Return the bytes on disk of the weights and buffers of so many teachers."""
     (network,) = make_networks(plan, shape, num_labels, teachers=range(1))
-    sizes: list[int] = [
+    return num_teachers * sum(
         tensor.numel() * tensor.element_size() for tensor in network.state_dict().values()
-    ]
-    return num_teachers * sum(sizes)
+    )
 
 
 def step_seconds(

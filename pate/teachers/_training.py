@@ -51,10 +51,8 @@ def make_networks(
     networks = []
     for teacher in teachers:
         with torch.random.fork_rng(devices=[]):
-            state = (
-                np.random.SeedSequence([plan.seed, teacher]).generate_state(1, np.uint64)[0] >> 1
-            )
-            _seed(int(state), torch.device("cpu"))
+            state = np.random.SeedSequence([plan.seed, teacher]).generate_state(1, np.uint64)
+            torch.default_generator.manual_seed(int(state[0] >> 1))
             networks.append(make_network(plan.network, shape, num_labels))
     return networks
 
@@ -441,11 +439,12 @@ class SavedChunk:
         """Write the file, whole or not at all."""
         with atomic_write(path) as file:
             content = {
+                ORIGIN: self.made_from,
                 "state": self.state,
                 "label_shares": self.label_shares,
                 "losses": self.losses,
             }
-            torch.save({ORIGIN: self.made_from, **content}, file)
+            torch.save(content, file)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -454,23 +453,14 @@ class SavedChunk:
         Raises ``ValueError`` if it cannot be read.
         """
         content = _load(path)
-        state, shares, losses = (
-            content.get("state"),
-            content.get("label_shares"),
-            content.get("losses"),
-        )
-        complete = (
-            isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
-        )
+        kinds = {"state": dict, "label_shares": Tensor, "losses": Tensor}
         require(
-            complete,
+            all(isinstance(content.get(name), kind) for name, kind in kinds.items()),
             f"the weights of a chunk of teachers in {path}",
             keys=sorted(map(str, content)),
         )
-        assert isinstance(state, dict) and isinstance(shares, Tensor) and isinstance(losses, Tensor)
-        return cls(
-            made_from=str(content.get(ORIGIN, "")), state=state, label_shares=shares, losses=losses
-        )
+        parts = {name: content[name] for name in kinds}
+        return cls(made_from=str(content.get(ORIGIN, "")), **parts)
 
 
 def chunk_file(folder: Path, teachers: range) -> Path:
@@ -492,7 +482,7 @@ def foreign_files(folder: Path, made_from: str) -> list[str]:
     return [path.name for path in files if read_origin(path) != made_from]
 
 
-def _load(path: Path) -> dict[str, object]:
+def _load(path: Path) -> dict[str, Any]:
     try:
         return torch.load(path, weights_only=True, map_location="cpu", mmap=True)
     # the exception that torch raises depends on where the file is truncated
