@@ -87,6 +87,10 @@ class PythonFile(DataSource):
     def unknown_labels(self) -> bool:
         return self.source.unknown_labels
 
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        return self.source.budgets
+
     def load(self, role: Role) -> Records:
         return self.source.load(role)
 

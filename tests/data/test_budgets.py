@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from pate._audit.isolation import Altered, MadeUp
-from pate.data import Arrays, DataSource, DrawnPublic, NumberTable, Records, Role, TextTable
+from pate.data import (
+    Arrays,
+    DataSource,
+    DrawnPublic,
+    NumberTable,
+    PythonFile,
+    Records,
+    Role,
+    TextTable,
+)
 
 ROLES = [role.value for role in Role]
 BUDGETS = ["0.5", "", "", "2", "", "", "1.0", "", ""]
@@ -50,7 +59,14 @@ def texts(folder: Path, values: list[str], declared: Any) -> DataSource:
     return TextTable(path, labels=["gout"], num_features=8, budgets=declared)
 
 
-@pytest.mark.parametrize("make", [arrays, numbers, texts])
+def python_file(folder: Path, values: list[str], declared: Any) -> DataSource:
+    arrays(folder, values, declared)
+    (folder / "mine.py").write_text("from pate.data import Arrays")
+    settings = {"path": str(folder / "mine.npz"), "budgets": declared}
+    return PythonFile(folder / "mine.py", "Arrays", settings)
+
+
+@pytest.mark.parametrize("make", [arrays, numbers, texts, python_file])
 def test_budgets_are_read_of_private_records_alone(make: Make, tmp_path: Path) -> None:
     source = make(tmp_path, BUDGETS, [0.5, 1, 2])
     assert source.budgets == (0.5, 1.0, 2.0)
