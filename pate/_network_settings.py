@@ -63,8 +63,9 @@ def restored_network(
             elsewhere.
     """
     if isinstance(settings, list):
-        parts = ((part["map"], tuple(part["shape"])) for part in settings)
-        return nn.Sequential(*(restored_network(*part, trust=trust) for part in parts))
+        return nn.Sequential(
+            *(restored_network(part["map"], tuple(part["shape"]), trust=trust) for part in settings)
+        )
     content: Json = {"class_path": settings} if isinstance(settings, str) else settings
     path = str(content.get("class_path"))
     foreign = next((name for name in _class_paths(content) if _trusted(name) is None), None)

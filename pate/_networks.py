@@ -46,9 +46,10 @@ def make_network(
         )
     except (TypeError, RuntimeError) as error:
         # one that takes other arguments fails in whatever it does with these
-        reason = " ".join(str(error).split())[:200]
-        wanted = f"a network of (input_shape, num_labels) = ({input_shape}, {num_labels})"
-        raise ValueError(f"Expected {wanted}, got {type(error).__name__}: {reason}") from error
+        raise ValueError(
+            f"Expected a network of (input_shape, num_labels) = ({input_shape}, {num_labels}), got"
+            f" {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        ) from error
     require(
         hasattr(network, "state_dict"),
         f"a network made by {getattr(make, '__name__', None) or type(make).__name__}",

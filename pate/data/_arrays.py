@@ -103,8 +103,9 @@ class Arrays(TableSource):
         self._sparse = None if sparse is None else expand_path(sparse)
 
     def _read_table(self) -> Table:
-        required = ("X", "Y") if self._sparse is None else ("Y",)
-        arrays: dict[str, Any] = read_arrays(self.path, required, OPTIONAL, mapped=("X",))
+        arrays: dict[str, Any] = read_arrays(
+            self.path, ("X", "Y") if self._sparse is None else ("Y",), OPTIONAL, mapped=("X",)
+        )
         source, faults = self.path.name, Faults()
         with faults.gather():
             if self._sparse is None:

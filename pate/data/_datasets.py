@@ -207,9 +207,11 @@ class _Datasets(DataSource):
         columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
         groups = [] if keys.groups is None else [keys.groups]
         values = _values(items, [*columns, keys.ids, *groups])
-        # as a number, None is NaN
-        kind = None if keys.unknown_labels is None else np.float64
-        labels = [np.asarray(column, dtype=kind) for column in values[: len(columns)]]
+        labels = [
+            # as a number, None is NaN
+            np.asarray(column, dtype=None if keys.unknown_labels is None else np.float64)
+            for column in values[: len(columns)]
+        ]
         ids, *owners = values[len(columns) :]
         table = np.stack(labels, axis=1) if isinstance(keys.labels, list) else labels[0]
         if table.ndim == 1:  # classes: which of the labels is true
@@ -240,7 +242,7 @@ def _features_of(items: Items, keys: Keys) -> Features:
     if isinstance(first, Image.Image):
         return ItemPictures(items, keys)
     if isinstance(first, str):
-        texts = _values(items, [keys.features])[0]
+        (texts,) = _values(items, [keys.features])
         return features_of_texts(texts, keys.num_features, keys.sentences)
     return ItemFeatures(items, keys)
 
@@ -322,8 +324,11 @@ class HuggingFace(_Datasets):
         for role in Role:
             columns = list(getattr(datasets[role], "column_names", []))
             labels = keys.labels if isinstance(keys.labels, list) else [keys.labels]
-            required = [keys.features, *labels, keys.ids, keys.groups]
-            unknown = [key for key in required if key is not None and key not in columns]
+            unknown = [
+                key
+                for key in (keys.features, *labels, keys.ids, keys.groups)
+                if key is not None and key not in columns
+            ]
             require(
                 not unknown,
                 f"columns among {', '.join(columns)} of the {role.value} split",

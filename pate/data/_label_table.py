@@ -178,8 +178,7 @@ def read_label_table(
     budgets = None
     with faults.gather():
         if consent:
-            private = split == SPLIT_OF_ROLE[Role.PRIVATE]
-            budgets = _budgets(table, private, reading.budgets)
+            budgets = _budgets(table, split == SPLIT_OF_ROLE[Role.PRIVATE], reading.budgets)
     used = {"split", group, *consent, *misspelt, *chosen, *(wanted or ())}
     rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
     made: list[Features] = []
@@ -202,8 +201,11 @@ def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> F
     """Return the personal budgets ``[N]``, each of which is declared; of others the first one."""
     values = np.array([as_number(text) for text in table.values[BUDGET]], dtype=np.float64)
     values[~private] = declared[0]
-    listed = ", ".join(map("{:g}".format, declared))
-    table.require(BUDGET, np.isin(values, declared).tolist(), f"a budget among {listed}")
+    table.require(
+        BUDGET,
+        np.isin(values, declared).tolist(),
+        f"a budget among {', '.join(map('{:g}'.format, declared))}",
+    )
     return values
 
 
@@ -246,8 +248,9 @@ def as_list(text: str, names: Iterable[str] = ()) -> list[str]:
     A separator that occurs in one of ``names`` is none.
     """
     signs = "".join(sign for sign in _SEPARATORS if not any(sign in name for name in names))
-    parts = re.split(f"[{signs}{_LIST_SEPARATOR}]", text.strip("[](){}"))
-    return [part.strip(" '\"") for part in parts]
+    return [
+        part.strip(" '\"") for part in re.split(f"[{signs}{_LIST_SEPARATOR}]", text.strip("[](){}"))
+    ]
 
 
 def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
@@ -258,8 +261,7 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
             head = file.readline()
             file.seek(0)
             # spreadsheets write `;` where decimals have commas
-            delimiter = max(",;\t", key=head.count)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            reader = csv.reader(file, delimiter=max(",;\t", key=head.count), strict=True)
             return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"Expected a CSV file in UTF-8, got {path} ({error})") from None
@@ -270,15 +272,15 @@ def _parquet_lines(path: Path) -> list[tuple[int, list[str]]]:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError:
-        needed = "Expected pyarrow, which reads parquet: pip install 'pate[parquet]'"
-        raise ValueError(needed) from None
+        raise ValueError(
+            "Expected pyarrow, which reads parquet: pip install 'pate[parquet]'"
+        ) from None
     try:
         table = parquet.read_table(path)
     except (ArrowInvalid, OSError) as error:
         raise ValueError(f"Expected a parquet file, got {path} ({error})") from None
     columns = [[as_cell(value) for value in column.to_pylist()] for column in table.columns]
-    rows = map(list, zip(*columns, strict=True))
-    return [(0, table.column_names), *enumerate(rows, 1)]
+    return [(0, table.column_names), *enumerate(map(list, zip(*columns, strict=True)), 1)]
 
 
 def as_cell(value: object) -> str:

@@ -299,8 +299,9 @@ class CelebA(PictureFolder):
         return next((path for path in places if path.is_file()), None)
 
     def _file(self, name: str) -> Path:
-        missing = f"{name}.txt in the folder, or {name}.csv"
-        return require_given(self._find(name), missing, root=str(self.root))
+        return require_given(
+            self._find(name), f"{name}.txt in the folder, or {name}.csv", root=str(self.root)
+        )
 
 
 def _require_all(what: str, pictures: list[str], known: Mapping[str, Any]) -> None:

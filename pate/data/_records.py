@@ -116,8 +116,7 @@ def check_labels(
     if unknown == -1:
         lost |= labels == -1
     values = np.unique(labels[~lost])
-    signed = bool((values == -1).any())
-    allowed = (-1, 1) if signed else (0, 1)
+    allowed = (-1, 1) if (values == -1).any() else (0, 1)
     wrong = [value.item() for value in values if value not in allowed]
     require(not wrong, f"labels among {allowed} in {source}{hint}", values=wrong[:5])
     return np.where(lost, UNKNOWN, labels == 1).astype(np.uint8)
@@ -278,11 +277,12 @@ def as_features(features: Any) -> Features:
 
 def values_of(features: Features, rows: range) -> Stream:
     """Return the values of consecutive ``rows`` as bytes, read in blocks while they are hashed."""
-    row_bytes = 4 * prod(features.shape[1:])
-    blocks = (features[index] for index in blocks_of(features, rows))
     return Stream(
-        len(rows) * row_bytes,
-        (np.ascontiguousarray(block, dtype=np.float32).data for block in blocks),
+        len(rows) * 4 * prod(features.shape[1:]),
+        (
+            np.ascontiguousarray(features[index], dtype=np.float32).data
+            for index in blocks_of(features, rows)
+        ),
     )
 
 
@@ -290,8 +290,7 @@ def blocks_of(
     features: Features, rows: range, *, block_bytes: int | None = None
 ) -> Iterator[IntArray]:
     """Yield consecutive ``rows`` in blocks with features of at most ``block_bytes``."""
-    row_bytes = 4 * prod(features.shape[1:])
-    step = max(1, (_BLOCK_BYTES if block_bytes is None else block_bytes) // max(row_bytes, 1))
+    step = max(1, (block_bytes or _BLOCK_BYTES) // max(4 * prod(features.shape[1:]), 1))
     yield from (np.arange(start, min(start + step, rows.stop)) for start in rows[::step])
 
 

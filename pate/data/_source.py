@@ -27,6 +27,7 @@ from pate._validation import (
     IntArray,
     StrArray,
     UInt8Array,
+    given,
     require,
     require_given,
     require_in_open_unit_interval,
@@ -165,10 +166,10 @@ class DataSource(RecordsInitArgs, ABC):
         numbered = any(
             are_row_numbers([ids[role] for role in (Role.PRIVATE, *others)]) for others in tables
         )
-        requirement = "ids that stay when another record is removed, as row numbers do not"
         require(
             self.permanent_ids or not numbered,
-            f"{requirement}; permanent_ids=True says that these do",
+            "ids that stay when another record is removed, as row numbers do not;"
+            " permanent_ids=True says that these do",
         )
 
     def fingerprint(self, role: Role) -> str:
@@ -332,8 +333,9 @@ class TableSource(DataSource):
 
 def require_fractions(public_fraction: float | None, test_fraction: float) -> None:
     """Raise ``ValueError`` unless these shares leave some records private."""
-    public = {} if public_fraction is None else {"public_fraction": public_fraction}
-    require_in_open_unit_interval(**public, test_fraction=test_fraction)
+    require_in_open_unit_interval(
+        **given(public_fraction=public_fraction), test_fraction=test_fraction
+    )
     total = (public_fraction or 0.0) + test_fraction
     require(total < 1, "public_fraction + test_fraction < 1", total=total)
 

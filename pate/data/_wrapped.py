@@ -184,15 +184,19 @@ class DrawnPublic(DataSource):
         if role is not Role.PUBLIC:
             return self._source.load(role)
         if self._rehearses:
-            return self._rehearsed()
-        require(
-            self.samples.is_file(),
-            "public samples, which `pate run` or Pipeline.draw_public_samples draws",
-            missing=str(self.samples),
-        )
-        arrays = read_arrays(self.samples, ("X", "ids"))
-        unlabeled = np.zeros((len(arrays["X"]), self.num_labels), dtype=np.uint8)
-        return Records(features=ArrayFeatures(arrays["X"]), labels=unlabeled, ids=arrays["ids"])
+            shape = (self.num_samples, self._num_columns)
+            rows = np.random.default_rng(0).standard_normal(shape) / math.sqrt(self._num_columns)
+            features, ids = self.unscaled(rows), drawn_ids(self.num_samples)
+        else:
+            require(
+                self.samples.is_file(),
+                "public samples, which `pate run` or Pipeline.draw_public_samples draws",
+                missing=str(self.samples),
+            )
+            arrays = read_arrays(self.samples, ("X", "ids"))
+            features, ids = arrays["X"], arrays["ids"]
+        unlabeled = np.zeros((len(features), self.num_labels), dtype=np.uint8)
+        return Records(features=ArrayFeatures(features), labels=unlabeled, ids=ids)
 
     @property
     def num_samples(self) -> int:
@@ -236,14 +240,6 @@ class DrawnPublic(DataSource):
             shape=list(shape),
         )
         return shape[0]
-
-    def _rehearsed(self) -> Records:
-        number, columns = self.num_samples, self._num_columns
-        rows = np.random.default_rng(0).standard_normal((number, columns)) / math.sqrt(columns)
-        labels = np.zeros((number, self.num_labels), dtype=np.uint8)
-        return Records(
-            features=ArrayFeatures(self.unscaled(rows)), labels=labels, ids=drawn_ids(number)
-        )
 
     def unscaled(self, rows: FloatArray) -> Float32Array:
         """Return the features ``[P, F]`` that `scaling` maps to ``sqrt(2)`` times ``rows``.

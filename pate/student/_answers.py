@@ -130,8 +130,10 @@ def restore_module(path: Path, settings: Json, *, device: str, trust: bool) -> P
     except (SafetensorError, OSError) as error:
         raise ValueError(f"Expected weights in {path}, got {error}") from None
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"Expected the layers that {path} has weights of, got {reason}") from None
+        raise ValueError(
+            f"Expected the layers that {path} has weights of, got"
+            f" {' '.join(str(error).split())[:300]}"
+        ) from None
     # torch reports a missing device in several ways
     with expecting(
         "a device of this machine", RuntimeError, AssertionError, got=f"device={device!r}"
@@ -199,17 +201,19 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
         *input_format.shape,
         dtype=torch.uint8 if input_format.kind == "pictures" else torch.float32,
     )
-    any_number = ({0: torch.export.Dim("N")},)
     try:
         with _quiet():
             program = torch.export.export(
-                student.module, (example,), dynamic_shapes=any_number, strict=False
+                student.module,
+                (example,),
+                dynamic_shapes=({0: torch.export.Dim("N")},),
+                strict=False,
             )
     # torch raises errors of many classes and any length
     except Exception as error:
-        reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"Expected a network that torch.export takes, got {type(error).__name__}: {reason}"
+            f"Expected a network that torch.export takes, got {type(error).__name__}:"
+            f" {str(error).strip().splitlines()[0]}"
         ) from None
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():

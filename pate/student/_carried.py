@@ -227,8 +227,9 @@ def _numbers(samples: NDArray[Any] | Sequence[Any]) -> Float32Array:
         if isinstance(error.__context__, ArithmeticError):
             raise
         # numpy's words would show an entry, which may be somebody's text
-        wanted = "an array of numbers, with samples of one shape"
-        raise ValueError(f"Expected {wanted}, got types={_types(samples)}") from None
+        raise ValueError(
+            f"Expected an array of numbers, with samples of one shape, got types={_types(samples)}"
+        ) from None
 
 
 def _types(samples: Iterable[Any]) -> list[str]:
@@ -565,15 +566,12 @@ def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:
         "constant_logits": (num_labels,),
     }
     layers = {name: values for name, values in state.items() if not name.startswith(_MAP)}
-    layer_shapes = {name: values.shape for name, values in layers.items()}
-    require(
-        layer_shapes == shapes, f"the layers of a linear student in {path}", layers=layer_shapes
-    )
+    found = {name: values.shape for name, values in layers.items()}
+    require(found == shapes, f"the layers of a linear student in {path}", layers=found)
     features = None
     mapped = {name.removeprefix(_MAP): part for name, part in state.items() if name not in layers}
     if settings["features"] is not None:
-        shape = tuple(settings["input"]["shape"])
-        features = restore_map(settings["features"], mapped, shape)
+        features = restore_map(settings["features"], mapped, tuple(settings["input"]["shape"]))
     else:
         require(not mapped, f"no feature map in {path}", arrays=list(mapped))
     student = student_from({name.removeprefix(_LAYER): part for name, part in layers.items()})

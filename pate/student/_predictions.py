@@ -88,9 +88,8 @@ def predict_files(
         batches = _read_pictures(paths, source, student.input, batch_size, unreadable, skipped)
     else:
         columns = student.input.columns
-        written = source.suffix in (".csv", ".parquet")
-        table = written and (student.input.kind in ("texts", "sentences") or columns is not None)
-        if table:
+        tabular = student.input.kind in ("texts", "sentences") or columns is not None
+        if tabular and source.suffix in (".csv", ".parquet"):
             samples, ids, unknown = _read_table(source, columns)
         else:
             samples, ids = _read_archive(source)
@@ -223,9 +222,11 @@ def _write_archive(
 ) -> int:
     batch_ids, batch_probabilities, batch_labels = zip(*answers, strict=True)
     ids = np.concatenate(batch_ids)
-    tables = {
-        "probabilities": np.concatenate(batch_probabilities),
-        "labels": np.concatenate(batch_labels),
-    }
-    write_arrays(output, ids=ids, label_names=np.array(names), **tables)
+    write_arrays(
+        output,
+        ids=ids,
+        label_names=np.array(names),
+        probabilities=np.concatenate(batch_probabilities),
+        labels=np.concatenate(batch_labels),
+    )
     return len(ids)

@@ -538,8 +538,13 @@ class StageBar(ProgressBar):
         self._begin("student predict", sum(trainer.num_predict_batches))
 
     def _begin(self, name: str, total: float, *, initial: int = 0) -> None:
-        number = int(total) if math.isfinite(total) else None
-        self._bar = stage_bar(number, name, unit="step", initial=initial, shown=self._shown)
+        self._bar = stage_bar(
+            int(total) if math.isfinite(total) else None,
+            name,
+            unit="step",
+            initial=initial,
+            shown=self._shown,
+        )
 
     def _step(self, *rest: Any, **more: Any) -> None:
         self._bar.update()

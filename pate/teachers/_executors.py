@@ -76,8 +76,8 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
             job.only(teachers).work(teachers, report)
         return
     with Progress(report, job, missing) as progress:
-        run = _run_on_loky if execution.kind == "loky" else _run_on_ray
-        run(job, missing, execution, progress)
+        runners = {"loky": _run_on_loky, "ray": _run_on_ray}
+        runners[execution.kind](job, missing, execution, progress)
 
 
 def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:

@@ -278,8 +278,9 @@ class PartitionedRecords:
 
         Raises like `Records.units`.
         """
-        units = records.units(plan.unit)
-        rows = partition_records(records.ids, units, num_teachers=plan.num_teachers, key=key)
+        rows = partition_records(
+            records.ids, records.units(plan.unit), num_teachers=plan.num_teachers, key=key
+        )
         return cls(records, dict(enumerate(rows)))
 
     @property
@@ -358,9 +359,12 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         features = np.ascontiguousarray(self._records.features[rows])
         if self._plan.augment:
             for place, teacher in enumerate(self._teachers):
-                seeds = (self._plan.seed, teacher, self._steps[step])
                 features[place] = augmented(
-                    torch.from_numpy(features[place]), self._plan.augment, *seeds
+                    torch.from_numpy(features[place]),
+                    self._plan.augment,
+                    self._plan.seed,
+                    teacher,
+                    self._steps[step],
                 ).numpy()
         labels = self._records.labels[rows].astype(np.float32)
         labels[labels == UNKNOWN] = np.nan

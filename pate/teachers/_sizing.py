@@ -91,9 +91,10 @@ def require_network(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int) 
         with torch.no_grad():
             network.eval()(torch.zeros(2, *shape))
     except RuntimeError as error:
-        wanted = f"a network of records of shape {list(shape)}, as the map of the data makes them"
-        reason = f"{type(network).__name__}: {' '.join(str(error).split())[:200]}"
-        raise ValueError(f"Expected {wanted}, got {reason}") from None
+        raise ValueError(
+            f"Expected a network of records of shape {list(shape)}, as the map of the data makes"
+            f" them, got {type(network).__name__}: {' '.join(str(error).split())[:200]}"
+        ) from None
 
 
 def fitting_size(

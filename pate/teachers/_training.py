@@ -345,9 +345,12 @@ class TrainJob(ChunkJob):
                 enable_checkpointing=several,
                 reload_dataloaders_every_n_epochs=1,
             )
-            batches = _ChunkData(plan, teachers, self.data)
-            resumed = str(checkpoint) if checkpoint.is_file() else None
-            trainer.fit(module, datamodule=batches, ckpt_path=resumed, weights_only=True)
+            trainer.fit(
+                module,
+                datamodule=_ChunkData(plan, teachers, self.data),
+                ckpt_path=str(checkpoint) if checkpoint.is_file() else None,
+                weights_only=True,
+            )
         SavedChunk(
             made_from=self.made_from,
             state={name: value.cpu() for name, value in module.state_dict().items()},
@@ -478,8 +481,11 @@ def read_origin(path: Path) -> str:
 
 def foreign_files(folder: Path, made_from: str) -> list[str]:
     """Return the chunks' files and checkpoints in ``folder`` that have another digest."""
-    files = sorted([*folder.glob("teachers_*.pt"), *folder.glob("teachers_*.ckpt")])
-    return [path.name for path in files if read_origin(path) != made_from]
+    return [
+        path.name
+        for path in sorted([*folder.glob("teachers_*.pt"), *folder.glob("teachers_*.ckpt")])
+        if read_origin(path) != made_from
+    ]
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -620,9 +626,11 @@ def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFo
         spread = (
             np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
         )
-        metrics = {
-            "teachers_of_finite_loss": finite.size,
-            **dict(zip(shares, map(float, spread), strict=True)),
-        }
-        logger.log_metrics(metrics, step=-(-point * num_steps // len(losses)))
+        logger.log_metrics(
+            {
+                "teachers_of_finite_loss": finite.size,
+                **dict(zip(shares, map(float, spread), strict=True)),
+            },
+            step=-(-point * num_steps // len(losses)),
+        )
     logger.finalize("success")

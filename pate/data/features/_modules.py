@@ -46,9 +46,9 @@ def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
     Raises:
         ValueError: if nothing says how a map of this class is a module.
     """
-    kind = f"{type(features).__module__}.{type(features).__qualname__}"
     raise ValueError(
-        f"Expected a feature map that as_module knows (as_module.register adds one), got {kind}"
+        "Expected a feature map that as_module knows (as_module.register adds one), got"
+        f" {type(features).__module__}.{type(features).__qualname__}"
     )
 
 
@@ -181,11 +181,13 @@ def _of_chain(features: ChainedFeatures, shape: tuple[int, ...]) -> MapModule:
     parts = [
         as_module(part, inner) for part, inner in zip(features.maps, features.shapes, strict=True)
     ]
-    settings = [
-        {"map": part.settings, "shape": list(inner)}
-        for part, inner in zip(parts, features.shapes, strict=True)
-    ]
-    return MapModule(settings, nn.Sequential(*(part.module for part in parts)))
+    return MapModule(
+        [
+            {"map": part.settings, "shape": list(inner)}
+            for part, inner in zip(parts, features.shapes, strict=True)
+        ],
+        nn.Sequential(*(part.module for part in parts)),
+    )
 
 
 class Transforms(nn.Module):
@@ -218,13 +220,10 @@ def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapMo
     expected = features.transform(ArrayFeatures(pictures.numpy()))[np.arange(2)]
     with torch.no_grad():
         transformed = module(pictures)
-    same = transformed.shape == expected.shape and np.allclose(
-        transformed.numpy(), expected, atol=1e-6
-    )
-    names = [type(transform).__name__ for transform in features.transforms]
     require(
-        same,
+        transformed.shape == expected.shape
+        and np.allclose(transformed.numpy(), expected, atol=1e-6),
         "transforms that can be rebuilt from their attributes, and that take batches",
-        transforms=names,
+        transforms=[type(transform).__name__ for transform in features.transforms],
     )
     return MapModule(settings, module)

@@ -73,10 +73,8 @@ class PublicPCA(FeatureMap):
             ):
                 self._mean, moments = _centred(public) if num < width else _moments(public)
                 # the stages of one process fit the same samples again and again
-                digest = hashlib.blake2b(
-                    np.ascontiguousarray(moments).data, digest_size=32
-                ).digest()
-                key = (digest, self.num_components)
+                hashed = hashlib.blake2b(np.ascontiguousarray(moments).data, digest_size=32)
+                key = (hashed.digest(), self.num_components)
                 if key not in _fitted:
                     _fitted.clear()
                     whitening = _whitening_of_few if num < width else _whitening

@@ -187,12 +187,10 @@ class PictureTransforms(FeatureMap):
         """
         if not self._tried:
             first, *others = [self._try(public, seed) for seed in range(_TRIALS)]
-            same = all(np.array_equal(first, other) for other in others)
-            names = [type(transform).__name__ for transform in self.transforms]
             require(
-                same,
+                all(np.array_equal(first, other) for other in others),
                 "transforms that draw nothing; those that do are for `augment`",
-                transforms=names,
+                transforms=[type(transform).__name__ for transform in self.transforms],
             )
             self._tried = True
         return self
