@@ -48,8 +48,8 @@ from pate.data import (
     PublicScaling,
     Role,
 )
+from pate.data._arrays import column_bounds
 from pate.data._records import UnknownLabels, as_text, assign_teachers, check_labels, known_truth
-from pate.data._wrapped import column_bounds
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone

@@ -54,8 +54,8 @@ from pate.accounting._charges import Charge
 from pate.accounting._place import is_ledger_of
 from pate.aggregators._base import Aggregator
 from pate.data import DataSource, Role
+from pate.data._arrays import DrawnPublic, drawn_ids
 from pate.data._records import Unit, blocks_of
-from pate.data._wrapped import DrawnPublic, drawn_ids
 from pate.mechanisms._noisy_counts import NoisyMoments
 from pate.student._carried import ExportedStudent, load_student, student_digests
 

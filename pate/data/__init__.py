@@ -1,7 +1,11 @@
 """Sources of records in three roles, their partition over teachers, and rendered faces."""
 
 from pate._validation import UNKNOWN as UNKNOWN
-from pate.data._arrays import Arrays as Arrays, CelebAAttributes as CelebAAttributes
+from pate.data._arrays import (
+    Arrays as Arrays,
+    CelebAAttributes as CelebAAttributes,
+    DrawnPublic as DrawnPublic,
+)
 from pate.data._datasets import (
     HuggingFace as HuggingFace,
     Keys as Keys,
@@ -15,13 +19,12 @@ from pate.data._records import (
     Records as Records,
     Role as Role,
 )
-from pate.data._source import DataSource as DataSource
+from pate.data._source import DataSource as DataSource, PythonFile as PythonFile
 from pate.data._tables import (
     ColumnEncoding as ColumnEncoding,
     NumberTable as NumberTable,
     TextTable as TextTable,
 )
-from pate.data._wrapped import DrawnPublic as DrawnPublic, PythonFile as PythonFile
 from pate.data.features import (
     AutoFeatures as AutoFeatures,
     ChainedFeatures as ChainedFeatures,
