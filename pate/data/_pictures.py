@@ -79,8 +79,9 @@ class Pictures(Features):
         """Return the pictures ``index``, float32 ``[..., 3, size, size]``."""
         index = np.asarray(index)
         if self._kept is None:
-            pixels = np.stack([self.picture(i) for i in index.ravel().tolist()])
-            pixels = pixels.reshape(*index.shape, *self.shape[1:])
+            pixels = np.stack([self.picture(i) for i in index.ravel().tolist()]).reshape(
+                *index.shape, *self.shape[1:]
+            )
         else:
             missing = np.unique(index[~self._read[index]])
             if len(missing) and not (self._kept.flags.writeable and self._read.flags.writeable):

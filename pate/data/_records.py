@@ -71,9 +71,8 @@ def are_row_numbers(ids: Sequence[StrArray]) -> bool:
     numbers = [np.array(part, dtype=np.int64) for part in names if part]
     first, last = min(part.min() for part in numbers), max(part.max() for part in numbers)
     steps = np.concatenate([np.diff(part) for part in numbers])
-    in_order = (steps > 0).all() or (steps < 0).all()
     return bool(
-        in_order
+        ((steps > 0).all() or (steps < 0).all())
         and first in (0, 1, 2)
         and last - first + 1 == len(np.unique(np.concatenate(numbers)))
     )

@@ -155,17 +155,15 @@ class ResNet50(nn.Module):
         from torchvision import models as vision
 
         norm = norm or ("group" if weights is None else "batch")
-        if weights is not None and norm != "batch":
-            raise ValueError(f"Expected norm='batch', of which the weights are, got norm={norm!r}")
+        require(
+            weights is None or norm == "batch", "norm='batch', of which the weights are", norm=norm
+        )
         self.settings_without_weights = {"weights": None, "norm": norm}
-        if weights is not None and not weights.endswith((".pt", ".pth")):
-            self.body = vision.resnet50(weights=weights)
-        elif norm == "group":
-            self.body = vision.resnet50(norm_layer=lambda width: nn.GroupNorm(32, width))
-        else:
-            self.body = vision.resnet50()
-        if weights is not None and weights.endswith((".pt", ".pth")):
-            self.body.load_state_dict(torch.load(weights, weights_only=True))
+        layer = None if norm == "batch" else lambda width: nn.GroupNorm(32, width)
+        file = weights if weights and weights.endswith((".pt", ".pth")) else None
+        self.body = vision.resnet50(weights=None if file else weights, norm_layer=layer)
+        if file:
+            self.body.load_state_dict(torch.load(file, weights_only=True))
         self.body.fc = nn.Linear(self.body.fc.in_features, num_labels)
         colors = {"mean": [0.485, 0.456, 0.406], "scale": [0.229, 0.224, 0.225]}
         for name, values in colors.items():

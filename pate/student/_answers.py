@@ -161,9 +161,7 @@ def weights_of_tensors(state: Mapping[str, Any]) -> bytes:
 METADATA = "pate.json"
 """Name of the metadata: an extra file of a torch program, a property of an ONNX model."""
 
-_OUTPUTS = ("probabilities", "labels")
 _SUFFIXES: dict[str, str] = {"torch.export": ".pt2", "onnx": ".onnx"}
-_NEEDED = ("onnx", "onnxscript")
 
 
 def export_program(student: ExportedStudent, output: Path, *, format: ExportFormat) -> None:
@@ -190,7 +188,9 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
         f"an output of format {format} that ends in {suffix}",
         output=str(output),
     )
-    missing = [name for name in _NEEDED if format == "onnx" and find_spec(name) is None]
+    missing = [
+        name for name in ("onnx", "onnxscript") if format == "onnx" and find_spec(name) is None
+    ]
     require(
         not missing, "the packages of the extra onnx (pip install 'pate[onnx]')", missing=missing
     )
@@ -228,7 +228,7 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
                 program,
                 dynamo=True,
                 input_names=[input_format.kind],
-                output_names=list(_OUTPUTS),
+                output_names=["probabilities", "labels"],
                 verbose=False,
             )
         converted.model.metadata_props[METADATA] = metadata

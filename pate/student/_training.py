@@ -504,9 +504,8 @@ class StageBar(ProgressBar):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Name the epoch, and the loss on held-out samples if there are any."""
         loss = trainer.callback_metrics.get("val_loss")
-        epoch = f"epoch {trainer.current_epoch + 1}"
-        text = epoch if loss is None else f"{epoch}, val_loss {loss:.4f}"
-        self._bar.set_postfix_str(text, refresh=False)
+        ending = "" if loss is None else f", val_loss {loss:.4f}"
+        self._bar.set_postfix_str(f"epoch {trainer.current_epoch + 1}{ending}", refresh=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """End the bar, which is full where training stopped early, too."""

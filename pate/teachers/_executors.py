@@ -184,17 +184,9 @@ def _run_on_ray(
         work = ray.remote(
             num_cpus=execution.threads, num_gpus=execution.gpus, max_retries=_PATIENCE
         )(_work)
-        stored: ObjectRef[_Sent] | None = None
-
-        def sent(teachers: range) -> _Sent | ObjectRef[_Sent]:
-            nonlocal stored
-            part = job.only(teachers)
-            if part is not job:
-                return finder_in_use(), part
-            # data common to all chunks are stored once
-            stored = ray.put((finder_in_use(), job)) if stored is None else stored
-            return stored
-
+        whole: ObjectRef[_Sent] | None = None
+        if type(job).only is ChunkJob.only:  # data common to all chunks are stored once
+            whole = ray.put((finder_in_use(), job))
         cpus: float = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call, unused-ignore]
         slots = 2 * max(execution.workers, int(cpus // execution.threads))
         waiting = list(reversed(missing))
@@ -202,7 +194,8 @@ def _run_on_ray(
         while waiting or running:
             while waiting and len(running) < slots:
                 teachers = waiting.pop()
-                running.append(work.remote(sent(teachers), teachers, execution.threads, None))
+                sent = (finder_in_use(), job.only(teachers)) if whole is None else whole
+                running.append(work.remote(sent, teachers, execution.threads, None))
             finished, running = ray.wait(running)
             for teachers in ray.get(finished):
                 progress.finish(teachers)

@@ -594,8 +594,13 @@ def cast_votes(
 
 def read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:
     """Return the loss curves of all teachers, ``[points, num_teachers]``."""
-    files = [chunk_file(folder, teachers) for teachers in plan.chunks()]
-    return np.concatenate([SavedChunk.read(file).losses.numpy() for file in files], axis=1)
+    return np.concatenate(
+        [
+            SavedChunk.read(chunk_file(folder, teachers)).losses.numpy()
+            for teachers in plan.chunks()
+        ],
+        axis=1,
+    )
 
 
 def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:

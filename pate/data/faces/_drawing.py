@@ -518,9 +518,8 @@ def write_celeba_folder(
     write_text(
         output / _ATTRIBUTE_FILE, "\n".join([str(num), " ".join(FACE_ATTRIBUTES), *rows]) + "\n"
     )
-    parts = _partition(num, private_fraction, public_fraction)
-    roles = "".join(f"{_name(index)} {part}\n" for index, part in enumerate(parts))
-    write_text(output / _PARTITION_FILE, roles)
+    parts = enumerate(_partition(num, private_fraction, public_fraction))
+    write_text(output / _PARTITION_FILE, "".join(f"{_name(i)} {part}\n" for i, part in parts))
     write_json(output / _FINISHED, wanted)
     (output / _BEGUN).unlink()
 
