@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -112,9 +111,9 @@ class TauVoting(Aggregator):
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
         resolved = self.relation_of(relation)
-        sensitivity = self.sensitivity(shape.num_labels, resolved)
         return GaussianEvent(
-            neighboring_relation=resolved, noise_multiplier=self.sigma_tau / sensitivity
+            neighboring_relation=resolved,
+            noise_multiplier=self.sigma_tau / self.sensitivity(shape.num_labels, resolved),
         )
 
     def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
@@ -130,23 +129,21 @@ class TauVoting(Aggregator):
 
     def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Release:
         noisy = add_gaussian(self.clipped_sums(votes), sigma=self.sigma_tau, generator=generator)
-        labels = (noisy > self.threshold_tau).astype(np.uint8)
-        if self.around_predictions:
-            guess = _guess(votes)
-            labels ^= guess
-            noisy = np.where(guess > 0, votes.num_teachers - noisy, noisy)
+        guess = guess_of(votes, self.around_predictions)
+        labels = (noisy > self.threshold_tau).astype(np.uint8) ^ guess
         mask = np.ones(labels.shape, dtype=np.bool_)
         if not self.soft:
             return Release(labels, mask)
-        return Release(labels, mask, noisy_counts=noisy, noise_std=self.sigma_tau)
+        counts = np.where(guess > 0, votes.num_teachers - noisy, noisy)
+        return Release(labels, mask, noisy_counts=counts, noise_std=self.sigma_tau)
 
     def clipped_sums(self, votes: Ballots) -> FloatArray:
         """Return the sums ``[Q, C]`` of clipped ballots, without noise."""
         sums = np.empty(votes.counts.shape)
         ballots = votes.ballots
-        guess = _guess(votes) if self.around_predictions else None
+        guess = guess_of(votes, self.around_predictions)
         for rows in blocks(len(sums), ballots[:1].size):
-            differing = ballots[rows] if guess is None else ballots[rows] ^ guess[rows, None]
+            differing = ballots[rows] ^ guess[rows, None]
             weights = self._weights(differing.sum(axis=2, dtype=np.int64))
             sums[rows] = (weights[:, None] @ differing.astype(np.float64))[:, 0]
         return sums
@@ -157,7 +154,10 @@ class TauVoting(Aggregator):
         return np.floor(np.minimum(1.0, self.tau / norms) * 2.0**_TAU_BITS) / 2**_TAU_BITS
 
 
-def _guess(votes: Ballots) -> UInt8Array:
+def guess_of(votes: Ballots, around_predictions: bool) -> UInt8Array:
+    """Return the labels ``[Q, C]`` from which ballots differ: rounded predictions, or none."""
+    if not around_predictions:
+        return np.zeros(votes.counts.shape, dtype=np.uint8)
     return (predictions_of(votes) > 0.5).astype(np.uint8)
 
 
@@ -235,9 +235,7 @@ class ClippedVotes(Aggregator):
 
     def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Release:
         ballots, mask = votes.ballots, np.ones(votes.counts.shape, dtype=np.bool_)
-        guess = np.zeros(mask.shape, dtype=np.uint8)
-        if self.around_predictions:
-            guess = (predictions_of(votes) > 0.5).astype(np.uint8)
+        guess = guess_of(votes, self.around_predictions)
         if not mask.size:
             return Release(guess, mask, noisy_counts=np.zeros(mask.shape), noise_std=1.0)
         sigma_unclipped = self.multiplier_clipped / math.sqrt(len(mask))
@@ -270,7 +268,8 @@ class Bisection:
     @property
     def candidates(self) -> IntArray:
         """The sizes among which the median is sought, ascending; the last one is the largest."""
-        return _candidates(self.most)
+        powers = np.arange(math.ceil(_DOUBLINGS * math.log2(self.most)) + 1) / _DOUBLINGS
+        return np.unique(np.ceil(self.most / 2.0**powers).astype(np.int64))
 
     @property
     def num_steps(self) -> int:
@@ -322,14 +321,6 @@ def noisy_median(
         enough = exceeds(-above, -num_voters / 2, sigma=sigma, generator=generator)
         low, high = (low, middle) if enough else (middle + 1, high)
     return float(candidates[high])
-
-
-@lru_cache(maxsize=64)
-def _candidates(most: int) -> IntArray:
-    powers = np.arange(math.ceil(_DOUBLINGS * math.log2(most)) + 1) / _DOUBLINGS
-    candidates = np.unique(np.ceil(most / 2.0**powers).astype(np.int64))
-    candidates.setflags(write=False)
-    return candidates
 
 
 def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
@@ -506,8 +497,10 @@ def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
         "a last round that can meet a target",
         last=type(last).__name__,
     )
-    rounds = (first.scaled(_FIRST**-0.5), final.scaled((1 - _FIRST) ** -0.5))
-    return Rounds(rounds=rounds, neighboring_relation=relation)
+    return Rounds(
+        rounds=(first.scaled(_FIRST**-0.5), final.scaled((1 - _FIRST) ** -0.5)),
+        neighboring_relation=relation,
+    )
 
 
 def combined(earlier: Release, release: Release, num_teachers: int) -> Release:

@@ -130,19 +130,11 @@ class NoisyVotes(Aggregator):
         half = votes.num_teachers / 2
         margins = add_gaussian(votes.counts - half, sigma=self.sigma_votes, generator=generator)
         leading = margins > self.min_lead
-        mask = (
-            leading | (margins <= -self.min_lead)
-            if self.min_lead
-            else np.ones(leading.shape, dtype=np.bool_)
-        )
+        labels, mask = leading.astype(np.uint8), leading | (margins <= -self.min_lead)
         if not self.soft:
-            return Release(leading.astype(np.uint8), mask)
-        noisy_counts = margins + half
-        if self.min_lead:
-            noisy_counts[~mask] = 0.0
-        return Release(
-            leading.astype(np.uint8), mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes
-        )
+            return Release(labels, mask)
+        noisy_counts = np.where(mask, margins + half, 0.0)
+        return Release(labels, mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
 
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on a label have it given or denied."""

@@ -72,10 +72,8 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
         def __getattr__(self, name: str) -> Any: ...
 
     def __init_subclass__(cls, *, tag: str = "", **options: Any) -> None:
-        arguments = [
-            part for base in vars(cls).get("__orig_bases__", ()) for part in get_args(base)
-        ]
-        kinds = [part for part in arguments if isinstance(part, type)]
+        bases = vars(cls).get("__orig_bases__", ())
+        kinds = [part for base in bases for part in get_args(base) if isinstance(part, type)]
         if not kinds:
             super().__init_subclass__(**options)
             return

@@ -176,8 +176,7 @@ class GapChoice(ScoreMechanism[IntArray]):
             "at least two labels without the empty and the full set",
             num_labels=self.num_labels,
         )
-        if self.kbar is not None:
-            require_within(self.num_labels, kbar=self.kbar)
+        require_within(self.num_labels, **given(kbar=self.kbar))
         if self.regularizer is not None:
             values = np.asarray(self.regularizer, dtype=np.float64)
             num_gaps = self.num_labels + 1

@@ -31,12 +31,13 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from typing import Literal, NamedTuple, Self, TypeAlias, assert_never, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -100,40 +101,35 @@ def require_noise(kind: object = Noise, **noises: str) -> None:
         require(noise in get_args(kind), f"a noise among {get_args(kind)}", **{name: noise})
 
 
+_LOG_SURVIVAL: Mapping[str, Callable[[FloatArray], Any]] = {
+    "gaussian": lambda z: log_ndtr(-z),
+    # far below the mode, where exp(-z) overflows, the chance is 1
+    "gumbel": lambda z: np.log(-np.expm1(-np.exp(-np.maximum(z, -700.0)))),
+    "exponential": lambda z: 0.0 - np.maximum(z, 0.0),
+    "laplace": lambda z: np.where(z > 0, -np.abs(z) - np.log(2), np.log1p(-np.exp(-np.abs(z)) / 2)),
+    "logistic": lambda z: log_expit(-z),
+    "half_logistic": lambda z: np.minimum(np.log(2) + log_expit(-z), 0.0),
+}
+_QUANTILES: Mapping[Noise, Callable[[FloatArray], Any]] = {
+    "gumbel": lambda tail: -np.log(-np.log1p(-tail)),
+    "exponential": lambda tail: -np.log(tail),
+    "laplace": lambda tail: np.where(
+        tail < 0.5, -np.log(2 * tail), np.log(2 * np.maximum(1 - tail, 1e-300))
+    ),
+    "logistic": lambda tail: np.log1p(-np.minimum(tail, 1 - 1e-16)) - np.log(tail),
+    "half_logistic": lambda tail: np.log(2 - tail) - np.log(tail),
+}
+
+
 def log_survival(values: FloatArray, noise: Noise | Literal["gaussian"]) -> FloatArray:
     """Return the logarithm of the probability that noise of scale 1 exceeds ``values``."""
-    if noise == "gaussian":
-        return np.asarray(log_ndtr(-values), dtype=np.float64)
-    if noise == "gumbel":
-        with np.errstate(
-            divide="ignore"
-        ):  # far below the mode, where exp(-z) overflows, the chance is 1
-            return np.log(-np.expm1(-np.exp(-np.maximum(values, -700.0))))
-    if noise == "exponential":
-        return 0.0 - np.maximum(values, 0.0)
-    if noise == "laplace":
-        tail = np.exp(-np.abs(values)) / 2
-        return np.where(values > 0, -np.abs(values) - np.log(2), np.log1p(-tail))
-    if noise == "half_logistic":
-        return np.asarray(np.minimum(np.log(2) + log_expit(-values), 0.0))
-    if noise == "logistic":
-        return np.asarray(log_expit(-values), dtype=np.float64)
-    assert_never(noise)
+    with np.errstate(divide="ignore"):
+        return np.asarray(_LOG_SURVIVAL[noise](values), dtype=np.float64)
 
 
 def quantile(tail: FloatArray, noise: Noise) -> FloatArray:
     """Return the values that noise of scale 1 exceeds with probability ``tail``."""
-    if noise == "gumbel":
-        return np.asarray(-np.log(-np.log1p(-tail)))
-    if noise == "exponential":
-        return np.asarray(-np.log(tail))
-    if noise == "laplace":
-        return np.where(tail < 0.5, -np.log(2 * tail), np.log(2 * np.maximum(1 - tail, 1e-300)))
-    if noise == "half_logistic":
-        return np.asarray(np.log(2 - tail) - np.log(tail))
-    if noise == "logistic":
-        return np.asarray(np.log1p(-np.minimum(tail, 1 - 1e-16)) - np.log(tail))
-    assert_never(noise)
+    return np.asarray(_QUANTILES[noise](tail))
 
 
 Interval: TypeAlias = tuple[Decimal, Decimal]

@@ -228,20 +228,15 @@ class SoftReleaseContract(Contract):
     def _noise(self, aggregator: Aggregator, draws: int) -> Array:
         release = self._release(aggregator, draws)
         assert release.noisy_counts is not None
-        return np.asarray(
-            release.noisy_counts - self.mean(_votes(self._ballots(), self.guesses[0]))
-        )
-
-    def _ballots(self) -> BallotRows:
-        return tuple(
-            tuple(int(j <= t) for j in range(self.num_labels)) for t in range(self.num_teachers)
-        )
+        return np.asarray(release.noisy_counts - self.mean(self._query()))
 
     def _release(self, aggregator: Aggregator, draws: int) -> Release:
-        votes = _votes(self._ballots(), self.guesses[0])[np.zeros(draws, dtype=np.int64)]
+        votes = self._query()[np.zeros(draws, dtype=np.int64)]
         return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
 
-
-def _votes(ballots: BallotRows, predictions: tuple[float, ...] | None = None) -> Ballots:
-    votes = Votes.from_ballots(np.array(ballots)[None])
-    return replace(votes, predictions=None if predictions is None else np.array([predictions]))
+    def _query(self) -> Ballots:
+        """Return votes on one query, in which each teacher gives one label more than the last."""
+        ballots = np.tri(self.num_teachers, self.num_labels, dtype=np.int64)
+        guess = self.guesses[0]
+        predictions = None if guess is None else np.array([guess])
+        return replace(Votes.from_ballots(ballots[None]), predictions=predictions)
