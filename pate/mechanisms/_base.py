@@ -210,26 +210,6 @@ def chance_to_lead(noise: Noise, k: int, num_others: int, gap: float) -> float:
     return float(_WEIGHTS @ np.exp(k * log_survival(largest - gap, noise)) / _WEIGHTS.sum())
 
 
-def smallest_gap(success: Callable[[float], float], probability: float, *, unit: float) -> float:
-    """Return the smallest gap at which ``success`` of it, which grows, reaches ``probability``.
-
-    Raises:
-        ValueError: on a probability outside (0, 1), or one that no gap reaches.
-    """
-    require_in_open_unit_interval(probability=probability)
-    if success(0.0) >= probability:
-        return 0.0
-    high = unit
-    while success(high) < probability:
-        high *= 2
-        require(
-            high < 1e300,
-            "a probability that some gap reaches in floating point",
-            probability=probability,
-        )
-    return smallest_where(lambda gap: success(gap) >= probability, 0.0, high, tolerance=1e-9)
-
-
 def log_binomial(num_items: int, k: int) -> float:
     """Return the logarithm of the number of sets of k of so many items."""
     return float(gammaln(num_items + 1) - gammaln(k + 1) - gammaln(num_items - k + 1))
@@ -477,18 +457,26 @@ class Mechanism(ABC, Generic[Released_co]):
             NotStatedError: if the mechanism does not state its accuracy.
             ValueError: on a probability outside (0, 1) or that no gap reaches, or too few items.
         """
-        return smallest_gap(
-            lambda gap: self.accuracy(gap=gap, num_items=num_items), probability, unit=self._unit
-        )
+        require_in_open_unit_interval(probability=probability)
+
+        def is_reached(gap: float) -> bool:
+            return self.accuracy(gap=gap, num_items=num_items) >= probability
+
+        if is_reached(0.0):
+            return 0.0
+        high = max((getattr(self, name) for name in self.noise_parameters), default=1.0)
+        while not is_reached(high):
+            high *= 2
+            require(
+                high < 1e300,
+                "a probability that some gap reaches in floating point",
+                probability=probability,
+            )
+        return smallest_where(is_reached, 0.0, high, tolerance=1e-9)
 
     def require_items(self, num_items: int) -> None:
         """Raise ``ValueError`` if there are too few items to choose from."""
         require_count(1, num_items=num_items)
-
-    @property
-    def _unit(self) -> float:
-        """The gap, in votes, from which `gap_to_answer` searches."""
-        return 1.0
 
     def _accuracy(self, gap: float, num_items: int) -> float:
         """Return the `accuracy` for a gap in votes; subclasses that know it define this."""
@@ -518,10 +506,6 @@ class ScoreMechanism(Mechanism[Released_co]):
     checks: ClassVar[Checks] = {"sensitivity": require_positive}
 
     sensitivity: float = 1.0
-
-    @property
-    def _unit(self) -> float:
-        return self.sensitivity
 
     def window(self, relation: NeighboringRelation) -> float:
         """Return the width of the window within which all scores move together, in their unit."""
@@ -581,10 +565,6 @@ class TopKMechanism(ScoreMechanism[IntArray]):
     def require_items(self, num_items: int) -> None:
         require_count(1, num_items=num_items)
         require_within(num_items, spare=self.spare, k=self.k)
-
-    @property
-    def _unit(self) -> float:
-        return self.scale
 
     @abstractmethod
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:

@@ -378,10 +378,6 @@ class _GapTest(Mechanism[BoolArray]):
     def _accuracy(self, gap: float, num_items: int) -> float:
         return float(self.probability(gap))
 
-    @property
-    def _unit(self) -> float:
-        return self.sensitivity
-
     def _missing(self, gaps: ArrayLike) -> FloatArray:
         """Return the noise, in votes, above which each of ``gaps`` passes."""
         return self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0)

@@ -45,7 +45,7 @@ from pate.mechanisms._exact_choice import (
     pick,
 )
 from pate.mechanisms._noise import ChoiceNoise, require_noise
-from pate.mechanisms._ranking import REACH, Rows, distances, has_near_ties, rank
+from pate.mechanisms._ranking import REACH, Rows, distances, has_near_ties, in_blocks, rank
 
 _BLOCKS = 13  # blocks of the first envelope
 # blocks of the losses of a batch at first: more take longer to bound, fewer reject more
@@ -86,19 +86,19 @@ class JointMechanism(TopKMechanism):
     noise: ChoiceNoise = "gumbel"
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        chosen = np.empty((len(rows), self.k), dtype=np.int64)
-        step = _rows_at_once(rows, self.k)
-        for start in range(0, len(rows), max(step, 1)):
-            order, scores = rank(rows[start : start + max(step, 1)])
-            if step > 1:
+        size, noise = _rows_at_once(rows, self.k), self.noise
+
+        def draw_part(part: Rows) -> IntArray:
+            order, scores = rank(part)
+            if size > 1:
                 below = distances(scores, scores[:, :1]).astype(np.int64)
-                ranks = _draw_batch(below, self.k, self.scale, self.noise, generator)
+                ranks = _draw_batch(below, self.k, self.scale, noise, generator)
             else:
-                ranks = np.array(
-                    [_draw_row(row, self.k, self.scale, self.noise, generator) for row in scores]
-                )
-            chosen[start : start + len(order)] = np.take_along_axis(order, ranks, axis=1)
-        return chosen
+                drawn = [_draw_row(row, self.k, self.scale, noise, generator) for row in scores]
+                ranks = np.array(drawn, dtype=np.int64).reshape(-1, self.k)
+            return np.take_along_axis(order, ranks, axis=1)
+
+        return in_blocks(rows, draw_part, size=size)
 
     def event(self, relation: NeighboringRelation) -> Event:
         window = joint_window(k=self.k, relation=relation) * self.sensitivity

@@ -292,10 +292,6 @@ class LimitedDomain(DomainMechanism):
         log_others = float(log_others) - gap / self.scale
         return math.exp(-float(np.logaddexp(0.0, log_others - np.log(np.arange(1, k + 1))).sum()))
 
-    @property
-    def _unit(self) -> float:
-        return self.scale
-
     def _failure(self, wider: float) -> float:
         return math.exp(min(math.log(self.delta) + wider / self.scale, 0.0))
 

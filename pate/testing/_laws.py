@@ -364,9 +364,10 @@ class Contract(ABC):  # noqa: B024
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        named = {name: getattr(cls, name, None) for name in dir(cls)}
         missing = [
-            name for name, member in named.items() if getattr(member, "__isabstractmethod__", False)
+            name
+            for name in dir(cls)
+            if getattr(getattr(cls, name, None), "__isabstractmethod__", False)
         ]
         if cls.__name__.startswith("Test") and missing:
             raise TypeError(f"Expected {cls.__name__} to define {', '.join(missing)}")
