@@ -370,8 +370,7 @@ class ScoreVotes(Aggregator):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "rounds", tuple(self.rounds))
-        for i, share in enumerate(self.rounds):
-            require_positive(**{f"rounds[{i}]": share})
+        require_positive(**{f"rounds[{i}]": share for i, share in enumerate(self.rounds)})
         require(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
 
     @property
@@ -437,10 +436,9 @@ def released(
         multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
         divisor = noisy_knowing(knowing, count, multiplier, generator)
         left -= KNOWN_SHARE
-    few, first_part = False, voters.geometry.first_part
-    if private is not None:
-        of_levels = share_of_levels(voters.num_labels, count, noise_multiplier)
-        few = _LEVEL_ROUNDS * of_levels > _LEAST_LEVELS
+    of_levels = share_of_levels(voters.num_labels, count, noise_multiplier)
+    few = private is not None and _LEVEL_ROUNDS * of_levels > _LEAST_LEVELS
+    first_part = voters.geometry.first_part
     plenty = count / (noise_multiplier * first_part.num_directions)
     if few or plenty < _ENOUGH:
         voters = voters.along(first_part)
