@@ -262,6 +262,8 @@ def test_stable_top_k_answers_by_choice_and_test() -> None:
     assert mechanism.accuracy(gap=gap) == pytest.approx(0.9)
     assert mechanism.accuracy(gap=gap, widest_other=30) < 0.9
     assert gap > mechanism.test.gap_to_answer(probability=0.9)
+    # one of the other gaps is thousands of scales of noise wider
+    assert replace(mechanism, scale_gap=0.01).accuracy(gap=0, widest_other=200) == 0.0
 
 
 @pytest.mark.parametrize("penalty", [0.0, 10.0])
