@@ -121,9 +121,9 @@ class NoisyVotes(Aggregator):
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
-        noise_multiplier = self.sigma_votes / math.sqrt(shape.num_labels)
         return GaussianEvent(
-            neighboring_relation=self.relation_of(relation), noise_multiplier=noise_multiplier
+            neighboring_relation=self.relation_of(relation),
+            noise_multiplier=self.sigma_votes / math.sqrt(shape.num_labels),
         )
 
     def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
@@ -455,12 +455,16 @@ class SiloVotes(Aggregator):
     ) -> Event:
         require_room(shape.num_teachers, sigma=self.share_sigma)
         stated = self.relation_of(relation)
-        delta = shape.num_labels * failure(self.silos)
-        failing = FailureEvent(neighboring_relation=stated, delta=delta, tail="constant")
+        failing = FailureEvent(
+            neighboring_relation=stated,
+            delta=shape.num_labels * failure(self.silos),
+            tail="constant",
+        )
 
         def release(sigma: float) -> Event:
-            multiplier = sigma / math.sqrt(shape.num_labels)
-            noise = GaussianEvent(neighboring_relation=stated, noise_multiplier=multiplier)
+            noise = GaussianEvent(
+                neighboring_relation=stated, noise_multiplier=sigma / math.sqrt(shape.num_labels)
+            )
             return ComposedEvent(events=(noise, failing))
 
         return PartiesEvent(parties=release(self.sigma_silos), world=release(self.world_sigma))

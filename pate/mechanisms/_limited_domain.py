@@ -140,10 +140,11 @@ class DomainMechanism(ScoreMechanism[TopItems]):
         The tails of Gumbel and Laplace noise, and of sums of the latter, are bounded so by their
         largest scale.
         """
-        step = self.window(relation) / self._threshold_scale
-        delta = self.failure(relation)
         return FailureEvent(
-            neighboring_relation=relation, delta=delta, tail="exponential", step=step
+            neighboring_relation=relation,
+            delta=self.failure(relation),
+            tail="exponential",
+            step=self.window(relation) / self._threshold_scale,
         )
 
     def require_items(self, num_items: int) -> None:

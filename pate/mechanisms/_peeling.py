@@ -317,8 +317,10 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
         return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
 
     def event(self, relation: NeighboringRelation) -> Event:
-        noise = self.sigma / (math.sqrt(self.k) * self.sensitivity)
-        counts = GaussianEvent(neighboring_relation=relation, noise_multiplier=noise)
+        counts = GaussianEvent(
+            neighboring_relation=relation,
+            noise_multiplier=self.sigma / (math.sqrt(self.k) * self.sensitivity),
+        )
         return ComposedEvent(events=(self.choice.event(relation), counts))
 
 

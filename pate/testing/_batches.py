@@ -238,5 +238,7 @@ class SoftReleaseContract(Contract):
         """Return votes on one query, in which each teacher gives one label more than the last."""
         ballots = np.tri(self.num_teachers, self.num_labels, dtype=np.int64)
         guess = self.guesses[0]
-        predictions = None if guess is None else np.array([guess])
-        return replace(Votes.from_ballots(ballots[None]), predictions=predictions)
+        return replace(
+            Votes.from_ballots(ballots[None]),
+            predictions=None if guess is None else np.array([guess]),
+        )
