@@ -177,6 +177,8 @@ _ROUNDING = 1e-12
 ORDERS: FloatArray = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
 """The Renyi orders at which divergences are compared with curves."""
 RELATIONS = tuple(NeighboringRelation)
+CLEARLY_DIFFERENT = 1e-6
+"""A p-value of draws on one row that settles the test of a law; no more rows are drawn then."""
 
 
 def neighbors(
@@ -393,7 +395,7 @@ def assert_drawn_by_law(p_value: float, sampler: object) -> None:
 
 def assert_noise_matters(p_value: float, sampler: object) -> None:
     """Assert that draws with a fifth less noise are found to differ from the law."""
-    assert p_value < 1e-6, (
+    assert p_value < CLEARLY_DIFFERENT, (
         f"Expected draws of {sampler} with 20% less noise to differ, got p = {p_value:.1e}:"
         " noise_parameters names all scales of noise, and the grid has rows that noise changes"
     )
