@@ -53,13 +53,19 @@ SCANS_ENTRY_POINTS = (
     "pate.mechanisms._base",
     "lightning_fabric.utilities.registry",
 )
+# what jsonargparse derives from a class or its docstring alone, anew for each command line
+DERIVED = (
+    ("docstring_parser", "parse"),
+    ("jsonargparse._util", "get_import_path"),
+    ("jsonargparse._typehints", "get_import_path"),
+)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Collect tests with the garbage collector off, and keep what they import out of all later collections.
 
-    Entry points are read once for each `sys.path`.
+    Entry points are read once for each `sys.path`, and what is `DERIVED` once for each class.
     """
     gc.disable()
     try:
@@ -68,7 +74,11 @@ def pytest_collection() -> Iterator[None]:
         for name in SCANS_ENTRY_POINTS:
             if name in sys.modules:
                 sys.modules[name].entry_points = _entry_points  # type: ignore[attr-defined]
+        for module, name in DERIVED:
+            if module in sys.modules:
+                setattr(sys.modules[module], name, cache(getattr(sys.modules[module], name)))
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)  # tests leave little garbage, and much that they share
         # at exit, or libraries would report imported objects as leaked; pytest collects before that
         atexit.register(gc.unfreeze)
         gc.enable()
