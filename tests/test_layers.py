@@ -261,15 +261,11 @@ def without_torch(script: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_records_vote_and_a_linear_student_learns_without_torch(tmp_path: Path) -> None:
-    """Whoever has a table and scikit-learn imports no framework for networks."""
+def test_commands_and_an_estimator_on_a_table_need_no_torch(tmp_path: Path) -> None:
+    """From votes or records to labels, a student, its predictions and a report; whoever has a table
+    and scikit-learn imports no framework for networks."""
     pytest.importorskip("sklearn")
-    without_torch(CLASSIFIERS, tmp_path)
-
-
-def test_commands_on_a_table_need_no_torch(tmp_path: Path) -> None:
-    """From votes or records to labels, a student, its predictions and a report."""
-    without_torch(COMMANDS, tmp_path)
+    without_torch(COMMANDS + CLASSIFIERS, tmp_path)
 
 
 def loaded(module: str) -> set[str]:
