@@ -98,9 +98,7 @@ def test_every_silo_may_drop_out(after: After, silos: int, gone: int, quiet: int
     require_same(server.open(), hospitals.curators(*survivors))
 
 
-@pytest.mark.parametrize(
-    "dropped", [dropped for size in range(3) for dropped in combinations(range(5), size)]
-)
+@pytest.mark.parametrize("dropped", [(), (3,), *combinations(range(5), 2)])
 def test_every_two_of_five_may_drop_out(after: After, dropped: tuple[int, ...]) -> None:
     hospitals = after(2, silos=5, dropouts=2, colluding=2)
     names = [*hospitals.teachers]
@@ -159,21 +157,27 @@ class _KilledError(BaseException):
     """What ends a process."""
 
 
-@pytest.mark.parametrize("when", range(12))
+@pytest.mark.parametrize("first", range(3))
 def test_a_silo_that_is_killed_sends_the_same_again(
-    tmp_path: Path, when: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before and after each of the files that it writes: nine, and a step for none."""
+    """Before and after each of the files that it writes; every third of these moments is in one
+    exchange, so that it goes on for a file or two after each."""
     hospitals = Hospitals(tmp_path)
-    written, real = [0], writing.write_once
+    real, written = writing.write_once, list[Path]()
+    left = set(range(first, 18, 3))
+
+    def end(moment: int) -> None:
+        if moment in left:
+            left.remove(moment)
+            raise _KilledError
 
     def dying(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-        step, written[0] = written[0], written[0] + 1
-        if step == when // 2 and when % 2:
-            raise _KilledError
+        if path not in written:
+            written.append(path)
+        end(2 * written.index(path))
         real(path, content, mode=mode)
-        if step == when // 2:
-            raise _KilledError
+        end(2 * written.index(path) + 1)
 
     seen: dict[Path, bytes] = {}
 
@@ -186,8 +190,13 @@ def test_a_silo_that_is_killed_sends_the_same_again(
     for _ in range(6):
         for module in ("member", "exchange"):
             monkeypatch.setattr(f"pate._silos.{module}.write_once", dying)
-        with suppress(_KilledError):
-            advance("north")
+        killed = True
+        while killed:
+            try:
+                advance("north")
+                killed = False
+            except _KilledError:
+                pass
         for module in ("member", "exchange"):
             monkeypatch.setattr(f"pate._silos.{module}.write_once", real)
         for name in hospitals.teachers:
@@ -196,7 +205,7 @@ def test_a_silo_that_is_killed_sends_the_same_again(
             opened = hospitals.server().open()
             break
     require_same(opened, hospitals.curators())
-    assert written[0] > when // 2
+    assert len(written) == 9 and not left
     (paid,) = Ledger(hospitals.votes("north").with_suffix(".ledger.sqlite")).entries()
     assert paid.count == 4
     for path in (tmp_path / "north" / "private").iterdir():
