@@ -61,9 +61,7 @@ def arrays() -> tuple[FloatArray, UInt8Array]:
     return X, (X @ weights + 0.3 * generator.standard_normal((2300, 3)) > 0).astype(np.uint8)
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"bounds": (-3, 3)}, {"bounds": (np.full(6, -3), 3), "n_teachers": 500}]
-)
+@pytest.mark.parametrize("settings", [{}, {"bounds": (np.full(6, -3), 3), "n_teachers": 500}])
 def test_it_learns_what_the_statement_pays_for(
     arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
 ) -> None:
@@ -369,7 +367,7 @@ def test_bad_input_is_one_line_and_spends_nothing(
     assert not ledger.exists()
 
 
-@pytest.mark.parametrize("scale", [0.001, 1.0, 1000.0])
+@pytest.mark.parametrize("scale", [0.001, 1000.0])
 def test_a_scaler_of_the_records_only_is_told_by_samples(scale: float) -> None:
     """Also where the release is too noisy to tell it."""
     generator = np.random.default_rng(0)

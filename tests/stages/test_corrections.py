@@ -41,15 +41,6 @@ def write_key(run: Path) -> None:
     (run / "private" / "partition.json").write_text(json.dumps({"key": KEY.hex()}))
 
 
-@pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place with data, a recipe and a finished run of both releases; not to be written to."""
-    place = tmp_path_factory.mktemp("warm")
-    folder = warm_recipe(place)
-    assert cli.main(["run", str(folder), f"--run={place / 'run'}", *WORDS]) == 0
-    return place
-
-
 class Fit:
     """Teachers of a changed data set that start from the student of a finished run, by its ledger and its key."""
 

@@ -46,7 +46,7 @@ def write_csv(place: Path, arrays: dict[str, np.ndarray]) -> Json:
 
 def write_recipe(place: Path, source: Json, **settings: object) -> Path:
     """Write a recipe with data that declare their unknown labels."""
-    folder = recipe(place / "recipe", place / "data")
+    folder = recipe(place / "recipe", place / "data", chunk_size=10)
     (folder / "data.yaml").write_text(yaml.safe_dump({"data": source}))
     for name, content in settings.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))

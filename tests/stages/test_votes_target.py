@@ -137,7 +137,7 @@ def test_a_name_and_a_target_are_enough(
     words = (f"--aggregator={name}", *(f"--aggregator.{each}" for each in given))
     # the same command, with the votes and without
     for asked in (f"--votes={votes}",), (f"--votes={votes}",), ():
-        assert label("--target_epsilon=12", *asked, aggregator=words) == 0
+        assert label("--target_epsilon=12", "--num_queries=20", *asked, aggregator=words) == 0
     statement = json.loads(Path("runs/mine/public/privacy.json").read_text())
     assert 12 * (1 - 1e-4) < statement["guarantees"]["replace_record"]["epsilon"] <= 12
     assert released().release == 1 and released().num_teachers == 20
