@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -272,9 +272,6 @@ def _decreasing(value: FloatArray) -> FloatArray:
     return np.asarray(np.maximum.accumulate(value[::-1])[::-1], dtype=np.float64)
 
 
-_GAUSSIANS = "only Gaussian events, for their exact epsilon"
-
-
 class RDPAccountant:
     """Adds up costs of events under one neighboring relation and states them as (epsilon, delta).
 
@@ -339,7 +336,9 @@ class RDPAccountant:
         Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative
         count, or an event stated under another relation.
         """
-        members = (event,) if isinstance(event, Event) else _as_tuple(event)
+        if not isinstance(event, Event | Iterable):
+            raise TypeError(f"Expected events, got {type(event).__name__}")
+        members = (event,) if isinstance(event, Event) else tuple(event)
         times = _as_counts(count, len(members))
         strangers = {
             kind.__name__ for kind in set(map(type, members)) if not issubclass(kind, Event)
@@ -443,24 +442,21 @@ class RDPAccountant:
     def _mu(self) -> float:
         parts = [leaf for event, count in self.events for leaf in leaves(event, count)]
         kinds = {type(event).__name__ for event, n in parts if n}
-        require(kinds <= {GaussianEvent.__name__}, _GAUSSIANS, events=sorted(kinds))
+        require(
+            kinds <= {GaussianEvent.__name__},
+            "only Gaussian events, for their exact epsilon",
+            events=sorted(kinds),
+        )
         # the curve is alpha mu^2 / 2
         return math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0])) if parts else 0.0
 
 
 def _require_renyi(conversion: str) -> None:
-    conversions = ", ".join(get_args(Conversion))
     require(
         conversion in ("optimal", "classic"),
-        f"conversion among {conversions}",
+        f"conversion among {', '.join(get_args(Conversion))}",
         conversion=conversion,
     )
-
-
-def _as_tuple(events: Any) -> tuple[Any, ...]:
-    if not isinstance(events, Iterable):
-        raise TypeError(f"Expected events, got {type(events).__name__}")
-    return tuple(events)
 
 
 def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:

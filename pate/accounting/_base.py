@@ -207,11 +207,7 @@ class CompositeEvent(Event):
         return total_cost((self,), 1, orders)
 
     def _for_group_size(self, teachers: int) -> Event:
-        wider = (
-            RepeatedEvent(event=event.for_group_size(teachers), count=count)
-            for event, count in self.parts()
-        )
-        return ComposedEvent(events=tuple(wider))
+        return _repeated((event.for_group_size(teachers), count) for event, count in self.parts())
 
     def pairs(self) -> Sequence[Pairs]:
         return [p for event, count in self.parts() for p in list(event.pairs()) * count]
@@ -227,11 +223,7 @@ class CompositeEvent(Event):
         seen = [change(event) for event, _ in parts]
         if seen == [event for event, _ in parts]:
             return self
-        repeated = (
-            RepeatedEvent(event=event, count=count)
-            for event, (_, count) in zip(seen, parts, strict=True)
-        )
-        return ComposedEvent(events=tuple(repeated))
+        return _repeated(zip(seen, (count for _, count in parts), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +242,6 @@ class RepeatedEvent(CompositeEvent):
 
     def __post_init__(self) -> None:
         require(isinstance(self.event, Event), "event to be an Event", event=self.event)
-        require_count(1, count=self.count)
         super().__post_init__()
 
     def parts(self) -> Iterable[tuple[Event, int]]:
@@ -281,6 +272,12 @@ class ComposedEvent(CompositeEvent):
         return ((event, 1) for event in self.events)
 
 
+def _repeated(parts: Iterable[tuple[Event, int]]) -> ComposedEvent:
+    return ComposedEvent(
+        events=tuple(RepeatedEvent(event=event, count=count) for event, count in parts)
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartiesEvent(CompositeEvent):
     """A release with noise from several parties, each of which knows its own contribution.
@@ -304,10 +301,10 @@ class PartiesEvent(CompositeEvent):
             world=self.world.neighboring_relation,
         )
         most, least = self.parties.cost(), self.world.cost()
-        cheaper = bool((least.rdp <= most.rdp).all()) and least.mu_squared <= most.mu_squared
-        cheaper = cheaper and least.log_survival >= most.log_survival
         require(
-            cheaper,
+            (least.rdp <= most.rdp).all()
+            and least.mu_squared <= most.mu_squared
+            and least.log_survival >= most.log_survival,
             "a world to which the release costs no more than to its parties",
             world=self.world,
         )
@@ -389,18 +386,16 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
     require(isinstance(description, Mapping), "an event as a mapping", description=description)
     parameters = dict(description)
     cls = _kind(parameters.pop("type", None))
-    expected = {f.name for f in fields(cls)}
-    supplied = sorted(parameters)
+    expected = sorted(f.name for f in fields(cls))
     require(
-        set(supplied) == expected,
-        f"{cls.__name__} with the parameters {sorted(expected)}",
-        parameters=supplied,
+        sorted(parameters) == expected,
+        f"{cls.__name__} with the parameters {expected}",
+        parameters=sorted(parameters),
     )
     relation = parameters["neighboring_relation"]
-    names = [member.value for member in NeighboringRelation]
     require(
-        relation in names,
-        f"neighboring_relation among {', '.join(names)}",
+        relation in list(NeighboringRelation),
+        f"neighboring_relation among {', '.join(NeighboringRelation)}",
         neighboring_relation=relation,
     )
     return cls(**{name: _parsed(value) for name, value in parameters.items()})
@@ -416,11 +411,12 @@ def _kind(name: object) -> type[Event]:
     kinds = {
         kind_name: kind for kind_name, kind in Event._kinds.items() if not inspect.isabstract(kind)
     }
-    requirement = (
+    require(
+        isinstance(name, str) and name in kinds,
         f"an event among {', '.join(sorted(kinds))}, or the package that defines"
-        " another one to be installed"
+        " another one to be installed",
+        type=name,
     )
-    require(isinstance(name, str) and name in kinds, requirement, type=name)
     return kinds[str(name)]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import marshal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
@@ -106,9 +107,8 @@ class Budget:
         require_positive(max_epsilon=self.max_epsilon)
         require_in_open_unit_interval(delta=self.delta)
         require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
-        filters = (None, *get_args(FilterName))
         require(
-            self.filter in filters,
+            self.filter in (None, *get_args(FilterName)),
             f"a filter among {', '.join(get_args(FilterName))}",
             filter=self.filter,
         )
@@ -188,8 +188,10 @@ def require_delta_beyond_tests(
     require_in_open_unit_interval(delta=delta)
     tests = account(charges, relation).delta0
     if delta <= tests:
-        most = f"delta > {tests:.3g}, the cost of the stability tests of all queries"
-        raise BudgetExceededError(f"Expected {most}, got delta={delta!r}")
+        raise BudgetExceededError(
+            f"Expected delta > {tests:.3g}, the cost of the stability tests of all queries, got"
+            f" delta={delta!r}"
+        )
 
 
 def require_events(events: Events) -> None:
@@ -201,9 +203,8 @@ def require_events(events: Events) -> None:
         events=sorted(map(str, events)),
     )
     for name, event in events.items():
-        relation = NeighboringRelation(name)
-        same = isinstance(event, Event) and event.neighboring_relation is relation
-        require(same, f"an event under {relation.value}", event=event)
+        same = isinstance(event, Event) and event.neighboring_relation == name
+        require(same, f"an event under {NeighboringRelation(name)}", event=event)
         _require_known_cost(event)
 
 
@@ -215,9 +216,14 @@ def _require_known_cost(event: Event) -> None:
         raise ValueError(
             f"Expected an event whose cost is a float, got {str(event)[:80]}"
         ) from None
-    valid = np.shape(once.rdp) == DEFAULT_ORDERS.shape and bool((once.rdp >= 0).all())
-    valid = valid and once.log_survival <= 0 and once.mu_squared >= 0
-    require(valid, "an event of known cost", event=event)
+    require(
+        np.shape(once.rdp) == DEFAULT_ORDERS.shape
+        and (once.rdp >= 0).all()
+        and once.log_survival <= 0
+        and once.mu_squared >= 0,
+        "an event of known cost",
+        event=event,
+    )
 
 
 def require_charged_count(minimum: int, count: int) -> None:
@@ -317,13 +323,15 @@ class Totals:
 
     def values_after(self, events: str, count: int) -> FloatArray:
         """Return the `values` that an addition of ``count`` times ``events`` would give."""
-        sums = self._current_sums().copy()
+        sums = copy(self._current_sums())  # arrays are replaced, never changed
         sums.add(self._terms(events), count)
         return sums.values()
 
     def charge(self, events: str, count: int) -> FloatArray:
         """Return the contribution of ``count`` times ``events``, ``[2, K + 3 + W]``."""
-        return charge_values(events, count, self.orders, self.teachers)
+        if count == 0:
+            return np.zeros((2, self.orders.size + BESIDE))
+        return self._terms(events).value * count
 
     def add_each(self, changes: Sequence[tuple[str, int]]) -> FloatArray:
         """Add ``changes`` one after another, and return the sum after each, ``[N, 2, K + 3 + W]``.
@@ -340,14 +348,12 @@ class Totals:
             sums: FloatArray = np.cumsum(moves, axis=0)[1:]
             # bound on the rounding error of plain sums, against the smallest of them
             error = len(moves) * np.finfo(np.float64).eps / 2 * np.abs(moves).sum(axis=0)
-            exact = bool((error <= 1e-13 * sums.min(axis=0)).all()) and bool(
-                (sums[-1] < _INFINITE).all()
-            )
+            exact = (error <= 1e-13 * sums.min(axis=0)).all() and (sums[-1] < _INFINITE).all()
         if not exact:
             return np.stack([self._add_one(*change) for change in changes])
-        net: dict[str, int] = {}
+        net = Counter[str]()
         for events, count in changes:
-            net[events] = net.get(events, 0) + count
+            net[events] += count
         for events, count in net.items():
             if count:
                 self.add(events, count)
@@ -381,15 +387,6 @@ def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
     return Cost(row[:-BESIDE], 0.0 - survival, mu_squared, row[3 - BESIDE :], rounds)
 
 
-def charge_values(events: str, count: int, orders: FloatArray, teachers: int = 1) -> FloatArray:
-    """Return the values ``[2, K + 3 + W]`` of ``count`` times ``events``, as `Totals` has them."""
-    return (
-        _terms(events, orders.tobytes(), teachers).value * count
-        if count
-        else np.zeros((2, orders.size + BESIDE))
-    )
-
-
 class _Terms(NamedTuple):
     value: FloatArray
     high: FloatArray  # of 26 bits
@@ -401,14 +398,12 @@ class _Terms(NamedTuple):
 @lru_cache(maxsize=4096)
 def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
     grid, parsed = np.frombuffer(orders), parse_events(events)
-    costs = [
-        parsed[relation].for_group_size(teachers).cost(grid) for relation in NeighboringRelation
-    ]
-    rests = (
-        [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.narrow_weights]
-        for cost in costs
-    )
-    value = np.stack([np.append(cost.rdp, rest) for cost, rest in zip(costs, rests, strict=True)])
+    rows = []
+    for relation in NeighboringRelation:
+        cost = parsed[relation].for_group_size(teachers).cost(grid)
+        beside = [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.narrow_weights]
+        rows.append(np.append(cost.rdp, beside))
+    value = np.stack(rows)
     # an event of another package may state its cost only on the default orders
     require(
         value.shape[1] == grid.size + BESIDE and not (value < 0).any(),
@@ -454,9 +449,6 @@ class _Sums:
 
     def values(self) -> FloatArray:
         return np.where(self._infinite, np.inf, self._high)
-
-    def copy(self) -> _Sums:
-        return copy(self)  # arrays are replaced, never changed
 
 
 def _factors(count: int) -> Iterator[float]:

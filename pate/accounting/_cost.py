@@ -217,12 +217,11 @@ class Cost(NamedTuple):
         """Return the cost of ``count`` such releases."""
         if count == 0:
             return Cost(np.zeros(self.rdp.shape), 0.0, 0.0)
-        weights = None if self.weights is None else self.weights * count
         return Cost(
             self.rdp * count,
             self.log_survival * count,
             self.mu_squared * count,
-            weights,
+            None if self.weights is None else self.weights * count,
             self.rounds * count,
         )
 

@@ -112,7 +112,17 @@ class CurveEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianEvent(CurveEvent):
+class _NoiseEvent(CurveEvent):
+    """Noise of ``noise_multiplier`` sensitivities, which grow with the teachers of a unit."""
+
+    noise_multiplier: float
+
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianEvent(_NoiseEvent):
     """Gaussian noise of ``noise_multiplier`` times the L2 sensitivity (Mironov (2017), Prop. 7).
 
     >>> relation = NeighboringRelation.REPLACE_RECORD
@@ -120,8 +130,6 @@ class GaussianEvent(CurveEvent):
     >>> round(epsilon_of(event, count=1, delta=1e-6), 3), round(gaussian_epsilon(1e-6, 0.5), 3)
     (2.254, 2.254)
     """
-
-    noise_multiplier: float
 
     rdp = staticmethod(gaussian_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
@@ -135,12 +143,9 @@ class GaussianEvent(CurveEvent):
             )
             return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
-
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianThresholdEvent(CurveEvent):
+class GaussianThresholdEvent(_NoiseEvent):
     """One bit, at its exact cost: whether a statistic with Gaussian noise reaches a threshold.
 
     ``noise_multiplier`` is the standard deviation over the sensitivity of the statistic. The bit is
@@ -152,17 +157,12 @@ class GaussianThresholdEvent(CurveEvent):
     1.9
     """
 
-    noise_multiplier: float
-
     rdp = staticmethod(threshold_bit_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
 
     @staticmethod
     def _bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
         return TEST, 1 / noise_multiplier
-
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +253,7 @@ class PureDPEvent(CurveEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianNoisyMaxEvent(CurveEvent):
+class GaussianNoisyMaxEvent(_NoiseEvent):
     """The largest of ``num_candidates`` scores with Gaussian noise (`gaussian_noisy_max_rdp`).
 
     ``noise_multiplier`` is the standard deviation over the width of the window in which the scores
@@ -267,7 +267,6 @@ class GaussianNoisyMaxEvent(CurveEvent):
     3.75
     """
 
-    noise_multiplier: float
     num_candidates: int
 
     rdp = staticmethod(gaussian_noisy_max_rdp)
@@ -276,9 +275,6 @@ class GaussianNoisyMaxEvent(CurveEvent):
     def __post_init__(self) -> None:
         require_count(1, num_candidates=self.num_candidates)
         super().__post_init__()
-
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, noise_multiplier=self.noise_multiplier / teachers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,9 +82,27 @@ class PrivacyFilter(ABC):
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         """Return the max_epsilon that the budget would need to admit ``cost``, delta0 aside."""
 
-    @abstractmethod
     def require_follows(self, budget: Budget) -> None:
         """Raise ``ValueError`` unless the bounds make all that is admitted keep ``budget``."""
+        require(
+            self.max_delta0 < budget.delta and budget.max_delta0 in (None, self.max_delta0),
+            f"max_delta0 of {budget.to_dict()}",
+            max_delta0=self.max_delta0,
+        )
+        require(
+            budget.filter in (None, self.name),
+            f"the filter of {budget.to_dict()}",
+            filter=self.name,
+        )
+        bound, derived, error = self._derived(budget)
+        actual = getattr(self, bound)
+        require(
+            abs(derived - actual) <= error, f"{bound}={derived} from max_epsilon", **{bound: actual}
+        )
+
+    @abstractmethod
+    def _derived(self, budget: Budget) -> tuple[str, float, float]:
+        """Return the name of a bound, its value by ``budget``, and the error of this value."""
 
     @abstractmethod
     def _bounded(self, cost: Cost) -> tuple[float, float, str]:
@@ -155,19 +173,11 @@ class RenyiFilter(PrivacyFilter):
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
 
-    def require_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless ``max_rdp`` is the budget's epsilon less the overhead."""
-        _require_of_budget(self, budget)
+    def _derived(self, budget: Budget) -> tuple[str, float, float]:
         overhead = float(conversion_overhead(self.orders, budget.delta - self.max_delta0)[0])
         # a difference of two numbers that may both be much larger than it
-        follows = abs(budget.max_epsilon - overhead - self.max_rdp) <= _SLACK * (
-            budget.max_epsilon + abs(overhead)
-        )
-        require(
-            follows,
-            f"max_rdp={budget.max_epsilon - overhead} from max_epsilon",
-            max_rdp=self.max_rdp,
-        )
+        error = _SLACK * (budget.max_epsilon + abs(overhead))
+        return "max_rdp", budget.max_epsilon - overhead, error
 
     def _bounded(self, cost: Cost) -> tuple[float, float, str]:
         return float(cost.rdp[0]), self.max_rdp, f"Renyi divergence at order {self.order:.4g}"
@@ -197,15 +207,10 @@ class GaussianFilter(PrivacyFilter):
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
 
-    def require_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless a Gaussian mechanism of this ``mu`` spends the budget."""
-        _require_of_budget(self, budget)
+    def _derived(self, budget: Budget) -> tuple[str, float, float]:
+        # a Gaussian mechanism of this mu spends the budget
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
-        require(
-            math.isclose(self.max_mu_squared, largest, rel_tol=1e-10),
-            f"max_mu_squared={largest} from max_epsilon",
-            max_mu_squared=self.max_mu_squared,
-        )
+        return "max_mu_squared", largest, 1e-10 * largest
 
     def _bounded(self, cost: Cost) -> tuple[float, float, str]:
         return cost.mu_squared, self.max_mu_squared, "squared mu in Gaussian differential privacy"
@@ -240,16 +245,11 @@ class MixedFilter(PrivacyFilter):
             budget.delta - self.max_delta0, math.sqrt(self._mu_squared(self._weights(cost)))
         )
 
-    def require_follows(self, budget: Budget) -> None:
-        """Raise ``ValueError`` unless ``max_weights`` have the ``mu^2`` that spends the budget."""
-        _require_of_budget(self, budget)
+    def _derived(self, budget: Budget) -> tuple[str, float, float]:
+        # these weights have the mu^2 that spends the budget
         largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
         weights = float(largest_weights(largest)[np.searchsorted(WIDTHS, self.width)])
-        require(
-            math.isclose(self.max_weights, weights, rel_tol=1e-9),
-            f"max_weights={weights} from max_epsilon",
-            max_weights=self.max_weights,
-        )
+        return "max_weights", weights, 1e-9 * weights
 
     def failures(self, cost: Cost) -> float:
         # with bits beyond the reach of the theorem
@@ -329,8 +329,11 @@ def make_filter(
         max_epsilon=budget.max_epsilon,
     )
     best = int(np.argmin(np.where(possible, last.rdp + overhead, np.inf)))
-    order, most = float(DEFAULT_ORDERS[best]), budget.max_epsilon - float(overhead[best])
-    return RenyiFilter(order=order, max_rdp=most, max_delta0=max_delta0)
+    return RenyiFilter(
+        order=float(DEFAULT_ORDERS[best]),
+        max_rdp=budget.max_epsilon - float(overhead[best]),
+        max_delta0=max_delta0,
+    )
 
 
 def require_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
@@ -427,9 +430,9 @@ def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
         budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5)))
     )
     if once > min(aside, budget.delta):
-        far = f"which takes {once:.3g} of delta for one choice or test at so large an epsilon"
         raise BudgetExceededError(
-            f"Expected a filter other than mixed, {far}, got max_epsilon={budget.max_epsilon:g}"
+            f"Expected a filter other than mixed, which takes {once:.3g} of delta for one choice or"
+            f" test at so large an epsilon, got max_epsilon={budget.max_epsilon:g}"
         )
     _require_delta_left(budget, aside)
     mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
@@ -442,8 +445,10 @@ def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
 
 def _require_delta_left(budget: Budget, max_delta0: float) -> None:
     if max_delta0 >= budget.delta:
-        most = f"delta0 < {format_exact(budget.delta)}, the delta of the budget, after one query"
-        raise BudgetExceededError(f"Expected {most}, got delta0={max_delta0:.3g}")
+        raise BudgetExceededError(
+            f"Expected delta0 < {format_exact(budget.delta)}, the delta of the budget, after one"
+            f" query, got delta0={max_delta0:.3g}"
+        )
 
 
 def _delta_for_failures(budget: Budget, cost: Cost) -> float:
@@ -487,18 +492,6 @@ _KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {
     "gaussian": _gaussian_keeps,
     "mixed": _mixed_keeps,
 }
-
-
-def _require_of_budget(bounds: PrivacyFilter, budget: Budget) -> None:
-    """Raise ``ValueError`` if the budget names another kind or share of delta than ``bounds``."""
-    max_delta0 = bounds.max_delta0
-    aside = max_delta0 < budget.delta and budget.max_delta0 in (None, max_delta0)
-    require(aside, f"max_delta0 of {budget.to_dict()}", max_delta0=max_delta0)
-    require(
-        budget.filter in (None, bounds.name),
-        f"the filter of {budget.to_dict()}",
-        filter=bounds.name,
-    )
 
 
 WEIGHT_BITS = 16  # fractional bits of a weight: sums over all voters are exact
@@ -555,9 +548,12 @@ class PersonalEvent(CompositeEvent):
         object.__setattr__(self, "budgets", require_budgets(self.budgets))
         object.__setattr__(self, "weights", tuple(self.weights))
         require_in_open_unit_interval(delta=self.delta)
-        fit = len(self.weights) == len(self.budgets) > 0 and max(self.weights) <= 1
-        fit = fit and min(self.weights) > 0
-        require(fit, "a weight in (0, 1] for each budget", weights=self.weights)
+        require(
+            len(self.weights) == len(self.budgets) > 0
+            and 0 < min(self.weights) <= max(self.weights) <= 1,
+            "a weight in (0, 1] for each budget",
+            weights=self.weights,
+        )
 
     def parts(self) -> Iterable[tuple[Event, int]]:
         return ((self.event, 1),)
@@ -594,8 +590,11 @@ def require_kept(charges: Sequence[Charge], teachers: int) -> None:
         teachers: the number of teachers that a unit of any release reaches.
     """
     for personal, relation in product(_named_in(charges), NeighboringRelation):
-        one = "max_teachers_per_unit = 1 in a ledger of personal budgets"
-        require(teachers == 1, one, max_teachers_per_unit=teachers)
+        require(
+            teachers == 1,
+            "max_teachers_per_unit = 1 in a ledger of personal budgets",
+            max_teachers_per_unit=teachers,
+        )
         budget = Budget(
             max_epsilon=personal.epsilon,
             delta=personal.delta,

@@ -103,11 +103,10 @@ class LedgerEntry:
         """
         fields = {name: content[name] for name in _LISTED}
         if fields["realised"] is not None:
-            charges = (
+            fields["realised"] = tuple(
                 (parse_events(name_of(paid["events"])), paid["count"])
                 for paid in fields["realised"]
             )
-            fields["realised"] = tuple(charges)
         entry = cls(**fields | {"events": parse_events(name_of(fields["events"]))})
         require_charged_count(1, entry.count)
         require_count(1, max_teachers_per_unit=entry.max_teachers_per_unit)
@@ -265,18 +264,7 @@ class History:
         require(end == len(text), "one JSON object", remainder=text[end : end + 20])
         kind = body["kind"]
         require(kind in _KINDS, f"a row among {', '.join(_KINDS)}", kind=kind)
-        changes: list[tuple[str, int]] = []
-        if kind == "budget":
-            self._fold_budget(body)
-        elif kind == "home":
-            require(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
-            self.home = Path(body["path"])
-        elif kind == "reserve":
-            changes = self._fold_reserve(body)
-        elif kind == "settle":
-            changes = self._fold_settle(body)
-        else:
-            self._fold_state(body)
+        changes: list[tuple[str, int]] = getattr(self, f"_fold_{kind}")(body) or []
         for change in changes:
             self._totals.add(*change)
         self._digests.append(digest)
@@ -293,22 +281,27 @@ class History:
         self._totals = self._totals.on_orders(orders_of_sums(bounds), budget.max_teachers_per_unit)
         self.budget, self.filter, self.declared_after = budget, bounds, len(self.entries)
 
+    def _fold_home(self, body: Mapping[str, Any]) -> None:
+        require(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
+        self.home = Path(body["path"])
+
     def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
         require_charged_count(1, body["count"])
-        delta = body.get("delta")
+        delta, token, name = body.get("delta"), body.get("token"), name_of(body["events"])
         require(isinstance(delta, float | None), "a delta or null", delta=delta)
         require_in_open_unit_interval(**given(delta=delta))
-        require(
-            isinstance(body.get("token"), str | None), "a token as a text", token=body.get("token")
-        )
-        name = name_of(body["events"])
-        fields = {field: body[field] for field in ("at", "run", "description", "count")}
-        fields |= {"seeded": bool(body["seeded"]), "token": body.get("token"), "delta": delta}
-        fields["max_teachers_per_unit"] = self._require_covered_by_budget(
-            body.get("max_teachers_per_unit", 1)
-        )
+        require(isinstance(token, str | None), "a token as a text", token=token)
+        teachers = body.get("max_teachers_per_unit", 1)
+        self._require_covered_by_budget(teachers)
         entry = LedgerEntry(
-            release=len(self.entries) + 1, events=parse_events(name), settled=False, **fields
+            release=len(self.entries) + 1,
+            **{field: body[field] for field in ("at", "run", "description", "count")},
+            events=parse_events(name),
+            seeded=bool(body["seeded"]),
+            settled=False,
+            delta=delta,
+            token=token,
+            max_teachers_per_unit=teachers,
         )
         self._require_kept(name, entry.events, entry.count, entry.max_teachers_per_unit)
         self._personal |= _names_budgets(name)
@@ -325,11 +318,13 @@ class History:
             for _, count in paid:
                 require_charged_count(0, count)
             charges = tuple((parse_events(name), count) for name, count in paid)
-            whole = not _names_budgets(self._names[entry.release - 1])
-            require(whole, "a release of personal budgets settled for what it reserved")
-            reserved = (self._names[entry.release - 1], entry.count)
-            self._require_within(reserved, paid, entry.release)
-            changes = [(reserved[0], -reserved[1]), *(charge for charge in paid if charge[1])]
+            name = self._names[entry.release - 1]
+            require(
+                not _names_budgets(name),
+                "a release of personal budgets settled for what it reserved",
+            )
+            self._require_within((name, entry.count), paid, entry.release)
+            changes = [(name, -entry.count), *(charge for charge in paid if charge[1])]
         published = body.get("published")
         require(
             isinstance(published, dict | None),
@@ -377,16 +372,16 @@ class History:
             max_teachers_per_unit=budget.max_teachers_per_unit,
         )
 
-    def _require_covered_by_budget(self, teachers: int) -> int:
+    def _require_covered_by_budget(self, teachers: int) -> None:
         require_count(1, max_teachers_per_unit=teachers)
         if self.budget is not None:
             most = self.budget.max_teachers_per_unit
-            needed = (
+            require(
+                teachers <= most,
                 f"max_teachers_per_unit <= {most}, the units for which the budget of the"
-                " ledger holds"
+                " ledger holds",
+                max_teachers_per_unit=teachers,
             )
-            require(teachers <= most, needed, max_teachers_per_unit=teachers)
-        return teachers
 
     def _require_kept(self, name: str, events: Events, count: int, teachers: int) -> None:
         if self._personal or _names_budgets(name):
@@ -421,9 +416,8 @@ class History:
                 max_teachers_per_unit=teachers,
             )
             once = first[relation].for_group_size(reach).cost()
-            known = bool(np.isfinite(once.rdp).any()) or math.isfinite(once.mu_squared)
             require(
-                known,
+                np.isfinite(once.rdp).any() or math.isfinite(once.mu_squared),
                 f"a first release of known cost for units that reach {reach} teachers",
             )
             current, bounds = budget, make_filter(budget, once)
@@ -451,9 +445,14 @@ class History:
                 refuse(current, bounds, total, remainder=remainder)
         reach = current.max_teachers_per_unit if current else teachers
         self._require_kept(name, events, count, reach)
-        stated_delta = current.delta if delta is None and current else delta
-        row = {"events": plain, "count": count, "delta": stated_delta}
-        return [*rows, {"kind": "reserve"} | row | {"max_teachers_per_unit": teachers}]
+        reserve = {
+            "kind": "reserve",
+            "events": plain,
+            "count": count,
+            "delta": current.delta if delta is None and current else delta,
+            "max_teachers_per_unit": teachers,
+        }
+        return [*rows, reserve]
 
 
 def _names_budgets(events: str) -> bool:

@@ -169,22 +169,17 @@ def require_writable(path: Path) -> None:
     )
 
 
-def require_intact(connection: sqlite3.Connection, path: Path) -> None:
+def require_intact(connection: sqlite3.Connection, path: Path, check: str = "quick_check") -> None:
     """Raise ``ValueError`` unless the pages of the file fit together."""
-    (state,) = connection.execute("PRAGMA quick_check").fetchone()
+    (state,) = connection.execute(f"PRAGMA {check}").fetchone()
     require(state == "ok", "an intact ledger", path=str(path), state=state)
 
 
 def require_final(connection: sqlite3.Connection, path: Path) -> None:
     """Raise ``ValueError`` unless the file is intact and its rows are final."""
-    (state,) = connection.execute("PRAGMA integrity_check").fetchone()
-    require(state == "ok", "an intact ledger", path=str(path), state=state)
-    statements = {
-        sql
-        for (sql,) in connection.execute(
-            "SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'"
-        )
-    }
+    require_intact(connection, path, "integrity_check")
+    query = "SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'"
+    statements = {sql for (sql,) in connection.execute(query)}
     # another trigger could drop rows while they are added
     require(
         statements == {_TABLE, *_FINAL},
@@ -299,7 +294,7 @@ class Ledger:
         if home is not None and home != self._history.home:
             with self._transaction() as connection:
                 self._require_no_copy()
-                self._append(connection, {"kind": "home", "at": _now(), "path": str(home)})
+                self._append(connection, {"kind": "home", "path": str(home)})
 
     @property
     def head(self) -> LedgerHead:
@@ -367,13 +362,9 @@ class Ledger:
         with self._transaction() as connection:
             reserved = self._history.with_token(token)
             if reserved is not None:
-                same = (reserved.events, reserved.count, reserved.seeded) == (
-                    dict(events),
-                    int(count),
-                    bool(seeded),
-                )
+                asked = (dict(events), int(count), bool(seeded))
                 require(
-                    same,
+                    (reserved.events, reserved.count, reserved.seeded) == asked,
                     f"the cost that release {reserved.release} reserved with this token",
                 )
                 return reserved.release
@@ -384,10 +375,10 @@ class Ledger:
                 delta=None if delta is None else float(delta),
                 teachers=self.max_teachers_per_unit,
             )
-            bodies[-1] |= {"run": run, "description": description, "seeded": bool(seeded)}
-            bodies[-1] |= {} if token is None else {"token": token}
+            facts = {"run": run, "description": description, "seeded": bool(seeded)}
+            bodies[-1] |= facts | given(token=token)
             for body in bodies:
-                self._append(connection, {"kind": body["kind"], "at": _now()} | body)
+                self._append(connection, body)
             return len(self._history.entries)
 
     def settle(
@@ -440,23 +431,19 @@ class Ledger:
             entry = self._history.entry(release, self.path)
             if entry.settled:
                 require(entry.realised == charges, f"release {release} settled once")
-                if plain_published not in (None, entry.published):
-                    self._require_same_file(entry, plain_published)
-                    row = {
-                        "kind": "state",
-                        "at": _now(),
-                        "release": entry.release,
-                        "published": plain_published,
-                    }
-                    self._append(connection, row)
-                    return self._history.head
-                return self._history.settled_at(entry.release)
-            plain = None if charges is None else plain_charges(charges)
-            row = {"kind": "settle", "at": _now(), "release": entry.release, "realised": plain}
-            self._append(
-                connection,
-                row | ({} if plain_published is None else {"published": plain_published}),
-            )
+                if plain_published in (None, entry.published):
+                    return self._history.settled_at(entry.release)
+                settled = (entry.published or {}).get("sha256")
+                require(
+                    settled in (None, plain_published.get("sha256")),
+                    f"the file of sha256 {settled} of release {entry.release}",
+                    sha256=plain_published.get("sha256"),
+                )
+                row = {"kind": "state", "release": entry.release}
+            else:
+                plain = None if charges is None else plain_charges(charges)
+                row = {"kind": "settle", "release": entry.release, "realised": plain}
+            self._append(connection, row | given(published=plain_published))
             return self._history.head
 
     def _prepare(self, *events: Events) -> None:
@@ -486,15 +473,6 @@ class Ledger:
                     self._history = History()
                 raise
 
-    @staticmethod
-    def _require_same_file(entry: LedgerEntry, published: Mapping[str, Any]) -> None:
-        settled, digest = (entry.published or {}).get("sha256"), published.get("sha256")
-        require(
-            settled in (None, digest),
-            f"the file of sha256 {settled} of release {entry.release}",
-            sha256=digest,
-        )
-
     def _require_no_copy(self) -> None:
         last = self._history.home
         if last is None or not last.is_file() or last.samefile(self.path):
@@ -514,7 +492,8 @@ class Ledger:
             self._history.fold_row(text, digest, self.path)
 
     def _append(self, connection: sqlite3.Connection, body: Mapping[str, Any]) -> None:
-        text = json.dumps(body, allow_nan=False)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        text = json.dumps({"kind": body["kind"], "at": now} | body, allow_nan=False)
         # a row that no reader could read is refused here, before it is written
         head = self._history.head
         self._history.fold(text, chained(head.digest, text))
@@ -548,10 +527,6 @@ def _read_history(path: Path, *, rows: int | None = None) -> History:
         for text, digest in islice(rows_after(connection, history.head, path), rows):
             history.fold_row(text, digest, path)
     return history
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 _BLOCK = 128  # changes verified at once
@@ -622,13 +597,10 @@ class _Verifier:
     def check(self, bounds: PrivacyFilter | None) -> None:
         """Raise ``ValueError`` unless ``bounds`` admit all new sums."""
         if self._changes:
-            sums = self._totals.add_each(self._changes)
-            if self._ends:
+            sums, budget = self._totals.add_each(self._changes), self.history.budget
+            if self._ends and budget is not None and bounds is not None:
                 rows = [f"row {row} of {self.path}" for row in self._rows]
-                if self.history.budget is not None and bounds is not None:
-                    _require_admitted(
-                        sums[np.array(self._ends) - 1], self.history.budget, bounds, rows
-                    )
+                _require_admitted(sums[np.array(self._ends) - 1], budget, bounds, rows)
         self._rows, self._changes, self._ends = [], [], []
 
 

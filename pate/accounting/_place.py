@@ -38,11 +38,12 @@ def one_ledger(place: Path) -> Path:
             for other in _files_of(place, entries)
         )
     ]
-    one = (
+    require(
+        len(ledgers) < 2,
         "one ledger of the same private data; move the others away, or name the one to pay"
-        " into by `ledger`"
+        " into by `ledger`",
+        ledgers=" and ".join(map(str, ledgers)),
     )
-    require(len(ledgers) < 2, one, ledgers=" and ".join(map(str, ledgers)))
     if in_folder not in ledgers:
         # a file that was renamed has left its ledger behind
         left = [
@@ -50,13 +51,10 @@ def one_ledger(place: Path) -> Path:
             for path in others
             if all(file.suffix in _NO_DATA for file in _files_of(path, entries))
         ]
-        renamed = (
-            f"a ledger next to its data; if these are now named as {place}"
-            f" would be, rename it, else move it"
-        )
         require(
             not left,
-            f"{renamed} away or name a ledger by `ledger`",
+            f"a ledger next to its data; if these are now named as {place} would be, rename it,"
+            " else move it away or name a ledger by `ledger`",
             without_data=" and ".join(left),
         )
     return ledgers[0] if ledgers else place
@@ -74,18 +72,20 @@ def _require_folder_of_one_ledger(place: Path) -> None:
     """Raise ``ValueError`` if other ledgers may count files in the folder of ``place``."""
     entries = _entries(place.parent)
     others = _beside_files(entries)
-    one = (
+    require(
+        not others,
         f"{place} to count all files of its folder; move the other ledger there if it is the"
-        " only one, or name one by"
+        " only one, or name one by `ledger`",
+        other=" and ".join(map(str, others)),
     )
-    require(not others, f"{one} `ledger`", other=" and ".join(map(str, others)))
     links = [Path(entry) for entry in entries if entry.is_symlink() and entry.is_file()]
     elsewhere = [str(link) for link in links if link.resolve().parent != place.parent.resolve()]
-    own = (
+    require(
+        not elsewhere,
         f"files of its own in {place.parent}, because a ledger elsewhere may count them; name"
-        " one by `ledger`"
+        " one by `ledger`",
+        links=", ".join(elsewhere[:3]),
     )
-    require(not elsewhere, own, links=", ".join(elsewhere[:3]))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

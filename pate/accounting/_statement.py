@@ -175,8 +175,7 @@ class Statement:
         Raises:
             ValueError: if the ledger lacks rows that it held when the statement was made.
         """
-        head = LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"])
-        _require_follows(book, head)
+        _require_follows(book, LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"]))
         return Statement.of(book, self["release"])
 
     @property
@@ -260,8 +259,8 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
     once, world = for_group_size([(entry.events, entry.count)], teachers), to_world(book.reserved())
     outside: dict[str, Any] = {}
     if world != book.reserved():
-        outside = {
-            "world": {relation.value: _figures(world, relation, delta) for relation in relations}
+        outside["world"] = {
+            relation.value: _figures(world, relation, delta) for relation in relations
         }
     if personal := personal_figures(book.reserved()):
         outside["budgets"] = personal
@@ -347,15 +346,14 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
     )
     for entry in book.entries:
         for relation in NeighboringRelation:
-            charges = [(entry.events, entry.count)], entry.charges
             reserved, paid = (
-                cost_of_charges(charge, relation, DEFAULT_ORDERS) for charge in charges
+                cost_of_charges(charges, relation, DEFAULT_ORDERS)
+                for charges in ([(entry.events, entry.count)], entry.charges)
             )
-            within = bool((paid.rdp <= reserved.rdp * ROUNDING).all())
-            within &= paid.mu_squared <= reserved.mu_squared * ROUNDING
-            within &= -paid.log_survival <= -reserved.log_survival * ROUNDING
             require(
-                within,
+                (paid.rdp <= reserved.rdp * ROUNDING).all()
+                and paid.mu_squared <= reserved.mu_squared * ROUNDING
+                and -paid.log_survival <= -reserved.log_survival * ROUNDING,
                 f"at most what release {entry.release} reserved under {relation.value}",
             )
     require_kept(book.charges(1), book.max_teachers_per_unit)
@@ -369,9 +367,8 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
             )
             require_filter_of_first(bounds, budget, first.cost())
         total = book.spent(budget.neighboring_relation, bounds.orders)
-        within = bounds.admits(total)
         require(
-            within,
+            bounds.admits(total),
             f"releases within the budget: {bounds.describe_spent(total)}",
             epsilon=bounds.epsilon(budget, total),
         )
@@ -387,19 +384,18 @@ def _figures(
 def _guarantee(book: LedgerSnapshot, relation: NeighboringRelation, delta: float) -> dict[str, Any]:
     """Return the guarantee fixed beforehand under ``relation``, by a budget or a reservation."""
     budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
-    held = budget is not None and budget.neighboring_relation is relation
     # in a ledger of version 1 a release may have been stated for units that reach more teachers
     if (
         budget is not None
         and bounds is not None
-        and held
+        and budget.neighboring_relation is relation
         and budget.max_teachers_per_unit == teachers
     ):
-        fixed: dict[str, Any] = {
+        later = f" declared after release {book.declared_after}" if book.declared_after else ""
+        return {
             "epsilon": budget.max_epsilon,
             "delta": budget.delta,
             "delta0": bounds.max_delta0,
+            "fixed_by": f"budget{later}",
         }
-        later = f" declared after release {book.declared_after}" if book.declared_after else ""
-        return fixed | {"fixed_by": f"budget{later}"}
     return _figures(book.reserved(), relation, delta) | {"fixed_by": "reservation"}

@@ -113,26 +113,26 @@ def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
         statement: its content.
         book: the releases and the budget that it lists.
     """
-    lines = []
+    warning: list[str] = []
     if not statement["private"]:
-        audited = statement["ledger"]["counts"] == AUDIT
-        lines += [
-            AUDITED
-            if audited
-            else "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."
-        ]
-        lines += [""]
-    lines += [
+        seeded = "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."
+        warning = [AUDITED if statement["ledger"]["counts"] == AUDIT else seeded, ""]
+    versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
+    lines = [
+        *warning,
         *_headline(statement),
         *describe_conditions(statement),
         *_costs_so_far(statement),
         *_reach(statement),
         "",
+        *WORDS[statement["kind"]].published(statement),
+        *describe_ledger(statement),
+        "",
+        *_arithmetic(statement, book),
+        "",
+        f"Made with {versions}.\n",
     ]
-    lines += [*WORDS[statement["kind"]].published(statement), *describe_ledger(statement), ""]
-    lines += _arithmetic(statement, book)
-    versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
-    return "\n".join([*lines, "", f"Made with {versions}."]) + "\n"
+    return "\n".join(lines)
 
 
 def describe_keeping(declared_after: int) -> str:
@@ -283,11 +283,12 @@ def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]
         assert bounds is not None
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
         spent = bounds.describe_spent(cost_of_charges(paid, relation, bounds.orders))
-        lines = [
-            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:"
-        ]
         title = "What was reserved" if as_reserved else "What happened"
-        return [*lines, f"    spent are {spent}.", *_sum(paid, cost, relation, title)]
+        return [
+            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:",
+            f"    spent are {spent}.",
+            *_sum(paid, cost, relation, title),
+        ]
     lines = _sum(reserved, guarantee, relation, "What was reserved")
     return lines if as_reserved else [*lines, *_sum(paid, cost, relation, "What happened")]
 
@@ -390,10 +391,9 @@ def _sum(
 def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
     teachers, unit = published["max_teachers_per_unit"], published["unit"]
     if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
-        one = teachers == 1
         return (
             "one teacher takes part or does not"
-            if one
+            if teachers == 1
             else f"{teachers} teachers at most take part or do not"
         )
     far = "" if teachers == 1 else f", which reaches {teachers} teachers at most,"
@@ -412,8 +412,10 @@ def _published_labels(statement: Mapping[str, Any]) -> list[str]:
 
 
 def _published_samples(statement: Mapping[str, Any]) -> list[str]:
-    size = f"{statement['num_samples']} samples of {statement['num_columns']} columns"
-    return [f"{size} were drawn from noisy moments of all records."]
+    return [
+        f"{statement['num_samples']} samples of {statement['num_columns']} columns were drawn from"
+        " noisy moments of all records."
+    ]
 
 
 def _call(value: Any) -> str:

@@ -24,8 +24,8 @@ from pate.accounting import (
 from pate.accounting._base import CompositeEvent, Event, event_from_dict, total_cost
 from pate.accounting._charges import (
     Events,
+    Totals,
     account,
-    charge_values,
     name_of,
     parse_events,
     plain_events,
@@ -270,4 +270,4 @@ def test_a_cost_below_zero_on_some_orders_is_never_added() -> None:
     with pytest.raises(
         ValueError, match=r"^Expected an event of known cost on all orders up to 2e\+09, got event="
     ):
-        charge_values(name_of(plain_events(lie("rebate"))), 1, np.append(DEFAULT_ORDERS, 2e9))
+        Totals(np.append(DEFAULT_ORDERS, 2e9)).charge(name_of(plain_events(lie("rebate"))), 1)

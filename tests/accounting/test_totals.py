@@ -15,7 +15,7 @@ from pate.accounting import (
     RenyiCurveEvent,
     verify_ledger,
 )
-from pate.accounting._charges import Totals, _Sums, _terms, as_cost, charge_values, parse_events
+from pate.accounting._charges import Totals, _Sums, _terms, as_cost, parse_events
 from pate.accounting._events import total_cost
 from tests.accounting.ledgers import REPLACE, gaussian, name, reserve, stable
 
@@ -155,7 +155,7 @@ def test_no_digits_are_lost_within_a_block() -> None:
     """A sum of about 1 that is left where one of 1e13 was taken back."""
     large, small = name(gaussian(1e-6)), name(gaussian(1.0))
     sums = Totals(DEFAULT_ORDERS).add_each([(small, 1), (large, 1), (large, -1), (small, 2)])
-    once = charge_values(small, 1, DEFAULT_ORDERS)
+    once = Totals(DEFAULT_ORDERS).charge(small, 1)
     for total, count in ((sums[0], 1), (sums[2], 1), (sums[3], 3)):
         np.testing.assert_allclose(total, count * once, rtol=1e-12)
 
@@ -192,7 +192,7 @@ def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
         ledger.entries()[0].events[REPLACE] = gaussian(6e9)[REPLACE]  # type: ignore[index]
     with pytest.raises(FrozenInstanceError):
         ledger.entries()[0].count = 0  # type: ignore[misc]
-    charge_values(name(gaussian(60)), 1, DEFAULT_ORDERS)[:] = 0
-    assert charge_values(name(gaussian(60)), 1, DEFAULT_ORDERS)[0, 0] > 0
+    Totals(DEFAULT_ORDERS).charge(name(gaussian(60)), 1)[:] = 0
+    assert Totals(DEFAULT_ORDERS).charge(name(gaussian(60)), 1)[0, 0] > 0
     with pytest.raises(ValueError, match="read-only"):
         test.cost().rdp[:] = 0.0
