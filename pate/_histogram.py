@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,9 +101,9 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
     # ADD_REMOVE_TEACHER prices.
     bound = (
         f"every count by at most {sensitivity:g}, and all in one direction where a user is"
-        " there or not"
+        " there or not, as whoever brings the counts promises"
     )
-    return Histogram(items, scores, sensitivity, f"{bound}, as whoever brings the counts promises")
+    return Histogram(items, scores, sensitivity, bound)
 
 
 def read_items(path: Path) -> tuple[str, ...]:
@@ -163,31 +163,6 @@ def read_pairs(
     return Histogram(names, scores, float(max_each), bound, public=items is not None)
 
 
-class HistogramSource(Protocol):
-    """The private data of a histogram."""
-
-    @property
-    def public(self) -> bool:
-        """Whether the list of items is public."""
-
-    @property
-    def path(self) -> Path:
-        """The file or folder of the users' contributions."""
-
-    def counted_by(self, ledger: Path) -> str:
-        """Return the scope of a ledger, as statements name it."""
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files that the histogram follows from."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return all other settings of the histogram; any change shows in their texts."""
-
-    def read(self, generator: np.random.Generator) -> Histogram:
-        """Return the histogram; ``generator`` draws the items of a user that count."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class HistogramFiles:
     """Files of which a histogram is made.
@@ -216,10 +191,12 @@ class HistogramFiles:
     sensitivity: float | None = None
 
     def __post_init__(self) -> None:
-        exactly_one = (self.pairs is None) != (self.counts is None)
         texts = {name: None if value is None else str(value) for name, value in vars(self).items()}
         require(
-            exactly_one, "either `pairs` or `counts`", pairs=texts["pairs"], counts=texts["counts"]
+            (self.pairs is None) != (self.counts is None),
+            "either `pairs` or `counts`",
+            pairs=texts["pairs"],
+            counts=texts["counts"],
         )
         if self.pairs is not None:
             require(
@@ -280,10 +257,12 @@ class HistogramFiles:
                 self.counts, sensitivity=1.0 if self.sensitivity is None else self.sensitivity
             )
         assert self.pairs is not None
-        items = None if self.items is None else read_items(self.items)
-        max_each = 1 if self.max_each is None else self.max_each
         return read_pairs(
-            self.pairs, items, max_each=max_each, max_items=self.max_items, generator=generator
+            self.pairs,
+            None if self.items is None else read_items(self.items),
+            max_each=1 if self.max_each is None else self.max_each,
+            max_items=self.max_items,
+            generator=generator,
         )
 
 

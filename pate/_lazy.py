@@ -58,10 +58,9 @@ def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable
             return [name for name, home in homes.items() if home != package]
         if name not in homes:
             raise no_attribute(package, name)
-        inside = homes[name] == package
         value = (
             import_module(f"{package}.{name}")
-            if inside
+            if homes[name] == package
             else getattr(import_module(homes[name]), name)
         )
         setattr(sys.modules[package], name, value)

@@ -76,8 +76,8 @@ def stage_bar(
         "unit": unit,
         "initial": initial,
         "miniters": 1,
+        "disable": not shown,
     }
-    options["disable"] = not shown
     if patient:
         options["delay"] = _PAUSE
     if sys.stderr is not None and sys.stderr.isatty():
@@ -86,8 +86,12 @@ def stage_bar(
             dynamic_ncols=_has_width(),
             **({} if counted else {"bar_format": _UNCOUNTED_BAR}),
         )
-    line = _LINE if counted else _UNCOUNTED_LINE
-    return _Bar(**(options | {"delay": _PAUSE}), file=_Lines(), bar_format=line, mininterval=_PAUSE)
+    return _Bar(
+        **(options | {"delay": _PAUSE}),
+        file=_Lines(),
+        bar_format=_LINE if counted else _UNCOUNTED_LINE,
+        mininterval=_PAUSE,
+    )
 
 
 @contextmanager

@@ -377,8 +377,7 @@ def _canonical_path(path: Any) -> Any:
 
 
 def _plain_partial(value: partial[Any]) -> Any:
-    factory: Any = value.func
-    positional = value.args
+    factory, positional = value.func, value.args
     if factory.__module__.startswith("jsonargparse."):
         # jsonargparse turns a class path into a partial of its own function, with the class last
         factory, positional = positional[-1], ()
@@ -410,11 +409,11 @@ def _attributes(value: Any) -> dict[str, Any]:
         if argument.kind not in kinds
     ]
     missing = [name for name in names if not hasattr(value, name)]
-    if missing:
-        name = type(value).__name__
-        raise ValueError(
-            f"Expected {name} with attributes named as its arguments, got missing={missing}"
-        )
+    require(
+        not missing,
+        f"{type(value).__name__} with attributes named as its arguments",
+        missing=missing,
+    )
     return {name: _attribute(getattr(value, name)) for name in names}
 
 

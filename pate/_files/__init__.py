@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         remove_drafts as remove_drafts,
         require_disk as require_disk,
         require_place as require_place,
+        sync_folder as sync_folder,
         write_arrays as write_arrays,
         write_json as write_json,
         write_once as write_once,

@@ -46,14 +46,15 @@ def explain_shortage(error: BaseException) -> str | None:
             or _number(cause) == errno.ENOMEM
             or _says(cause, _MEMORY_WORDS)
         ):
-            ways = f"free some, or ask for less at once, {_AGAIN}"
             return (
-                f"Expected more memory than is free, got: {_line(cause) or 'none'}. {_KEPT}: {ways}"
+                f"Expected more memory than is free, got: {_line(cause) or 'none'}. {_KEPT}: free"
+                f" some, or ask for less at once, {_AGAIN}"
             )
         if _number(cause) in _FULL or _says(cause, _FULL_WORDS):
+            path = getattr(cause, "filename", None)
             return (
-                f"Expected room on the disk{_of(cause)}, got: {_line(cause)}. {_KEPT}: free some,"
-                f" {_AGAIN}"
+                f"Expected room on the disk{'' if path is None else f' of {path}'}, got:"
+                f" {_line(cause)}. {_KEPT}: free some, {_AGAIN}"
             )
     return None
 
@@ -74,11 +75,6 @@ def _says(error: BaseException, words: tuple[str, ...]) -> bool:
     return isinstance(error, RuntimeError | OSError | sqlite3.Error) and any(
         word in str(error) for word in words
     )
-
-
-def _of(error: BaseException) -> str:
-    path = getattr(error, "filename", None)
-    return "" if path is None else f" of {path}"
 
 
 def _line(error: BaseException) -> str:

@@ -206,6 +206,15 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in a folder are on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder and its parents if they are missing, with mode 0700 below ``private``."""
     if not path.is_dir():
@@ -215,12 +224,17 @@ def make_folder(path: Path) -> None:
 
 def require_place(folder: Path) -> None:
     """Raise ``ValueError`` unless a folder is writable or can be created."""
-    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    place = _nearest(folder)
     require(
         place.is_dir() and os.access(place, os.W_OK),
         f"a folder {folder} that can be written",
         nearest=str(place),
     )
+
+
+def _nearest(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
 def gigabytes(size: int) -> str:
@@ -237,7 +251,7 @@ def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> Non
         what: a plural noun for the content, for errors.
         files: the number of files of equal size that share the bytes; 0 for few.
     """
-    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    place = _nearest(folder)
     if files:
         block = os.statvfs(place).f_frsize  # a file takes whole blocks
         needed = files * block * -(-needed // (files * block))

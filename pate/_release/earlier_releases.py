@@ -20,9 +20,7 @@ import numpy as np
 from pate._closed_form_plan import FIRST
 from pate._data_file import describe_data, load_data
 from pate._files import (
-    Json,
     atomic_write,
-    code_version,
     digest,
     locked_output,
     read_json,
@@ -35,6 +33,7 @@ from pate._release.transaction import (
     ReleaseOutcome,
     ReservationRequest,
     release,
+    request_text,
     require_promise,
 )
 from pate._runs import EXPORTED, MODEL, STUDENT, TEACHERS_FIT, Run, labels_file
@@ -148,10 +147,9 @@ class _Samples(Releasable):
         self.noise_seed = settings.noise_seed
 
     def request_digest(self) -> str:
-        facts: Json = {name: str(value) for name, value in vars(self._settings).items()}
-        facts |= {"output": str(self.file.resolve()), "data": describe_data(self._data)}
-        made_by = [facts, code_version(), np.__version__]
-        return digest(json.dumps(made_by, sort_keys=True), self._data.fingerprint(Role.PRIVATE))
+        facts = {**vars(self._settings), "output": self.file.resolve()}
+        described = json.dumps(describe_data(self._data), sort_keys=True)
+        return digest(request_text(facts), described, self._data.fingerprint(Role.PRIVATE))
 
     @contextmanager
     def prepared(
@@ -184,10 +182,9 @@ class _Samples(Releasable):
     def draw(self, release: int, generator: np.random.Generator) -> None:
         mechanism = NoisyMoments(noise_multiplier=self._settings.noise_multiplier)
         moments = mechanism(self._blocks(), generator=generator)
-        number = self._data.num_samples
-        samples = self._data.unscaled(moments.draw(number, generator=generator))
+        samples = self._data.unscaled(moments.draw(self._data.num_samples, generator=generator))
         content = io.BytesIO()
-        np.savez(content, X=samples, ids=drawn_ids(number))
+        np.savez(content, X=samples, ids=drawn_ids(len(samples)))
         self._content, self._shape = content.getvalue(), samples.shape
 
     def _blocks(self) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -283,9 +280,8 @@ class Start:
             f"a student of the data's labels in {folder}",
             label_names=student.label_names,
         )
-        same = record.is_file() and read_json(record.read_text()) == student_digests(folder)
         require(
-            same,
+            record.is_file() and read_json(record.read_text()) == student_digests(folder),
             f"the student that `pate student fit` exported to {folder}: run it again, got another",
         )
         shape = tuple(data.load(Role.PUBLIC).features.shape[1:])

@@ -117,11 +117,15 @@ class LabelSettings:
         require_count(1, **given(num_queries=self.num_queries))
         require_count(0, query_seed=self.query_seed, **given(noise_seed=self.noise_seed))
         if self.query_choice is not None:
-            choices, choice = get_args(QueryChoice), self.query_choice
-            require(choice in choices, f"query_choice in {', '.join(choices)}", query_choice=choice)
+            choices = get_args(QueryChoice)
+            require(
+                self.query_choice in choices,
+                f"query_choice in {', '.join(choices)}",
+                query_choice=self.query_choice,
+            )
             require(
                 self.num_queries is not None,
-                f"`num_queries`, which {choice} chooses among the samples",
+                f"`num_queries`, which {self.query_choice} chooses among the samples",
                 num_queries=None,
             )
         require_promise(self.delta)
@@ -185,9 +189,11 @@ def label_inputs(
     """
     manifest = store.manifest()
     if manifest.kind is Moments:
-        same = fingerprint_of_voters(run) == manifest.made_by.get("teachers")
-        again = "`pate teachers vote` with `overwrite` takes those that are there"
-        require(same, f"the teachers of {run.root} that have voted: {again}")
+        require(
+            fingerprint_of_voters(run) == manifest.made_by.get("teachers"),
+            f"the teachers of {run.root} that have voted: `pate teachers vote` with `overwrite`"
+            " takes those that are there",
+        )
     digests = {"votes": digest(store.manifest_file)}
     if settings.query_choice is not None:
         digests["queries"] = digest(json.dumps(queries.ids.tolist()))
@@ -196,8 +202,9 @@ def label_inputs(
         digests["predictions"] = digest(settings.predictions)
     if "features" in settings.mechanism.needs and not store.has_features():
         described = run.inputs_of(first_stage(run)).settings.get("data")
-        name = type(settings.mechanism).__name__
-        require_features(described, name, manifest.kind, len(manifest.ids))
+        require_features(
+            described, type(settings.mechanism).__name__, manifest.kind, len(manifest.ids)
+        )
         if described is not None:
             digests["public"] = public_digest(load_data(run))
     return StageInputs(encode_fields(settings), digests)
@@ -215,8 +222,7 @@ def queries_on(
     """
     ids = np.array(manifest.ids)
     if rows is None:
-        number = settings.num_queries or len(ids)
-        rows = drawn_rows(len(ids), number, seed=settings.query_seed)
+        rows = drawn_rows(len(ids), settings.num_queries or len(ids), seed=settings.query_seed)
     return Queries(
         ids=ids[rows],
         label_names=tuple(manifest.label_names),
@@ -278,13 +284,21 @@ def require_possible(
     aggregator, ids = settings.mechanism, data.load(Role.PUBLIC).ids
     count = len(ids) if settings.num_queries is None else settings.num_queries
     charge = aggregator.events(shape), count
-    if unpaid:
-        charge = _together(*unpaid, charge)
-    relation = aggregator.neighboring_relation
+    if unpaid:  # as one that is paid at once
+        together = {
+            relation: ComposedEvent(
+                events=tuple(
+                    RepeatedEvent(event=events[relation], count=number)
+                    for events, number in (*unpaid, charge)
+                )
+            )
+            for relation in NeighboringRelation
+        }
+        charge = together, 1
     require_payable_release(
         run.ledger_path,
         charge,
-        relation=relation,
+        relation=aggregator.neighboring_relation,
         delta=settings.delta,
         budget=settings.budget,
         max_teachers_per_unit=settings.max_teachers_per_unit,
@@ -299,19 +313,6 @@ def require_possible(
         require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
     else:
         rehearse(aggregator, shape, predictions=predictions)
-
-
-def _together(*charges: Charge) -> Charge:
-    """Return several charges as one that is paid at once."""
-    events = {
-        relation: ComposedEvent(
-            events=tuple(
-                RepeatedEvent(event=event[relation], count=count) for event, count in charges
-            )
-        )
-        for relation in charges[0][0]
-    }
-    return events, 1
 
 
 def is_paid(run: Run, settings: LabelSettings) -> bool:
@@ -387,12 +388,14 @@ def rehearse(
 def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
     """Raise ``ValueError`` unless some votes have `LEAST_ANSWERED` of the queries answered."""
     answered = aggregator.max_answer_probability(shape)
-    least, teachers = f"at least {LEAST_ANSWERED:.0%} of the queries answered", shape.num_teachers
-    agreed = f"{least} where all {teachers} teachers agree"
     noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
-    ways = "fewer queries, a larger target_epsilon or delta, a lower threshold or more teachers"
-    less = f"less noise than {noise} of {type(aggregator).__name__} ({ways})"
-    require(answered >= LEAST_ANSWERED, f"{agreed}, by {less}", answered=float(f"{answered:.2g}"))
+    require(
+        answered >= LEAST_ANSWERED,
+        f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {shape.num_teachers}"
+        f" teachers agree, by less noise than {noise} of {type(aggregator).__name__} (fewer"
+        " queries, a larger target_epsilon or delta, a lower threshold or more teachers)",
+        answered=float(f"{answered:.2g}"),
+    )
 
 
 def _synthetic_votes(

@@ -52,7 +52,7 @@ from pate._runs.released import (
     sealing_key,
     unexpected_public_files,
 )
-from pate._validation import FloatArray, IntArray, expecting, require
+from pate._validation import FloatArray, IntArray, expecting, given, require
 from pate._version import __version__
 from pate._votes import NoisyTotal, Votes, drawn_rows, rows_of
 from pate._votes.store import VoteStore, load_votes, public_features, voted_data
@@ -211,11 +211,12 @@ def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tupl
     since = stated.verify(ledger=ledger, released=file, facts=facts)
     text = statement.with_suffix(".txt")
     if text.is_file():
-        same = text.read_text(encoding="utf-8") == stated.text
         made_by = stated["versions"].get("pate")
         other = f"; pate {made_by} worded it: verify with that version, or remove the text"
-        hint = "" if made_by == __version__ else other
-        require(same, f"the words of the statement in {text}{hint}")
+        require(
+            text.read_text(encoding="utf-8") == stated.text,
+            f"the words of the statement in {text}{'' if made_by == __version__ else other}",
+        )
     return since, stated.kind
 
 
@@ -231,8 +232,11 @@ def pack(root: Path, output: Path) -> None:
             with the ledger, or a file in the folder must not be published.
     """
     run = replace(Run(root), ledger=load_ledger(root))
-    inside = output.resolve().is_relative_to(run.public.resolve())
-    require(not inside, f"an archive outside of {run.public}, which it holds", output=str(output))
+    require(
+        not output.resolve().is_relative_to(run.public.resolve()),
+        f"an archive outside of {run.public}, which it holds",
+        output=str(output),
+    )
     with locked(root):
         run.require_finished(LABEL)
         require_data_config(run)  # it names the ledger that the statement is compared with
@@ -366,8 +370,7 @@ class LabelsRelease(Releasable):
         self._run, self._store, self._settings, self._total = run, votes, settings, total
         # labels that could not be sealed would be paid for and lost
         self._key = sealing_key(run)
-        chosen = settings.query_choice is not None
-        rows = chosen_rows(run, votes, settings) if chosen else None
+        rows = None if settings.query_choice is None else chosen_rows(run, votes, settings)
         self.queries = queries_on(votes.manifest(), settings, rows)
         self.inputs = label_inputs(run, settings, votes, self.queries)
         self.noise_seed = settings.noise_seed
@@ -391,7 +394,7 @@ class LabelsRelease(Releasable):
         self, pending: PendingRelease, generator: np.random.Generator
     ) -> Iterator[ReservationRequest]:
         settings, shape, votes = self._settings, self.queries.shape, self._votes
-        aggregator, relation = settings.mechanism, settings.mechanism.neighboring_relation
+        aggregator = settings.mechanism
         events = aggregator.events(shape)
         ledger = open_ledger(self._run, settings.max_teachers_per_unit)
         rehearse(aggregator, shape, like=votes)
@@ -400,7 +403,7 @@ class LabelsRelease(Releasable):
                 ledger=ledger,
                 events=events,
                 count=len(self.queries.ids),
-                relation=relation,
+                relation=settings.relation,
                 delta=self.queries.delta,
                 budget=settings.budget,
                 run=self._run.root.resolve().name,
@@ -417,28 +420,27 @@ class LabelsRelease(Releasable):
 
     def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
         self.released = ReleasedLabels.load(self._run.root)
-        settled, released, aggregator = (
-            entry.published or {},
-            self.released,
-            self._settings.mechanism,
-        )
+        settled, released, settings = entry.published or {}, self.released, self._settings
         realised = None
         if released.tiers is not None:
             answers = Release(released.labels, released.mask, tiers=released.tiers)
-            realised = aggregator.charges(answers, released.shape)
+            realised = settings.mechanism.charges(answers, released.shape)
         packages = {name: version(name) for name in ("numpy", "scipy", "torch")}
-        facts = dict(released.facts)
-        del facts["release"], facts["num_queries"]  # the ledger holds these
-        if self._settings.query_choice is not None:
-            facts["query_choice"] = self._settings.query_choice
+        # the ledger holds the others
+        facts = {
+            name: fact
+            for name, fact in released.facts.items()
+            if name not in ("release", "num_queries")
+        }
         unit = self._run.inputs_of(first_stage(self._run)).settings.get("unit", "record")
         published = {
-            "neighboring_relation": aggregator.neighboring_relation.value,
-            "max_teachers_per_unit": self._settings.max_teachers_per_unit,
+            "neighboring_relation": settings.relation.value,
+            "max_teachers_per_unit": settings.max_teachers_per_unit,
             "kind": "labels",
             "unit": str(unit),
             "ledger": settled.get("ledger") or ledger_scope(self._run),
             **facts,
+            **given(query_choice=settings.query_choice),
             "sha256": sha256(self.file),
             "versions": settled.get("versions", {"pate": __version__} | packages),
         }

@@ -160,8 +160,12 @@ def require_ledger(run: Run) -> None:
     shared = run.inputs_of(first).settings.get("ledger") is not None
     finished = run.is_finished(first) and load_ledger(run.root) == run.ledger
     expected = (spent or shared) if run.ledger is None else finished
-    moved = f"if it was moved, name its place by `ledger:` in {run.data_config}"
-    require(not expected, f"the ledger of {run.root} where it was; {moved}", missing=str(path))
+    require(
+        not expected,
+        f"the ledger of {run.root} where it was; if it was moved, name its place by `ledger:` in"
+        f" {run.data_config}",
+        missing=str(path),
+    )
 
 
 def ledger_scope(run: Run) -> str:

@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pate._files import cell, code_version, digest, locked_output, remove_drafts, write_text
-from pate._histogram import Histogram, HistogramSource
+from pate._files import cell, digest, locked_output, remove_drafts, write_text
+from pate._histogram import Histogram, HistogramFiles
 from pate._release.transaction import (
     PendingRelease,
     Releasable,
@@ -22,6 +22,7 @@ from pate._release.transaction import (
     ReservationRequest,
     pending_release,
     release,
+    request_text,
     require_promise,
 )
 from pate._validation import (
@@ -171,12 +172,12 @@ class TopKSettings:
 
     def require_public_items(self, *, public: bool) -> None:
         """Raise ``ValueError`` if the mechanism needs a public list of items and there is none."""
-        tells = "an item that one user alone has would tell of that user"
-        needed = (
-            f"`items` with `pairs`, a public list ({tells}), or `mechanism` limited_domain, which"
-            " needs none"
+        require(
+            public or not self._class.needs_public_items,
+            "`items` with `pairs`, a public list (an item that one user alone has would tell of"
+            " that user), or `mechanism` limited_domain, which needs none",
+            mechanism=self.mechanism,
         )
-        require(public or not self._class.needs_public_items, needed, mechanism=self.mechanism)
 
     @property
     def relation(self) -> NeighboringRelation:
@@ -276,7 +277,7 @@ _LIKELY = 0.9  # the probability of an answer at the stated gap
 
 
 def release_top_k(
-    source: HistogramSource, settings: TopKSettings, *, output: Path, ledger: Path
+    source: HistogramFiles, settings: TopKSettings, *, output: Path, ledger: Path
 ) -> Statement:
     """Release the top k of a histogram, and return the statement.
 
@@ -311,10 +312,8 @@ def release_top_k(
         output=str(output),
     )
     with locked_output(output.resolve()):
-        names = [
-            output.stem + suffix for suffix in (output.suffix, ".privacy.json", ".privacy.txt")
-        ]
-        remove_drafts(folder.glob(".*"), names)
+        suffixes = (output.suffix, ".privacy.json", ".privacy.txt")
+        remove_drafts(folder.glob(".*"), [output.stem + suffix for suffix in suffixes])
         publication = _TopK(source, settings, output, ledger)
         return publication.finished() or release(publication)
 
@@ -354,7 +353,7 @@ class _TopK(Releasable):
     _text: str
 
     def __init__(
-        self, source: HistogramSource, settings: TopKSettings, output: Path, ledger: Path
+        self, source: HistogramFiles, settings: TopKSettings, output: Path, ledger: Path
     ) -> None:
         self._source, self._settings, self._ledger = source, settings, ledger
         self.file, self.statement_file = output, output.with_suffix(".privacy.json")
@@ -363,14 +362,8 @@ class _TopK(Releasable):
 
     def request_digest(self) -> str:
         """Return a digest of the request and of the path of its output."""
-        facts = {
-            name: str(value)
-            for name, value in (self._source.facts() | vars(self._settings)).items()
-        }
-        facts["output"] = str(self.file.resolve())
-        return digest(
-            json.dumps([facts, code_version(), np.__version__], sort_keys=True), *self._source.files
-        )
+        facts = self._source.facts() | vars(self._settings) | {"output": self.file.resolve()}
+        return digest(request_text(facts), *self._source.files)
 
     @contextmanager
     def prepared(
@@ -413,8 +406,8 @@ class _TopK(Releasable):
         begun = pending_release(self.seeds, self.request_digest(), draw_key()).file.is_file()
         if begun or not all(path.is_file() for path in (*outputs, self._ledger)):
             return None
-        newest = max(path.stat().st_mtime_ns for path in self._source.files)
-        if newest > self.file.stat().st_mtime_ns:
+        written = self.file.stat().st_mtime_ns
+        if any(path.stat().st_mtime_ns > written for path in self._source.files):
             return None
         histogram = self._source.read(private_generator())
         mechanism = self._settings.mechanism_for(histogram)
@@ -430,7 +423,12 @@ class _TopK(Releasable):
         return statement if same and budget in (None, book.budget) else None
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
-        items = _chosen(self._mechanism, self._histogram, generator)
+        histogram, mechanism = self._histogram, self._mechanism
+        if histogram.public or not isinstance(mechanism, LimitedDomain):
+            chosen = mechanism.choose(histogram.scores, generator=generator)
+        else:
+            chosen = mechanism.choose_unknown(histogram.scores, generator=generator)
+        items = [histogram.items[i] for i in chosen.tolist()]  # k, or with some mechanisms fewer
         ordered = self._settings.ordered
         # the same draw gives the same text, so that a killed call settles the same again
         if self.file.suffix == ".csv":
@@ -439,28 +437,18 @@ class _TopK(Releasable):
             self._text = json.dumps({"items": items, "ordered": ordered}, indent=2) + "\n"
 
     def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
-        published = {
-            **self._facts,
-            "ledger": (entry.published or {}).get("ledger")
-            or self._source.counted_by(self._ledger),
-            "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
-        }
-        return ReleaseOutcome(published=published)
+        settled = (entry.published or {}).get("ledger")
+        return ReleaseOutcome(
+            published={
+                **self._facts,
+                "ledger": settled or self._source.counted_by(self._ledger),
+                "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
+            }
+        )
 
     def publish(self) -> None:
         """Write the list last, so that no list exists without its statement."""
         write_text(self.file, self._text)
-
-
-def _chosen(
-    mechanism: Mechanism[Any], histogram: Histogram, generator: np.random.Generator
-) -> list[str]:
-    """Return the names of the chosen items: k of them, with some mechanisms fewer or none."""
-    if histogram.public or not isinstance(mechanism, LimitedDomain):
-        chosen = mechanism.choose(histogram.scores, generator=generator)
-    else:
-        chosen = mechanism.choose_unknown(histogram.scores, generator=generator)
-    return [histogram.items[i] for i in chosen.tolist()]
 
 
 def _table(items: list[str], ordered: bool) -> str:

@@ -22,7 +22,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pate._files import atomic_write, output_errors, read_json, write_json, write_text
+from pate._files import (
+    atomic_write,
+    code_version,
+    output_errors,
+    read_json,
+    sync_folder,
+    write_json,
+    write_text,
+)
 from pate._progress import step_bar
 from pate._validation import MOST_VOTERS, require, require_in_open_unit_interval
 from pate.accounting import (
@@ -86,6 +94,12 @@ def require_promise(delta: float, *, num_units: int | None = None) -> None:
 _TOKEN_BYTES = 16
 
 
+def request_text(facts: Mapping[str, Any]) -> str:
+    """Return all that determines an answer, as texts, with the code that computes it."""
+    texts = {name: str(value) for name, value in facts.items()}
+    return json.dumps([texts, code_version(), np.__version__], sort_keys=True)
+
+
 @dataclass(frozen=True)
 class PendingRelease:
     """A release under way.
@@ -115,15 +129,13 @@ class PendingRelease:
                 os.fchmod(file.fileno(), 0o600)
                 json.dump({"token": self.token, "key": f"{self.key:x}"}, file)
             # a reservation must never outlive the only way to find it
-            folder = os.open(self.file.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self.file.parent)
         except OSError as error:
             # the name of the file is a digest of PRIVATE data
-            wanted = f"a folder for releases under way, got {self.file.parent}"
-            raise ValueError(f"Expected {wanted} ({error.strerror})") from None
+            raise ValueError(
+                f"Expected a folder for releases under way, got {self.file.parent}"
+                f" ({error.strerror})"
+            ) from None
 
     def matches_statement(self, statement_file: Path, ledger: Path) -> bool:
         """Return whether a statement describes this release, killed after writing it.
@@ -186,9 +198,10 @@ def _read(file: Path) -> PendingRelease:
         require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits")
     except (ValueError, KeyError, TypeError):
         # neither the content nor the name, a digest of PRIVATE data, may be printed
-        again = "Delete its folder, and the same command makes a new release, which costs again"
-        requirement = f"what a command that was killed left. {again}"
-        raise ValueError(f"Expected {requirement}, got damaged files in {file.parent}") from None
+        raise ValueError(
+            "Expected what a command that was killed left. Delete its folder, and the same command"
+            f" makes a new release, which costs again, got damaged files in {file.parent}"
+        ) from None
     return PendingRelease(file, token, key)
 
 
@@ -341,11 +354,11 @@ def write_statement(publication: Releasable, ledger: Ledger, release: int) -> St
 def _reserve(publication: Releasable, terms: ReservationRequest, pending: PendingRelease) -> int:
     """Return the number of the release, which is reserved now or was reserved before a kill."""
     ledger, begun = terms.ledger, pending.file.is_file()
+    charge = terms.events, terms.count
     pending.write()
     try:
         book = ledger.snapshot()
         if not any(entry.token == pending.token for entry in book.entries):
-            charge = terms.events, terms.count
             _require_delta_left(
                 book, charge, ledger.max_teachers_per_unit, terms.relation, terms.delta
             )
@@ -363,7 +376,6 @@ def _reserve(publication: Releasable, terms: ReservationRequest, pending: Pendin
         # nothing was reserved
         if not begun:
             destroy(publication.seeds, pending.token)
-        charge = terms.events, terms.count
         raise _with_its_ledger(error, ledger.path, ledger.entries(), terms.budget, charge) from None
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._files import draft_of, remove_abandoned
+from pate._files import draft_of, remove_abandoned, sync_folder
 from pate._validation import (
     FloatArray,
     given,
@@ -84,11 +84,7 @@ def make_log(path: Path) -> None:
         content = connection.serialize()
     with draft_of(path, once=True, permissions=0o644) as file:
         file.write(content)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 @contextmanager
