@@ -425,8 +425,10 @@ def _opened(open_lock: Callable[[], int], place: Path, noun: str) -> int | None:
             raise ValueError(
                 f"Expected {noun} that can be written, got {place} ({error.strerror})"
             ) from None
-        warning = f"The disk of {place} has no locks: make sure that no two commands write to it."
-        print(warning, file=sys.stderr)
+        print(
+            f"The disk of {place} has no locks: make sure that no two commands write to it.",
+            file=sys.stderr,
+        )
         return None
     _sign(descriptor)
     return descriptor

@@ -203,19 +203,20 @@ class _Samples(Releasable):
         if run.ledger is not None and beside is not None and is_ledger_of(run.ledger, beside):
             scope = "private data"
         number, columns = self._shape
-        published = {
-            "kind": "samples",
-            "neighboring_relation": self._settings.relation.value,
-            "delta": self._settings.delta,
-            "unit": self._settings.unit,
-            "max_teachers_per_unit": self._settings.max_teachers_per_unit,
-            "num_samples": number,
-            "num_columns": columns,
-            "versions": {"pate": __version__, "numpy": np.__version__},
-            "ledger": (entry.published or {}).get("ledger") or scope,
-            "sha256": sha256(self._content).hexdigest(),
-        }
-        return ReleaseOutcome(published=published)
+        return ReleaseOutcome(
+            published={
+                "kind": "samples",
+                "neighboring_relation": self._settings.relation.value,
+                "delta": self._settings.delta,
+                "unit": self._settings.unit,
+                "max_teachers_per_unit": self._settings.max_teachers_per_unit,
+                "num_samples": number,
+                "num_columns": columns,
+                "versions": {"pate": __version__, "numpy": np.__version__},
+                "ledger": (entry.published or {}).get("ledger") or scope,
+                "sha256": sha256(self._content).hexdigest(),
+            }
+        )
 
     def publish(self) -> None:
         """Write the samples last, so that none exist without their statement."""

@@ -339,9 +339,10 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
             for name, value in vars(queries).items()
             if not np.array_equal(value, getattr(released, name))
         ]
-        same = begun is not None and begun.release == released.release and not changed
         require(
-            same, f"labels in {labels_file(run)} that this command left", changed=changed or "all"
+            begun is not None and begun.release == released.release and not changed,
+            f"labels in {labels_file(run)} that this command left",
+            changed=changed or "all",
         )
     except ValueError as error:
         if run.overwrite:
@@ -432,16 +433,19 @@ class LabelsRelease(Releasable):
             for name, fact in released.facts.items()
             if name not in ("release", "num_queries")
         }
-        unit = self._run.inputs_of(first_stage(self._run)).settings.get("unit", "record")
-        published = {
-            "neighboring_relation": settings.relation.value,
-            "max_teachers_per_unit": settings.max_teachers_per_unit,
-            "kind": "labels",
-            "unit": str(unit),
-            "ledger": settled.get("ledger") or ledger_scope(self._run),
-            **facts,
-            **given(query_choice=settings.query_choice),
-            "sha256": sha256(self.file),
-            "versions": settled.get("versions", {"pate": __version__} | packages),
-        }
-        return ReleaseOutcome(published=published, realised=realised)
+        return ReleaseOutcome(
+            published={
+                "neighboring_relation": settings.relation.value,
+                "max_teachers_per_unit": settings.max_teachers_per_unit,
+                "kind": "labels",
+                "unit": str(
+                    self._run.inputs_of(first_stage(self._run)).settings.get("unit", "record")
+                ),
+                "ledger": settled.get("ledger") or ledger_scope(self._run),
+                **facts,
+                **given(query_choice=settings.query_choice),
+                "sha256": sha256(self.file),
+                "versions": settled.get("versions", {"pate": __version__} | packages),
+            },
+            realised=realised,
+        )

@@ -59,8 +59,12 @@ def choose_ledger(
     def same_records(inputs: Json) -> bool:
         return bool(inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE))
 
-    source = PrivateSource("private records", data.ledger_path, same_records)
-    return choose_ledger_of(root, requested, source, overwrite=overwrite)
+    return choose_ledger_of(
+        root,
+        requested,
+        PrivateSource("private records", data.ledger_path, same_records),
+        overwrite=overwrite,
+    )
 
 
 def choose_ledger_of(

@@ -269,8 +269,9 @@ class TopKSettings:
             "sensitivity": histogram.sensitivity,
             "integer_scores": False,
         }
-        noise = dict.fromkeys(self._class.noise_parameters, scale)
-        return self._class.of(facts, **settings, **noise)
+        return self._class.of(
+            facts, **settings, **dict.fromkeys(self._class.noise_parameters, scale)
+        )
 
 
 _LIKELY = 0.9  # the probability of an answer at the stated gap
@@ -325,8 +326,10 @@ def top_k_statement_fields(
     # the number of items counts only if they are public
     num_ranks = len(histogram.items) if histogram.public else getattr(mechanism, "kbar", 0) + 1
     try:
-        counts = mechanism.gap_to_answer(probability=_LIKELY, num_items=num_ranks)
-        gap = {"counts": counts, "probability": _LIKELY}
+        gap = {
+            "counts": mechanism.gap_to_answer(probability=_LIKELY, num_items=num_ranks),
+            "probability": _LIKELY,
+        }
     except NotStatedError:
         gap = None
     return {

@@ -291,9 +291,8 @@ class Releasable(ABC):
         """Raise ``ValueError`` if outputs exist, unless this release wrote them and was killed."""
         places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
         existing = ", ".join(str(path) for path in places if path.exists())
-        same_release = existing and pending.matches_statement(self.statement_file, ledger)
         require(
-            not existing or same_release,
+            not existing or pending.matches_statement(self.statement_file, ledger),
             "another output, because every release is paid for",
             existing=existing,
         )

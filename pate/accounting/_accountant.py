@@ -300,11 +300,13 @@ class RDPAccountant:
     ) -> None:
         self.relation = NeighboringRelation(relation)
         orders = np.asarray(orders, dtype=np.float64)
-        ascending = (
-            orders.ndim == 1 and orders.size > 0 and np.all(np.diff(orders) > 0) and orders[0] > 1
-        )
         require(
-            ascending and np.isfinite(orders[-1]), "ascending finite orders above 1", orders=orders
+            orders.ndim == 1
+            and orders.size > 0
+            and (np.diff(orders) > 0).all()
+            and 1 < orders[0] <= orders[-1] < np.inf,
+            "ascending finite orders above 1",
+            orders=orders,
         )
         self.orders = orders
         self._cost = Cost.nothing(orders)
@@ -431,8 +433,8 @@ class RDPAccountant:
         exponent = far * (self._cost.rdp - epsilon)
         if conversion == "optimal":
             exponent = exponent + far * np.log1p(-1 / self.orders) - np.log(self.orders)
-        log_delta = min(float(exponent.min()), 0.0)
         # delta0 + (1 - delta0) delta, where either may be far smaller than the other
+        log_delta = min(float(exponent.min()), 0.0)
         return min(1.0, self.delta0 + math.exp(self._cost.log_survival + log_delta))
 
     def _parts(self) -> Iterator[tuple[Event, int]]:
@@ -466,10 +468,12 @@ def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:
         values = np.full(size, values)
     require(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
     # beyond 2**53 a float does not hold every integer; floats are no counts
-    inside = values.size == 0 or (
-        values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all())
+    require(
+        values.size == 0
+        or (values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all())),
+        "integer counts in 0..2**53",
+        counts=values.tolist()[:5],
     )
-    require(inside, "integer counts in 0..2**53", counts=values.tolist()[:5])
     return values.astype(np.int64)
 
 
@@ -537,8 +541,11 @@ def epsilon_of(
     >>> round(epsilon_of(event, count=100, delta=1e-6), 2)
     2.25
     """
-    accountant = RDPAccountant(relation=event.neighboring_relation, orders=orders)
-    return accountant.compose(event, count).get_epsilon(delta=delta, conversion=conversion)
+    return (
+        RDPAccountant(relation=event.neighboring_relation, orders=orders)
+        .compose(event, count)
+        .get_epsilon(delta=delta, conversion=conversion)
+    )
 
 
 def calibrate_scale(

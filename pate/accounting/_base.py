@@ -72,9 +72,10 @@ class Event(ABC):
         )
         other = Event._kinds.setdefault(cls.__name__, cls)
         # `dataclass(slots=True)` and a reloaded module define the same class twice
-        same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
         require(
-            same, f"one event {cls.__name__}, defined in {other.__module__}", another=cls.__module__
+            (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__),
+            f"one event {cls.__name__}, defined in {other.__module__}",
+            another=cls.__module__,
         )
         Event._kinds[cls.__name__] = cls
 
@@ -364,8 +365,11 @@ def total_cost(
         )
         chosen &= weights > 0
         if chosen.any():
-            part = [event for event, yes in zip(events, chosen, strict=True) if yes]
-            total = total + kind.total(part, weights[chosen], orders)
+            total = total + kind.total(
+                [event for event, yes in zip(events, chosen, strict=True) if yes],
+                weights[chosen],
+                orders,
+            )
     return total
 
 

@@ -140,8 +140,7 @@ ROUNDING = 1 + 1e-12  # sums of the same costs in another order differ by a smal
 
 def account(charges: Sequence[Charge], relation: NeighboringRelation) -> RDPAccountant:
     """Return the accountant of all ``charges`` under ``relation``."""
-    accountant = RDPAccountant(relation=relation)
-    return accountant.compose(
+    return RDPAccountant(relation=relation).compose(
         [events[relation] for events, _ in charges], [count for _, count in charges]
     )
 
@@ -203,8 +202,11 @@ def require_events(events: Events) -> None:
         events=sorted(map(str, events)),
     )
     for name, event in events.items():
-        same = isinstance(event, Event) and event.neighboring_relation == name
-        require(same, f"an event under {NeighboringRelation(name)}", event=event)
+        require(
+            isinstance(event, Event) and event.neighboring_relation == name,
+            f"an event under {NeighboringRelation(name)}",
+            event=event,
+        )
         _require_known_cost(event)
 
 
@@ -309,8 +311,8 @@ class Totals:
             del self._counts[events]
         if self._sums is not None:
             terms = self._terms(events)
-            lost = not self._sums.add(terms, count)
-            if lost or (remaining == 0 and terms.has_infinite):
+            kept = self._sums.add(terms, count)
+            if not kept or (remaining == 0 and terms.has_infinite):
                 self._sums = None
 
     def charges(self) -> list[Charge]:

@@ -387,9 +387,12 @@ def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guara
         if left > 0 and (
             mu == 0 or gaussian_log_delta(min(tightest.epsilon, 1e300), mu) <= math.log(left)
         ):
-            epsilon = gaussian_epsilon(left, mu)
             tightest = Guarantee(
-                epsilon=epsilon, delta=delta, delta0=cost.delta0, mu=mu, width=width
+                epsilon=gaussian_epsilon(left, mu),
+                delta=delta,
+                delta0=cost.delta0,
+                mu=mu,
+                width=width,
             )
     return tightest
 

@@ -358,8 +358,9 @@ def threshold_bit_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatAr
         np.atleast_1d(np.asarray(orders, np.float64)),
         np.asarray(noise_multiplier, np.float64),
     )
-    curves = [_curve(alpha.tobytes(), ratio) for ratio in multiplier.ravel().tolist()]
-    return np.stack(curves).reshape(*multiplier.shape[:-1], alpha.size)
+    return np.stack(
+        [_curve(alpha.tobytes(), ratio) for ratio in multiplier.ravel().tolist()]
+    ).reshape(*multiplier.shape[:-1], alpha.size)
 
 
 @lru_cache(maxsize=4096)

@@ -390,11 +390,16 @@ class FailureEvent(Event):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_in_open_unit_interval(delta=self.delta)
-        tails = ("exponential", "normal", "constant", None)
-        require(self.tail in tails, "tail exponential, normal, constant or null", tail=self.tail)
-        moves = self.tail in ("exponential", "normal")
         require(
-            moves == (self.step is not None), "a tail with its step", tail=self.tail, step=self.step
+            self.tail in ("exponential", "normal", "constant", None),
+            "tail exponential, normal, constant or null",
+            tail=self.tail,
+        )
+        require(
+            (self.tail in ("exponential", "normal")) == (self.step is not None),
+            "a tail with its step",
+            tail=self.tail,
+            step=self.step,
         )
         require_positive(**given(step=self.step))
 

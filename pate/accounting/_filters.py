@@ -319,8 +319,10 @@ def make_filter(
     max_delta0 = _delta_for_failures(budget, last)
     _require_delta_left(budget, max_delta0)
     if name == "gaussian":
-        mu = largest_mu(budget.max_epsilon, budget.delta - max_delta0)
-        return GaussianFilter(max_mu_squared=mu**2, max_delta0=max_delta0)
+        return GaussianFilter(
+            max_mu_squared=largest_mu(budget.max_epsilon, budget.delta - max_delta0) ** 2,
+            max_delta0=max_delta0,
+        )
     overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
     possible = overhead <= budget.max_epsilon
     require(

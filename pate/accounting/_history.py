@@ -157,18 +157,25 @@ class LedgerSnapshot:
             teachers: the number of teachers that a unit reaches in every release; None for
                 `max_teachers_per_unit`.
         """
-        charges = [(entry.events, entry.count) for entry in self.entries]
-        return for_group_size(charges, self.max_teachers_per_unit if teachers is None else teachers)
+        return for_group_size(
+            [(entry.events, entry.count) for entry in self.entries],
+            self.max_teachers_per_unit if teachers is None else teachers,
+        )
 
     def charges(self, teachers: int | None = None) -> list[Charge]:
         """Return the final charges of all releases, oldest first, for a unit as in `reserved`."""
-        charges = [charge for entry in self.entries for charge in entry.charges]
-        return for_group_size(charges, self.max_teachers_per_unit if teachers is None else teachers)
+        return for_group_size(
+            [charge for entry in self.entries for charge in entry.charges],
+            self.max_teachers_per_unit if teachers is None else teachers,
+        )
 
     def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the total cost under ``relation`` on ``orders``, for the units of the budget."""
-        teachers = None if self.budget is None else self.budget.max_teachers_per_unit
-        return cost_of_charges(self.charges(teachers), relation, orders)
+        return cost_of_charges(
+            self.charges(None if self.budget is None else self.budget.max_teachers_per_unit),
+            relation,
+            orders,
+        )
 
 
 class History:
@@ -193,16 +200,21 @@ class History:
 
     def snapshot(self) -> LedgerSnapshot:
         """Return an immutable copy of the releases and the budget."""
-        digests = tuple(self._digests)
         return LedgerSnapshot(
-            tuple(self.entries), self.budget, self.filter, self.home, self.declared_after, digests
+            tuple(self.entries),
+            self.budget,
+            self.filter,
+            self.home,
+            self.declared_after,
+            tuple(self._digests),
         )
 
     def entry(self, release: int, where: object) -> LedgerEntry:
         """Return release number ``release``, from 1 on; errors name the ledger by ``where``."""
-        number = isinstance(release, int | np.integer) and not isinstance(release, bool)
         require(
-            number and 1 <= release <= len(self.entries),
+            isinstance(release, int | np.integer)
+            and not isinstance(release, bool)
+            and 1 <= release <= len(self.entries),
             f"a release among the {len(self.entries)} of {where}",
             release=release,
         )
@@ -445,14 +457,16 @@ class History:
                 refuse(current, bounds, total, remainder=remainder)
         reach = current.max_teachers_per_unit if current else teachers
         self._require_kept(name, events, count, reach)
-        reserve = {
-            "kind": "reserve",
-            "events": plain,
-            "count": count,
-            "delta": current.delta if delta is None and current else delta,
-            "max_teachers_per_unit": teachers,
-        }
-        return [*rows, reserve]
+        return [
+            *rows,
+            {
+                "kind": "reserve",
+                "events": plain,
+                "count": count,
+                "delta": current.delta if delta is None and current else delta,
+                "max_teachers_per_unit": teachers,
+            },
+        ]
 
 
 def _names_budgets(events: str) -> bool:
@@ -461,16 +475,18 @@ def _names_budgets(events: str) -> bool:
 
 def orders_of_sums(bounds: PrivacyFilter) -> FloatArray:
     """Return the orders of running sums: `DEFAULT_ORDERS`, then others that a filter needs."""
-    covered = np.isin(bounds.orders, DEFAULT_ORDERS).all()
-    return DEFAULT_ORDERS if covered else np.append(DEFAULT_ORDERS, bounds.orders)
+    return (
+        DEFAULT_ORDERS
+        if np.isin(bounds.orders, DEFAULT_ORDERS).all()
+        else np.append(DEFAULT_ORDERS, bounds.orders)
+    )
 
 
 def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
     """Return ``total``, a cost on the `orders_of_sums`, on the orders of the filter ``bounds``."""
-    orders = orders_of_sums(bounds)
     at = (
         np.searchsorted(DEFAULT_ORDERS, bounds.orders)
-        if orders is DEFAULT_ORDERS
+        if orders_of_sums(bounds) is DEFAULT_ORDERS
         else slice(DEFAULT_ORDERS.size, None)
     )
     return total._replace(rdp=total.rdp[at])

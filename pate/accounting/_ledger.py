@@ -574,8 +574,9 @@ class _Verifier:
             self.check(None)
             self._require_begun_within(declared)
             assert self.history.budget is not None
-            reach = self.history.budget.max_teachers_per_unit
-            self._totals = self._totals.on_orders(orders_of_sums(declared), reach)
+            self._totals = self._totals.on_orders(
+                orders_of_sums(declared), self.history.budget.max_teachers_per_unit
+            )
         elif len(self._changes) >= _BLOCK:
             self.check(declared)
 
@@ -585,10 +586,14 @@ class _Verifier:
         assert budget is not None
         reach, row = budget.max_teachers_per_unit, f"row {self.history.head.rows} of {self.path}"
         if entries:
-            first = entries[0].events[budget.neighboring_relation].for_group_size(reach)
-            require_filter_of_first(bounds, budget, first.cost())
-        reserved = self.history.reserved(orders_of_sums(bounds), reach)
-        _require_admitted(reserved[None], budget, bounds, [row])
+            require_filter_of_first(
+                bounds,
+                budget,
+                entries[0].events[budget.neighboring_relation].for_group_size(reach).cost(),
+            )
+        _require_admitted(
+            self.history.reserved(orders_of_sums(bounds), reach)[None], budget, bounds, [row]
+        )
 
     def check(self, bounds: PrivacyFilter | None) -> None:
         """Raise ``ValueError`` unless ``bounds`` admit all new sums."""

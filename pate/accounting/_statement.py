@@ -216,8 +216,11 @@ def require_same(computed: Any, stated: Any, place: str = "") -> None:
             require_same(computed[key], stated[key], f"{place}.{key}".strip("."))
         return
     if isinstance(computed, list | tuple):
-        listed = isinstance(stated, list | tuple) and len(stated) == len(computed)
-        require(listed, f"{place} of {len(computed)}", **{name: stated})
+        require(
+            isinstance(stated, list | tuple) and len(stated) == len(computed),
+            f"{place} of {len(computed)}",
+            **{name: stated},
+        )
         for number, (value, other) in enumerate(zip(computed, stated, strict=True)):
             require_same(value, other, f"{place}[{number}]")
         return
@@ -360,12 +363,14 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
     if budget is not None and bounds is not None:
         bounds.require_follows(budget)
         if after:
-            first = (
+            require_filter_of_first(
+                bounds,
+                budget,
                 book.entries[0]
                 .events[budget.neighboring_relation]
                 .for_group_size(budget.max_teachers_per_unit)
+                .cost(),
             )
-            require_filter_of_first(bounds, budget, first.cost())
         total = book.spent(budget.neighboring_relation, bounds.orders)
         require(
             bounds.admits(total),
