@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import marshal
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
@@ -335,41 +334,11 @@ class Totals:
             return np.zeros((2, self.orders.size + BESIDE))
         return self._terms(events).value * count
 
-    def add_each(self, changes: Sequence[tuple[str, int]]) -> FloatArray:
-        """Add ``changes`` one after another, and return the sum after each, ``[N, 2, K + 3 + W]``.
-
-        Exact to 1e-13 for blocks of a few hundred.
-        """
-        start = self.values()
-        terms = [self._terms(events).value for events, _ in changes]
-        counts = np.array([float(count) for _, count in changes])
-        with np.errstate(invalid="ignore"):
-            moves = np.stack(
-                [start, *(count * term for count, term in zip(counts.tolist(), terms, strict=True))]
-            )
-            sums: FloatArray = np.cumsum(moves, axis=0)[1:]
-            # bound on the rounding error of plain sums, against the smallest of them
-            error = len(moves) * np.finfo(np.float64).eps / 2 * np.abs(moves).sum(axis=0)
-            exact = (error <= 1e-13 * sums.min(axis=0)).all() and (sums[-1] < _INFINITE).all()
-        if not exact:
-            return np.stack([self._add_one(*change) for change in changes])
-        net = Counter[str]()
-        for events, count in changes:
-            net[events] += count
-        for events, count in net.items():
-            if count:
-                self.add(events, count)
-        return sums
-
     def on_orders(self, orders: FloatArray, teachers: int) -> Totals:
         """Return the sum of the same charges on other orders and for another group size."""
         other = Totals(orders, teachers)
         other._counts = dict(self._counts)
         return other
-
-    def _add_one(self, events: str, count: int) -> FloatArray:
-        self.add(events, count)
-        return self.values()
 
     def _current_sums(self) -> _Sums:
         if self._sums is None:

@@ -16,14 +16,13 @@ import os
 import sqlite3
 import stat
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from pate._files import draft_of, remove_abandoned, sync_folder
 from pate._validation import (
@@ -44,7 +43,7 @@ from pate.accounting._charges import (
     require_charged_count,
     require_events,
 )
-from pate.accounting._cost import DEFAULT_ORDERS
+from pate.accounting._cost import DEFAULT_ORDERS, Cost
 from pate.accounting._filters import PrivacyFilter, refuse, require_filter_of_first
 from pate.accounting._history import (
     History,
@@ -525,7 +524,7 @@ def _read_history(path: Path, *, rows: int | None = None) -> History:
     return history
 
 
-_BLOCK = 128  # changes verified at once
+_BLOCK = 128  # rows verified at once
 
 
 def verify_ledger(path: Path) -> LedgerSnapshot:
@@ -552,12 +551,10 @@ class _Verifier:
     """Computes the figures in the rows of a ledger again, block by block."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.history = History()
+        self.path, self.history = path, History()
         self._totals = Totals(DEFAULT_ORDERS)
-        self._rows: list[int] = []
-        self._changes: list[tuple[str, int]] = []
-        self._ends: list[int] = []  # of the changes by each release
+        # of a block: the number of each row that reserves, and the changes by each row
+        self._rows: list[tuple[int | None, list[tuple[str, int]]]] = []
 
     def take(self, text: str, digest: str) -> None:
         """Process the next row.
@@ -565,58 +562,58 @@ class _Verifier:
         Raises ``ValueError`` if it, or one before it, does not follow from the events.
         """
         releases, bounds = len(self.history.entries), self.history.filter
-        self._changes += self.history.fold_row(text, digest, self.path)
-        if len(self.history.entries) > releases:
-            self._rows.append(self.history.head.rows)
-            self._ends.append(len(self._changes))
-        declared = self.history.filter
-        if declared is not None and bounds is None:
+        changes = self.history.fold_row(text, digest, self.path)
+        reserves = len(self.history.entries) > releases
+        self._rows.append((self.history.head.rows if reserves else None, changes))
+        declared, budget = self.history.filter, self.history.budget
+        if declared is not None and budget is not None and bounds is None:
             self.check(None)
-            self._require_begun_within(declared)
-            assert self.history.budget is not None
-            self._totals = self._totals.on_orders(
-                orders_of_sums(declared), self.history.budget.max_teachers_per_unit
-            )
-        elif len(self._changes) >= _BLOCK:
+            orders, reach = orders_of_sums(declared), budget.max_teachers_per_unit
+            if self.history.entries:
+                first = self.history.entries[0].events[budget.neighboring_relation]
+                require_filter_of_first(declared, budget, first.for_group_size(reach).cost())
+            self._require_admitted(self.history.reserved(orders, reach), declared)
+            self._totals = self._totals.on_orders(orders, reach)
+        elif len(self._rows) >= _BLOCK:
             self.check(declared)
 
-    def _require_begun_within(self, bounds: PrivacyFilter) -> None:
-        """Raise ``ValueError`` unless ``bounds`` follow from release 1 and admit all before it."""
-        budget, entries = self.history.budget, self.history.entries
-        assert budget is not None
-        reach, row = budget.max_teachers_per_unit, f"row {self.history.head.rows} of {self.path}"
-        if entries:
-            require_filter_of_first(
-                bounds,
-                budget,
-                entries[0].events[budget.neighboring_relation].for_group_size(reach).cost(),
-            )
-        _require_admitted(
-            self.history.reserved(orders_of_sums(bounds), reach)[None], budget, bounds, [row]
-        )
-
     def check(self, bounds: PrivacyFilter | None) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit all new sums."""
-        if self._changes:
-            sums, budget = self._totals.add_each(self._changes), self.history.budget
-            if self._ends and budget is not None and bounds is not None:
-                rows = [f"row {row} of {self.path}" for row in self._rows]
-                _require_admitted(sums[np.array(self._ends) - 1], budget, bounds, rows)
-        self._rows, self._changes, self._ends = [], [], []
+        """Raise ``ValueError`` unless ``bounds`` admit the sum after each release of a block."""
+        more, less = Counter[str](), Counter[str]()
+        for _, changes in self._rows:
+            for events, count in changes:
+                (more if count > 0 else less)[events] += count
+        self._add(more)
+        # bounds that admit the sum of all additions admit each sum on the way to it
+        if bounds is None or bounds.admits(self._total(self._totals.values(), bounds)):
+            self._add(less)
+        else:
+            self._add({events: -count for events, count in more.items()})
+            for row, changes in self._rows:
+                for change in changes:
+                    self._totals.add(*change)
+                if row is not None:
+                    self._require_admitted(self._totals.values(), bounds, row)
+        self._rows = []
 
+    def _add(self, changes: Mapping[str, int]) -> None:
+        for events, count in changes.items():
+            self._totals.add(events, count)
 
-def _require_admitted(
-    after_each: FloatArray, budget: Budget, bounds: PrivacyFilter, rows: Sequence[str]
-) -> None:
-    """Raise ``ValueError`` unless ``bounds`` admit the sums after each release."""
-    relation = budget.neighboring_relation
-    # bounds that admit the elementwise largest of all sums admit each of them
-    if bounds.admits(restrict_to_filter(as_cost(after_each.max(axis=0), relation), bounds)):
-        return
-    for values, row in zip(after_each, rows, strict=True):
-        total = restrict_to_filter(as_cost(values, relation), bounds)
+    def _total(self, values: FloatArray, bounds: PrivacyFilter) -> Cost:
+        assert self.history.budget is not None
+        relation = self.history.budget.neighboring_relation
+        return restrict_to_filter(as_cost(values, relation), bounds)
+
+    def _require_admitted(
+        self, values: FloatArray, bounds: PrivacyFilter, row: int | None = None
+    ) -> None:
+        """Raise ``ValueError`` unless ``bounds`` admit the sum after a row, the last by default."""
+        assert self.history.budget is not None
+        total = self._total(values, bounds)
         if not bounds.admits(total):
+            where = f"row {row or self.history.head.rows} of {self.path}"
             try:
-                refuse(budget, bounds, total)
+                refuse(self.history.budget, bounds, total)
             except ValueError as error:
-                raise ValueError(f"Expected {row} to be within the budget. {error}") from None
+                raise ValueError(f"Expected {where} to be within the budget. {error}") from None
