@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +161,31 @@ def read_pairs(
     most = "any number of counts" if max_items is None else f"at most {max_items} counts"
     bound = f"{most} by at most {max_each} each, which is enforced"
     return Histogram(names, scores, float(max_each), bound, public=items is not None)
+
+
+class HistogramSource(Protocol):
+    """The private data of a histogram."""
+
+    @property
+    def public(self) -> bool:
+        """Whether the list of items is public."""
+
+    @property
+    def path(self) -> Path:
+        """The file or folder of the users' contributions."""
+
+    def counted_by(self, ledger: Path) -> str:
+        """Return the scope of a ledger, as statements name it."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that the histogram follows from."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return all other settings of the histogram; any change shows in their texts."""
+
+    def read(self, generator: np.random.Generator) -> Histogram:
+        """Return the histogram; ``generator`` draws the items of a user that count."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,6 @@ def read_yaml(text: str) -> Any:
 _BLOCK = 1 << 22  # bytes read at once
 # the local header of a zip's member: the lengths of the name and the extra fields after it
 _LOCAL_HEADER = Struct("<26xHH")
-_Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
 
 
 def read_arrays(
@@ -231,21 +230,16 @@ def _array(archive: ZipFile, member: ZipInfo, *, mapped: bool) -> NDArray[Any]:
             and shape
             and 0 not in shape
         ):
-            start = _start(archive, member) + file.tell()
+            assert archive.fp is not None
+            # the content of the member begins after its local header, name and extra fields
+            archive.fp.seek(member.header_offset)
+            lengths = _LOCAL_HEADER.unpack(archive.fp.read(_LOCAL_HEADER.size))
+            start = archive.fp.tell() + sum(lengths) + file.tell()
             while file.read(_BLOCK):  # compares the checksum at the end
                 pass
-            assert archive.fp is not None
             return np.memmap(archive.fp, dtype, "r", start, shape, order)
     with archive.open(member) as file:
         return _content(file)
-
-
-def _start(archive: ZipFile, member: ZipInfo) -> int:
-    """Return the position of a member's content, after its local header, name and extra fields."""
-    assert archive.fp is not None
-    archive.fp.seek(member.header_offset)
-    lengths: tuple[int, int] = _LOCAL_HEADER.unpack(archive.fp.read(_LOCAL_HEADER.size))
-    return archive.fp.tell() + sum(lengths)
 
 
 def _content(file: IO[bytes]) -> NDArray[Any]:
@@ -257,20 +251,10 @@ def _content(file: IO[bytes]) -> NDArray[Any]:
     return array
 
 
-def _require_fitting(file: IO[bytes], size: int, name: str) -> _Header:
+def _require_fitting(
+    file: IO[bytes], size: int, name: str
+) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
     """Return the header of an array, which must be of plain values and match the file's size."""
-    shape, order, dtype = _header(file)
-    if dtype.hasobject:
-        raise _DamagedError("an array of Python objects, which is never read")
-    if dtype.kind in "Vc":
-        raise _DamagedError(f"an array of type {dtype}")
-    if file.tell() + math.prod(shape) * dtype.itemsize != size:
-        raise _DamagedError(f"a damaged one ({name} of {size} bytes, shape {shape})")
-    return shape, order, dtype
-
-
-def _header(file: IO[bytes]) -> _Header:
-    """Return the shape, the order and the type of the array in an ``.npy``."""
     try:
         version = np.lib.format.read_magic(file)
         read = (
@@ -284,6 +268,12 @@ def _header(file: IO[bytes]) -> _Header:
     # numpy evaluates the header as Python
     except (ValueError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError) as error:
         raise _DamagedError(f"a damaged one ({error})") from None
+    if dtype.hasobject:
+        raise _DamagedError("an array of Python objects, which is never read")
+    if dtype.kind in "Vc":
+        raise _DamagedError(f"an array of type {dtype}")
+    if file.tell() + math.prod(shape) * dtype.itemsize != size:
+        raise _DamagedError(f"a damaged one ({name} of {size} bytes, shape {shape})")
     return shape, "F" if by_columns else "C", dtype
 
 

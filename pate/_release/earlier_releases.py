@@ -26,7 +26,7 @@ from pate._files import (
     read_json,
     require_place,
 )
-from pate._release.ledger_file import open_ledger
+from pate._release.ledger_file import open_ledger, scope_beside
 from pate._release.transaction import (
     PendingRelease,
     Releasable,
@@ -50,7 +50,6 @@ from pate._validation import (
 from pate._version import __version__
 from pate.accounting import LedgerEntry, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import Charge
-from pate.accounting._place import is_ledger_of
 from pate.aggregators._base import Aggregator
 from pate.data import DataSource, Role
 from pate.data._arrays import DrawnPublic, drawn_ids
@@ -198,10 +197,6 @@ class _Samples(Releasable):
             yield rows.astype(np.float64) / math.sqrt(2), 1 / sizes[units[index]]
 
     def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
-        run, beside = self._run, self._data.ledger_path
-        scope = "named" if run.ledger is not None else "run"
-        if run.ledger is not None and beside is not None and is_ledger_of(run.ledger, beside):
-            scope = "private data"
         number, columns = self._shape
         return ReleaseOutcome(
             published={
@@ -213,7 +208,8 @@ class _Samples(Releasable):
                 "num_samples": number,
                 "num_columns": columns,
                 "versions": {"pate": __version__, "numpy": np.__version__},
-                "ledger": (entry.published or {}).get("ledger") or scope,
+                "ledger": (entry.published or {}).get("ledger")
+                or scope_beside(self._run, self._data.ledger_path),
                 "sha256": sha256(self._content).hexdigest(),
             }
         )

@@ -55,16 +55,12 @@ def choose_ledger(
             overwritten; if it is overwritten with records that another ledger counts; if the ledger
             next to the data is read-only, or another one there may count them too.
     """
-
-    def same_records(inputs: Json) -> bool:
-        return bool(inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE))
-
-    return choose_ledger_of(
-        root,
-        requested,
-        PrivateSource("private records", data.ledger_path, same_records),
-        overwrite=overwrite,
+    source = PrivateSource(
+        "private records",
+        data.ledger_path,
+        lambda inputs: inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE),
     )
+    return choose_ledger_of(root, requested, source, overwrite=overwrite)
 
 
 def choose_ledger_of(
@@ -183,10 +179,14 @@ def ledger_scope(run: Run) -> str:
     data = run.inputs_of(first).settings.get("data")
     if data is not None and data["class_path"] == _CANARIES:
         return AUDIT
-    if run.ledger is None:
-        return "run"
     state = run.state(first)
     beside = None if state is None else state.beside
-    return (
-        "private data" if beside is not None and is_ledger_of(run.ledger, Path(beside)) else "named"
-    )
+    return scope_beside(run, None if beside is None else Path(beside))
+
+
+def scope_beside(run: Run, beside: Path | None) -> str:
+    """Return the scope of a run's ledger, of data with the default ledger ``beside``, if any."""
+    if run.ledger is None:
+        return "run"
+    data = beside is not None and is_ledger_of(run.ledger, beside)
+    return "private data" if data else "named"

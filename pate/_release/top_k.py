@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from pate._files import cell, digest, locked_output, remove_drafts, write_text
-from pate._histogram import Histogram, HistogramFiles
+from pate._histogram import Histogram, HistogramSource
 from pate._release.transaction import (
     PendingRelease,
     Releasable,
@@ -278,7 +278,7 @@ _LIKELY = 0.9  # the probability of an answer at the stated gap
 
 
 def release_top_k(
-    source: HistogramFiles, settings: TopKSettings, *, output: Path, ledger: Path
+    source: HistogramSource, settings: TopKSettings, *, output: Path, ledger: Path
 ) -> Statement:
     """Release the top k of a histogram, and return the statement.
 
@@ -356,7 +356,7 @@ class _TopK(Releasable):
     _text: str
 
     def __init__(
-        self, source: HistogramFiles, settings: TopKSettings, output: Path, ledger: Path
+        self, source: HistogramSource, settings: TopKSettings, output: Path, ledger: Path
     ) -> None:
         self._source, self._settings, self._ledger = source, settings, ledger
         self.file, self.statement_file = output, output.with_suffix(".privacy.json")
@@ -426,12 +426,7 @@ class _TopK(Releasable):
         return statement if same and budget in (None, book.budget) else None
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
-        histogram, mechanism = self._histogram, self._mechanism
-        if histogram.public or not isinstance(mechanism, LimitedDomain):
-            chosen = mechanism.choose(histogram.scores, generator=generator)
-        else:
-            chosen = mechanism.choose_unknown(histogram.scores, generator=generator)
-        items = [histogram.items[i] for i in chosen.tolist()]  # k, or with some mechanisms fewer
+        items = _chosen(self._mechanism, self._histogram, generator)
         ordered = self._settings.ordered
         # the same draw gives the same text, so that a killed call settles the same again
         if self.file.suffix == ".csv":
@@ -452,6 +447,17 @@ class _TopK(Releasable):
     def publish(self) -> None:
         """Write the list last, so that no list exists without its statement."""
         write_text(self.file, self._text)
+
+
+def _chosen(
+    mechanism: Mechanism[Any], histogram: Histogram, generator: np.random.Generator
+) -> list[str]:
+    """Return the names of the chosen items: k of them, with some mechanisms fewer or none."""
+    if histogram.public or not isinstance(mechanism, LimitedDomain):
+        chosen = mechanism.choose(histogram.scores, generator=generator)
+    else:
+        chosen = mechanism.choose_unknown(histogram.scores, generator=generator)
+    return [histogram.items[i] for i in chosen.tolist()]
 
 
 def _table(items: list[str], ordered: bool) -> str:

@@ -166,11 +166,20 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
         ValueError: if its file is damaged.
     """
     file = folder / f"{request_digest}.json"
-    return (
-        _read(file)
-        if file.is_file()
-        else PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), key)
-    )
+    if not file.is_file():
+        return PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), key)
+    try:
+        content = read_json(file.read_text())
+        token, key = content["token"], int(content["key"], 16)
+        require(isinstance(token, str) and token, "a token", token=type(token).__name__)
+        require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits")
+    except (ValueError, KeyError, TypeError):
+        # neither the content nor the name, a digest of PRIVATE data, may be printed
+        raise ValueError(
+            "Expected what a command that was killed left. Delete its folder, and the same command"
+            f" makes a new release, which costs again, got damaged files in {file.parent}"
+        ) from None
+    return PendingRelease(file, token, key)
 
 
 def delete_other_seeds(pending: PendingRelease) -> None:
@@ -188,21 +197,6 @@ def destroy(folder: Path, token: str | None) -> None:
                 file.unlink()
     with suppress(OSError):
         folder.rmdir()
-
-
-def _read(file: Path) -> PendingRelease:
-    try:
-        content = read_json(file.read_text())
-        token, key = content["token"], int(content["key"], 16)
-        require(isinstance(token, str) and token, "a token", token=type(token).__name__)
-        require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits")
-    except (ValueError, KeyError, TypeError):
-        # neither the content nor the name, a digest of PRIVATE data, may be printed
-        raise ValueError(
-            "Expected what a command that was killed left. Delete its folder, and the same command"
-            f" makes a new release, which costs again, got damaged files in {file.parent}"
-        ) from None
-    return PendingRelease(file, token, key)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -225,11 +225,6 @@ class History:
         row = self._settled_by[release]
         return LedgerHead(row, self._digests[row - 1])
 
-    def with_token(self, token: str | None) -> LedgerEntry | None:
-        """Return the release that was reserved with ``token``; None if there is none."""
-        found = (entry for entry in self.entries if entry.token == token)
-        return None if token is None else next(found, None)
-
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
         for query in events:

@@ -355,14 +355,14 @@ class Ledger:
         )
         self._prepare(events)
         with self._transaction() as connection:
-            reserved = self._history.with_token(token)
-            if reserved is not None:
-                asked = (dict(events), int(count), bool(seeded))
-                require(
-                    (reserved.events, reserved.count, reserved.seeded) == asked,
-                    f"the cost that release {reserved.release} reserved with this token",
-                )
-                return reserved.release
+            asked = (dict(events), int(count), bool(seeded))
+            for entry in self._history.entries:
+                if token is not None and entry.token == token:
+                    require(
+                        (entry.events, entry.count, entry.seeded) == asked,
+                        f"the cost that release {entry.release} reserved with this token",
+                    )
+                    return entry.release
             bodies = self._history.reservation(
                 events,
                 int(count),
@@ -486,7 +486,7 @@ class Ledger:
         for text, digest in rows_after(connection, self._history.head, self.path):
             self._history.fold_row(text, digest, self.path)
 
-    def _append(self, connection: sqlite3.Connection, body: Mapping[str, Any]) -> None:
+    def _append(self, connection: sqlite3.Connection, body: dict[str, Any]) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         text = json.dumps({"kind": body["kind"], "at": now} | body, allow_nan=False)
         # a row that no reader could read is refused here, before it is written

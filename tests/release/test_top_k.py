@@ -61,7 +61,7 @@ def test_what_another_release_wrote_meanwhile_is_kept(
     output: str, ledger: str, tmp_path: Path
 ) -> None:
     """A .csv and a .json of one name have one statement."""
-    killed("_table")
+    killed("_chosen")
     assert not left(tmp_path)
     release(output, k=5, ledger=ledger)
     before = left(tmp_path)
@@ -132,21 +132,21 @@ def test_files_that_change_while_they_are_read_are_refused(monkeypatch: pytest.M
 def test_a_ledger_goes_by_any_name(tmp_path: Path) -> None:
     release("first.csv")
     Path("link.sqlite").symlink_to("ledger.sqlite")
-    killed("_table")
+    killed("_chosen")
     release("top.csv", ledger="link.sqlite")
     assert len(read_ledger(Path("ledger.sqlite")).entries) == 2
 
 
 def test_nobody_else_reads_the_seed_of_a_release_under_way() -> None:
     Path("ledger.pending").mkdir(mode=0o755)
-    killed("_table")
+    killed("_chosen")
     (file,) = Path("ledger.pending").iterdir()
     assert (file.parent.stat().st_mode | file.stat().st_mode) & 0o077 == 0
 
 
 def test_no_message_has_the_digest_of_private_data(tmp_path: Path) -> None:
     """The file of a release under way is named by one."""
-    killed("_table")
+    killed("_chosen")
     (file,) = Path("ledger.pending").iterdir()
     file.write_text("{")
     with pytest.raises(
