@@ -91,9 +91,6 @@ def require_promise(delta: float, *, num_units: int | None = None) -> None:
         )
 
 
-_TOKEN_BYTES = 16
-
-
 def request_text(facts: Mapping[str, Any]) -> str:
     """Return all that determines an answer, as texts, with the code that computes it."""
     texts = {name: str(value) for name, value in facts.items()}
@@ -167,7 +164,7 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
     """
     file = folder / f"{request_digest}.json"
     if not file.is_file():
-        return PendingRelease(file, secrets.token_hex(_TOKEN_BYTES), key)
+        return PendingRelease(file, secrets.token_hex(16), key)
     try:
         content = read_json(file.read_text())
         token, key = content["token"], int(content["key"], 16)

@@ -217,11 +217,8 @@ def pure_profile(epsilon: float, count: int) -> Profile:
     return Profile(np.append(losses, 0.0)[::-1], np.minimum(1.0, np.append(0.0, delta))[::-1])
 
 
-class _Node(NamedTuple):
-    """A node that a pair of laws leads to: its place from one's own node on, and its weight."""
-
-    place: int
-    weight: float
+_Node = tuple[int, float]
+"""A node that a pair of laws leads to: its place from one's own node on, and its weight."""
 
 
 def _moves(pairs: Pairs, step: float) -> list[list[_Node]]:
@@ -241,7 +238,7 @@ def _moves(pairs: Pairs, step: float) -> list[list[_Node]]:
     places = np.stack([cell, cell + 1], 2).reshape(-1, 4).astype(np.int64)
     weights = (mass[:, :, None] * np.stack([lower, 1 - lower], 2)).reshape(-1, 4)
     return [
-        [_Node(*node) for node in zip(*lists, strict=True)]
+        list(zip(*lists, strict=True))
         for lists in zip(places.tolist(), weights.tolist(), strict=True)
     ]
 
@@ -255,7 +252,7 @@ def _chord(place: FloatArray, step: float) -> FloatArray:
 
 def _before(value: FloatArray, moves: Sequence[Sequence[_Node]]) -> FloatArray:
     """Return ``V`` ``[J]`` before a release from ``value`` after it: the best of all moves."""
-    places = [node.place for nodes in moves for node in nodes]
+    places = [place for nodes in moves for place, _ in nodes]
     below, above = max(0, -min(places)), max(0, max(places))
     padded = np.concatenate([np.ones(below), value, np.full(above, value[-1])])
     best = np.zeros_like(value)

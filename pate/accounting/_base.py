@@ -35,8 +35,6 @@ from pate._validation import FloatArray, expecting, require, require_count
 from pate.accounting._cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate.accounting._curves import Pairs
 
-ENTRY_POINTS = "pate.events"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Event(ABC):
@@ -407,7 +405,7 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
 
 def _kind(name: object) -> type[Event]:
     if isinstance(name, str) and name not in Event._kinds:
-        for entry in entry_points(group=ENTRY_POINTS, name=name):
+        for entry in entry_points(group="pate.events", name=name):
             with expecting(
                 f"{entry.value} to define the event {name}", ImportError, AttributeError
             ):

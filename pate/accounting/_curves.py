@@ -60,12 +60,12 @@ ROUNDING = 16 * np.finfo(np.float64).eps
 _LOOSE = 1e-12  # above the relative error of a normal quantile, twice
 
 
+@np.errstate(over="ignore")
 def gaussian_rdp(orders: ArrayLike, noise_multiplier: ArrayLike) -> FloatArray:
     """Curve ``alpha / (2 noise_multiplier^2)`` of Gaussian noise (Mironov (2017), Prop. 7)."""
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)
-    with np.errstate(over="ignore"):
-        # dividing twice keeps a multiplier near 1e-160 from underflowing in its square
-        return np.asarray(orders, dtype=np.float64) / multiplier / multiplier / 2
+    # dividing twice keeps a multiplier near 1e-160 from underflowing in its square
+    return np.asarray(orders, dtype=np.float64) / multiplier / multiplier / 2
 
 
 def gaussian_noisy_max_rdp(
@@ -83,6 +83,7 @@ def gaussian_noisy_max_rdp(
     return np.minimum(vector + np.log(m) / (alpha - 1), vector * (m / 4))
 
 
+@np.errstate(over="ignore")
 def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
     """Tight curve of an ``eta``-bounded-range mechanism, for adaptive composition.
 
@@ -91,17 +92,16 @@ def bounded_range_rdp(orders: ArrayLike, eta: ArrayLike) -> FloatArray:
     (2021), Lemma 3.2).
     """
     alpha, eta = np.asarray(orders, dtype=np.float64), np.asarray(eta, dtype=np.float64)
-    with np.errstate(over="ignore"):
-        zcdp = np.minimum(alpha * eta**2 / 8, eta)
-        # a window too narrow for the logarithms is widened: rounded upwards, the value then exceeds
-        # `zcdp`
-        wide = np.maximum(eta, 1e-100)
-        upper = np.log(-np.expm1(-alpha * wide))
-        lower = np.log(-np.expm1(-(alpha - 1) * wide))
-        spread = np.log(-np.expm1(-wide))
-        log_alpha, over = np.log(alpha), 1 / (alpha - 1)
-        tight = np.log1p(-1 / alpha) + upper + wide - lower + (upper - log_alpha - spread) * over
-        scale = 1 - lower + wide + (1 - upper + log_alpha + np.abs(spread)) * over
+    zcdp = np.minimum(alpha * eta**2 / 8, eta)
+    # a window too narrow for the logarithms is widened: rounded upwards, the value then exceeds
+    # `zcdp`
+    wide = np.maximum(eta, 1e-100)
+    upper = np.log(-np.expm1(-alpha * wide))
+    lower = np.log(-np.expm1(-(alpha - 1) * wide))
+    spread = np.log(-np.expm1(-wide))
+    log_alpha, over = np.log(alpha), 1 / (alpha - 1)
+    tight = np.log1p(-1 / alpha) + upper + wide - lower + (upper - log_alpha - spread) * over
+    scale = 1 - lower + wide + (1 - upper + log_alpha + np.abs(spread)) * over
     return np.minimum(zcdp, tight + ROUNDING * scale)
 
 
@@ -121,11 +121,11 @@ def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     return np.minimum(total * (1 + ROUNDING) / (alpha - 1), eps)
 
 
+@np.errstate(over="ignore")
 def gaussian_mu_squared(noise_multiplier: ArrayLike) -> FloatArray:
     """Return ``mu^2 = 1 / noise_multiplier^2`` (Dong, Roth & Su (2022), Theorem 2.7)."""
     multiplier = np.asarray(noise_multiplier, dtype=np.float64)
-    with np.errstate(over="ignore"):
-        return 1 / multiplier / multiplier
+    return 1 / multiplier / multiplier
 
 
 def gaussian_noisy_max_mu_squared(
@@ -254,6 +254,7 @@ def stability_test_rdp(
     return np.minimum(worst + UNDERFLOW, bound)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _largest_rdp(
     alpha: FloatArray, left: IntArray, right: IntArray, start: float, step: float, width: float
 ) -> FloatArray:
@@ -266,20 +267,19 @@ def _largest_rdp(
     first, last = index.reshape((2, *left.shape))
     low: FloatArray = np.asarray(start + step * gaps, dtype=np.float64)
     high = low + width
-    with np.errstate(over="ignore", invalid="ignore"):
-        # both losses log(Phi(high) / Phi(low)) are positive; with x the loss of a pass falls and
-        # the loss of a failure rises
-        passes, fails = log_ndtr_rise(low, width), log_ndtr_rise(-high, width)
-        upward = _two_outcome_rdp(
-            alpha,
-            _Outcome(passes[first], passes[first], high[first], low[first], low[last]),
-            _Outcome(-fails[last], -fails[first], -high[first], -low[first], -low[first]),
-        )
-        downward = _two_outcome_rdp(
-            alpha,
-            _Outcome(-passes[first], -passes[last], low[last], high[last], high[last]),
-            _Outcome(fails[last], fails[last], -low[last], -high[last], -high[first]),
-        )
+    # both losses log(Phi(high) / Phi(low)) are positive; with x the loss of a pass falls and
+    # the loss of a failure rises
+    passes, fails = log_ndtr_rise(low, width), log_ndtr_rise(-high, width)
+    upward = _two_outcome_rdp(
+        alpha,
+        _Outcome(passes[first], passes[first], high[first], low[first], low[last]),
+        _Outcome(-fails[last], -fails[first], -high[first], -low[first], -low[first]),
+    )
+    downward = _two_outcome_rdp(
+        alpha,
+        _Outcome(-passes[first], -passes[last], low[last], high[last], high[last]),
+        _Outcome(fails[last], fails[last], -low[last], -high[last], -high[first]),
+    )
     return np.maximum(upward, downward)
 
 
@@ -375,31 +375,31 @@ def _curve(orders: bytes, multiplier: float) -> FloatArray:
     return curve
 
 
+@np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore")
 def _supremum(alpha: FloatArray, width: float) -> FloatArray:
     """Return the supremum of the divergences over all statistics, ``[K]``."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        first = _parts_at(_EDGES, width)
-        bounds = np.log1p(
-            _first_bound(alpha[:, None], first.at(slice(None, -1)), first.at(slice(1, None)))
-        )
-        best = np.log1p(_excess(alpha[:, None], first)).max(axis=1)
-        order, cell = np.nonzero(bounds > best[:, None] * (1 + _DECIDED))
-        start, size = _EDGES[cell], np.diff(_EDGES)[cell]
-        for _ in range(_ROUNDS):
-            if not order.size:
-                break
-            # edges and middles of the parts, alternating; orders share most of the cells
-            places, again = np.unique(start + 1j * size, return_inverse=True)
-            shares = np.arange(2 * _PARTS + 1) / (2 * _PARTS)
-            points = places.real[:, None] + places.imag[:, None] * shares
-            parts, alpha_of_cell = _parts_at(points, width).at(again), alpha[order][:, None]
-            points = points[again]
-            x, c, y = (parts.at((slice(None), slice(i, i - 2 or None, 2))) for i in range(3))
-            second = _second_bound(alpha_of_cell, x, c, y, size[:, None] / _PARTS)
-            upper = np.log1p(np.fmin(_first_bound(alpha_of_cell, x, y), second))
-            np.maximum.at(best, order, np.log1p(_excess(alpha_of_cell, c)).max(axis=1))
-            row, part = np.nonzero(~(upper <= best[order][:, None] * (1 + _DECIDED)))
-            start, size, order = points[row, 2 * part], size[row] / _PARTS, order[row]
+    first = _parts_at(_EDGES, width)
+    bounds = np.log1p(
+        _first_bound(alpha[:, None], first.at(slice(None, -1)), first.at(slice(1, None)))
+    )
+    best = np.log1p(_excess(alpha[:, None], first)).max(axis=1)
+    order, cell = np.nonzero(bounds > best[:, None] * (1 + _DECIDED))
+    start, size = _EDGES[cell], np.diff(_EDGES)[cell]
+    for _ in range(_ROUNDS):
+        if not order.size:
+            break
+        # edges and middles of the parts, alternating; orders share most of the cells
+        places, again = np.unique(start + 1j * size, return_inverse=True)
+        shares = np.arange(2 * _PARTS + 1) / (2 * _PARTS)
+        points = places.real[:, None] + places.imag[:, None] * shares
+        parts, alpha_of_cell = _parts_at(points, width).at(again), alpha[order][:, None]
+        points = points[again]
+        x, c, y = (parts.at((slice(None), slice(i, i - 2 or None, 2))) for i in range(3))
+        second = _second_bound(alpha_of_cell, x, c, y, size[:, None] / _PARTS)
+        upper = np.log1p(np.fmin(_first_bound(alpha_of_cell, x, y), second))
+        np.maximum.at(best, order, np.log1p(_excess(alpha_of_cell, c)).max(axis=1))
+        row, part = np.nonzero(~(upper <= best[order][:, None] * (1 + _DECIDED)))
+        start, size, order = points[row, 2 * part], size[row] / _PARTS, order[row]
     best[order] = np.inf  # if cells remain undecided, the Gaussian bound is used
     return best * (1 + _TOLERANCE) / (alpha - 1)
 

@@ -135,13 +135,12 @@ class GaussianEvent(_NoiseEvent):
     mu_squared = staticmethod(gaussian_mu_squared)
 
     @classmethod
+    @np.errstate(over="ignore")
     def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
         """Return the cost of events, ``weights`` ``[N]`` times each: their ``mu^2`` add up."""
-        with np.errstate(over="ignore"):
-            mu_squared = float(
-                np.sum(weights * gaussian_mu_squared(_values(events, "noise_multiplier")))
-            )
-            return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
+        multipliers = _values(events, "noise_multiplier")
+        mu_squared = float(np.sum(weights * gaussian_mu_squared(multipliers)))
+        return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
 
 @dataclass(frozen=True, kw_only=True)

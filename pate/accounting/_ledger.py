@@ -66,12 +66,6 @@ _FINAL = tuple(
     " final'); END"
     for change in ("UPDATE", "DELETE")
 )
-_SCHEMA = (
-    f"PRAGMA application_id = {_APPLICATION}",
-    f"PRAGMA user_version = {_VERSION}",
-    _TABLE,
-    *_FINAL,
-)
 _ROWS = 4096  # read at once: a read keeps other processes from writing
 
 
@@ -79,7 +73,11 @@ def make_log(path: Path) -> None:
     """Create an empty log at ``path`` in one step, unless another process was faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(";".join(_SCHEMA))
+        marks = (
+            f"PRAGMA application_id = {_APPLICATION}",
+            f"PRAGMA user_version = {_VERSION}",
+        )
+        connection.executescript(";".join((*marks, _TABLE, *_FINAL)))
         content = connection.serialize()
     with draft_of(path, once=True, permissions=0o644) as file:
         file.write(content)

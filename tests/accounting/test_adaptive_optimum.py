@@ -673,7 +673,7 @@ def test_half_a_round_moves_and_weighs_a_profile() -> None:
     value = np.array([0.9, 0.5, 0.1, 0.0])
 
     def moved(value: FloatArray, place: int) -> FloatArray:
-        nodes = [_accountant._Node(place, 0.25)] * 4
+        nodes = [(place, 0.25)] * 4
         return _accountant._before(value, [nodes])
 
     for move, expected in (
