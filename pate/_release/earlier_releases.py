@@ -209,7 +209,7 @@ class _Samples(Releasable):
                 "num_columns": columns,
                 "versions": {"pate": __version__, "numpy": np.__version__},
                 "ledger": (entry.published or {}).get("ledger")
-                or scope_beside(self._run, self._data.ledger_path),
+                or scope_beside(self._run.ledger, self._data.ledger_path),
                 "sha256": sha256(self._content).hexdigest(),
             }
         )

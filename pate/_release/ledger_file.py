@@ -181,12 +181,12 @@ def ledger_scope(run: Run) -> str:
         return AUDIT
     state = run.state(first)
     beside = None if state is None else state.beside
-    return scope_beside(run, None if beside is None else Path(beside))
+    return scope_beside(run.ledger, None if beside is None else Path(beside))
 
 
-def scope_beside(run: Run, beside: Path | None) -> str:
-    """Return the scope of a run's ledger, of data with the default ledger ``beside``, if any."""
-    if run.ledger is None:
+def scope_beside(ledger: Path | None, beside: Path | None) -> str:
+    """Return the scope of a named ledger, if any, for data with the default ledger ``beside``."""
+    if ledger is None:
         return "run"
-    data = beside is not None and is_ledger_of(run.ledger, beside)
+    data = beside is not None and is_ledger_of(ledger, beside)
     return "private data" if data else "named"
