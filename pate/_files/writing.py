@@ -311,12 +311,7 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
         return
     made_folder = not root.exists()
     path = root / LOCK
-
-    def open_lock() -> int:
-        root.mkdir(parents=True, exist_ok=True)
-        return _open(path, shared=shared)
-
-    descriptor = _opened(open_lock, root, "a run's folder")
+    descriptor = _opened(path, root, "a run's folder", shared=shared)
     if descriptor is None:
         return
     if not shared:
@@ -343,14 +338,15 @@ def locked(root: Path, *, shared: bool = False) -> Iterator[None]:
 def locked_output(output: Path) -> Iterator[None]:
     """Keep other processes from writing ``output``, with any suffix, until the block ends.
 
-    The lock is a hidden file next to it, deleted at the end.
+    The lock is a hidden file next to it, deleted at the end. Its folder is created if it is
+    missing.
 
     Raises:
         ValueError: if another process holds the lock, or the folder cannot be written.
     """
     path = output.with_name(f".{output.stem}{LOCK}")
     unused = f"an output that no other process writes, got {output}"
-    descriptor = _opened(lambda: _open(path, shared=False, wanted=unused), output, "an output")
+    descriptor = _opened(path, output, "an output", wanted=unused)
     try:
         yield
     finally:
@@ -380,7 +376,7 @@ def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
     descriptor = None
     while descriptor is None:
         try:
-            descriptor = _open(path, shared=False)
+            descriptor = _open(path)
         except _InUseError:
             if not wait:
                 yield False
@@ -416,10 +412,13 @@ def _release(held: _Held) -> None:
     os.close(held.descriptor)
 
 
-def _opened(open_lock: Callable[[], int], place: Path, noun: str) -> int | None:
+def _opened(
+    path: Path, place: Path, noun: str, *, shared: bool = False, wanted: str | None = None
+) -> int | None:
     """Return the signed lock of ``place``, or None, with a warning, on a disk without locks."""
     try:
-        descriptor = open_lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _open(path, shared=shared, wanted=wanted)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise ValueError(
@@ -445,7 +444,7 @@ def _sign(descriptor: int) -> None:
         os.write(descriptor, who.encode())
 
 
-def _open(path: Path, *, shared: bool, wanted: str | None = None) -> int:
+def _open(path: Path, *, shared: bool = False, wanted: str | None = None) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -176,3 +176,12 @@ def test_pictures_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Expected records that are rows of numbers"):
         draw(tmp_path / "data.npz")
     assert not (tmp_path / "data.ledger.sqlite").exists()
+
+
+def test_samples_may_lie_in_a_folder_that_is_yet_to_be_made(data: Path) -> None:
+    place = data.parent / "public" / "drawn" / "samples.npz"
+    source = DrawnPublic(Arrays(data), samples=place, bounds=[-4, 4])
+    Pipeline(data.parent / "run", source, ledger=data.parent / "ledger").draw_public_samples(
+        SETTINGS
+    )
+    Statement.read(place.with_suffix(".privacy.json")).verify(released=place)
