@@ -231,18 +231,6 @@ class History:
             self._totals.charge(name_of(plain_events(query)), 1)
         self._totals.values()
 
-    def reserved(self, orders: FloatArray, teachers: int) -> FloatArray:
-        """Return the total of all reservations on ``orders`` ``[K]``, settled for less or not.
-
-        Args:
-            orders: Renyi orders.
-            teachers: the number of teachers that a unit reaches.
-        """
-        totals = Totals(orders, teachers)
-        for name, entry in zip(self._names, self.entries, strict=True):
-            totals.add(name, entry.count)
-        return totals.values()
-
     # reading
 
     def fold_row(self, text: str, digest: str, path: Path) -> list[tuple[str, int]]:
@@ -430,9 +418,8 @@ class History:
             current, bounds = budget, make_filter(budget, once)
             totals = totals.on_orders(orders_of_sums(bounds), reach)
             # reserved, not settled: the final cost of a release depends on its noise
-            before = restrict_to_filter(
-                as_cost(self.reserved(totals.orders, reach), relation), bounds
-            )
+            reserved = cost_of_charges(self.snapshot().reserved(reach), relation, totals.orders)
+            before = restrict_to_filter(reserved, bounds)
             if not bounds.admits(before):
                 refuse(current, bounds, before, when="before this release")
             rows.append({"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()})

@@ -26,7 +26,6 @@ from typing import Any
 
 from pate._files import draft_of, remove_abandoned, sync_folder
 from pate._validation import (
-    FloatArray,
     given,
     one_line,
     require,
@@ -39,6 +38,7 @@ from pate.accounting._charges import (
     Events,
     Totals,
     as_cost,
+    cost_of_charges,
     plain_charges,
     require_charged_count,
     require_events,
@@ -566,11 +566,12 @@ class _Verifier:
         declared, budget = self.history.filter, self.history.budget
         if declared is not None and budget is not None and bounds is None:
             self.check(None)
-            orders, reach = orders_of_sums(declared), budget.max_teachers_per_unit
-            if self.history.entries:
-                first = self.history.entries[0].events[budget.neighboring_relation]
-                require_filter_of_first(declared, budget, first.for_group_size(reach).cost())
-            self._require_admitted(self.history.reserved(orders, reach), declared)
+            relation, reach = budget.neighboring_relation, budget.max_teachers_per_unit
+            orders, reserved = orders_of_sums(declared), self.history.snapshot().reserved(reach)
+            if reserved:
+                first = reserved[0][0][relation].cost()
+                require_filter_of_first(declared, budget, first)
+            self._require_admitted(cost_of_charges(reserved, relation, orders), declared)
             self._totals = self._totals.on_orders(orders, reach)
         elif len(self._rows) >= _BLOCK:
             self.check(declared)
@@ -583,7 +584,7 @@ class _Verifier:
                 (more if count > 0 else less)[events] += count
         self._add(more)
         # bounds that admit the sum of all additions admit each sum on the way to it
-        if bounds is None or bounds.admits(self._total(self._totals.values(), bounds)):
+        if bounds is None or bounds.admits(restrict_to_filter(self._total(), bounds)):
             self._add(less)
         else:
             self._add({events: -count for events, count in more.items()})
@@ -591,24 +592,21 @@ class _Verifier:
                 for change in changes:
                     self._totals.add(*change)
                 if row is not None:
-                    self._require_admitted(self._totals.values(), bounds, row)
+                    self._require_admitted(self._total(), bounds, row)
         self._rows = []
 
     def _add(self, changes: Mapping[str, int]) -> None:
         for events, count in changes.items():
             self._totals.add(events, count)
 
-    def _total(self, values: FloatArray, bounds: PrivacyFilter) -> Cost:
+    def _total(self) -> Cost:
         assert self.history.budget is not None
-        relation = self.history.budget.neighboring_relation
-        return restrict_to_filter(as_cost(values, relation), bounds)
+        return as_cost(self._totals.values(), self.history.budget.neighboring_relation)
 
-    def _require_admitted(
-        self, values: FloatArray, bounds: PrivacyFilter, row: int | None = None
-    ) -> None:
+    def _require_admitted(self, cost: Cost, bounds: PrivacyFilter, row: int | None = None) -> None:
         """Raise ``ValueError`` unless ``bounds`` admit the sum after a row, the last by default."""
         assert self.history.budget is not None
-        total = self._total(values, bounds)
+        total = restrict_to_filter(cost, bounds)
         if not bounds.admits(total):
             where = f"row {row or self.history.head.rows} of {self.path}"
             try:

@@ -692,8 +692,8 @@ def test_losses_at_nodes_are_moved_down_by_a_billionth_of_a_cell() -> None:
     step, q = 0.01, 0.3
     moves = _accountant._moves(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
     # the loss of a yes, played in both directions
-    assert [[node.place for node in nodes[:2]] for nodes in moves] == [[-4, -3], [2, 3]]
-    shares = [nodes[0].weight / (nodes[0].weight + nodes[1].weight) for nodes in moves]
+    assert [[place for place, _ in nodes[:2]] for nodes in moves] == [[-4, -3], [2, 3]]
+    shares = [lower / (lower + upper) for (_, lower), (_, upper), *_ in moves]
     np.testing.assert_allclose(shares, 1e-9 * step / -math.expm1(-step), rtol=1e-4)
 
 
