@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +43,7 @@ from pate.accounting._filters import (
     filter_from_dict,
     make_filter,
     refuse,
+    require_filter_of_first,
     require_kept,
 )
 
@@ -497,3 +499,76 @@ def _describe(budget: Budget | None) -> str:
         if budget is None
         else ", ".join(f"{name}={value}" for name, value in budget.to_dict().items())
     )
+
+
+_BLOCK = 128  # rows verified at once
+
+
+class Verifier:
+    """Computes the figures in the rows of a ledger again, block by block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.history = path, History()
+        self._totals = Totals(DEFAULT_ORDERS)
+        # of a block: the number of each row that reserves, and the changes by each row
+        self._rows: list[tuple[int | None, list[tuple[str, int]]]] = []
+
+    def take(self, text: str, digest: str) -> None:
+        """Process the next row.
+
+        Raises ``ValueError`` if it, or one before it, does not follow from the events.
+        """
+        releases, bounds = len(self.history.entries), self.history.filter
+        changes = self.history.fold_row(text, digest, self.path)
+        reserves = len(self.history.entries) > releases
+        self._rows.append((self.history.head.rows if reserves else None, changes))
+        declared, budget = self.history.filter, self.history.budget
+        if declared is not None and budget is not None and bounds is None:
+            self.check(None)
+            relation, reach = budget.neighboring_relation, budget.max_teachers_per_unit
+            orders, reserved = orders_of_sums(declared), self.history.snapshot().reserved(reach)
+            if reserved:
+                first = reserved[0][0][relation].cost()
+                require_filter_of_first(declared, budget, first)
+            self._require_admitted(cost_of_charges(reserved, relation, orders), declared)
+            self._totals = self._totals.on_orders(orders, reach)
+        elif len(self._rows) >= _BLOCK:
+            self.check(declared)
+
+    def check(self, bounds: PrivacyFilter | None) -> None:
+        """Raise ``ValueError`` unless ``bounds`` admit the sum after each release of a block."""
+        more, less = Counter[str](), Counter[str]()
+        for _, changes in self._rows:
+            for events, count in changes:
+                (more if count > 0 else less)[events] += count
+        self._add(more)
+        # bounds that admit the sum of all additions admit each sum on the way to it
+        if bounds is None or bounds.admits(restrict_to_filter(self._total(), bounds)):
+            self._add(less)
+        else:
+            self._add({events: -count for events, count in more.items()})
+            for row, changes in self._rows:
+                for change in changes:
+                    self._totals.add(*change)
+                if row is not None:
+                    self._require_admitted(self._total(), bounds, row)
+        self._rows = []
+
+    def _add(self, changes: Mapping[str, int]) -> None:
+        for events, count in changes.items():
+            self._totals.add(events, count)
+
+    def _total(self) -> Cost:
+        assert self.history.budget is not None
+        return as_cost(self._totals.values(), self.history.budget.neighboring_relation)
+
+    def _require_admitted(self, cost: Cost, bounds: PrivacyFilter, row: int | None = None) -> None:
+        """Raise ``ValueError`` unless ``bounds`` admit the sum after a row, the last by default."""
+        assert self.history.budget is not None
+        total = restrict_to_filter(cost, bounds)
+        if not bounds.admits(total):
+            where = f"row {row or self.history.head.rows} of {self.path}"
+            try:
+                refuse(self.history.budget, bounds, total)
+            except ValueError as error:
+                raise ValueError(f"Expected {where} to be within the budget. {error}") from None

@@ -16,7 +16,6 @@ import os
 import sqlite3
 import stat
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -36,22 +35,16 @@ from pate.accounting._charges import (
     Budget,
     Charge,
     Events,
-    Totals,
-    as_cost,
-    cost_of_charges,
     plain_charges,
     require_charged_count,
     require_events,
 )
-from pate.accounting._cost import DEFAULT_ORDERS, Cost
-from pate.accounting._filters import PrivacyFilter, refuse, require_filter_of_first
 from pate.accounting._history import (
     History,
     LedgerEntry,
     LedgerHead,
     LedgerSnapshot,
-    orders_of_sums,
-    restrict_to_filter,
+    Verifier,
 )
 
 _APPLICATION, _VERSION = 0x70617465, 2  # "pate"
@@ -522,9 +515,6 @@ def _read_history(path: Path, *, rows: int | None = None) -> History:
     return history
 
 
-_BLOCK = 128  # rows verified at once
-
-
 def verify_ledger(path: Path) -> LedgerSnapshot:
     """Return the content of the ledger at ``path`` after computing everything in it again.
 
@@ -536,80 +526,10 @@ def verify_ledger(path: Path) -> LedgerSnapshot:
     """
     path = Path(path)
     require(path.is_file(), "a ledger", path=str(path))
-    verifier = _Verifier(path)
+    verifier = Verifier(path)
     with opened_log(path, writable=False) as connection:
         require_final(connection, path)
         for text, digest in rows_after(connection, LedgerHead(), path):
             verifier.take(text, digest)
     verifier.check(verifier.history.filter)
     return verifier.history.snapshot()
-
-
-class _Verifier:
-    """Computes the figures in the rows of a ledger again, block by block."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.history = path, History()
-        self._totals = Totals(DEFAULT_ORDERS)
-        # of a block: the number of each row that reserves, and the changes by each row
-        self._rows: list[tuple[int | None, list[tuple[str, int]]]] = []
-
-    def take(self, text: str, digest: str) -> None:
-        """Process the next row.
-
-        Raises ``ValueError`` if it, or one before it, does not follow from the events.
-        """
-        releases, bounds = len(self.history.entries), self.history.filter
-        changes = self.history.fold_row(text, digest, self.path)
-        reserves = len(self.history.entries) > releases
-        self._rows.append((self.history.head.rows if reserves else None, changes))
-        declared, budget = self.history.filter, self.history.budget
-        if declared is not None and budget is not None and bounds is None:
-            self.check(None)
-            relation, reach = budget.neighboring_relation, budget.max_teachers_per_unit
-            orders, reserved = orders_of_sums(declared), self.history.snapshot().reserved(reach)
-            if reserved:
-                first = reserved[0][0][relation].cost()
-                require_filter_of_first(declared, budget, first)
-            self._require_admitted(cost_of_charges(reserved, relation, orders), declared)
-            self._totals = self._totals.on_orders(orders, reach)
-        elif len(self._rows) >= _BLOCK:
-            self.check(declared)
-
-    def check(self, bounds: PrivacyFilter | None) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit the sum after each release of a block."""
-        more, less = Counter[str](), Counter[str]()
-        for _, changes in self._rows:
-            for events, count in changes:
-                (more if count > 0 else less)[events] += count
-        self._add(more)
-        # bounds that admit the sum of all additions admit each sum on the way to it
-        if bounds is None or bounds.admits(restrict_to_filter(self._total(), bounds)):
-            self._add(less)
-        else:
-            self._add({events: -count for events, count in more.items()})
-            for row, changes in self._rows:
-                for change in changes:
-                    self._totals.add(*change)
-                if row is not None:
-                    self._require_admitted(self._total(), bounds, row)
-        self._rows = []
-
-    def _add(self, changes: Mapping[str, int]) -> None:
-        for events, count in changes.items():
-            self._totals.add(events, count)
-
-    def _total(self) -> Cost:
-        assert self.history.budget is not None
-        return as_cost(self._totals.values(), self.history.budget.neighboring_relation)
-
-    def _require_admitted(self, cost: Cost, bounds: PrivacyFilter, row: int | None = None) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit the sum after a row, the last by default."""
-        assert self.history.budget is not None
-        total = restrict_to_filter(cost, bounds)
-        if not bounds.admits(total):
-            where = f"row {row or self.history.head.rows} of {self.path}"
-            try:
-                refuse(self.history.budget, bounds, total)
-            except ValueError as error:
-                raise ValueError(f"Expected {where} to be within the budget. {error}") from None
