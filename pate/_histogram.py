@@ -20,7 +20,7 @@ from pate._validation import (
     require_distinct,
     require_positive,
 )
-from pate.accounting._place import is_ledger_of, one_ledger
+from pate.accounting._ledger import is_ledger_of, one_ledger
 
 CountArray = NDArray[np.integer]
 

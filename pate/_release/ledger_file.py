@@ -10,8 +10,7 @@ from pate._data_file import load_ledger
 from pate._files import Json
 from pate._runs import LABEL, Run, first_stage, labels_file
 from pate._validation import require
-from pate.accounting._ledger import Ledger
-from pate.accounting._place import is_ledger_of, one_ledger
+from pate.accounting._ledger import Ledger, is_ledger_of, one_ledger
 from pate.accounting._statement_words import AUDIT
 from pate.data import Role
 from pate.data._source import DataSource, expand_path

@@ -17,8 +17,7 @@ from pate._votes import rows_of
 from pate._votes.named import read_votes
 from pate.accounting._charges import Budget, Charge, account, to_world
 from pate.accounting._cost import NeighboringRelation, format_epsilon, format_exact
-from pate.accounting._ledger import Ledger, read_ledger, require_payable
-from pate.accounting._place import one_ledger
+from pate.accounting._ledger import Ledger, one_ledger, read_ledger, require_payable
 from pate.mechanisms._noise import private_generator, summand
 
 _STATE = "secrets.json"

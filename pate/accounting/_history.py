@@ -1,4 +1,4 @@
-"""The meaning of the rows of a ledger: its releases, its budget, and the cost of all of it."""
+"""The meaning of the rows of a ledger: releases, budget, the cost of all, and its verification."""
 
 from __future__ import annotations
 
