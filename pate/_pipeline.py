@@ -14,10 +14,14 @@ from pate._data_file import load_data, load_ledger, read_data, require_data_conf
 from pate._files import locked, read_json
 from pate._planning.completion import resolve_settings, sample_settings
 from pate._registry import find
-from pate._release.earlier_releases import draw_public_samples, released_before
+from pate._release.between_runs import (
+    choose_ledger,
+    draw_public_samples,
+    released_before,
+    require_ledger,
+)
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import StatedLabels, label as release_labels
-from pate._release.ledger_file import choose_ledger, require_ledger
 from pate._runs import (
     LABEL,
     METRICS,

@@ -38,7 +38,7 @@ from pate._audit.silos import masked_noise
 from pate._audit.tables import Trial, scratch, untested
 from pate._closed_form_plan import FIRST
 from pate._progress import stage_bar
-from pate._release.earlier_releases import SampleSettings
+from pate._release.between_runs import SampleSettings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import LabelsRelease
 from pate._release.transaction import release

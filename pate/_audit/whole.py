@@ -33,7 +33,7 @@ from pate._data_file import load_data, load_ledger
 from pate._files import make_once, write_text
 from pate._pipeline import Pipeline
 from pate._planning.completion import sample_settings
-from pate._release.earlier_releases import SampleSettings
+from pate._release.between_runs import SampleSettings
 from pate._release.label_settings import LabelSettings, queries_on
 from pate._release.labels import chosen_rows
 from pate._runs import LABEL, TEACHERS_FIT, Run

@@ -15,8 +15,8 @@ from pathlib import Path
 from pate._commands.parsing import run_command, with_options
 from pate._data_file import load_ledger, require_data_config
 from pate._files import lease, read_json
+from pate._release.between_runs import require_ledger
 from pate._release.labels import pack as write_archive, require_stated, verify_published
-from pate._release.ledger_file import require_ledger
 from pate._runs import (
     LABEL,
     METRICS,

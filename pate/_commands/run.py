@@ -48,10 +48,9 @@ from pate._planning.completion import (
 )
 from pate._planning.tables import text_table
 from pate._registry import find
-from pate._release.earlier_releases import SampleSettings, released_samples
+from pate._release.between_runs import SampleSettings, choose_ledger, released_samples
 from pate._release.label_settings import LabelSettings, is_paid, require_possible
 from pate._release.labels import require_student_for
-from pate._release.ledger_file import choose_ledger
 from pate._runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting

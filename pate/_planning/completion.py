@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pate._release.earlier_releases import SampleSettings
+from pate._release.between_runs import SampleSettings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import StatedLabels
 from pate._release.transaction import require_promise

@@ -26,7 +26,7 @@ from scipy.special import entr
 
 from pate._data_file import load_ledger, require_data_config
 from pate._files import atomic_write, locked
-from pate._release.earlier_releases import Start
+from pate._release.between_runs import Start, ledger_scope, open_ledger
 from pate._release.label_settings import (
     LabelSettings,
     QueryChoice,
@@ -35,7 +35,6 @@ from pate._release.label_settings import (
     queries_on,
     rehearse,
 )
-from pate._release.ledger_file import ledger_scope, open_ledger
 from pate._release.transaction import (
     PendingRelease,
     Releasable,

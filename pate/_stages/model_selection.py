@@ -10,7 +10,7 @@ import numpy as np
 
 from pate._data_file import load_data
 from pate._histogram import Histogram
-from pate._release.ledger_file import ledger_scope
+from pate._release.between_runs import ledger_scope
 from pate._release.top_k import TopKSettings, release_top_k
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run
 from pate._runs.released import sealing_key

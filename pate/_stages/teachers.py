@@ -26,7 +26,7 @@ from pate._files import (
     write_text,
 )
 from pate._progress import stage_bar
-from pate._release.earlier_releases import Start
+from pate._release.between_runs import Start
 from pate._runs import (
     KEY_BYTES,
     TEACHERS_FIT,

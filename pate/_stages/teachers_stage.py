@@ -21,8 +21,7 @@ from pate._files import atomic_write, code_version, digest, make_folder, read_js
 from pate._linear import fit_linear, flat
 from pate._progress import stage_bar
 from pate._registry import find
-from pate._release.earlier_releases import Start, start_digest
-from pate._release.ledger_file import ledger_setting, open_ledger
+from pate._release.between_runs import Start, ledger_setting, open_ledger, start_digest
 from pate._runs import (
     KEY_FILE,
     LABEL,

@@ -15,14 +15,14 @@ from pate._data_file import describe_data, load_ledger
 from pate._files import Json, digest
 from pate._planning.completion import resolve_settings
 from pate._progress import step_bar
-from pate._release.label_settings import LabelSettings
-from pate._release.ledger_file import (
+from pate._release.between_runs import (
     PrivateSource,
     choose_ledger_of,
     ledger_setting,
     open_ledger,
     require_ledger,
 )
+from pate._release.label_settings import LabelSettings
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Run, StageInputs, ensure_key, read_key
 from pate._validation import require
 from pate._votes import Votes

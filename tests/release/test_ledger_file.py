@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._release.ledger_file import choose_ledger, ledger_scope, require_ledger
+from pate._release.between_runs import choose_ledger, ledger_scope, require_ledger
 from pate._runs import LABEL, TEACHERS_FIT, Run, labels_file
 from pate.accounting import Ledger, read_ledger, verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pate import LabelSettings, Pipeline, cli
-from pate._release import earlier_releases
+from pate._release import between_runs
 from pate.accounting import NeighboringRelation, Statement, read_ledger
 from pate.data import Arrays, DrawnPublic
 from pate.mechanisms import Moments, NoisyMoments
@@ -102,16 +102,16 @@ def test_a_kill_at_any_step_pays_once_and_draws_the_same(
     class Killed(BaseException):
         pass
 
-    original: Callable[..., object] = getattr(earlier_releases._Samples, step)
+    original: Callable[..., object] = getattr(between_runs._Samples, step)
 
     def killed(*_: object) -> None:
         raise Killed
 
-    monkeypatch.setattr(earlier_releases._Samples, step, killed)
+    monkeypatch.setattr(between_runs._Samples, step, killed)
     with pytest.raises(Killed):
         draw(data)
     assert not data.with_name("samples.npz").exists()
-    monkeypatch.setattr(earlier_releases._Samples, step, original)
+    monkeypatch.setattr(between_runs._Samples, step, original)
     draw(data)
     content = data.with_name("samples.npz").read_bytes()
     assert len(read_ledger(data.with_suffix(".ledger.sqlite")).entries) == 1

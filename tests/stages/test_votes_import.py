@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pate import NamedVotes, ReleasedLabels, cli
-from pate._release.ledger_file import ledger_scope
+from pate._release.between_runs import ledger_scope
 from pate._runs import VOTES_IMPORT, Run, Stage
 from pate._stages.votes_import import import_votes, open_votes_run, votes_from
 from pate.accounting import read_ledger, verify_ledger
