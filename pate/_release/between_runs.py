@@ -235,8 +235,7 @@ def scope_beside(ledger: Path | None, beside: Path | None) -> str:
     """Return the scope of a named ledger, if any, for data with the default ledger ``beside``."""
     if ledger is None:
         return "run"
-    data = beside is not None and is_ledger_of(ledger, beside)
-    return "private data" if data else "named"
+    return "private data" if beside is not None and is_ledger_of(ledger, beside) else "named"
 
 
 _MOST_COLUMNS = 4096  # whose products are released

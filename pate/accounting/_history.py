@@ -528,8 +528,7 @@ class Verifier:
             relation, reach = budget.neighboring_relation, budget.max_teachers_per_unit
             orders, reserved = orders_of_sums(declared), self.history.snapshot().reserved(reach)
             if reserved:
-                first = reserved[0][0][relation].cost()
-                require_filter_of_first(declared, budget, first)
+                require_filter_of_first(declared, budget, reserved[0][0][relation].cost())
             self._require_admitted(cost_of_charges(reserved, relation, orders), declared)
             self._totals = self._totals.on_orders(orders, reach)
         elif len(self._rows) >= _BLOCK:
