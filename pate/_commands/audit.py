@@ -11,8 +11,8 @@ import yaml
 from pate._audit.canaries import CanaryRecords, Kind
 from pate._audit.tables import STATUS
 from pate._audit.whole import AuditResult, audit
-from pate._commands.parsing import CommandParser
-from pate._commands.recipes import find_recipe
+from pate._commands.parsing import FLAG, CommandParser, add_options
+from pate._commands.recipes import PARTS, find_recipe
 from pate._commands.run import by_part, data_of, main as run_recipe
 from pate._files import locked, write_json, write_text
 from pate._runs import TEACHERS_FIT, VOTES_IMPORT, Run, StageChangedError
@@ -21,8 +21,7 @@ from pate._validation import require
 from pate.accounting._statement_words import AUDITED
 from pate.data._source import DataSource
 
-_OTHERS = ("teachers", "label", "student")
-_PARTS = tuple(f"{part}.yaml" for part in _OTHERS)
+_OTHERS = PARTS[1:]
 _MARK = "NOT-PRIVATE.txt"
 _CHOOSE = "Choose another folder with --output"
 
@@ -39,8 +38,6 @@ def main(args: Sequence[str]) -> None:
             _report(folder, audit(parsed.recipe))
         return
     recipe = find_recipe(parsed.recipe)
-    missing = [name for name in ("data.yaml", *_PARTS) if not (recipe / name).is_file()]
-    require(not missing, f"a recipe's files in {recipe}", missing=missing)
     copy, run = folder / "recipe", Run(folder / "run")
     begun = run.state(TEACHERS_FIT) is not None
     seed = parsed.seed
@@ -69,7 +66,8 @@ def main(args: Sequence[str]) -> None:
     with locked(folder):
         for place in (folder, run.root, run.public):
             write_text(place / _MARK, f"{AUDITED}\n")
-        for name in _PARTS:
+        for part in _OTHERS:
+            name = f"{part}.yaml"
             write_text(copy / name, f"# {AUDITED}\n{(recipe / name).read_text()}")
         write_text(copy / "data.yaml", text)
         print(AUDITED)
@@ -135,29 +133,39 @@ def _parser() -> CommandParser:
         " --label.target_epsilon 4.",
         print_config=None,
     )
-    parser.add_argument(
-        "recipe",
-        type=Path,
-        help="the folder, or the name of a shipped recipe, such as table; or the folder of a run by"
-        " `pate label` with imported votes, of which copies are made",
-    )
-    parser.add_argument(
-        "--output", type=Path, help="folder of the audit; by default audits/ and the recipe's name"
-    )
-    parser.add_argument(
-        "--canaries", type=int, default=256, help="the number of canaries, a power of two"
-    )
     kinds = "far from all records; the same, in two records; or like a record"
-    parser.add_argument(
-        "--kind", choices=get_args(Kind), default="outlying", help=f"how canaries look: {kinds}"
-    )
-    parser.add_argument(
-        "--poisons", type=float, default=0.0, help="the share of records that an adversary owns"
-    )
-    parser.add_argument(
-        "--seed", type=int, help="decides which canaries are included; drawn once by default"
-    )
-    parser.add_argument(
-        "--print_config", action="store_true", help="print the data.yaml of the audit"
+    add_options(
+        parser,
+        {
+            "recipe": {
+                "type": Path,
+                "help": "the folder, or the name of a shipped recipe, such as table; or the folder"
+                " of a run by `pate label` with imported votes, of which copies are made",
+            },
+            "--output": {
+                "type": Path,
+                "help": "folder of the audit; by default audits/ and the recipe's name",
+            },
+            "--canaries": {
+                "type": int,
+                "default": 256,
+                "help": "the number of canaries, a power of two",
+            },
+            "--kind": {
+                "choices": get_args(Kind),
+                "default": "outlying",
+                "help": f"how canaries look: {kinds}",
+            },
+            "--poisons": {
+                "type": float,
+                "default": 0.0,
+                "help": "the share of records that an adversary owns",
+            },
+            "--seed": {
+                "type": int,
+                "help": "decides which canaries are included; drawn once by default",
+            },
+            "--print_config": {**FLAG, "help": "print the data.yaml of the audit"},
+        },
     )
     return parser

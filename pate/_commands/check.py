@@ -325,14 +325,12 @@ def ledger_verify(
 
 def _print_sum(book: LedgerSnapshot, delta: float) -> None:
     require_in_open_unit_interval(delta=delta)
-    reserved, paid, most = book.reserved(), book.charges(), book.max_teachers_per_unit
+    reserved, most = book.reserved(), book.max_teachers_per_unit
     units = describe_reach(most, most)
-    for relation in NeighboringRelation:
-        print(_sum_text(reserved, relation, delta) + units)
+    _print_epsilons(reserved, delta, units)
     if (world := to_world(reserved)) != [*reserved]:
         print(f"This holds against those who take part, who know some of the noise. {WORLD} it is")
-        for relation in NeighboringRelation:
-            print(f"    {_sum_text(world, relation, delta)}{units}")
+        _print_epsilons(world, delta, units, indent="    ")
     if len(book.entries) > 1:
         print(f"    The sums hold if {FIXED_BEFOREHAND}.")
     if any(entry.realised is not None for entry in book.entries):
@@ -340,8 +338,7 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
             "what happened cost less, no guarantee, because it was not fixed before the noise was"
             " drawn:"
         )
-        for relation in NeighboringRelation:
-            print(f"    {_sum_text(paid, relation, delta)}{units}")
+        _print_epsilons(book.charges(), delta, units, indent="    ")
     for line in describe_personal(personal_figures(reserved)):
         print(line)
     budget = describe_budget(book)
@@ -349,13 +346,17 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
         print(budget)
 
 
-def _sum_text(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
-    total = account(charges, relation)
-    figures = (
-        f"epsilon = {format_epsilon(total.get_epsilon(delta=delta), 4)} at delta ="
-        f" {format_exact(delta)}"
-    )
-    return f"{figures} (delta0 = {total.delta0:.3g}) under {relation.value.upper()}"
+def _print_epsilons(
+    charges: Sequence[Charge], delta: float, units: str, *, indent: str = ""
+) -> None:
+    """Print the total of charges under both relations."""
+    for relation in NeighboringRelation:
+        total = account(charges, relation)
+        print(
+            f"{indent}epsilon = {format_epsilon(total.get_epsilon(delta=delta), 4)} at delta ="
+            f" {format_exact(delta)} (delta0 = {total.delta0:.3g}) under"
+            f" {relation.value.upper()}{units}"
+        )
 
 
 def _delta_of(book: LedgerSnapshot) -> float:

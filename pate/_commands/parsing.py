@@ -171,8 +171,7 @@ class CommandParser(SettingsParser):
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        brief: dict[str, Any] = {"allow_abbrev": False, "formatter_class": BriefHelp}
-        super().__init__(*args, **(brief | options))
+        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": BriefHelp, **options})
         self._words: tuple[str, ...] = ()
         self.elsewhere: Callable[[str], str | None] = lambda option: None
         if self.epilog is None:
@@ -459,7 +458,7 @@ def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namesp
 
 def with_saved(args: Sequence[str], preset: Preset, name: str | Path) -> Preset:
     """Return ``preset`` with a file of settings that the run has, if it has it, before its own."""
-    run = run_folder(args) or preset.run
+    run = run_folder(args, preset)
     if run is None or not (run / name).is_file():
         return preset
     return replace(preset, files=(run / name, *preset.files))
@@ -527,12 +526,10 @@ def shows_help(args: Sequence[str]) -> bool:
     return any(word in ("-h", "--help") for word in args)
 
 
-def run_folder(args: Sequence[str]) -> Path | None:
-    """Return the value of ``--run`` in the arguments of a command, or None."""
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    # the command's own parser reports a missing value
-    early.add_argument("--run", type=Path, nargs="?")
-    return early.parse_known_args(args)[0].run
+def run_folder(args: Sequence[str], preset: Preset = NO_PRESET) -> Path | None:
+    """Return the folder of the run that options, or else files, name; None without."""
+    named = named_before("run", args, preset)
+    return Path(named) if isinstance(named, str) and named else None
 
 
 # the options of these commands are options of `pate run`, after the name of a part of the recipe
@@ -569,10 +566,10 @@ def print_completion(args: Sequence[str], commands: Mapping[str, tuple[str, str,
 
 def _tree(commands: Mapping[str, tuple[str, str, str]]) -> argparse.ArgumentParser:
     """Return a parser of all commands; each option has its names, its help and its choices."""
-    others = {name: entry for name, entry in commands.items() if name != "completion"}
     actions = {
-        name: _actions(getattr(import_module(f"pate._commands.{m}"), f))
-        for name, (m, f, _) in others.items()
+        name: _actions(getattr(import_module(f"pate._commands.{module}"), function))
+        for name, (module, function, _) in commands.items()
+        if name != "completion"
     }
     root = argparse.ArgumentParser("pate", add_help=False)
     parsers, levels = {"": root}, {"": root.add_subparsers()}

@@ -30,6 +30,9 @@ from pate.data import DataSource, Role
 from pate.data._label_table import BUDGET, LABELS, Columns, as_list, as_number, is_gap, read_columns
 from pate.data._source import SPLIT_OF_ROLE, TableSource, split_by_hash
 
+PARTS = ("data", "teachers", "label", "student")
+"""The parts of a recipe, each of them a file."""
+
 _PACKAGE = Path(pate.__file__).parent
 _PLACES = (_PACKAGE / "recipes", _PACKAGE.parent / "configs")
 
@@ -45,7 +48,8 @@ def find_recipe(word: Path) -> Path:
     """Return the folder of a recipe: ``word``, or the shipped recipe of that name.
 
     A shipped recipe is named ``faces`` or ``configs/faces``, as in the checkout, unless such a
-    folder has a recipe. Raises ``ValueError`` if there is no such folder.
+    folder has a recipe. Raises ``ValueError`` if there is no such folder, or it lacks
+    a file.
     """
     shipped = shipped_recipes()
     name = word.name if word.parts[:-1] in ((), ("configs",)) else None
@@ -57,6 +61,8 @@ def find_recipe(word: Path) -> Path:
         f"a recipe: a folder with data.yaml, such as `pate init` writes, or {known}",
         recipe=str(word),
     )
+    missing = [f"{part}.yaml" for part in PARTS if not (word / f"{part}.yaml").is_file()]
+    require(not missing, f"a recipe's files in {word}", missing=missing)
     return word
 
 

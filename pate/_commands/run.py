@@ -23,7 +23,7 @@ from pate._commands.parsing import (
     named_before,
     settings_of,
 )
-from pate._commands.recipes import find_recipe, unpack_recipe
+from pate._commands.recipes import PARTS, find_recipe, unpack_recipe
 from pate._commands.stages import (
     read_label,
     read_student_fit,
@@ -62,7 +62,6 @@ from pate.data._source import TableSource
 
 _PROOF = "proof.txt"
 _NO_THEOREM = "a test of this program, not a proof of the theorem"
-_PARTS = ("data", "teachers", "label", "student")
 
 
 class _Step(NamedTuple):
@@ -100,14 +99,12 @@ def main(args: Sequence[str]) -> None:
         return
     with TemporaryDirectory(prefix="pate") as folder:
         recipe = Path(folder)
-        unpack_recipe(parsed.config, recipe, [f"{part}.yaml" for part in _PARTS])
+        unpack_recipe(parsed.config, recipe, [f"{part}.yaml" for part in PARTS])
         _run(recipe, parsed.run or Path("runs") / parsed.config.stem, parsed, overrides)
 
 
 def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]]) -> None:
     """Run the stages of a recipe in the folder ``root``."""
-    missing = [f"{part}.yaml" for part in _PARTS if not (recipe / f"{part}.yaml").is_file()]
-    require(not missing, f"a recipe's files in {recipe}", missing=missing)
     if parsed.ledger:
         overrides["data"].append(f"--ledger={parsed.ledger}")
     form = named_before("fit", overrides["teachers"], _preset(_FIT, recipe, root))
@@ -335,8 +332,8 @@ def _print_recipe(fit: Json, label: Json, student: Json) -> None:
     """Print the settings of all stages as the files of a recipe, each below its name."""
     data = {name: fit[name] for name in ("data", "ledger")}
     rest = {name: value for name, value in fit.items() if name not in data}
-    parts = dict(zip(_PARTS, (data, rest, label, student), strict=True))
-    texts = (f"# {part}.yaml\n{yaml.safe_dump(parts[part], sort_keys=False)}" for part in _PARTS)
+    parts = dict(zip(PARTS, (data, rest, label, student), strict=True))
+    texts = (f"# {part}.yaml\n{yaml.safe_dump(parts[part], sort_keys=False)}" for part in PARTS)
     print("---\n".join(texts), end="")
 
 
@@ -428,7 +425,7 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
         The other arguments, and the overrides of each part; overrides of data keep their prefix.
     """
     others: list[str] = []
-    overrides: dict[str, list[str]] = {part: [] for part in _PARTS}
+    overrides: dict[str, list[str]] = {part: [] for part in PARTS}
     remaining = list(args)
     while remaining:
         word = remaining.pop(0)
@@ -442,7 +439,7 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
             meant = f"; did you mean --{home}{dot}{setting}?" if home else ""
             raise ValueError(
                 "Expected overrides such as --label.num_queries 100, of"
-                f" {', '.join(_PARTS)}, got override={word!r}{meant}"
+                f" {', '.join(PARTS)}, got override={word!r}{meant}"
             )
         if not equals:
             require(
@@ -497,33 +494,29 @@ def _describe_run(run: Run) -> str:
     if private:
         lines.append("* PRIVATE: computed without privacy, for comparison only")
     if "true_label_student" in figures_of:
-        gain = {
-            name: figures_of[name]["macro_f1"] - figures_of["all_majority"]["macro_f1"]
-            for name in figures_of
-            if name in _ROWS
-        }
-        if gain["true_label_student"] > 0:
-            share = gain["student"] / gain["true_label_student"]
-            lines.append(
-                f"The private student keeps {share:.0%} of the macro-F1 gain of the true-label"
-                " student."
-            )
-    statement = (run.root / LABEL.outputs[-1]).read_text()
-    files = {
-        "released labels": LABEL.outputs[0],
-        "privacy statement": LABEL.outputs[1],
-        "student": STUDENT.outputs[0],
-    }
-    places = [f"{name + ':':<19}{run.root / place}" for name, place in files.items()]
-    places.append(f"{'predictions:':<19}pate predict {run.root / STUDENT.outputs[0] / MODEL} FILE")
-    counts = read_json((run.root / LABEL.outputs[1]).read_text())["ledger"]["counts"]
-    places.append(f"{'ledger:':<19}{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})")
-    return (
-        "\n".join(
-            [*lines, "", statement.rstrip(), "", *places, f"{'PRIVATE files:':<19}{run.private}"]
+        student, most = (
+            figures_of[name]["macro_f1"] - figures_of["all_majority"]["macro_f1"]
+            for name in ("student", "true_label_student")
         )
-        + "\n"
-    )
+        if most > 0:
+            lines.append(
+                f"The private student keeps {student / most:.0%} of the macro-F1 gain of the"
+                " true-label student."
+            )
+    model = run.root / STUDENT.outputs[0]
+    labels, stated, statement = (run.root / output for output in LABEL.outputs)
+    counts = read_json(stated.read_text())["ledger"]["counts"]
+    places = {
+        "released labels": labels,
+        "privacy statement": stated,
+        "student": model,
+        "predictions": f"pate predict {model / MODEL} FILE",
+        "ledger": f"{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})",
+        "PRIVATE files": run.private,
+    }
+    lines += ["", statement.read_text().rstrip(), ""]
+    lines += [f"{name + ':':<19}{place}" for name, place in places.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:

@@ -341,7 +341,7 @@ DESCRIPTIONS = {
 
 def _student(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate student` with one of Lightning's commands."""
-    root = run_folder(args) or preset.run
+    root = run_folder(args, preset)
     if root is not None and not prints_and_exits(args):
         if command != "validate":  # it writes nothing
             lock_run(root)

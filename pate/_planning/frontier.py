@@ -178,8 +178,10 @@ class Comparison:
     @property
     def title(self) -> str:
         """The settings in one line."""
-        relation = self.neighboring_relation.value.upper()
-        return f"{self.num_queries} queries, delta {self.delta:g}, {relation}"
+        return (
+            f"{self.num_queries} queries, delta {self.delta:g},"
+            f" {self.neighboring_relation.value.upper()}"
+        )
 
     def target(self, epsilon: float) -> Target:
         """Return the target of all queries together at one of the epsilons."""
@@ -509,13 +511,14 @@ def label_quality(release: Release, votes: Votes) -> dict[str, float]:
     if not isinstance(votes, Counts):
         return dict.fromkeys(LABEL_FIGURES, math.nan) | {"answered": float(answered.mean())}
     majority = majority_of(votes)
-    agreeing = (labeled == majority) & answered
     both = (labeled & majority & answered).sum(axis=0)
     either = (labeled & answered).sum(axis=0) + (majority & answered).sum(axis=0)
     occurring = either > 0
     return {
         "answered": float(answered.mean()),
-        "label_accuracy": float(agreeing.sum() / answered.sum()) if answered.any() else math.nan,
+        "label_accuracy": float(((labeled == majority) & answered).sum() / answered.sum())
+        if answered.any()
+        else math.nan,
         "label_macro_f1": float((2 * both[occurring] / either[occurring]).mean())
         if occurring.any()
         else math.nan,

@@ -493,16 +493,6 @@ class Trial:
         """Whether the teachers are voters that take no training."""
         return self.aggregator == _VOTERS.__name__
 
-    @property
-    def accuracy(self) -> float:
-        """The mean accuracy of the student."""
-        return float(np.mean(self.accuracies))
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean macro-F1 of the student."""
-        return float(np.mean(self.macro_f1s))
-
     def figures(self, by: str) -> FloatArray:
         """Return ``accuracy`` or ``macro_f1`` of the student on each simulated task."""
         return np.array(self.accuracies if by == "accuracy" else self.macro_f1s)

@@ -313,6 +313,7 @@ class Disclosure:
     def entry(self) -> dict[str, Any]:
         """The registry's entry, in the form of its template of 2026."""
         statement, own = self.statement, by_relation(self.statement, "guarantees")[0][1]
+        release = statement["releases"][statement["release"] - 1]
         parameters = {key: own[key] for key in ("epsilon", "delta") if own[key] is not None}
         nominal = "" if statement["num_teachers"] is None else ", the nominal number of teachers"
         basic = {
@@ -327,7 +328,7 @@ class Disclosure:
                 data_product_region="which region the data describe",
                 data_product_sector="such as Healthcare or Education",
                 publication_date="when it was published, YYYY-MM-DD; its labels were drawn on"
-                f" {self._day()}",
+                f" {str(release['at'])[:10]}",
             ),
         }
         deployment = {
@@ -383,9 +384,6 @@ class Disclosure:
             "url_slug": re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "run",
             "deployment": deployment,
         }
-
-    def _day(self) -> str:
-        return str(self.statement["releases"][self.statement["release"] - 1]["at"])[:10]
 
     def _unprotected_figures(self) -> str:
         measured = self.learned is not None and bool(self.learned.metrics)

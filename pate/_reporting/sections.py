@@ -6,6 +6,7 @@ without privacy.
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -88,48 +89,52 @@ def public_sections(findings: Findings, num_samples: int) -> tuple[Section, ...]
     """Return the sections from public files, public and test records, and the ledger."""
     released = findings.released
     if released is None:
-        return (_statement_to_come(findings),)
-    sections = [
-        _statement(released),
-        _ledger(released),
-        _answers(released.labels),
-        _samples(findings, num_samples),
-        _student(findings, released.labels),
-        _labels(findings, released.labels),
-        _curves(findings.learned),
-        Section("frontier", "The frontier of simulated votes", frontier_blocks(findings.frontier)),
-        _settings(findings),
-    ]
+        return _sections(("statement", "What is guaranteed", _statement_to_come(findings)))
+    return _sections(
+        ("statement", "What is guaranteed", _statement(released)),
+        ("ledger", "The ledger", _ledger(released)),
+        ("answers", "Queries and answers", _answers(released.labels)),
+        ("samples", "Samples", _samples(findings, num_samples)),
+        ("student", "The student", _student(findings)),
+        ("labels", "Label by label", _labels(findings, released.labels)),
+        ("curves", "Training", _curves(findings.learned)),
+        ("frontier", "The frontier of simulated votes", _frontier(findings.frontier)),
+        ("settings", "Settings", starmap(Listing, findings.settings.items())),
+    )
+
+
+def _sections(
+    *contents: tuple[str, str, Iterable[Block]], private: bool = False
+) -> tuple[Section, ...]:
+    """Return sections of an anchor, a title and blocks, without those that have no blocks."""
+    sections = (
+        Section(anchor, title, tuple(blocks), private) for anchor, title, blocks in contents
+    )
     return tuple(section for section in sections if section.blocks)
 
 
-def _statement_to_come(findings: Findings) -> Section:
+def _statement_to_come(findings: Findings) -> Iterator[Block]:
+    yield Text("This run has no labels with a statement yet.")
     root = findings.run.root
-    command = (
+    yield Text(
+        "Once the teachers are trained, let them vote and release labels:",
+        "next",
         f"pate teachers vote --run {root} && pate label --run {root} --target_epsilon 1"
-        " --delta 1e-6"
+        " --delta 1e-6",
     )
-    blocks = (
-        Text("This run has no labels with a statement yet."),
-        Text("Once the teachers are trained, let them vote and release labels:", "next", command),
-    )
-    return Section("statement", "What is guaranteed", blocks)
 
 
-def _statement(released: Released) -> Section:
+def _statement(released: Released) -> Iterator[Block]:
     statement, today = released.statement, released.today
-    blocks: list[Block] = []
     if not today["private"]:
-        blocks.append(Text(today.text.partition("\n")[0], "warning"))
+        yield Text(today.text.partition("\n")[0], "warning")
     else:
         stated = by_relation(today.content, "guarantees")[0][1]
         most = format_guess(stated, today.total_variation)
-        blocks.append(
-            Text(
-                f"Whoever sees all this guesses right {most} of the time at most, for any"
-                f" {today['unit']}: which of two data sets was used, where {stated['neighbors']}."
-                " Blind guesses are right 50% of the time."
-            )
+        yield Text(
+            f"Whoever sees all this guesses right {most} of the time at most, for any"
+            f" {today['unit']}: which of two data sets was used, where {stated['neighbors']}."
+            " Blind guesses are right 50% of the time."
         )
     figures = [
         Figure(
@@ -157,39 +162,32 @@ def _statement(released: Released) -> Section:
         )
         for row in today.content.get("budgets", ())
     ]
-    blocks += [Figures(tuple(figures)), Text(_COVERS)]
+    yield Figures(tuple(figures))
+    yield Text(_COVERS)
     later = len(today["releases"]) - len(statement["releases"])
     if later:
-        text = (
+        yield Text(
             f"The ledger has gained {later} release(s) since these labels were released. The"
             " figures above, and the"
-            " statement below, count them too."
+            " statement below, count them too.",
+            "warning",
         )
-        blocks += [
-            Text(text, "warning"),
-            Listing("The statement, as of today", _wrapped(today.text), open=True),
-        ]
+        yield Listing("The statement, as of today", _wrapped(today.text), open=True)
     title = "The statement, as made with these labels" if later else "The statement"
-    blocks.append(Listing(title, _wrapped(statement.text), open=not later))
-    return Section("statement", "What is guaranteed", tuple(blocks))
+    yield Listing(title, _wrapped(statement.text), open=not later)
 
 
-def _ledger(released: Released) -> Section:
+def _ledger(released: Released) -> Iterator[Block]:
     today, book = released.today, released.book
     whose = ledger_words(today.content)[0]
     teachers = today["max_teachers_per_unit"]
     units = f" Epsilons are{describe_reach(teachers, teachers)}." if teachers > 1 else ""
-    blocks: list[Block] = [
-        Text(
-            f"{whose}, with all its releases. Each was reserved before its noise was drawn.{units}"
-        )
-    ]
+    yield Text(
+        f"{whose}, with all its releases. Each was reserved before its noise was drawn.{units}"
+    )
     if book is None:
-        blocks.append(
-            Text(
-                "The ledger is not available: these are its rows as listed in the statement.",
-                "warning",
-            )
+        yield Text(
+            "The ledger is not available: these are its rows as listed in the statement.", "warning"
         )
     relation = NeighboringRelation(today["neighboring_relation"])
     delta = today["costs"][relation.value]["delta"]
@@ -204,16 +202,11 @@ def _ledger(released: Released) -> Section:
             _state(release),
         )
         rows.append((str(release["release"]), *cells, _epsilon([charge], relation, delta)))
-    conditions: list[Block] = []
     if len(reserved) > 1:
-        conditions.append(Text(f"What all of them cost together holds if {FIXED_BEFOREHAND}."))
         queries = sum(count for _, count in reserved)
         rows.append(
             ("all", "", "", f"{queries:,}", "", "together", _epsilon(reserved, relation, delta))
         )
-    budget = None if book is None else describe_budget(book)
-    if budget is not None:
-        conditions.append(Text(budget))
     head = (
         "release",
         "when",
@@ -223,15 +216,12 @@ def _ledger(released: Released) -> Section:
         "state",
         f"ε reserved, {relation.value.upper()}",
     )
-    return Section(
-        "ledger",
-        "The ledger",
-        (
-            *blocks,
-            Table(head, tuple(rows), wordy=(1, 2, 4, 5), strong=released.labels.release - 1),
-            *conditions,
-        ),
-    )
+    yield Table(head, tuple(rows), wordy=(1, 2, 4, 5), strong=released.labels.release - 1)
+    if len(reserved) > 1:
+        yield Text(f"What all of them cost together holds if {FIXED_BEFOREHAND}.")
+    budget = None if book is None else describe_budget(book)
+    if budget is not None:
+        yield Text(budget)
 
 
 def _charge(release: Mapping[str, Any]) -> Charge:
@@ -270,10 +260,8 @@ def _teachers(labels: ReleasedLabels) -> Figure:
     return Figure(f"{number:,}", "teachers", "the nominal number, a public constant")
 
 
-def _answers(labels: ReleasedLabels) -> Section:
+def _answers(labels: ReleasedLabels) -> Iterator[Block]:
     num_queries, answered = len(labels.ids), int(labels.answered.sum())
-    shares = labels.mask[labels.answered]
-    ones = labels.labels[labels.answered].sum(axis=1)
     figures = [
         Figure(
             f"{num_queries:,}",
@@ -284,23 +272,22 @@ def _answers(labels: ReleasedLabels) -> Section:
         Figure(f"{answered / num_queries:.1%}", "answered", f"{answered:,} queries"),
     ]
     if answered:
+        shares = labels.mask[labels.answered].sum(axis=1)
+        ones = labels.labels[labels.answered].sum(axis=1)
         figures += [
             Figure(
-                f"{shares.sum(axis=1).mean():.1f}",
+                f"{shares.mean():.1f}",
                 "labels released",
                 f"of {len(labels.label_names)} on average, per answered query",
             ),
             Figure(f"{ones.mean():.1f}", "positive labels", "of those released, on average"),
         ]
-    blocks: list[Block] = [Figures(tuple(figures))]
+    yield Figures(tuple(figures))
     if labels.unlike is not None:
-        blocks.append(Text(labels.unlike))
+        yield Text(labels.unlike)
     if labels.linear:
-        blocks.append(
-            Text(
-                "What was released are the answers of a linear model, which was learnt from"
-                " noisy sums."
-            )
+        yield Text(
+            "What was released are the answers of a linear model, which was learnt from noisy sums."
         )
     elif labels.noise_std is not None:
         share = labels.noise_std / labels.num_teachers
@@ -308,25 +295,21 @@ def _answers(labels: ReleasedLabels) -> Section:
             f"Each count has noise of standard deviation {labels.noise_std:,.1f} votes,"
             f" {share:.0%} of the teachers."
         )
-        text += (
-            " A single label is often wrong; a student of all counts averages the noise."
-            if share > 0.1
-            else ""
-        )
-        blocks.append(Text(text))
+        if share > 0.1:
+            text += " A single label is often wrong; a student of all counts averages the noise."
+        yield Text(text)
     if labels.tiers is not None:
         tiers, counts = np.unique(labels.tiers, return_counts=True)
-        rows = tuple(
-            (str(tier), f"{count:,}")
-            for tier, count in zip(tiers.tolist(), counts.tolist(), strict=True)
+        rows = zip(tiers.tolist(), counts.tolist(), strict=True)
+        yield Table(
+            ("price tier", "queries"), tuple((str(tier), f"{count:,}") for tier, count in rows)
         )
-        blocks.append(Table(("price tier", "queries"), rows))
-    noise = tuple((name, value) for name, value in _flat(labels.aggregator["init_args"]))
+    noise = tuple(_flat(labels.aggregator["init_args"]))
     path = labels.aggregator["class_path"]
-    blocks.append(
-        Table((path.rpartition(".")[2], "setting"), noise, wordy=(1,)) if noise else Text(path)
-    )
-    return Section("answers", "Queries and answers", tuple(blocks))
+    if noise:
+        yield Table((path.rpartition(".")[2], "setting"), noise, wordy=(1,))
+    else:
+        yield Text(path)
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
@@ -344,7 +327,7 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _samples(findings: Findings, num_samples: int) -> Section:
+def _samples(findings: Findings, num_samples: int) -> Iterator[Block]:
     shown_samples = gallery(findings, num_samples)
     if shown_samples is None:
         why = (
@@ -352,75 +335,49 @@ def _samples(findings: Findings, num_samples: int) -> Section:
             if findings.has_data
             else "are unknown to this run, whose votes were imported"
         )
-        return Section(
-            "samples", "Samples", (Text(f"The public records {why}: no samples are shown."),)
-        )
+        yield Text(f"The public records {why}: no samples are shown.")
+        return
     text = f"The first {len(shown_samples.samples)} queries with their released labels."
     if any(sample.predicted is not None for sample in shown_samples.samples):
         text += " Below them: the student's."
-    return Section("samples", "Samples", (Text(text), shown_samples))
+    yield Text(text)
+    yield shown_samples
 
 
-def _student(findings: Findings, labels: ReleasedLabels) -> Section:
+def _student(findings: Findings) -> Iterator[Block]:
     learned, root = findings.learned, findings.run.root
-    title = "The student"
-    if learned is None:
-        if not findings.has_data:
-            return Section(
-                "student",
-                title,
-                (
-                    Text(
-                        "A student needs the public and test records: `pate label --votes` with a"
-                        " data.yaml adds them.",
-                        "next",
-                    ),
-                ),
-            )
-        return Section(
-            "student",
-            title,
-            (
-                Text(
-                    "No student has been trained on these labels yet:",
-                    "next",
-                    f"pate student fit --run {root} --model.network pate.models.Linear",
-                ),
-            ),
+    if learned is None and not findings.has_data:
+        yield Text(
+            "A student needs the public and test records: `pate label --votes` with a data.yaml"
+            " adds them.",
+            "next",
         )
-    if not learned.metrics:
-        return Section(
-            "student",
-            title,
-            (
-                Text(
-                    "The student has not been tested yet:",
-                    "next",
-                    f"pate student test --run {root}",
-                ),
-            ),
+    elif learned is None:
+        yield Text(
+            "No student has been trained on these labels yet:",
+            "next",
+            f"pate student fit --run {root} --model.network pate.models.Linear",
         )
-    blocks: list[Block] = []
-    if learned.older:
-        blocks.append(
-            Text(
+    elif not learned.metrics:
+        yield Text(
+            "The student has not been tested yet:", "next", f"pate student test --run {root}"
+        )
+    else:
+        if learned.older:
+            yield Text(
                 "These figures are older than the labels: they may be of a student of earlier ones.",
                 "warning",
             )
-        )
-    number = "the" if learned.num_test is None else f"{learned.num_test:,}"
-    blocks.append(
-        Text(
+        number = "the" if learned.num_test is None else f"{learned.num_test:,}"
+        yield Text(
             f"Measured on {number} test records with true labels, seen by neither teachers nor"
             " student. They are not"
             " private records: the statement does not protect them."
         )
-    )
-    blocks += summary_blocks(learned.metrics, _TITLES)
-    return Section("student", title, tuple(blocks))
+        yield from _summary(learned.metrics, _TITLES)
 
 
-def summary_blocks(metrics: Json, titles: Mapping[str, str]) -> Iterator[Block]:
+def _summary(metrics: Json, titles: Mapping[str, str]) -> Iterator[Block]:
     """Yield tables of figures over all labels, one for each purpose of the cuts.
 
     Args:
@@ -448,7 +405,7 @@ def summary_blocks(metrics: Json, titles: Mapping[str, str]) -> Iterator[Block]:
             )
 
 
-def _labels(findings: Findings, labels: ReleasedLabels) -> Section:
+def _labels(findings: Findings, labels: ReleasedLabels) -> Iterator[Block]:
     metrics = findings.learned.metrics if findings.learned is not None else {}
     student = metrics.get("student", {}).get("per_label", {})
     constant = metrics.get("released_constant", {}).get("per_label", {})
@@ -467,61 +424,28 @@ def _labels(findings: Findings, labels: ReleasedLabels) -> Section:
             " Then the student on the test records; marks: the constant answer that the"
             " release supports."
         )
-    return Section(
-        "labels",
-        "Label by label",
-        (
-            Text(text),
-            Table(
-                ("label", "released", "positive", *(_PER_LABEL.values() if student else ())),
-                tuple(rows),
-            ),
-        ),
-    )
+    yield Text(text)
+    figures = _PER_LABEL.values() if student else ()
+    yield Table(("label", "released", "positive", *figures), tuple(rows))
 
 
-def _curves(learned: Learned | None) -> Section:
+def _curves(learned: Learned | None) -> Iterator[Block]:
     rows = () if learned is None else learned.curves
-    named = sorted({name for row in rows for name in row} - {"epoch", "step"})
-    series = {
-        name: [(row["epoch"], row[name]) for row in rows if name in row and "epoch" in row]
-        for name in named
-    }
-    series = {name: points for name, points in series.items() if len(points) > 1}
-    charts = [
-        line_chart(
-            "loss",
-            "epoch",
-            {name: points for name, points in series.items() if name.endswith("loss")},
-        ),
-        line_chart(
-            "figures",
-            "epoch",
-            {name: points for name, points in series.items() if not name.endswith("loss")},
-        ),
-    ]
-    drawn = tuple(chart for chart in charts if chart is not None)
-    return Section(
-        "curves",
-        "Training",
-        (Text("During training; val: on held-out released labels."), *drawn) if drawn else (),
-    )
+    charts: dict[str, dict[str, list[tuple[float, float]]]] = {"loss": {}, "figures": {}}
+    for name in sorted({name for row in rows for name in row} - {"epoch", "step"}):
+        points = [(row["epoch"], row[name]) for row in rows if name in row and "epoch" in row]
+        if len(points) > 1:
+            charts["loss" if name.endswith("loss") else "figures"][name] = points
+    drawn = [line_chart(title, "epoch", series) for title, series in charts.items()]
+    if any(drawn):
+        yield Text("During training; val: on held-out released labels.")
+        yield from filter(None, drawn)
 
 
-def frontier_blocks(frontier: DrawnFrontier | None) -> tuple[Block, ...]:
-    """Return the blocks that show a frontier, if there is one."""
-    if frontier is None:
-        return ()
-    picture = Picture(data_uri(frontier.picture), frontier.text.partition("\n")[0])
-    return (picture, Listing("The figures", frontier.text))
-
-
-def _settings(findings: Findings) -> Section:
-    return Section(
-        "settings",
-        "Settings",
-        tuple(Listing(name, text) for name, text in findings.settings.items()),
-    )
+def _frontier(frontier: DrawnFrontier | None) -> Iterator[Block]:
+    if frontier is not None:
+        yield Picture(data_uri(frontier.picture), frontier.text.partition("\n")[0])
+        yield Listing("The figures", frontier.text)
 
 
 _BINS = 20
@@ -548,20 +472,16 @@ def private_sections(findings: Findings) -> tuple[Section, ...]:
         ValueError: if votes are missing or damaged.
     """
     run = findings.run
-    contents = {
-        "The teachers' votes": _votes(run, findings.released),
-        "Without privacy": _references(findings),
-        "The frontier": frontier_blocks(read_frontier(run.private / "frontier", private=True)),
-        "Rivals": _rivals(run.private / "rivals" / "rivals.csv"),
-        "Training of the teachers": _losses(run),
-        "Private settings": _private_settings(run),
-    }
-    anchors = ("votes", "references", "frontier-of-votes", "rivals", "losses", "private-settings")
-    sections = [
-        Section(anchor, title, tuple(blocks), private=True)
-        for anchor, (title, blocks) in zip(anchors, contents.items(), strict=True)
-    ]
-    return tuple(section for section in sections if section.blocks)
+    drawn = read_frontier(run.private / "frontier", private=True)
+    return _sections(
+        ("votes", "The teachers' votes", _votes(run, findings.released)),
+        ("references", "Without privacy", _references(findings)),
+        ("frontier-of-votes", "The frontier", _frontier(drawn)),
+        ("rivals", "Rivals", _rivals(run.private / "rivals" / "rivals.csv")),
+        ("losses", "Training of the teachers", _losses(run)),
+        ("private-settings", "Private settings", _private_settings(run)),
+        private=True,
+    )
 
 
 def _votes(run: Run, released: Released | None) -> Iterator[Block]:
@@ -627,7 +547,7 @@ def _references(findings: Findings) -> Iterator[Block]:
     if findings.learned is not None:
         metrics = findings.learned.metrics | metrics
     yield Text("References for the student on the test records, computed without privacy.")
-    yield from summary_blocks(metrics, _PRIVATE_TITLES)
+    yield from _summary(metrics, _PRIVATE_TITLES)
     per_label = {
         title: metrics[name]["per_label"]
         for name, title in _PRIVATE_TITLES.items()

@@ -16,6 +16,7 @@ import yaml
 from pate import cli, load_student
 from pate._commands.recipes import (
     _KINDS,
+    PARTS,
     find_recipe,
     recipe_files,
     shipped_recipes,
@@ -486,10 +487,14 @@ def test_shipped_recipes_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "faces").mkdir()
     assert find_recipe(Path("faces")) == shipped_recipes()["faces"]  # a folder of pictures, say
     (tmp_path / "faces" / "data.yaml").touch()
-    assert find_recipe(Path("faces")) == Path("faces")
+    with pytest.raises(ValueError, match="a recipe's files in faces, got missing="):
+        find_recipe(Path("faces"))
     assert find_recipe(Path("configs/table")) == shipped_recipes()["table"]
     (tmp_path / "configs" / "table").mkdir(parents=True)
-    (tmp_path / "configs" / "table" / "data.yaml").touch()
+    for folder in (tmp_path / "faces", tmp_path / "configs" / "table"):
+        for part in PARTS:
+            (folder / f"{part}.yaml").touch()
+    assert find_recipe(Path("faces")) == Path("faces")
     assert find_recipe(Path("configs/table")) == Path("configs/table")
     with pytest.raises(ValueError, match=r"one of celeba, .*table, got recipe='face'"):
         find_recipe(Path("face"))
