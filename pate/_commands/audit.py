@@ -43,14 +43,16 @@ def main(args: Sequence[str]) -> None:
     seed = parsed.seed
     if seed is None:
         seed = _read(copy / "data.yaml")["init_args"]["seed"] if begun else secrets.randbits(31)
-    settings = {
-        "source": data_of(recipe, overrides, run.root),
-        "canaries": parsed.canaries,
-        "kind": parsed.kind,
-        "seed": seed,
-        "poisons": parsed.poisons,
+    data = {
+        "class_path": import_path(CanaryRecords),
+        "init_args": {
+            "source": data_of(recipe, overrides, run.root),
+            "canaries": parsed.canaries,
+            "kind": parsed.kind,
+            "seed": seed,
+            "poisons": parsed.poisons,
+        },
     }
-    data = {"class_path": import_path(CanaryRecords), "init_args": settings}
     text = f"# {AUDITED}\n{yaml.safe_dump({'data': data}, sort_keys=False)}"
     if parsed.print_config:
         print(text, end="")

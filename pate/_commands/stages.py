@@ -169,6 +169,18 @@ _HELP = "help"
 """The origin for which `_add_votes` adds the options of all origins."""
 
 _OF_VOTES: dict[str, tuple[Any, str]] = {
+    "votes": (
+        Path | None,
+        "votes cast elsewhere, in place of the votes of `pate teachers vote`: an .npz with ids"
+        " [N], label_names [C], either ballots [N, T, C], scores [N, T, C] or counts [N, C] with"
+        " num_teachers, and features [N, F] if the aggregator needs them, or a folder with one such"
+        " file for each silo. PRIVATE; copied to the run's private folder",
+    ),
+    "silos": (
+        Path | None,
+        "in place of --votes: a folder through which silos send shares of noisy counts, by"
+        " `pate silo`",
+    ),
     "unit": (
         str | None,
         "with --votes or --silos: the statement's word for the unit that reaches one teacher"
@@ -225,20 +237,10 @@ def _votes_from_where(args: Sequence[str], preset: Preset) -> str | None:
 
 def _add_votes(parser: CommandParser, origin: str | None) -> None:
     """Add the options of votes from an ``origin``, or from all origins for a page of help."""
-    places = {
-        "--votes": "votes cast elsewhere, in place of the votes of `pate teachers vote`: an .npz"
-        " with ids [N], label_names [C], either ballots [N, T, C], scores [N, T, C] or counts [N,"
-        " C] with num_teachers, and features [N, F] if the aggregator needs them, or a folder with"
-        " one such file for each silo. PRIVATE; copied to the run's private folder",
-        "--silos": "in place of --votes: a folder through which silos send shares of noisy counts,"
-        " by `pate silo`",
-    }
-    for name, text in places.items():
-        parser.add_argument(name, type=Path | None, default=None, help=text)
     elsewhere = {}
     for name, (kind, text) in _OF_VOTES.items():
         origins = [f"--{place}" for place, names in _FROM.items() if name in names]
-        if origin == _HELP or name in _FROM.get(origin or "", ()):
+        if origin == _HELP or name in _FROM or name in _FROM.get(origin or "", ()):
             parser.add_argument(f"--{name}", type=kind, default=None, help=text)
         else:
             elsewhere[f"--{name}"] = f"{' or '.join(origins)} with --{name}"

@@ -16,8 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from pate._files import atomic_write, write_text
-from pate._reporting.findings import Findings, read_findings
-from pate._reporting.page import Bar, Page, shown
+from pate._reporting.page import Bar, Findings, Page, read_findings, shown
 from pate._reporting.sections import SUMMARY, private_sections, public_sections
 from pate._runs import DISCLOSURE, REPORT
 from pate._validation import require, require_count, require_given

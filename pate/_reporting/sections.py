@@ -14,30 +14,25 @@ from typing import Any
 import numpy as np
 
 from pate._files import Json, read_json
-from pate._reporting.findings import (
-    DrawnFrontier,
-    Findings,
-    Learned,
-    Released,
-    read_frontier,
-    read_log,
-)
 from pate._reporting.page import (
     Bar,
     Block,
     Figure,
     Figures,
+    Findings,
+    Learned,
     Listing,
-    Picture,
+    Released,
     Section,
     Table,
     Text,
     barred,
     barred_share,
-    data_uri,
     gallery,
     histogram,
     line_chart,
+    read_frontier,
+    read_log,
     shown,
 )
 from pate._runs import METRICS, REFERENCES, TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run
@@ -98,7 +93,7 @@ def public_sections(findings: Findings, num_samples: int) -> tuple[Section, ...]
         ("student", "The student", _student(findings)),
         ("labels", "Label by label", _labels(findings, released.labels)),
         ("curves", "Training", _curves(findings.learned)),
-        ("frontier", "The frontier of simulated votes", _frontier(findings.frontier)),
+        ("frontier", "The frontier of simulated votes", findings.frontier),
         ("settings", "Settings", starmap(Listing, findings.settings.items())),
     )
 
@@ -442,12 +437,6 @@ def _curves(learned: Learned | None) -> Iterator[Block]:
         yield from filter(None, drawn)
 
 
-def _frontier(frontier: DrawnFrontier | None) -> Iterator[Block]:
-    if frontier is not None:
-        yield Picture(data_uri(frontier.picture), frontier.text.partition("\n")[0])
-        yield Listing("The figures", frontier.text)
-
-
 _BINS = 20
 _PRIVATE_TITLES = {
     "student": "student",
@@ -476,7 +465,7 @@ def private_sections(findings: Findings) -> tuple[Section, ...]:
     return _sections(
         ("votes", "The teachers' votes", _votes(run, findings.released)),
         ("references", "Without privacy", _references(findings)),
-        ("frontier-of-votes", "The frontier", _frontier(drawn)),
+        ("frontier-of-votes", "The frontier", drawn),
         ("rivals", "Rivals", _rivals(run.private / "rivals" / "rivals.csv")),
         ("losses", "Training of the teachers", _losses(run)),
         ("private-settings", "Private settings", _private_settings(run)),

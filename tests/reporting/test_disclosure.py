@@ -14,7 +14,7 @@ import yaml
 from scipy.stats import norm
 
 from pate import cli
-from pate._reporting.findings import Findings, read_findings
+from pate._reporting.page import Findings, read_findings
 from pate._reporting.report import YOURS, Disclosure
 from pate._runs import Run
 from pate._runs.released import unexpected_public_files
