@@ -243,8 +243,9 @@ def _guess_labels(guess: Guess, table: Columns, rest: Sequence[str], public: Seq
     lists, classes = {}, {}
     for name in rest:
         values = [table.values[name][row] for row in public]
-        parts = [as_list(value) for value in values if not is_gap(value)]
-        found = Counter(part for each in parts for part in each if part)
+        found = Counter(
+            part for value in values if not is_gap(value) for part in as_list(value) if part
+        )
         called = re.search(_NAMED["label"], name.lower())
         apart = any(
             re.search(_LISTS if not called else _LISTS_OF_LABELS, value) for value in values

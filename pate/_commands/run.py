@@ -107,15 +107,13 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     """Run the stages of a recipe in the folder ``root``."""
     if parsed.ledger:
         overrides["data"].append(f"--ledger={parsed.ledger}")
-    form = named_before("fit", overrides["teachers"], _preset(_FIT, recipe, root))
-    if form != CLOSED_FORM and not parsed.print_config:
+    fit_arguments = _arguments(_FIT, recipe, root, overrides)
+    if named_before("fit", *fit_arguments) != CLOSED_FORM and not parsed.print_config:
         _require_table(recipe / "data.yaml", overrides["data"])
     # errors in any stage are reported before teachers train for hours and labels are paid for
-    options, plan, content = read_teachers_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
-    student_settings = read_student_fit(
-        _words(_STUDENT, overrides), _preset(_STUDENT, recipe, root)
-    )
-    parser, label_options = read_label(overrides["label"], _preset(_LABEL, recipe, root))
+    options, plan, content = read_teachers_fit(*fit_arguments)
+    student_settings = read_student_fit(*_arguments(_STUDENT, recipe, root, overrides))
+    parser, label_options = read_label(*_arguments(_LABEL, recipe, root, overrides))
     if parsed.print_config:
         _print_recipe(content, settings_of(parser, label_options), student_settings)
         return
@@ -161,7 +159,8 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     if parsed.dry_run:
         if known is data:
             print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
-            teachers_fit([*_words(_FIT, overrides), "--dry_run"], _preset(_FIT, recipe, root))
+            words, preset = fit_arguments
+            teachers_fit([*words, "--dry_run"], preset)
         if samples is not None:
             print(_planned_samples(samples))
         for planned in (first, (settings, shape)):
@@ -198,14 +197,11 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         pipeline.vote()
         pipeline.label(first[0])
         _STUDENT.command(
-            _words(_STUDENT, overrides),
-            _preset(_STUDENT, recipe, before.root, overwrite=parsed.overwrite),
+            *_arguments(_STUDENT, recipe, before.root, overrides, overwrite=parsed.overwrite)
         )
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}", flush=True)
-        step.command(
-            _words(step, overrides), _preset(step, recipe, root, overwrite=parsed.overwrite)
-        )
+        step.command(*_arguments(step, recipe, root, overrides, overwrite=parsed.overwrite))
     print()
     print(_describe_run(Run(root, ledger=load_ledger(root))), end="")
     if proven is not None:
@@ -309,14 +305,18 @@ def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
     return "\n".join(line for line in lines if line is not None)
 
 
-def _words(step: _Step, overrides: Mapping[str, list[str]]) -> list[str]:
-    return [*step.words, *(word for part in step.parts for word in overrides[part])]
-
-
-def _preset(step: _Step, recipe: Path, root: Path, *, overwrite: bool = False) -> Preset:
-    return Preset(
-        files=tuple(recipe / f"{part}.yaml" for part in step.parts), run=root, overwrite=overwrite
-    )
+def _arguments(
+    step: _Step,
+    recipe: Path,
+    root: Path,
+    overrides: Mapping[str, list[str]],
+    *,
+    overwrite: bool = False,
+) -> tuple[list[str], Preset]:
+    """Return the arguments of a stage's command, and the settings of the recipe before them."""
+    words = [*step.words, *(word for part in step.parts for word in overrides[part])]
+    files = tuple(recipe / f"{part}.yaml" for part in step.parts)
+    return words, Preset(files=files, run=root, overwrite=overwrite)
 
 
 def data_of(recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
@@ -324,7 +324,7 @@ def data_of(recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Jso
 
     Ends with status 2 on a wrong option.
     """
-    *_, content = read_teachers_fit(_words(_FIT, overrides), _preset(_FIT, recipe, root))
+    *_, content = read_teachers_fit(*_arguments(_FIT, recipe, root, overrides))
     return content["data"]
 
 
@@ -332,8 +332,8 @@ def _print_recipe(fit: Json, label: Json, student: Json) -> None:
     """Print the settings of all stages as the files of a recipe, each below its name."""
     data = {name: fit[name] for name in ("data", "ledger")}
     rest = {name: value for name, value in fit.items() if name not in data}
-    parts = dict(zip(PARTS, (data, rest, label, student), strict=True))
-    texts = (f"# {part}.yaml\n{yaml.safe_dump(parts[part], sort_keys=False)}" for part in PARTS)
+    contents = zip(PARTS, (data, rest, label, student), strict=True)
+    texts = (f"# {part}.yaml\n{yaml.safe_dump(each, sort_keys=False)}" for part, each in contents)
     print("---\n".join(texts), end="")
 
 

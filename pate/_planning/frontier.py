@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
 
 from pate._data_file import load_data
 from pate._linear import LinearStudent, fit_linear, flat, student_of
@@ -241,17 +242,14 @@ def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
     """
     names = list(dict.fromkeys(point.aggregator for point in points))
     points_by_name = {(point.aggregator, point.target_epsilon): point for point in points}
-    ranks = dict.fromkeys(names, 0.0)
+    ranks = np.zeros(len(names))
     for target in {point.target_epsilon for point in points}:
         for figure in figures:
-            values = {
-                name: getattr(points_by_name.get((name, target)), figure, math.nan)
-                for name in names
-            }
-            values = {n: -math.inf if math.isnan(value) else value for n, value in values.items()}
-            for name in names:
-                ranks[name] += sum(other > values[name] for other in values.values())
-    return sorted(names, key=lambda name: ranks[name])
+            values = [
+                getattr(points_by_name.get((name, target)), figure, -math.inf) for name in names
+            ]
+            ranks += rankdata(-np.nan_to_num(values, nan=-math.inf, neginf=-math.inf), method="min")
+    return [names[i] for i in np.argsort(ranks, kind="stable")]
 
 
 def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:

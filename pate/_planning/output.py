@@ -380,13 +380,13 @@ def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
             },
             "chunk_size": "auto",
         }
-    init_args = (
-        {}
-        if relation is NeighboringRelation.REPLACE_RECORD
-        else {"neighboring_relation": relation.name}
-    )
     label = {
-        "aggregator": {"class_path": choice.aggregator, "init_args": init_args},
+        "aggregator": {
+            "class_path": choice.aggregator,
+            "init_args": {}
+            if relation is NeighboringRelation.REPLACE_RECORD
+            else {"neighboring_relation": relation.name},
+        },
         "num_queries": result.sweep.queries(result.facts),
         "delta": result.sweep.delta,
         "target_epsilon": choice.epsilon,

@@ -460,9 +460,14 @@ def histogram(title: str, x_label: str, counts: FloatArray, edges: FloatArray) -
         counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True
     ):
         left, right, top = place_x(low), place_x(high), place_y(count)
-        text = f"{low:.2f} to {high:.2f}: {count:,.0f}"
         columns.append(
-            Column(left + 0.5, top, max(right - left - 1, 0.5), round(place_y(0.0) - top, 2), text)
+            Column(
+                left=left + 0.5,
+                top=top,
+                width=max(right - left - 1, 0.5),
+                height=round(place_y(0.0) - top, 2),
+                text=f"{low:.2f} to {high:.2f}: {count:,.0f}",
+            )
         )
     return Chart(title, x_label, x_ticks, y_ticks, columns=tuple(columns))
 
@@ -487,7 +492,6 @@ def _axis(
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     if widened:
         low, high = first * step, last * step
-    values = np.arange(first, last + 1) * step
 
     def place(value: float) -> float:
         return round(begin + (value - low) / (high - low) * (end - begin), 2)
@@ -496,7 +500,7 @@ def _axis(
     digits = max(0, -int(Decimal(f"{step:.3g}").normalize().as_tuple().exponent))
     ticks = tuple(
         Tick(place(value), f"{value:,.{digits}f}")
-        for value in values.tolist()
+        for value in (np.arange(first, last + 1) * step).tolist()
         if low - slack <= value <= high + slack
     )
     return ticks, place

@@ -196,7 +196,7 @@ class Disclosure:
         self.trust = _TRUST_OF_PARTIES if "world" in self.statement else _TRUST
         self.ledger = " ".join(line.strip() for line in describe_ledger(self.statement))
         self.composition = (
-            f"epsilon follows from the events of all releases by {self.statement['conversion']}."
+            f"Epsilon follows from the events of all releases by {self.statement['conversion']}."
         )
         self.versions = ", ".join(
             f"{name} {version}" for name, version in self.statement["versions"].items()
@@ -278,7 +278,7 @@ class Disclosure:
             ),
             Answer(
                 "Algorithms and their correctness",
-                f"{self.mechanism} Made with {self.versions}. {_sentence(self.composition)}"
+                f"{self.mechanism} Made with {self.versions}. {self.composition}"
                 " Anybody can"
                 " compute it again from the statement; with the ledger, pate ledger verify does.",
             ),
@@ -367,7 +367,7 @@ class Disclosure:
                     " private data"
                 ),
                 "mechanisms": f"{self.mechanism} {_NOISE} Made with {self.versions}.",
-                "composition": _sentence(self.composition),
+                "composition": self.composition,
                 "post_processing": "Everything that is computed from the released labels, such"
                 " as the student.",
                 **_yours(justification="why these parameters"),
@@ -445,10 +445,6 @@ _NOISE = (
 def _yours(**wishes: str) -> dict[str, str]:
     """Return fields that are the publisher's to fill in."""
     return {name: f"{YOURS} {wish}" for name, wish in wishes.items()}
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _block(answer: Answer) -> Markup:

@@ -542,11 +542,10 @@ def _references(findings: Findings) -> Iterator[Block]:
         for name, title in _PRIVATE_TITLES.items()
         if name in metrics
     }
-    names = next(iter(per_label.values()))
-    rows = [
+    rows = (
         (name, *(barred(labels.get(name, {}).get("f1")) for labels in per_label.values()))
-        for name in names
-    ]
+        for name in next(iter(per_label.values()))
+    )
     yield Table(("F1", *per_label), tuple(rows))
 
 
