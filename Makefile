@@ -27,9 +27,11 @@ pate := $(filter-out $(core) $(networks),$(wildcard $(addprefix tests/,aggregato
 # they read pages and run scripts, in a process of their own
 pages := $(addprefix tests/,scripts test_docs.py test_notebooks.py test_scripts.py test_site.py test_walkthroughs.py)
 lab := $(addprefix --ignore=,$(core) $(networks) $(pate) $(pages))
-# a job of make for each, the longest first; all that import Lightning and the scripts are one
-upper := $(addprefix --ignore=,$(core) $(pate))
-FAST := $(addprefix fast-,pate upper core)
+# two jobs of make, the longer first: all that needs PyTorch or runs stages, and laws and costs
+light := $(core) $(wildcard tests/test_estimator.py tests/test_histogram.py tests/test_linear.py) $(filter-out \
+	$(addprefix tests/aggregators/test_,features.py labelling.py outside_mechanism.py rounds.py),$(wildcard tests/aggregators/test_*.py))
+heavy := $(addprefix --ignore=,$(light))
+FAST := fast-heavy fast-light
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
 .PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bench reproduce docs
@@ -71,7 +73,7 @@ test-all: setup
 
 fast: $(FAST)
 
-# a zone in one process: it imports and collects once, and only what it needs
+# a job in one process: it imports and collects once, and only what it needs
 $(FAST): SELECTED := -m 'not slow'
 $(FAST) all-pages: setup
 	@printed=$$($(BIN)/pytest -p no:xdist $(SELECTED) $($(lastword $(subst -, ,$@))) 2>&1) || { echo "$$printed"; exit 1; }; \
