@@ -17,7 +17,7 @@ from pate.testing import AggregatorContract
 from pate.testing._aggregators import Grid, Law
 from pate.testing._laws import ORDERS
 from tests.aggregators.oracles import answered, counts
-from tests.aggregators.test_of_mechanism import Bound
+from tests.aggregators.test_of_mechanism import Bound, Drawn
 from tests.mechanisms import oracles
 from tests.mechanisms.test_top_stable import law_of_sizes
 
@@ -28,7 +28,7 @@ GRID = (
 )
 
 
-class _Listing(AggregatorContract):
+class _Listing(Drawn, AggregatorContract):
     num_labels = 3
     grid: Grid = GRID
     k = 1

@@ -31,16 +31,22 @@ def window(relation: Relation) -> int:
     return 1 if relation is Relation.ADD_REMOVE_TEACHER else 2
 
 
-class Bound:
+class Drawn:
+    """A contract without the draws that `PAIRS` and the mechanism's contract prove: that queries are
+    independent, and answered alone as in a batch. Inherit it first."""
+
+    test_one_query_at_a_time_follows_the_law: Any = None
+    test_queries_of_a_batch_are_independent: Any = None
+
+
+class Bound(Drawn):
     """A contract without the laws and costs that `PAIRS` and the mechanism's contract prove.
 
-    Inherit it first. An aggregator with tiers of price does not: their prices, outcome by outcome,
-    are in the contract of aggregators alone.
+    An aggregator with tiers of price does not inherit it: their prices, outcome by outcome, are in
+    the contract of aggregators alone.
     """
 
     test_release_follows_the_law_on_all_ballots: Any = None
-    test_one_query_at_a_time_follows_the_law: Any = None
-    test_queries_of_a_batch_are_independent: Any = None
     test_a_fifth_less_noise_is_caught: Any = None
     test_divergence_between_all_neighbors_is_within_the_curve: Any = None
     test_two_teachers_of_one_unit_are_within_its_curve: Any = None

@@ -17,11 +17,11 @@ from pate.testing import AggregatorContract
 from pate.testing._aggregators import Grid, Law
 from pate.testing._laws import ORDERS, renyi_divergence
 from tests.aggregators.oracles import fixed_law, passing_laplace, stable_law
-from tests.aggregators.test_of_mechanism import Bound
+from tests.aggregators.test_of_mechanism import Bound, Drawn
 from tests.mechanisms import oracles
 
 
-class TestStableTopK(AggregatorContract):
+class TestStableTopK(Drawn, AggregatorContract):
     loose_because = "a failed test hides which rank was chosen"
     scale, sigma, delta = 1.0, 0.8, 0.02
     grid: Grid = (
@@ -225,7 +225,7 @@ class TestStableTopKByLaplace(Bound, TestStableTopK):
         )
 
 
-class TestStableTopKByGaussian(AggregatorContract):
+class TestStableTopKByGaussian(Drawn, AggregatorContract):
     loose_because = "what is proven of Gaussian noisy max is far from its law"
     scale, sigma, delta = 2.5, 1.0, 0.1
     grid: Grid = TestStableTopK.grid
@@ -286,7 +286,7 @@ class TestStableTopKByGaussian(AggregatorContract):
         assert epsilon_of(gumbel, count=5, delta=0.5) < epsilon_of(gaussian, count=5, delta=0.5)
 
 
-class TestFixedStableTopK(AggregatorContract):
+class TestFixedStableTopK(Drawn, AggregatorContract):
     loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
     answers_coins_because = "where no label has many votes, k labels are peeled from all of them"
     num_labels = 3
