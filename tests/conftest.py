@@ -53,8 +53,10 @@ SCANS_ENTRY_POINTS = (
     "pate.mechanisms._base",
     "lightning_fabric.utilities.registry",
 )
-# what jsonargparse derives from a class or its docstring alone, anew for each command line
+# what follows from a class, its docstring or an installed package alone, and is looked up anew for
+# each command line and statement
 DERIVED = (
+    ("pate._release.labels", "version"),
     ("docstring_parser", "parse"),
     ("jsonargparse._util", "get_import_path"),
     ("jsonargparse._typehints", "get_import_path"),
