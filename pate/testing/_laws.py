@@ -232,7 +232,8 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
 
 def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass, if any does."""
-    return _scale_to(p.sum(axis=1, keepdims=True) - delta0, p, q)
+    # something is left of a law whose mass is delta0 but for roundings
+    return _scale_to(np.maximum(p.sum(axis=1, keepdims=True) - delta0, 1e-150), p, q)
 
 
 def beyond_gaussian(
