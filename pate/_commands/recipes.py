@@ -164,19 +164,19 @@ def guess_table(path: Path, content: str) -> Guess:
     for special in dict.fromkeys((identity, content, "split", "group")):
         if special in table.values or (special == "group" and "identity" in table.values):
             continue
-        rest = [name for name in table.names if name not in names.values()]
+        rest = [name for name in table.values if name not in names.values()]
         found = next(_candidates(table, special, rest), None)
         if found is not None:
             names[special] = found
         elif special in (identity, content):
             with faults.gather():
-                require(False, _MISSING[special].format(path=path), columns=table.names)
+                require(False, _MISSING[special].format(path=path), columns=[*table.values])
     if names:
         guess.add("names", names, "Guessed: the columns that the file calls otherwise")
     faults.refuse()
     guess.hashed = names.get("split", "split") not in table.values
     taken = {*names.values(), identity, content, "split", "group", "identity", BUDGET}
-    rest = [name for name in table.names if name not in taken]
+    rest = [name for name in table.values if name not in taken]
     public = _public_rows(table, names, identity)
     _guess_labels(guess, table, rest, public)
     if content == "id":

@@ -278,7 +278,13 @@ class CelebAAttributes(TableSource):
         source = self.path.name
         table = read_arrays(self.path, ("attr", "partition", "identity", "attr_names"), ("ids",))
         if "ids" not in table:
-            _require_official(table["partition"], source=source)
+            official = np.repeat(list(_OFFICIAL), list(_OFFICIAL.values()))
+            require(
+                np.array_equal(table["partition"], official),
+                f"the official {len(official)} rows in {source}, whose numbers are those of the"
+                f" images, or ids of its own, {_GIVE_IDS}",
+                rows=len(table["partition"]),
+            )
             table["ids"] = np.char.mod("%06d.jpg", np.arange(1, len(table["partition"]) + 1))
         shapes = {name: table[name].shape[:1] for name in ("attr", "partition", "identity", "ids")}
         require(
@@ -318,18 +324,6 @@ def _finite_features(values: NDArray[Any], *, source: str) -> Features:
     )
     require(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
     return features
-
-
-def _require_official(partition: NDArray[Any], *, source: str) -> None:
-    """Raise ``ValueError`` unless a table's rows are CelebA's official ones, in their order."""
-    official = np.repeat(list(_OFFICIAL), list(_OFFICIAL.values()))
-    require(
-        np.array_equal(partition, official),
-        f"the official {len(official)} rows in {source}, whose numbers are those of the images,"
-        " or ids of its own,"
-        f" {_GIVE_IDS}",
-        rows=len(partition),
-    )
 
 
 Bound = float | list[float]

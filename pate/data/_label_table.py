@@ -11,7 +11,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pate._validation import BoolArray, Faults, FloatArray, require, require_distinct, require_known
+from pate._validation import (
+    BoolArray,
+    Faults,
+    FloatArray,
+    expecting,
+    require,
+    require_distinct,
+    require_known,
+)
 from pate.data._records import BY_FIELD, Features, Role, UnknownLabels, check_labels, select_labels
 from pate.data._source import SPLIT_OF_ROLE, Table, split_by_hash
 
@@ -64,18 +72,13 @@ class Columns:
 
     Attributes:
         path: the file, or another name of the table.
-        values: the values of each column, by its name.
+        values: the values of each column, by its name, in the order of the headings.
         lines: the number of the line of each record.
     """
 
     path: Path | str
     values: dict[str, list[str]]
     lines: list[int]
-
-    @property
-    def names(self) -> list[str]:
-        """The headings, in their order."""
-        return [*self.values]
 
     def require(self, name: str, fits: Sequence[object], what: str, hint: str = "") -> None:
         """Raise ``ValueError`` at the first value of a column that does not fit.
@@ -129,7 +132,8 @@ def read_label_table(
     required = tuple(dict.fromkeys((identity, *content, *consent)))
     require_known("`names` of columns", reading.names, (*required, "split", *_GROUPS))
     table, faults = read_columns(path, required, reading.names), Faults()
-    head, columns, wanted = table.names, table.values, reading.labels
+    columns, wanted = table.values, reading.labels
+    head = [*columns]
     with faults.gather():
         columns[identity] = [name and normal(name) for name in columns[identity]]
         _require_unique(table, identity)
@@ -255,16 +259,14 @@ def as_list(text: str, names: Iterable[str] = ()) -> list[str]:
 
 def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     """Return the numbers and values of the lines of a CSV file, first of the headings."""
-    try:
-        # some programs begin their files with a byte order mark
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            head = file.readline()
-            file.seek(0)
-            # spreadsheets write `;` where decimals have commas
-            reader = csv.reader(file, delimiter=max(",;\t", key=head.count), strict=True)
-            return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"Expected a CSV file in UTF-8, got {path} ({error})") from None
+    in_utf8 = expecting("a CSV file in UTF-8", UnicodeDecodeError, csv.Error, got=path)
+    # some programs begin their files with a byte order mark
+    with in_utf8, path.open(newline="", encoding="utf-8-sig") as file:
+        head = file.readline()
+        file.seek(0)
+        # spreadsheets write `;` where decimals have commas
+        reader = csv.reader(file, delimiter=max(",;\t", key=head.count), strict=True)
+        return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
 
 
 def _parquet_lines(path: Path) -> list[tuple[int, list[str]]]:
@@ -275,10 +277,8 @@ def _parquet_lines(path: Path) -> list[tuple[int, list[str]]]:
         raise ValueError(
             "Expected pyarrow, which reads parquet: pip install 'pate[parquet]'"
         ) from None
-    try:
+    with expecting("a parquet file", ArrowInvalid, OSError, got=path):
         table = parquet.read_table(path)
-    except (ArrowInvalid, OSError) as error:
-        raise ValueError(f"Expected a parquet file, got {path} ({error})") from None
     columns = [[as_cell(value) for value in column.to_pylist()] for column in table.columns]
     return [(0, table.column_names), *enumerate(map(list, zip(*columns, strict=True)), 1)]
 

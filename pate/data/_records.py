@@ -269,9 +269,11 @@ def as_features(features: Any) -> Features:
     """Return ``features``, wrapped if they are an array or another object with rows and a shape."""
     if isinstance(features, Features):
         return features
-    if isinstance(features, np.ndarray):
-        return ArrayFeatures(features)
-    return _SelectedFeatures(features, np.arange(features.shape[0]))
+    return (
+        ArrayFeatures(features)
+        if isinstance(features, np.ndarray)
+        else _SelectedFeatures(features, np.arange(features.shape[0]))
+    )
 
 
 def values_of(features: Features, rows: range) -> Stream:

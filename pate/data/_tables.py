@@ -278,7 +278,7 @@ class NumberTable(TableSource):
 
     def _features(self, columns: Columns, public: BoolArray) -> NumberColumns:
         names = (
-            [name for name in columns.names if name != "id"]
+            [name for name in columns.values if name != "id"]
             if self._columns is None
             else self._columns
         )

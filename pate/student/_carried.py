@@ -170,9 +170,11 @@ class InputFormat:
         are_texts = [isinstance(sample, str) for sample in rows]
         if self.kind in ("texts", "sentences") and (any(are_texts) or not are_texts):
             require(all(are_texts), "texts", types=_types(rows))
-            if self.model is not None:
-                return self.model.transform([*rows])
-            return hashed([*rows], self.shape[0]).toarray()
+            return (
+                hashed([*rows], self.shape[0]).toarray()
+                if self.model is None
+                else self.model.transform([*rows])
+            )
         features = _numbers(rows)
         self._require_shape(features)
         others = int((~np.isfinite(features)).sum())
@@ -518,13 +520,11 @@ def load_student(
     statement = Statement.read(_file(root / STATEMENT))
     _file(root / STATEMENT_TEXT)
     plain = is_linear(settings["network"]) and not needs_torch(settings["features"])
-    predictor: Predict
-    if plain and device == "cpu":
-        predictor = _linear_predictor(root, settings)
-    else:
-        predictor = find("ModulePredictor")(
-            _module(root, settings, device=device, trust=trust), device
-        )
+    predictor: Predict = (
+        _linear_predictor(root, settings)
+        if plain and device == "cpu"
+        else find("ModulePredictor")(_module(root, settings, device=device, trust=trust), device)
+    )
     input_format = InputFormat.from_dict(settings["input"])
     if input_format.kind == "sentences":
         model = SentenceFeatures(folder=_file(root / SENTENCES), device=device)

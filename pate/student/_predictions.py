@@ -209,9 +209,11 @@ def _write_table(
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["id", *map(cell, names)])
         for ids, batch_probabilities, labels in answers:
-            rows = labels.tolist()
-            if probabilities:
-                rows = [[f"{value:.6f}" for value in row] for row in batch_probabilities.tolist()]
+            rows = (
+                [[f"{value:.6f}" for value in row] for row in batch_probabilities.tolist()]
+                if probabilities
+                else labels.tolist()
+            )
             table.writerows([cell(name), *row] for name, row in zip(ids, rows, strict=True))
             num += len(ids)
     return num

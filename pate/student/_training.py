@@ -337,10 +337,10 @@ class Student(pl.LightningModule):
         require_pictures(augment, input_shape)
         self._augment = augment
         self._compares = constants is not None
-        constant_logits = (
-            torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants)
+        self.register_buffer(
+            "constant_logits",
+            torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants),
         )
-        self.register_buffer("constant_logits", constant_logits)
         self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
         self.register_buffer(
             "cuts", torch.full((len(DECISION_METRICS), len(self.label_names)), 0.5)
@@ -463,9 +463,8 @@ class Student(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         """Make the optimizer, and the scheduler if there is one."""
         optimizer = self._make_optimizer(self.network.parameters())
-        if self._make_scheduler is None:
-            return optimizer
-        return [optimizer], [self._make_scheduler(optimizer)]
+        schedule = self._make_scheduler
+        return optimizer if schedule is None else ([optimizer], [schedule(optimizer)])
 
 
 def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:

@@ -57,11 +57,10 @@ def choose_size(
     if plan.chunk_size != "auto":
         size = fitting_size(plan, shape, num_labels, plan.chunk_size, available)
         if size < plan.chunk_size:
-            needed = chunk_bytes(plan, shape, num_labels, plan.chunk_size)
+            needed = gigabytes(chunk_bytes(plan, shape, num_labels, plan.chunk_size))
             messages.append(
-                f"A chunk of {plan.chunk_size} teachers needs about {gigabytes(needed)} of"
-                f" {gigabytes(available)} GB:"
-                f" halved to {size}."
+                f"A chunk of {plan.chunk_size} teachers needs about {needed} of"
+                f" {gigabytes(available)} GB: halved to {size}."
             )
         return Sizing(chunk_size=size, messages=tuple(messages))
     best, seconds = 1, np.inf

@@ -269,9 +269,8 @@ class TrainJob(ChunkJob):
     @property
     def start_file(self) -> Path | None:
         """The weights that all teachers start from, by key, plan and data; None for none."""
-        if self.plan.start_from is None:
-            return None
-        return self.folder / f"start_{self.made_from}.safetensors"
+        afresh = self.plan.start_from is None
+        return None if afresh else self.folder / f"start_{self.made_from}.safetensors"
 
     @property
     def num_steps(self) -> int:

@@ -127,11 +127,12 @@ def _whitening_of_few(centred: FloatArray, num_components: int) -> Float32Array:
 
 def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
     """Return the largest eigenvalues ``[number]`` of a symmetric ``matrix``, and their vectors."""
-    if len(matrix) > _DIRECT:
+    values, vectors = (
         # the first vector is drawn unless it is given
-        values, vectors = eigsh(matrix, k=number, v0=np.ones(len(matrix)), tol=1e-6)
-    else:
-        values, vectors = np.linalg.eigh(matrix)
+        eigsh(matrix, k=number, v0=np.ones(len(matrix)), tol=1e-6)
+        if len(matrix) > _DIRECT
+        else np.linalg.eigh(matrix)
+    )
     top = np.argsort(values)[::-1][:number]
     return values[top], vectors[:, top]
 

@@ -6,10 +6,9 @@ Both import torch late, so that data without them start without it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from pate._validation import (
     require,
     require_count,
 )
-from pate.data._records import FeatureMap, Features, values_of
+from pate.data._records import ArrayFeatures, FeatureMap, Features, MappedFeatures, values_of
 from pate.data.features._sentences import kept_features
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ class PictureTransforms(FeatureMap):
 
     def transform(self, features: Features) -> Features:
         """Return the features ``[N, ...]`` that are transformed when they are read."""
-        return _Transformed(features, self.transforms)
+        return _Transformed(self, features)
 
     def _try(self, public: Features, seed: int) -> Float32Array:
         import torch
@@ -207,28 +206,19 @@ class PictureTransforms(FeatureMap):
             return self.transform(public)[np.array([0])]
 
 
-class _Transformed(Features):
-    def __init__(self, features: Features, transforms: Sequence[nn.Module]) -> None:
-        self._features, self._transforms = features, transforms
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        return (self._features.shape[0], *self._read(np.array([0])).shape[1:])
-
-    def __getitem__(self, index: Any, /) -> Float32Array:
-        index = np.asarray(index)
-        if index.size == 0:
-            return np.empty((*index.shape, *self.shape[1:]), dtype=np.float32)
-        return self._read(index.ravel()).reshape(*index.shape, *self.shape[1:])
+class _Transformed(MappedFeatures):
+    _map: PictureTransforms
 
     def select(self, rows: IntArray) -> _Transformed:
-        return _Transformed(self._features.select(rows), self._transforms)
+        return _Transformed(self._map, self._raw.select(rows))
 
-    def _read(self, rows: IntArray) -> Float32Array:
+    def _mapped(self, rows: IntArray) -> Features:
         import torch
 
-        pictures = list(torch.from_numpy(self._features[rows]))
+        if not rows.size:
+            return ArrayFeatures(np.empty((0, *self.shape[1:]), dtype=np.float32))
+        pictures = list(torch.from_numpy(self._raw[rows]))
         with torch.no_grad():
-            for transform in self._transforms:
+            for transform in self._map.transforms:
                 pictures = [transform(picture) for picture in pictures]
-        return np.stack([picture.numpy() for picture in pictures]).astype(np.float32)
+        return ArrayFeatures(np.stack([picture.numpy() for picture in pictures]))
