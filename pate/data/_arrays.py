@@ -432,13 +432,14 @@ class DrawnPublic(DataSource):
             low, high = column_bounds(self._bounds, size)
             centre = np.zeros(size).clip(low, high)
             unit, length = np.maximum(high - centre, centre - low), float(np.sqrt(size / 3)) / 4
-        state = {
-            "centre": as_float32(centre),
-            "bounds": np.full(size, np.inf) if self._bounds is None else unit,
-            "units": unit,
-            "length": np.array(length),
-        }
-        return PublicScaling.restored(state)
+        return PublicScaling.restored(
+            {
+                "centre": as_float32(centre),
+                "bounds": np.full(size, np.inf) if self._bounds is None else unit,
+                "units": unit,
+                "length": np.array(length),
+            }
+        )
 
     @cached_property
     def _num_columns(self) -> int:
@@ -473,11 +474,14 @@ def column_bounds(bounds: Sequence[ArrayLike], size: int) -> tuple[FloatArray, F
 
     Raises ``ValueError`` unless they are finite and ``low < high``.
     """
-    wanted = f"bounds (low, high), finite and low < high, each a number or {size} of them"
     try:
         low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), size) for bound in bounds)
         ordered = bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all())
     except (TypeError, ValueError):
         ordered = False
-    require(ordered, wanted, bounds=bounds)
+    require(
+        ordered,
+        f"bounds (low, high), finite and low < high, each a number or {size} of them",
+        bounds=bounds,
+    )
     return low, high

@@ -177,21 +177,21 @@ def read_label_table(
         if "split" in head:
             split[:] = _coded(table, "split", _SPLIT, "private, public or test")
         else:
-            keys = ids if groups is None else groups
-            split[:] = split_by_hash(keys, *reading.fractions, source=str(path))
+            split[:] = split_by_hash(
+                ids if groups is None else groups, *reading.fractions, source=str(path)
+            )
     budgets = None
     with faults.gather():
         if consent:
             budgets = _budgets(table, split == SPLIT_OF_ROLE[Role.PRIVATE], reading.budgets)
     used = {"split", group, *consent, *misspelt, *chosen, *(wanted or ())}
     rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
-    made: list[Features] = []
     with faults.gather():
-        made.append(features(rest, split == SPLIT_OF_ROLE[Role.PUBLIC]))
+        made = features(rest, split == SPLIT_OF_ROLE[Role.PUBLIC])
     faults.refuse()
     given = np.array([*labels.values()], dtype=np.float32).T
     return Table(
-        features=made[0],
+        features=made,
         names=[*labels],
         labels=check_labels(given, source=str(path), unknown=unknown),
         ids=ids,

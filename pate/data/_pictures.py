@@ -146,8 +146,14 @@ def read_image(path: Path, size: int) -> UInt8Array:
     # one who reads a pipe waits for ever
     require(path.is_file(), "a readable picture, in a file", path=str(path))
     # the error depends on the format, and on the place where a file ends or was changed
-    errors = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-    readable = expecting("a readable picture", *errors, got=path)
+    readable = expecting(
+        "a readable picture",
+        OSError,
+        SyntaxError,
+        ValueError,
+        Image.DecompressionBombError,
+        got=path,
+    )
     with readable, Image.open(path, formats=FORMATS) as image:
         picture = image.convert("RGB")
     return center_crop(picture, size)
@@ -243,7 +249,10 @@ class CelebA(PictureFolder):
             _require_all("an identity", pictures, persons)
             groups = np.array([persons[picture] for picture in pictures])
         columns = select_labels(names, self._wanted, source=self._file(_ATTRIBUTES).name)
-        folder = self._folder
+        folder = self.root / "img_align_celeba"
+        require(folder.is_dir(), "a folder of pictures", path=str(folder))
+        if (folder / folder.name).is_dir():  # as some archives are packed
+            folder /= folder.name
         return Table(
             features=ImageFiles([folder / picture for picture in pictures], self.size, keep=False),
             names=[names[column] for column in columns],
@@ -285,14 +294,6 @@ class CelebA(PictureFolder):
         unknown = sorted(set(roles.values()) - {0, 1, 2})
         require(not unknown, f"partitions 0, 1 or 2 in {path.name}", partitions=unknown)
         return roles
-
-    @property
-    def _folder(self) -> Path:
-        folder = self.root / "img_align_celeba"
-        require(folder.is_dir(), "a folder of pictures", path=str(folder))
-        if (folder / folder.name).is_dir():  # as some archives are packed
-            folder /= folder.name
-        return folder
 
     def _find(self, name: str) -> Path | None:
         """Return the table of a name, with columns separated by commas or spaces, or None."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
 from math import prod
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -493,5 +492,4 @@ def partition_records(
     """
     teachers = assign_teachers((str(unit) for unit in units), num_teachers=num_teachers, key=key)
     order = np.lexsort((ids, teachers))
-    bounds = np.searchsorted(teachers[order], np.arange(num_teachers + 1))
-    return [order[start:stop] for start, stop in pairwise(bounds)]
+    return np.split(order, np.searchsorted(teachers[order], np.arange(1, num_teachers)))

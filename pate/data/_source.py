@@ -168,9 +168,9 @@ class DataSource(RecordsInitArgs, ABC):
                 f"{other} samples that are no {one} records",
                 shared_ids=shared[:3].tolist(),
             )
-        tables = [(), (Role.PUBLIC,), (Role.TEST,), (Role.PUBLIC, Role.TEST)]
         numbered = any(
-            are_row_numbers([ids[role] for role in (Role.PRIVATE, *others)]) for others in tables
+            are_row_numbers([ids[role] for role in (Role.PRIVATE, *others)])
+            for others in ((), (Role.PUBLIC,), (Role.TEST,), (Role.PUBLIC, Role.TEST))
         )
         require(
             self.permanent_ids or not numbered,
@@ -186,8 +186,13 @@ class DataSource(RecordsInitArgs, ABC):
         private records is PRIVATE.
         """
         raw = self._raw(role)
-        groups = None if raw.groups is None else raw.groups.tolist()
-        names = json.dumps([self.label_names, raw.ids.tolist(), groups])
+        names = json.dumps(
+            [
+                self.label_names,
+                raw.ids.tolist(),
+                None if raw.groups is None else raw.groups.tolist(),
+            ]
+        )
         if raw.budgets is not None:
             names += json.dumps([self.budgets, raw.budgets.tolist()])
         if role is Role.PUBLIC and self.feature_map is not None and self.feature_map.version:

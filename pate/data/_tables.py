@@ -414,18 +414,13 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
         codes = np.array([known.get(_level(text), -1) for text in texts], dtype=np.int64)
         return (codes[:, None] == np.arange(len(known))).astype(np.float32)
     if name in encoding.texts:
-        words = ["" if is_gap(text) else text for text in texts]
-        return hashed(words, encoding.texts[name]).toarray()
+        return hashed(
+            ["" if is_gap(text) else text for text in texts], encoding.texts[name]
+        ).toarray()
     fill = encoding.fills.get(name)
     numbers = [fill if is_gap(text) else as_number(text) for text in texts]
     wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]
-    hint = ""
-    if wrong and is_gap(wrong[0]):
-        hint = " (gaps need `fill`)"
-    elif wrong and as_number(wrong[0].replace(",", ".")) is not None:
-        hint = " (decimals need a point)"
-    elif wrong and _is_word(wrong[0]):
-        hint = " (words need `categories` or `texts`)"
+    hint = _hint(wrong[0]) if wrong else ""
     table.require(name, [number is not None for number in numbers], f"a finite number{hint}")
     return np.array(numbers, dtype=np.float32)[:, None]
 
@@ -444,12 +439,17 @@ def unknown_levels(encoding: ColumnEncoding, table: Columns) -> list[str]:
     return lines
 
 
-def _is_word(text: str) -> bool:
+def _hint(text: str) -> str:
+    """Return what a text needs that is no finite number."""
+    if is_gap(text):
+        return " (gaps need `fill`)"
+    if as_number(text.replace(",", ".")) is not None:
+        return " (decimals need a point)"
     try:
         float(text)
     except ValueError:
-        return True
-    return False
+        return " (words need `categories` or `texts`)"
+    return ""
 
 
 def _level(text: str) -> str:

@@ -253,15 +253,17 @@ def _quiet() -> Iterator[None]:
 
 def describe_program(student: ExportedStudent) -> str:
     """Return the metadata of an exported student, as JSON."""
-    metadata = {
-        "pate": student.settings["pate"],
-        "input": {"name": student.input.kind} | student.input.to_dict(),
-        "outputs": {
-            "probabilities": "float32 [N, C]",
-            "labels": "bool [N, C], probabilities above the cuts",
+    return json.dumps(
+        {
+            "pate": student.settings["pate"],
+            "input": {"name": student.input.kind} | student.input.to_dict(),
+            "outputs": {
+                "probabilities": "float32 [N, C]",
+                "labels": "bool [N, C], probabilities above the cuts",
+            },
+            "cuts": student.settings["cuts"],
+            "label_names": list(student.label_names),
+            "privacy": student.describe(),
         },
-        "cuts": student.settings["cuts"],
-        "label_names": list(student.label_names),
-        "privacy": student.describe(),
-    }
-    return json.dumps(metadata, indent=2)
+        indent=2,
+    )

@@ -574,8 +574,11 @@ def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:
         features = restore_map(settings["features"], mapped, tuple(settings["input"]["shape"]))
     else:
         require(not mapped, f"no feature map in {path}", arrays=list(mapped))
-    student = student_from({name.removeprefix(_LAYER): part for name, part in layers.items()})
-    return LinearPredictor(features, student, np.array(settings["cuts"], dtype=np.float32))
+    return LinearPredictor(
+        features,
+        student_from({name.removeprefix(_LAYER): part for name, part in layers.items()}),
+        np.array(settings["cuts"], dtype=np.float32),
+    )
 
 
 def _file(path: Path) -> Path:

@@ -339,14 +339,15 @@ class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         self._rows = np.zeros((len(steps), len(teachers), plan.batch_size), dtype=np.int64)
         for place, teacher in enumerate(teachers):
             if len(rows := data.rows[teacher]):
-                batches = draw_batches(
-                    len(rows),
-                    seed=plan.seed,
-                    teacher=teacher,
-                    steps=steps,
-                    batch_size=plan.batch_size,
-                )
-                self._rows[:, place] = rows[batches]
+                self._rows[:, place] = rows[
+                    draw_batches(
+                        len(rows),
+                        seed=plan.seed,
+                        teacher=teacher,
+                        steps=steps,
+                        batch_size=plan.batch_size,
+                    )
+                ]
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -98,8 +98,11 @@ class TeacherChunk(pl.LightningModule):
         self._loss = plan.loss or BinaryCrossEntropy()
         self._seed = seed
         self.chunk = len(networks)
-        losses = torch.full((min(plan.num_steps, _POINTS), self.chunk), torch.nan)
-        self.register_buffer("losses", losses, persistent=False)
+        self.register_buffer(
+            "losses",
+            torch.full((min(plan.num_steps, _POINTS), self.chunk), torch.nan),
+            persistent=False,
+        )
         self.register_buffer(
             "positive_weights", torch.from_numpy(positive_weights)[:, None], persistent=False
         )
@@ -440,13 +443,15 @@ class SavedChunk:
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         with atomic_write(path) as file:
-            content = {
-                ORIGIN: self.made_from,
-                "state": self.state,
-                "label_shares": self.label_shares,
-                "losses": self.losses,
-            }
-            torch.save(content, file)
+            torch.save(
+                {
+                    ORIGIN: self.made_from,
+                    "state": self.state,
+                    "label_shares": self.label_shares,
+                    "losses": self.losses,
+                },
+                file,
+            )
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -573,7 +578,7 @@ def cast_votes(
     parts = []
     for start in range(0, features.shape[0], batch_size):
         index = np.arange(start, min(start + batch_size, features.shape[0]))
-        logits: torch.Tensor = chunk(torch.from_numpy(features[index]).to(chunk.device)[None])
+        logits: Tensor = chunk(torch.from_numpy(features[index]).to(chunk.device)[None])
         if voting == "bits":
             parts.append(pack_ballots(((logits > 0) & trained).cpu().numpy()))
         elif voting == "scores":

@@ -43,22 +43,15 @@ class Dice:
         """Draw True with a probability, one for all faces or one for each."""
         return np.asarray(self.rng.random(self.num, dtype=np.float32) < probability, dtype=np.bool_)
 
-    def uniform(self, low: float, high: float) -> Float32Array:
-        """Draw uniformly between two bounds."""
-        return np.float32(low) + np.float32(high - low) * self.rng.random(
-            self.num, dtype=np.float32
-        )
+    def uniform(self, low: float, high: float, *channels: int) -> Float32Array:
+        """Draw uniformly between two bounds, ``[num]``, or colors ``[num, channels]``."""
+        drawn = self.rng.random((self.num, *channels), dtype=np.float32)
+        return np.float32(low) + np.float32(high - low) * drawn
 
     def normal(self, deviation: float, limit: float = 2.5) -> Float32Array:
         """Draw normally around 0, clipped at ``limit`` deviations."""
         drawn = self.rng.standard_normal(self.num, dtype=np.float32)
         return np.clip(drawn, -limit, limit) * np.float32(deviation)
-
-    def color(self, low: float, high: float) -> Float32Array:
-        """Draw three channels ``[num, 3]`` uniformly between two bounds."""
-        return np.float32(low) + np.float32(high - low) * self.rng.random(
-            (self.num, 3), dtype=np.float32
-        )
 
 
 def either(
@@ -157,7 +150,7 @@ def _pick(dice: Dice, palette: list[tuple[float, float, float]], spread: float) 
     """Draw colors ``[num, 3]`` near the colors of a palette."""
     index = dice.rng.integers(len(palette), size=dice.num)
     colors = np.array(palette, dtype=np.float32)[index]
-    return np.clip(colors + dice.color(-spread, spread), 0.0, 1.0)
+    return np.clip(colors + dice.uniform(-spread, spread, 3), 0.0, 1.0)
 
 
 def mix(
@@ -188,10 +181,10 @@ class Geometry:
             )
         )
         ramps = [np.interp(traits.tone, _SKIN_TONES, ramp) for ramp in _SKIN_RAMP.T]
-        skin = np.stack(ramps, axis=1).astype(np.float32) + dice.color(-0.02, 0.02)
+        skin = np.stack(ramps, axis=1).astype(np.float32) + dice.uniform(-0.02, 0.02, 3)
         self.skin = np.clip(skin, 0.0, 1.0)
-        hair = _HAIR_PALETTE[traits.hair] * dice.uniform(0.84, 1.10)[:, None] + dice.color(
-            -0.02, 0.02
+        hair = _HAIR_PALETTE[traits.hair] * dice.uniform(0.84, 1.10)[:, None] + dice.uniform(
+            -0.02, 0.02, 3
         )
         # Brown runs to auburn.
         auburn = dice.uniform(-0.25, 0.40) * (traits.hair == BROWN)
@@ -210,7 +203,7 @@ class Geometry:
             ],
             0.06,
         )  # fmt: skip
-        wall = dice.uniform(0.45, 0.78)[:, None] + dice.color(-0.13, 0.13)
+        wall = dice.uniform(0.45, 0.78)[:, None] + dice.uniform(-0.13, 0.13, 3)
         self.wall_near = np.clip(wall, 0.0, 1.0)
         # placement of the face in the picture, and the light
         self.shift_x = dice.normal(0.55, 2.7)

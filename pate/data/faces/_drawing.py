@@ -415,8 +415,8 @@ def _render_block(seed: int, block: int, size: int) -> tuple[UInt8Array, UInt8Ar
 def _photographs(canvas: Canvas, rng: np.random.Generator) -> UInt8Array:
     """Return photographs with light, contrast, blur and grain: uint8 ``[num, size, size, 3]``."""
     geometry, planes = canvas.geometry, canvas.planes
-    light = canvas.axis[None, None, :] * geometry.light_x[:, None, None]
-    light = light + canvas.axis[None, :, None] * geometry.light_y[:, None, None]
+    light_x, light_y = geometry.light_x[:, None, None], geometry.light_y[:, None, None]
+    light = canvas.axis[None, None, :] * light_x + canvas.axis[None, :, None] * light_y
     exposure = (geometry.exposure * geometry.contrast)[:, None, None]
     planes *= (light * np.float32(0.012) + np.float32(1.0)) * exposure
     planes += (np.float32(0.5) * (1 - geometry.contrast))[:, None, None]

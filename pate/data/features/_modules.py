@@ -73,8 +73,7 @@ class Projection(nn.Module):
 
     def forward(self, records: Tensor) -> Tensor:
         """Return components ``[B, num_components]`` of records ``[B, ...]``."""
-        centred = (records.flatten(1) - self.mean).double()
-        return (centred @ self.weights.double()).float()
+        return ((records.flatten(1) - self.mean).double() @ self.weights.double()).float()
 
 
 class Scaling(nn.Module):
@@ -157,8 +156,7 @@ class ScaledAndWaves(Waves):
 
     def waves(self, scaled: Tensor) -> Tensor:
         """Return features ``[B, num_features]`` of scaled rows ``[B, F]``, less the straight."""
-        straight = scaled.double() @ self.straight.double()
-        return (self.angular(scaled) - straight).float()
+        return (self.angular(scaled) - scaled.double() @ self.straight.double()).float()
 
 
 @as_module.register

@@ -90,11 +90,6 @@ class PublicPCA(FeatureMap):
             features, len(weights.T), lambda row: np.subtract(row, mean, out=row) @ weights
         )
 
-    @property
-    def module_arguments(self) -> dict[str, int]:
-        """The arguments of the torch module that maps as this map does."""
-        return {"num_components": self._weights.shape[1]}
-
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
         assert self._mean is not None, "fit comes before state"
@@ -231,21 +226,14 @@ class PublicScaling(FeatureMap):
             mapped[index] = scaled.reshape(len(index), *features.shape[1:])
         return mapped
 
-    @property
-    def module_arguments(self) -> dict[str, int]:
-        """The arguments of the torch module that maps as this map does."""
-        return {}
-
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
         assert self._centre is not None, "fit comes before state"
-        columns: dict[str, NDArray[Any]] = {
-            "centre": self._centre,
-            "bounds": self._bounds,
-            "units": self._units,
-        }
-        return {name: values.reshape(shape) for name, values in columns.items()} | {
-            "length": np.array(self._length)
+        return {
+            "centre": self._centre.reshape(shape),
+            "bounds": self._bounds.reshape(shape),
+            "units": self._units.reshape(shape),
+            "length": np.array(self._length),
         }
 
     @classmethod
@@ -362,17 +350,14 @@ class RandomFeatures(FeatureMap):
 
         return map_by_rows(scaled, len(angles), wave)
 
-    @property
-    def module_arguments(self) -> dict[str, int]:
-        """The arguments of the torch module that maps as this map does."""
-        return {"num_features": len(self._phases)}
-
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
         assert self._frequencies is not None, "fit comes before state"
         scaling = {f"{_SCALING}{name}": part for name, part in self._scaling.state(shape).items()}
-        frequencies = self._frequencies.reshape(prod(shape), len(self._phases))
-        return scaling | {"frequencies": frequencies, "phases": self._phases}
+        return scaling | {
+            "frequencies": self._frequencies.reshape(prod(shape), len(self._phases)),
+            "phases": self._phases,
+        }
 
     @classmethod
     def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
@@ -410,8 +395,7 @@ class AutoFeatures(RandomFeatures):
             rows = np.arange(min(public.shape[0], _PAIRED))
             scaled = self._scaling.transform(public.select(rows)).reshape(len(rows), -1)
             width = scaled.shape[1]
-            most = min(_WIDEST, public.shape[0] // 2)
-            if width <= most and (scaled == 0).mean() < _SPARSE:
+            if width <= min(_WIDEST, public.shape[0] // 2) and (scaled == 0).mean() < _SPARSE:
                 super().fit(public)
                 scaled = self._scaling.transform(public).reshape(-1, width)
                 columns = Directions.of(scaled.astype(np.float64))
@@ -513,6 +497,8 @@ _IN_NUMPY: dict[str, type[MapInNumpy]] = {
     f"{_MODULES}.ScaledAndWaves": AutoFeatures,
 }
 """The maps that need no torch, by the modules that map as they do."""
+_SIZES = {"num_components": "weights", "num_features": "phases"}
+"""The arguments of modules, and the arrays whose last sizes they are."""
 
 
 class SavedMap(NamedTuple):
@@ -542,9 +528,9 @@ def save_map(features: FeatureMap, shape: tuple[int, ...]) -> SavedMap:
         made = find("as_module")(features, shape)
         return SavedMap(made.settings, made.module.state_dict())
     assert isinstance(features, MapInNumpy)
-    arguments = features.module_arguments
-    settings = {"class_path": path, "init_args": arguments} if arguments else path
-    return SavedMap(settings, features.state(shape))
+    state = features.state(shape)
+    sizes = {name: state[array].shape[-1] for name, array in _SIZES.items() if array in state}
+    return SavedMap({"class_path": path, "init_args": sizes} if sizes else path, state)
 
 
 def needs_torch(settings: MapSettings | None) -> bool:

@@ -137,8 +137,9 @@ class SentenceFeatures(RecordsInitArgs):
 
         if self.cache is None:
             return compute(range(len(texts)))
-        target = self.cache / f"{digest(self.identity, *texts)}.npy"
-        return kept_features(target, len(texts), _STEP, compute)
+        return kept_features(
+            self.cache / f"{digest(self.identity, *texts)}.npy", len(texts), _STEP, compute
+        )
 
     def pack(self, path: Path) -> None:
         """Write the model's files to a ``.zip``, the same bytes each time."""

@@ -156,8 +156,13 @@ def _contents(features: Features) -> list[str | Stream]:
     identity, num = features.identity(), features.shape[0]
     if identity is not None:
         return [repr(features.shape), identity]
-    parts = (range(start, min(start + _ROWS, num)) for start in range(0, num, _ROWS))
-    return [repr(features.shape), *(values_of(features, rows) for rows in parts)]
+    return [
+        repr(features.shape),
+        *(
+            values_of(features, range(start, min(start + _ROWS, num)))
+            for start in range(0, num, _ROWS)
+        ),
+    ]
 
 
 _TRIALS = 8
