@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from pate._linear import labels_better_than_constant, match_logistic_moments, shrunk_means
 from pate._settings import Partial
@@ -259,9 +259,7 @@ def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, Fl
     )
     together = losses + losses.mean(axis=1, keepdims=True)
     chosen = np.argmin(together, axis=0)
-    weights = np.exp((together.min(axis=0) - together) / 2)
-    weights /= weights.sum(axis=0)
-    parts = zip(priors, weights, strict=True)
+    parts = zip(priors, softmax(-together / 2, axis=0), strict=True)
     shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
     gains = losses[0] - losses
     evidence = gains[chosen, np.arange(len(chosen))]

@@ -466,7 +466,6 @@ UInt64Array = NDArray[np.uint64]
 
 # a share has 2^30 steps of its grid in a standard deviation, or up to twice as many
 _FINE_BITS = 30
-_COARSE_BITS = 20  # as released counts have
 _ROOM = 2.0**62  # of steps, which the noise of 2^20 silos does not fill
 
 
@@ -515,5 +514,5 @@ def summand(counts: ArrayLike, sigma: float, generator: np.random.Generator) -> 
 
 def decode(total: UInt64Array, sigma: float, num_shares: int) -> FloatArray:
     """Return noisy counts from a sum of ``num_shares`` shares, rounded as `add_gaussian` rounds."""
-    coarse = 2.0 ** math.ceil(math.log2(sigma * math.sqrt(num_shares)) - _COARSE_BITS)
+    coarse = grid_of(sigma * math.sqrt(num_shares))
     return np.asarray(np.rint(total.view(np.int64) * (share_grid(sigma) / coarse)) * coarse)
