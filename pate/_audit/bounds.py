@@ -152,10 +152,8 @@ def gaussian_trade_off(mu: float) -> TradeOff:
 def trade_off_of(account: RDPAccountant) -> TradeOff:
     """Return the trade-off that the deltas and the mu of an account prove."""
     cost = account.cost
-    deltas, factors = (
-        np.array([account.get_delta(float(epsilon)) for epsilon in _EPSILONS]),
-        np.exp(_EPSILONS),
-    )
+    deltas = np.array([account.get_delta(float(epsilon)) for epsilon in _EPSILONS])
+    factors = np.exp(_EPSILONS)
     gaussian = (
         gaussian_trade_off(math.sqrt(cost.mu_squared))
         if cost.delta0 == 0 and math.isfinite(cost.mu_squared)

@@ -137,7 +137,6 @@ class CanaryRecords(DataSource):
             "labels that are all known, for an audit",
             unknown_labels=True,
         )
-        present = np.tile(private.labels.mean(axis=0) <= 0.5, (self._num, 1)).astype(np.uint8)
         if self._kind == "mislabelled":
             require(
                 len(private) >= self._num,
@@ -149,30 +148,31 @@ class CanaryRecords(DataSource):
             )[: self._num]
             rows = flat(private.features[np.sort(chosen)])
             right = (private.labels[np.sort(chosen)] > 0).astype(np.uint8)
-            labels = np.stack((1 - right, right))
             return Canaries(
                 np.stack((rows, rows)),
-                labels,
+                np.stack((1 - right, right)),
                 rows,
                 np.eye(self._num),
                 np.where(right, -1.0, 1.0),
                 1,
             )
+        present = np.tile(private.labels.mean(axis=0) <= 0.5, (self._num, 1)).astype(np.uint8)
         public = flat(self._source.records(Role.PUBLIC).features[:])
         spread = float(np.sqrt(public.var(axis=0).mean())) or 1.0
         num = np.arange(self._num)
         codes = 1.0 - 2.0 * (np.bitwise_count(num[:, None] & num[None]) % 2)
         ours = _REACH * spread * codes
         # the columns then have the variance of all others
-        lift = spread * np.sqrt((len(public) + 2 * self._num) / 2)
-        far = np.concatenate((lift * np.eye(self._num), -lift * np.eye(self._num)))
+        far = spread * np.sqrt((len(public) + 2 * self._num) / 2) * np.eye(self._num)
         center = public.mean(axis=0)
         return Canaries(
             features=np.stack(
                 [np.column_stack((np.tile(center, (self._num, 1)), rows)) for rows in (ours, -ours)]
             ),
             labels=np.stack((present, present)),
-            probes=np.column_stack((np.tile(center, (2 * self._num, 1)), far)),
+            probes=np.column_stack(
+                (np.tile(center, (2 * self._num, 1)), np.concatenate((far, -far)))
+            ),
             mixture=np.column_stack((codes, -codes)),
             signs=np.where(present, 1.0, -1.0),
             copies=2 if self._kind == "duplicated" else 1,
@@ -201,10 +201,8 @@ class CanaryRecords(DataSource):
     def load(self, role: Role) -> Records:
         """Return the mapped records of the source, with canaries or probes added for this role."""
         records, canaries = self._source.records(role), self.canaries
-        theirs = flat(records.features[:])
-        theirs = np.column_stack(
-            (theirs, np.zeros((len(theirs), canaries.probes.shape[1] - theirs.shape[1])))
-        )
+        theirs = np.zeros((len(records), canaries.probes.shape[1]))
+        theirs[:, : records.features.shape[1]] = flat(records.features[:])
         rows: list[FloatArray] = [theirs]
         labels, ids = [np.array(records.labels)], [records.ids]
         if role is Role.PUBLIC:
@@ -225,18 +223,17 @@ class CanaryRecords(DataSource):
                 0, 2, (len(poisoned), self.num_labels)
             )
         names = np.concatenate([part.astype(str) for part in ids])
-        groups = records.groups
-        if groups is not None:
-            groups = np.concatenate((groups.astype(str), names[len(records) :]))
-        budgets = None
-        if records.budgets is not None:
-            # the statement that is tested is of the largest budget
-            budgets = np.append(
-                records.budgets, np.full(len(names) - len(records), self.budgets[-1])
-            )
-        features = ArrayFeatures(np.concatenate(rows).astype(np.float32))
-        joined = np.concatenate([part.astype(np.uint8) for part in labels])
-        return Records(features=features, labels=joined, ids=names, groups=groups, budgets=budgets)
+        groups, budgets, added = records.groups, records.budgets, names[len(records) :]
+        # the statement that is tested is of the largest budget
+        return Records(
+            features=ArrayFeatures(np.concatenate(rows).astype(np.float32)),
+            labels=np.concatenate([part.astype(np.uint8) for part in labels]),
+            ids=names,
+            groups=None if groups is None else np.append(groups.astype(str), added),
+            budgets=None
+            if budgets is None
+            else np.append(budgets, np.full(len(added), self.budgets[-1])),
+        )
 
 
 def _coin(seed: int, name: str) -> int:
@@ -363,10 +360,8 @@ def _sum_of(parts: list[FloatArray]) -> tuple[FloatArray, int]:
     """Return a lower bound on the law of a sum of independent places, and its first place."""
     if len(parts) == 1:
         return parts[0], 0
-    (left, first), (right, second) = (
-        _sum_of(parts[: len(parts) // 2]),
-        _sum_of(parts[len(parts) // 2 :]),
-    )
+    half = len(parts) // 2
+    (left, first), (right, second) = _sum_of(parts[:half]), _sum_of(parts[half:])
     error = _FFT_ERROR * np.linalg.norm(left) * np.linalg.norm(right)
     masses = np.maximum(fftconvolve(left, right) - error, 0.0)
     (kept,) = masses.nonzero()
@@ -406,10 +401,11 @@ class CanaryMoments:
         self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
     ) -> Exact:
         """Return the leakage of each round's noisy sum, given one draw of the rounds before."""
-        moves = _moves_of_rounds(aggregator, self, self._turned, generator)
+        moves = _moves_of_rounds(aggregator, self, generator)
         return Exact.of_moves(moves, paid=paid, delta=delta)
 
-    def _turned(self, present: BoolArray) -> Voters:
+    def turned(self, present: BoolArray) -> Voters:
+        """Return the voters with each canary ``[m]`` present or absent."""
         voters = self._voters
         coordinates, labels = np.array(voters.coordinates), np.array(voters.labels)
         first, second = self._sides
@@ -439,9 +435,7 @@ class CanaryTeachers:
         """Return the leakage of the noisy sums, or of labels without sums by their `laws`."""
         kind = type(aggregator)  # a subclass may have other noise
         if kind is ScoreVotes:
-            moves = _moves_of_rounds(
-                aggregator, self, lambda present: self._turned(present).voters, generator
-            )
+            moves = _moves_of_rounds(aggregator, self, generator)
             return Exact.of_moves(moves, paid=paid, delta=delta)
         present, *others = _coins(self, generator)
         votes, turned = self._turned(present), map(self._turned, others)
@@ -459,6 +453,10 @@ class CanaryTeachers:
                     bar.update()
 
         return Exact.of_laws(pairs(), steps=self.num_queries, paid=paid, delta=delta)
+
+    def turned(self, present: BoolArray) -> Voters:
+        """Return the teachers as voters, with each canary ``[m]`` present or absent."""
+        return self._turned(present).voters
 
     def _turned(self, present: BoolArray) -> Ballots:
         ballots = np.array(self._votes.ballots)
@@ -487,19 +485,18 @@ def _coins(world: CanaryVotes, generator: np.random.Generator) -> list[BoolArray
 def _moves_of_rounds(
     aggregator: Any,
     world: CanaryVotes,
-    turned: Callable[[BoolArray], Voters],
     generator: np.random.Generator,
 ) -> FloatArray:
     """Return the moves ``[m, rounds]`` of noisy sums in deviations, given the sums before."""
     present, *coins = _coins(world, generator)
-    voters = aggregator.weighed(turned(present))
+    voters = aggregator.weighed(world.turned(present))
     rounds, steps = list(released(aggregator, voters, world.num_queries, generator)), []
     with stage_bar(len(coins) * len(rounds), "leak", unit="divergence") as bar:
         for _, question, _, _, moments in rounds:
             geometry = question.geometry
             total, step = voters.along(geometry).clipped_sum(question, moments.clip), []
             for coin in coins:  # one after another: each has a copy of all records
-                other = aggregator.weighed(turned(coin)).along(geometry)
+                other = aggregator.weighed(world.turned(coin)).along(geometry)
                 moved = other.clipped_sum(question, moments.clip) - total
                 step.append(float(np.linalg.norm(moved)) / moments.sigma)
                 bar.update()

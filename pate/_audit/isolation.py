@@ -80,8 +80,9 @@ class Altered(DataSource):
         labels = np.array(records.labels)
         labels[self._row] = 1 - (labels[self._row] > 0)
         far = _FAR * self._source.load(Role.PUBLIC).features[:1][0]
-        changed = _OneChanged(records.features, self._row, far)
-        return replace(records, features=changed, labels=labels)
+        return replace(
+            records, features=_OneChanged(records.features, self._row, far), labels=labels
+        )
 
 
 class MadeUp(DataSource):
@@ -169,18 +170,13 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
         _make(before, run, Altered(data), plan, voting)
         rows = {"": len(private) // 2}
         if private.budgets is not None:
-            budgets = np.unique(private.budgets, return_index=True)
-            rows = {
-                f" of budget {budget:g}": int(row) for budget, row in zip(*budgets, strict=True)
-            }
+            budgets = zip(*np.unique(private.budgets, return_index=True), strict=True)
+            rows = {f" of budget {budget:g}": int(row) for budget, row in budgets}
         for (what, row), change in product(rows.items(), get_args(Change)):
-            after = folder / change
-            source = Altered(data, change=change, row=row)
-            _make(after, run, source, plan, voting)
-            owner = None
+            after, owner = folder / change, None
+            _make(after, run, Altered(data, change=change, row=row), plan, voting)
             # of records in closed form each has a row of its own
-            by_record = isinstance(plan, ClosedFormPlan) and plan.start_from is None
-            if not by_record:
+            if not isinstance(plan, ClosedFormPlan) or plan.start_from is not None:
                 key, unit = sealing_key(run), str(private.units(plan.unit)[row])
                 owner = int(assign_teachers([unit], num_teachers=plan.num_teachers, key=key)[0])
             tests += _compared(before, after, change, owner, what)
@@ -202,8 +198,7 @@ def vote_isolation_tests(run: Run) -> list[Trial]:
         _import(folder / "before", run, manifest, votes.ballots)
         for change in get_args(Change):
             ballots = np.array(votes.ballots)
-            altered = change == "altered"
-            ballots[:, teacher] = 1 - ballots[:, teacher] if altered else 0
+            ballots[:, teacher] = 1 - ballots[:, teacher] if change == "altered" else 0
             _import(folder / change, run, manifest, ballots)
             tests += _compared(folder / "before", folder / change, change, teacher)
     return tests
@@ -219,10 +214,16 @@ def _import(root: Path, run: Run, manifest: VoteManifest, ballots: UInt8Array) -
     named = NamedVotes(
         ids=np.array(manifest.ids), label_names=tuple(manifest.label_names), ballots=ballots
     )
-    copy = Run(root, ledger=root.parent / "ledger.sqlite")
+    copy = _with_key(root, run)
+    import_votes(replace(copy, ledger=root.parent / "ledger.sqlite"), votes_from(named))
+
+
+def _with_key(root: Path, run: Run) -> Run:
+    """Return a new run with the key of another."""
+    copy = Run(root)
     copy.make_private()
     shutil.copy2(run.root / KEY_FILE, root / KEY_FILE)
-    import_votes(copy, votes_from(named))
+    return copy
 
 
 def shortened(plan: Any) -> Any:
@@ -234,9 +235,7 @@ def shortened(plan: Any) -> Any:
 
 def _make(root: Path, run: Run, data: DataSource, plan: Any, voting: Any) -> None:
     """Make teachers of a run again, and their votes, from the same key."""
-    copy = Run(root)
-    copy.make_private()
-    shutil.copy2(run.root / KEY_FILE, root / KEY_FILE)
+    _with_key(root, run)
     if (run.root / FIRST).is_dir():
         (root / FIRST).symlink_to((run.root / FIRST).resolve())
     pipeline = Pipeline(root, data, ledger=run.ledger_path)
@@ -249,12 +248,11 @@ def _compared(
     before: Path, after: Path, change: Change, owner: int | None, what: str = ""
 ) -> Iterator[Trial]:
     """Yield the rows of a change: what all units are, and all other files."""
-    names = {path: _files(path) for path in (before, after)}
-    differing: set[int] = set()
-    stored = next((name for name in names[before] if name.name == "coordinates.npy"), None)
+    one, other, differing = _files(before), _files(after), set[int]()
+    stored = next((name for name in one if name.name == "coordinates.npy"), None)
     gone = None if stored is None else _gone(before / stored, after / stored)
-    numbers, others = 0, [str(name) for name in sorted(names[before] ^ names[after])]
-    for name in sorted(names[before] & names[after]):
+    numbers, others = 0, [str(name) for name in sorted(one ^ other)]
+    for name in sorted(one & other):
         if stored is not None and name in map(stored.with_name, _BESIDE):
             continue  # compared with the coordinates
         first, second = _units(before / name), _units(after / name)
@@ -275,10 +273,9 @@ def _compared(
         f"{len(differing)} of {numbers:,} differ{where}",
         "refuted" if stray else "passed" if differing else "not tested",
     )
-    compared = len(names[before] | names[after])
     yield Trial(
         f"files where one record{what} is {change}",
-        f"{compared} files of the run, without digests and {_LOGS}logs",
+        f"{len(one | other)} files of the run, without digests and {_LOGS}logs",
         "any other file, name or number that depends on the record",
         f"others differ: {', '.join(others[:3])}" if others else "no other differs",
         "refuted" if others else "passed",
@@ -303,8 +300,8 @@ def _units(path: Path) -> dict[str, NDArray[Any]] | None:
         chunk = SavedChunk.read(path)
         tensors = chunk.state | {"shares": chunk.label_shares, "losses": chunk.losses.T}
         # a teacher on its own is not stacked
-        size = len(chunk.label_shares)
-        return {name: tensor.numpy().reshape(size, -1) for name, tensor in tensors.items()}
+        shape = len(chunk.label_shares), -1
+        return {name: tensor.numpy().reshape(shape) for name, tensor in tensors.items()}
     if path.name == "coordinates.npy":
         return {"": _records(path)}
     if path.name == "groups.npy":
@@ -334,9 +331,8 @@ def _different(
 
 def _records(path: Path) -> NDArray[Any]:
     """Return coordinates, labels and budgets of records, a row for each."""
-    beside = [path.with_name(name) for name in _BESIDE if path.with_name(name).is_file()]
-    arrays = [np.load(file).astype(np.float64) for file in (path, *beside)]
-    return np.column_stack(arrays)
+    files = [path, *(path.with_name(name) for name in _BESIDE)]
+    return np.column_stack([np.load(file).astype(np.float64) for file in files if file.is_file()])
 
 
 def _gone(before: Path, after: Path) -> int | None:
@@ -351,26 +347,24 @@ def _gone(before: Path, after: Path) -> int | None:
 def _bits(array: NDArray[Any]) -> NDArray[Any]:
     """Return rows as one value each, by their bytes."""
     flat = np.ascontiguousarray(array).reshape(len(array), -1)
-    width = flat.dtype.itemsize * flat.shape[1]
-    return flat.view(np.dtype((np.void, width))).ravel()
+    return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
 
 
 def _content(path: Path) -> Any:
     """Return the content of a file without digests of data and teachers."""
     if path.suffix in (".json", ".yaml"):
-        text = path.read_text()
-        return _without_digests(
-            json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-        )
+        read = json.loads if path.suffix == ".json" else yaml.safe_load
+        return _without_digests(read(path.read_text()))
     return path.read_bytes()
 
 
 def _without_digests(content: Any) -> Any:
     if isinstance(content, dict):
-        kept = {
-            key: value for key, value in content.items() if key not in ("data", "bytes", "beside")
+        return {
+            key: _without_digests(value)
+            for key, value in content.items()
+            if key not in ("data", "bytes", "beside")
         }
-        return {key: _without_digests(value) for key, value in kept.items()}
     if isinstance(content, list):
         return [_without_digests(value) for value in content]
     return None if isinstance(content, str) and _DIGEST.fullmatch(content) else content

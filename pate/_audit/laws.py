@@ -109,14 +109,12 @@ class Outcomes:
         stated, faulty = self.chances[1.0], self.chances[FACTORS[0]]
         order = np.argsort(-(faulty + 1e-12) / (stated + 1e-12), axis=1, kind="stable")
         levels = np.cumsum(np.take_along_axis(stated, order, axis=1), axis=1)
-        rank = (order == chosen[:, None]).argmax(axis=1)
         rows = np.arange(len(chosen))
-        high = levels[rows, rank]
+        high = levels[rows, (order == chosen[:, None]).argmax(axis=1)]
         width = stated[rows, chosen]
         uniform = (high - width * generator.random(len(chosen))) / levels[:, -1]
-        impossible = (chosen < 0) | (width <= 0)
         normals = ndtri(np.clip(uniform, 1e-300, 1 - 1e-16))
-        return np.where(impossible, _LARGEST, normals)
+        return np.where((chosen < 0) | (width <= 0), _LARGEST, normals)
 
 
 def p_values(normals: FloatArray, axes: tuple[str, ...]) -> dict[str, float]:
@@ -133,12 +131,11 @@ def p_values(normals: FloatArray, axes: tuple[str, ...]) -> dict[str, float]:
     }
     for place, name in enumerate(axes):
         units = np.moveaxis(normals, place, 0).reshape(normals.shape[place], -1)
-        if len(units) < 2:
-            continue
-        sums = (units.sum(axis=0) ** 2).sum() / len(units)
-        found[f"sums over {name}"] = _two_sided(float(sums), units.shape[1])
-        if units.shape[1] >= _LEAST:
-            found[f"pairs of {name}"] = _pairs(units[:_UNITS])
+        if len(units) >= 2:
+            sums = (units.sum(axis=0) ** 2).sum() / len(units)
+            found[f"sums over {name}"] = _two_sided(float(sums), units.shape[1])
+            if units.shape[1] >= _LEAST:
+                found[f"pairs of {name}"] = _pairs(units[:_UNITS])
     return found
 
 
@@ -198,19 +195,19 @@ def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] 
         for question in _questions(voters):
             norms = voters.norms(question)
             clip = float(np.median(norms[norms > 0])) / 4 if (norms > 0).any() else 1.0
-            sums = voters.clipped_sum(question, clip), plain_sum(voters, question, clip)
-            distances.append(float(np.abs(sums[0] - sums[1]).max()) / clip)
+            apart = voters.clipped_sum(question, clip) - plain_sum(voters, question, clip)
+            distances.append(float(np.abs(apart).max()) / clip)
         return max(distances), 1e-3
     if type(aggregator) is ClippedVotes:
-        nothing = np.zeros(votes.counts.shape, dtype=np.uint8)
         sizes = votes.ballots.sum(axis=(0, 2), dtype=np.int64)
         size = max(1, int(np.median(sizes)) // 4)
-        sums = clipped_sums(votes, nothing, sizes, size), sums_of(votes.ballots, sizes, size)
-        return float(np.abs(sums[0] - sums[1]).max()) / math.sqrt(size), votes.num_teachers / 2**19
+        ours = clipped_sums(votes, guess_of(False, votes), sizes, size)
+        apart = ours - sums_of(votes.ballots, sizes, size)
+        return float(np.abs(apart).max()) / math.sqrt(size), votes.num_teachers / 2**19
     if type(aggregator) is TauVoting:
         small = replace(aggregator, tau=aggregator.tau / 4)
-        sums = small.clipped_sums(votes), tau_sums(small, votes)
-        return float(np.abs(sums[0] - sums[1]).max()) / small.tau, votes.num_teachers / 2**29
+        apart = small.clipped_sums(votes) - tau_sums(small, votes)
+        return float(np.abs(apart).max()) / small.tau, votes.num_teachers / 2**29
     return None
 
 
@@ -224,17 +221,19 @@ def moves_of_budgets(aggregator: PersonalVotes, votes: Any) -> dict[float, float
     for question, budget in product(_questions(voters), aggregator.budgets):
         norms = voters.norms(question)
         rows = np.flatnonzero((voters.budgets == budget) & (norms > 0))
-        if not len(rows):
-            continue
-        kept = np.delete(np.arange(len(norms)), rows[0])
-        names = ("coordinates", "labels", "budgets")
-        rest = replace(voters, **{name: getattr(voters, name)[kept] for name in names})
-        clip, both = norms[rows[0]] / 2, [aggregator.weighed(each) for each in (voters, rest)]
-        sums, numbers = zip(
-            *((each.clipped_sum(question, clip), each.num_private) for each in both), strict=True
-        )
-        moved = float(np.linalg.norm(sums[0] - sums[1])) / clip
-        moves[budget] = max(moves.get(budget, 0.0), moved, abs(numbers[0] - numbers[1]))
+        if len(rows):
+            facts = {
+                name: np.delete(getattr(voters, name), rows[0], axis=0)
+                for name in ("coordinates", "labels", "budgets")
+            }
+            clip = norms[rows[0]] / 2
+            both = [aggregator.weighed(each) for each in (voters, replace(voters, **facts))]
+            sums, numbers = zip(
+                *((each.clipped_sum(question, clip), each.num_private) for each in both),
+                strict=True,
+            )
+            moved = float(np.linalg.norm(sums[0] - sums[1])) / clip
+            moves[budget] = max(moves.get(budget, 0.0), moved, abs(numbers[0] - numbers[1]))
     return moves
 
 
@@ -244,9 +243,9 @@ def reach_of(question: MomentQuery) -> float:
     Ballots are taken from public samples without labels: a residual is at least minus the answer.
     """
     samples = question.geometry.samples
-    unlabeled = np.zeros((len(samples), question.num_labels))
-    factors = question.basis(samples), question.residuals(samples, unlabeled)
-    return 2.0 if any((factor < 0).any() for factor in factors) else math.sqrt(2)
+    residuals = question.residuals(samples, np.zeros((len(samples), question.num_labels)))
+    signed = (question.basis(samples) < 0).any() or (residuals < 0).any()
+    return 2.0 if signed else math.sqrt(2)
 
 
 def _questions(voters: Voters) -> list[MomentQuery]:
@@ -263,23 +262,21 @@ def weights_of(voters: RecordVoters) -> FloatArray:
 
 def plain_sum(voters: Voters, question: MomentQuery, clip: float) -> FloatArray:
     """Return the sum of clipped ballots, as `Voters.clipped_sum` defines it."""
+    total, bits = np.zeros((voters.geometry.num_directions + 1, voters.num_labels)), 28
+    most = clip * (1 - 2.0**-30)
     if isinstance(voters, RecordVoters):
-        total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
-        weights, done = weights_of(voters), 0
+        weights = weights_of(voters)
         for basis, residuals, _ in voters.parts(question):
-            norms = np.sqrt((basis**2).sum(axis=1) * (residuals**2).sum(axis=1)) / 2.0**28
-            shares = np.minimum(1.0, clip * (1 - 2.0**-30) / np.maximum(norms, 1e-300))
-            shares *= weights[done : done + len(norms)]
-            done += len(norms)
+            norms = np.sqrt((basis**2).sum(axis=1) * (residuals**2).sum(axis=1)) / 2.0**bits
+            shares = np.minimum(1.0, most / np.maximum(norms, 1e-300)) * weights[: len(norms)]
+            weights = weights[len(norms) :]
             total += basis.T @ np.trunc(residuals * shares[:, None])
-        return total / 2.0**28
     if isinstance(voters, GroupedVoters):
-        total = np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
+        bits = voters._bits
         for ballot, _ in voters._ballots(question):
-            norm = float(np.linalg.norm(ballot)) / 2.0**voters._bits
-            total += np.trunc(ballot * min(1.0, clip * (1 - 2.0**-30) / max(norm, 1e-300)))
-        return total / 2.0**voters._bits
-    return np.zeros((voters.geometry.num_directions + 1, voters.num_labels))
+            norm = float(np.linalg.norm(ballot)) / 2.0**bits
+            total += np.trunc(ballot * min(1.0, most / max(norm, 1e-300)))
+    return total / 2.0**bits
 
 
 Seen = Mapping[str, Gaussians | Outcomes]
@@ -308,10 +305,7 @@ class Trace:
 def trace(aggregator: Aggregator, votes: Any, generator: np.random.Generator) -> Trace:
     """Make a release of ``votes`` as `Aggregator.aggregate` does, and return its noise."""
     if is_scores(aggregator):
-        release, seen, mu_squared = noise_of_scores(aggregator, votes, generator)
-        knowing = {"voters that know each label": "their noisy numbers are shrunk"}
-        untested = {} if votes.voters.num_knowing is None else knowing
-        return Trace(release, seen, untested, mu_squared)
+        return noise_of_scores(aggregator, votes, generator)
     if type(aggregator) is Rounds:
         return _in_rounds(aggregator, votes, generator)
     return _noise_of(aggregator, votes, aggregator.aggregate(votes, generator=generator))
@@ -321,35 +315,31 @@ def parts_of(aggregator: Aggregator) -> list[Aggregator]:
     """Return the aggregators that draw noise: rounds, a screen and what answers behind it."""
     if type(aggregator) is Rounds:
         return [part for each in aggregator.rounds for part in parts_of(each)]
-    behind = parts_of(aggregator.answers) if isinstance(aggregator, Screen) else []
-    return [aggregator, *behind]
+    return [aggregator, *(parts_of(aggregator.answers) if isinstance(aggregator, Screen) else [])]
 
 
 def _in_rounds(aggregator: Rounds, votes: Any, generator: np.random.Generator) -> Trace:
-    traces, release = [], None
-    for one in round_releases(aggregator, votes, generator):
-        traces.append(_noise_of(one.aggregator, one.votes, one.answers))
-        release = one.combined
-    assert release is not None, "there is a round"
+    rounds = list(round_releases(aggregator, votes, generator))
+    traces = [_noise_of(one.aggregator, one.votes, one.answers) for one in rounds]
     seen: dict[str, Gaussians | Outcomes] = {}
-    sums = [part.seen["sums"] for part in traces if "sums" in part.seen]
-    values = [part.values for part in sums if isinstance(part, Gaussians)]
-    if len(values) == len(traces):
+    sums = [part.seen.get("sums") for part in traces]
+    values = [noise.values for noise in sums if isinstance(noise, Gaussians)]
+    together = len(values) == len(traces)
+    if together:
         # one array, so that rounds are compared with one another
         seen["sums of rounds"] = Gaussians(np.stack(values))
-    for number, part in enumerate(traces, 1):
-        left = {
-            name: noise
-            for name, noise in part.seen.items()
-            if "sums of rounds" not in seen or name != "sums"
-        }
-        seen |= {f"round {number}, {name}": noise for name, noise in left.items()}
+    seen |= {
+        f"round {number}, {name}": noise
+        for number, part in enumerate(traces, 1)
+        for name, noise in part.seen.items()
+        if not (together and name == "sums")
+    }
     untested = {
         f"round {number}, {name}": reason
         for number, part in enumerate(traces, 1)
         for name, reason in part.untested.items()
     }
-    return Trace(release, seen, untested, sum(part.mu_squared for part in traces))
+    return Trace(rounds[-1].combined, seen, untested, sum(part.mu_squared for part in traces))
 
 
 def _noise_of(aggregator: Aggregator, votes: Any, release: Release) -> Trace:
@@ -359,29 +349,25 @@ def _noise_of(aggregator: Aggregator, votes: Any, release: Release) -> Trace:
     try:
         if kind in SUMS and release.noisy_counts is not None and release.mask.all():
             return SUMS[kind](aggregator, votes, release)
-        seen: dict[str, Gaussians | Outcomes] = {
-            "outcomes": outcomes_of(aggregator, votes)(release)
-        }
+        outcomes = outcomes_of(aggregator, votes)(release)
     except NotStatedError as error:
-        return Trace(release, {}, {type(aggregator).__name__: str(error)})
-    untested = {}
-    if isinstance(aggregator, Screen):
-        inner = _inner(aggregator, votes, release)
-        seen = {"checks": seen["outcomes"]} | {
-            f"answers, {key}": noise for key, noise in inner.seen.items()
-        }
-        untested = dict(inner.untested)
-    return Trace(release, seen, untested)
+        return Trace(release, {}, {kind.__name__: str(error)})
+    if not isinstance(aggregator, Screen):
+        return Trace(release, {"outcomes": outcomes}, {})
+    inner = _inner(aggregator, votes, release)
+    answers = {f"answers, {key}": noise for key, noise in inner.seen.items()}
+    return Trace(release, {"checks": outcomes, **answers}, inner.untested)
 
 
 # sums with Gaussian noise
 
 
 def _noisy_counts(aggregator: NoisyVotes | SiloVotes, votes: Counts, release: Release) -> Trace:
-    if isinstance(aggregator, SiloVotes):
-        sigma = aggregator.share_sigma * math.sqrt(aggregator.silos)
-    else:
-        sigma = aggregator.sigma_votes
+    sigma = (
+        aggregator.share_sigma * math.sqrt(aggregator.silos)
+        if isinstance(aggregator, SiloVotes)
+        else aggregator.sigma_votes
+    )
     values = (_counts(release) - votes.counts) / sigma
     return Trace(release, {"sums": Gaussians(values)}, {}, values.size / sigma**2)
 
@@ -390,8 +376,7 @@ def _tau_voting(aggregator: TauVoting, votes: Ballots, release: Release) -> Trac
     noise = _from_guess(aggregator.around_predictions, votes, _counts(release)) - tau_sums(
         aggregator, votes
     )
-    values = noise / aggregator.sigma_tau
-    return Trace(release, {"sums": Gaussians(values)}, {})
+    return Trace(release, {"sums": Gaussians(noise / aggregator.sigma_tau)}, {})
 
 
 def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -> Trace:
@@ -400,10 +385,10 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
     share = bisection.share(sigma)
     differing = votes.ballots ^ guess_of(aggregator.around_predictions, votes)[:, None]
     sizes = differing.sum(axis=(0, 2), dtype=np.int64)
-    candidates = bisection.candidates if share <= MEDIAN_SHARE else np.array([size])
-    spent = share if share <= MEDIAN_SHARE else 0.0
-    spare = np.ceil(MEDIAN_SPARE * candidates) if spent else candidates
-    clips = np.minimum(size, spare).astype(np.int64)
+    spent, candidates, spare = 0.0, np.array([size]), 1.0
+    if share <= MEDIAN_SHARE:
+        spent, candidates, spare = share, bisection.candidates, MEDIAN_SPARE
+    clips = np.minimum(size, np.ceil(spare * candidates)).astype(np.int64)
     stated = sigma / math.sqrt(1 - spent) * np.sqrt(np.minimum(2 * clips, size))
     assert release.noise_std is not None, "there are noisy counts"
     possible = np.flatnonzero(np.isclose(stated, release.noise_std, rtol=1e-9, atol=0))
@@ -411,17 +396,16 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
     if spent:
         levels, which = np.unique(stated, return_inverse=True)
         above = (sizes[:, None] > candidates).sum(axis=0)
-        deviation = votes.num_teachers / 6
-
-        def chances(factor: float) -> FloatArray:
-            law = median_law(above, votes.num_teachers / 2, factor * deviation)
-            merged = np.zeros((1, len(levels)))
-            np.add.at(merged[0], which, law)
-            return merged
-
-        chosen = which[possible[0]] if len(possible) else -1
+        laws = {
+            factor: median_law(above, votes.num_teachers / 2, factor * votes.num_teachers / 6)
+            for factor in (1.0, *FACTORS)
+        }
         seen["comparisons for the clip"] = Outcomes(
-            {factor: chances(factor) for factor in (1.0, *FACTORS)}, np.array([chosen])
+            {
+                factor: np.bincount(which, law, len(levels))[None].astype(np.float64)
+                for factor, law in laws.items()
+            },
+            which[possible[:1]] if len(possible) else np.array([-1]),
         )
     noisy = _from_guess(aggregator.around_predictions, votes, _counts(release))
     tried = {
@@ -431,9 +415,10 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
     # clips with the same noise: the one that explains the release
     clip = min(tried, key=lambda clip: float((tried[clip] ** 2).sum()))
     seen["sums"] = Gaussians(tried[clip])
-    moved = min(2 * clips[possible].max(initial=0), size) / release.noise_std**2
-    comparisons = bisection.num_steps * (6 / votes.num_teachers) ** 2 if spent else 0.0
-    return Trace(release, seen, {}, moved + comparisons, clip)
+    cost = min(2 * clips[possible].max(initial=0), size) / release.noise_std**2
+    if spent:
+        cost += bisection.num_steps * (6 / votes.num_teachers) ** 2
+    return Trace(release, seen, {}, cost, clip)
 
 
 SUMS: Mapping[type[Aggregator], Callable[..., Trace]] = {
@@ -496,12 +481,11 @@ def stated_outcomes(
     nothing = [] if law.nothing is None else [law.nothing[:, None]]
 
     def find(release: Release) -> IntArray:
-        labels = release.labels.astype(np.bool_)
-        whole = np.asarray(release.mask.all(axis=1))
-        same = (members == labels[:, None]).all(axis=2) & whole[:, None]
+        same = (members == release.labels.astype(np.bool_)[:, None]).all(axis=2)
+        same &= np.asarray(release.mask.all(axis=1))[:, None]
         found = np.where(same.any(axis=1), same.argmax(axis=1), -1)
-        empty = ~release.mask.any(axis=1)
-        return np.where(empty, law.chances.shape[1] if nothing else -1, found)
+        empty = law.chances.shape[1] if nothing else -1
+        return np.where(release.mask.any(axis=1), found, empty)
 
     return np.hstack((law.chances, *nothing)), find
 
@@ -526,8 +510,7 @@ def _entries(aggregator: Any, votes: Any) -> tuple[FloatArray, Callable[[Release
 def _checks(aggregator: Any, votes: Counts) -> tuple[FloatArray, Callable[[Release], IntArray]]:
     """The law of the checks of a screen: held back, or passed on."""
     if isinstance(aggregator, ConfidentScreen):
-        number = aggregator.num_top or votes.num_labels
-        counted = np.sort(votes.counts, axis=1)[:, -number:]
+        counted = np.sort(votes.counts, axis=1)[:, -(aggregator.num_top or votes.num_labels) :]
         distances = np.abs(counted - votes.num_teachers / 2)
         worst, threshold, sigma = (
             distances.min(axis=1),
@@ -558,11 +541,10 @@ def _inner(aggregator: Screen, votes: Any, release: Release) -> Trace:
     passed = release.tiers > 0
     if not passed.any():
         return Trace(release, {}, {})
-    counts = None if release.noisy_counts is None else release.noisy_counts[passed]
     within = Release(
         release.labels[passed],
         release.mask[passed],
-        noisy_counts=counts,
+        noisy_counts=None if release.noisy_counts is None else release.noisy_counts[passed],
         noise_std=release.noise_std,
         tiers=release.tiers[passed] - 1,
     )
@@ -574,8 +556,8 @@ def _inner(aggregator: Screen, votes: Any, release: Release) -> Trace:
 
 def noise_of_scores(
     aggregator: ScoreVotes, votes: Any, generator: np.random.Generator, voters: Voters | None = None
-) -> tuple[Release, Seen, float]:
-    """Return the release of score votes, the noise of its rounds, and its least cost."""
+) -> Trace:
+    """Return the release of score votes, and the noise of its rounds."""
     asked = aggregator.weighed(votes.voters) if voters is None else voters
     num_queries = 1 if votes is None else votes.num_queries
     multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
@@ -584,9 +566,10 @@ def noise_of_scores(
     steps = list(released(aggregator, asked, num_queries, generator))
     last = steps[-1]
     # what rounds may cost follows from the event, whatever they cost
-    levels = steps[: len(steps) - len(aggregator.rounds)]
-    open_labels = [int(step.question.held.sum()) for step in levels]
-    shares = [share_of_levels(num, last.num_voters, multiplier) for num in open_labels]
+    shares = [
+        share_of_levels(int(step.question.held.sum()), last.num_voters, multiplier)
+        for step in steps[: -len(aggregator.rounds)]
+    ]
     unit = (1 - math.fsum(shares)) / math.fsum(aggregator.rounds)
     shares += [unit * share for share in aggregator.rounds]
     cost = 0.0
@@ -604,15 +587,22 @@ def noise_of_scores(
     count = last.num_voters
     seen: dict[str, Gaussians | Outcomes] = {"sums of rounds": Gaussians(np.stack(sums))}
     if medians:
-        width = max(law.chances[1.0].shape[1] for law in medians)
+        widths = [law.chances[1.0].shape[1] for law in medians]
         seen["comparisons for the clip"] = Outcomes(
             {
-                factor: np.vstack([_padded(law.chances[factor], width) for law in medians])
+                factor: np.vstack(
+                    [
+                        np.pad(law.chances[factor], ((0, 0), (0, max(widths) - width)))
+                        for law, width in zip(medians, widths, strict=True)
+                    ]
+                )
                 for factor in (1.0, *FACTORS)
             },
             np.concatenate([law.chosen for law in medians]),
         )
+    untested: dict[str, str] = {}
     if asked.num_knowing is not None:
+        untested["voters that know each label"] = "their noisy numbers are shrunk"
         cost += KNOWN_SHARE / multiplier**2
     if asked.num_private is not None:
         deviation = multiplier / math.sqrt(COUNT_SHARE)
@@ -624,7 +614,7 @@ def noise_of_scores(
             seen["number of voters"] = Gaussians(np.array([(count - present) / deviation]))
     if votes is None:
         empty = np.zeros((0, asked.num_labels))
-        return Release(empty.astype(np.uint8), empty > 0), seen, cost
+        return Trace(Release(empty.astype(np.uint8), empty > 0), seen, untested, cost)
     answers, labels = last.learner.answers(votes.features)
     release = Release(
         labels.astype(np.uint8),
@@ -633,7 +623,7 @@ def noise_of_scores(
         linear=True,
         columns=last.learner.columns if asked.geometry.parts.any() else None,
     )
-    return release, seen, cost
+    return Trace(release, seen, untested, cost)
 
 
 def _median(voters: Voters, step: Round, spent: float) -> Outcomes:
@@ -643,14 +633,10 @@ def _median(voters: Voters, step: Round, spent: float) -> Outcomes:
     norms = voters.norms(question)
     above = np.array([((norms > candidate) * voters.weights).sum() for candidate in candidates])
     places = np.flatnonzero(np.isclose(MEDIAN_SPARE * candidates, clip, rtol=1e-12, atol=0))
-    chances = {
-        factor: median_law(above, count / 2, factor * sigma)[None] for factor in (1.0, *FACTORS)
-    }
-    return Outcomes(chances, places[:1] if len(places) else np.array([-1]))
-
-
-def _padded(chances: FloatArray, width: int) -> FloatArray:
-    return np.pad(chances, ((0, 0), (0, width - chances.shape[1])))
+    return Outcomes(
+        {factor: median_law(above, count / 2, factor * sigma)[None] for factor in (1.0, *FACTORS)},
+        places[:1] if len(places) else np.array([-1]),
+    )
 
 
 def median_law(above: IntArray | FloatArray, half: float, sigma: float) -> FloatArray:

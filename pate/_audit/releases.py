@@ -104,33 +104,28 @@ def synthetic_releases(
         # voters that are made up have no budgets
         one = ScoreVotes(multiplier_scores=multiplier, rounds=aggregator.rounds)
         made: dict[str, Callable[[np.random.Generator], Seen]] = {
-            "": lambda generator: noise_of_scores(one, None, generator, tied)[1]
+            "": lambda generator: noise_of_scores(one, None, generator, tied).seen
         }
         if tied.private:
             # so few that levels come first, whatever the noise in their number
             few = replace(tied, present=math.ceil(_FEW * multiplier), larger=0)
             subject = "sums of rounds"
             made["levels first"] = lambda generator: {
-                subject: noise_of_scores(one, None, generator, few)[1][subject]
+                subject: noise_of_scores(one, None, generator, few).seen[subject]
             }
         return made
     if type(aggregator) is ClippedVotes:
         tied_ballots = _tied_ballots(votes, aggregator)
         # fewer queries with the same noise
-        fewer = math.sqrt(_QUERIES / votes.num_queries)
-        smaller = replace(aggregator, multiplier_clipped=aggregator.multiplier_clipped * fewer)
+        multiplier = aggregator.multiplier_clipped * math.sqrt(_QUERIES / votes.num_queries)
+        smaller = replace(aggregator, multiplier_clipped=multiplier)
         return {"": lambda generator: trace(smaller, tied_ballots, generator).seen}
-    names = aggregator.noise_parameters
-    sums = (
-        type(aggregator) in SUMS
-        and getattr(aggregator, "soft", True)
-        and not getattr(aggregator, "min_lead", 0)
-    )
-    if sums:
+    soft = getattr(aggregator, "soft", True) and not getattr(aggregator, "min_lead", 0)
+    if type(aggregator) in SUMS and soft:
         near = _near_ties(aggregator, votes.shape, votes.shape.num_labels, rng, _CHOSEN)
         return {"": lambda generator: trace(aggregator, near, generator).seen}
     chosen: dict[str, Callable[[np.random.Generator], Seen]] = {}
-    for name in names:
+    for name in aggregator.noise_parameters:
         asked, used = _informative(aggregator, name, votes.shape, rng)
         found = outcomes_of(aggregator, asked, name)
 
@@ -148,13 +143,12 @@ def _tied(aggregator: ScoreVotes, votes: Any) -> _Tied:
     # of features in two parts
     rounds = math.fsum(aggregator.rounds) + aggregator.rounds[0]
     first = multiplier / math.sqrt(aggregator.rounds[0] / rounds * (1 - COUNT_SHARE))
-    steps, private = 6, votes.voters.num_private is not None
-    # as many as a cheap comparison needs; of known voters the nominal number decides
-    sigma = first * math.sqrt(steps / 0.05)
+    private = votes.voters.num_private is not None
+    # as many as a cheap comparison in 6 steps needs; of known voters the nominal number decides
+    sigma = first * math.sqrt(6 / 0.05)
     present = math.ceil(max(1000, 20 * sigma)) if private else votes.voters.num_voters
-    geometry = Geometry.of(np.random.default_rng(0).standard_normal((12, 4)), (2, 2))
     return _Tied(
-        geometry=geometry,
+        geometry=Geometry.of(np.random.default_rng(0).standard_normal((12, 4)), (2, 2)),
         num_voters=max(2, votes.voters.num_voters),
         num_labels=2,
         present=present,
@@ -165,13 +159,10 @@ def _tied(aggregator: ScoreVotes, votes: Any) -> _Tied:
 
 def _tied_ballots(votes: Any, aggregator: ClippedVotes) -> Ballots:
     """Return ballots of which somewhat less than half hold every label, and the others none."""
-    shape = votes.shape
-    larger = np.arange(shape.num_teachers) < int(shape.num_teachers * (0.5 - _NEAR / 6))
-    ballots = np.broadcast_to(
-        larger[None, :, None], (_QUERIES, shape.num_teachers, shape.num_labels)
-    ).astype(np.uint8)
-    predictions = np.zeros((_QUERIES, shape.num_labels)) if aggregator.around_predictions else None
-    return Ballots(ballots=ballots, predictions=predictions)
+    ballots = np.zeros((_QUERIES, votes.num_teachers, votes.num_labels), dtype=np.uint8)
+    ballots[:, : int(votes.num_teachers * (0.5 - _NEAR / 6))] = 1
+    around = aggregator.around_predictions
+    return Ballots(ballots=ballots, predictions=np.zeros(ballots[:, 0].shape) if around else None)
 
 
 def _near_ties(
@@ -191,13 +182,11 @@ def _near_ties(
     in_groups += second * (np.arange(num_labels) < rng.integers(0, 1 + sizes))
     counts = np.where(rng.random((size, 1)) < 0.5, about, in_groups).round().clip(0, most)
     counts = counts.astype(np.int64)
-    known: dict[str, Any] = {}
-    if "predictions" in aggregator.needs:
-        known["predictions"] = np.zeros(counts.shape)
+    predictions = np.zeros(counts.shape) if "predictions" in aggregator.needs else None
     if Ballots in aggregator.needs:
         ballots = np.arange(most)[None, :, None] < counts[:, None]
-        return Ballots(ballots=ballots.astype(np.uint8), **known)
-    return Counts(counts=counts, num_teachers=most, **known)
+        return Ballots(ballots=ballots.astype(np.uint8), predictions=predictions)
+    return Counts(counts=counts, num_teachers=most, predictions=predictions)
 
 
 def _informative(
@@ -209,11 +198,8 @@ def _informative(
     """
     error: NotStatedError | None = None
     least = int(getattr(aggregator, "k", 1)) + 1
-    for num_labels in sorted(
-        {shape.num_labels, *(n for n in (12, 6) if n > least), least}, reverse=True
-    ):
-        if num_labels > shape.num_labels:
-            continue
+    fewer = {number for number in (12, 6, least) if least <= number <= shape.num_labels}
+    for num_labels in sorted({shape.num_labels, *fewer}, reverse=True):
         tried = _near_ties(aggregator, shape, num_labels, rng, _TRIED)
         try:
             stated, faulty = (
@@ -223,8 +209,8 @@ def _informative(
         except NotStatedError as reason:
             error = reason
             continue
-        told = (faulty * (np.log(faulty + 1e-300) - np.log(stated + 1e-300))).sum(axis=1)
-        told = told.reshape(_TRIED, -1).sum(axis=1)
+        told = faulty * (np.log(faulty + 1e-300) - np.log(stated + 1e-300))
+        told = told.sum(axis=1).reshape(_TRIED, -1).sum(axis=1)
         return tried[np.sort(np.argsort(-told)[:_CHOSEN])], num_labels
     assert error is not None
     raise error
@@ -315,11 +301,13 @@ def moments_tests(samples: SampleSettings, columns: int) -> list[Trial]:
     # rows of norm 1 whose inner product is -1/3, squared distances of their products and of rows
     # themselves over twice and three times the variance of a product off the diagonal
     moved = math.sqrt((16 / 9) / 2 + (8 / 3) / 3) / (4 / 3 * mechanism.noise_multiplier)
-    paid = account([samples.charge], relation).get_epsilon(delta=samples.delta)
-    due = gaussian_epsilon(samples.delta, moved)
-    tried = "the sensitivity over the deviation of all moments"
     row = _Noise("moments of public samples", f"{_SYNTHETIC} releases of made-up rows", noise)
-    price = _price("price of public samples", tried, paid, due)
+    price = _price(
+        "price of public samples",
+        "the sensitivity over the deviation of all moments",
+        account([samples.charge], relation).get_epsilon(delta=samples.delta),
+        gaussian_epsilon(samples.delta, moved),
+    )
     return [*_rows([row], np.random.default_rng()), price]
 
 
@@ -343,12 +331,9 @@ def _tests(run: Run) -> list[Trial]:
             releases.append(publication)
             tests.append(_file_test(copy, publication))
             bar.update()
-        votes, seen = releases[0]._votes, [each.trace for each in releases]
-        for name, reason in seen[0].untested.items():
-            tests.append(untested(name, reason))
-        for subject in seen[0].seen:
-            noise = [each.seen[subject] for each in seen if subject in each.seen]
-            rows.append(_Noise(subject, f"{len(noise)} releases of the copy", noise))
+        votes = releases[0]._votes
+        tests += [untested(*reason) for reason in releases[0].trace.untested.items()]
+        rows += _by_subject("the copy", [each.trace.seen for each in releases])
         tests += _price_tests(copy, settings, releases)
     parts = parts_of(aggregator)
     for number, part in enumerate(parts, 1):
@@ -361,7 +346,9 @@ def _tests(run: Run) -> list[Trial]:
                 tests.append(untested(type(part).__name__, str(error)))
             continue
         for name, draw in tried.items():
-            rows += _synthetic(f"{prefix}{type(part).__name__}", name, draw)
+            seen = [draw(private_generator()) for _ in range(_SYNTHETIC)]
+            words = (f"{prefix}{type(part).__name__}", name)
+            rows += _by_subject("synthetic votes near ties", seen, *words)
     return [_keys_test(releases), *tests, *_rows(rows, rng)]
 
 
@@ -377,14 +364,12 @@ def without_budget(settings: LabelSettings) -> LabelSettings:
     return replace(settings, max_epsilon=None, max_delta0=None, budget_filter=None)
 
 
-def _synthetic(
-    part: str, name: str, draw: Callable[[np.random.Generator], Seen]
-) -> Iterator[_Noise]:
-    seen = [draw(private_generator()) for _ in range(_SYNTHETIC)]
+def _by_subject(votes: str, seen: Sequence[Seen], *names: str) -> Iterator[_Noise]:
+    """Yield the noise of each subject in releases of some votes."""
     for subject in seen[0]:
         noise = [each[subject] for each in seen if subject in each]
-        words = ", ".join(dict.fromkeys(word for word in (part, name, subject) if word))
-        yield _Noise(words, f"{len(noise)} releases of synthetic votes near ties", noise)
+        words = ", ".join(dict.fromkeys(word for word in (*names, subject) if word))
+        yield _Noise(words, f"{len(noise)} releases of {votes}", noise)
 
 
 def _noise_test(
@@ -442,17 +427,15 @@ def _file_test(run: Run, publication: _Traced) -> Trial:
 
 
 def _sums_test(prefix: str, part: Aggregator, votes: Any) -> Iterator[Trial]:
-    measured = distance_of_sums(part, votes)
-    if measured is None:
-        return
-    distance, allowed = measured
-    yield Trial(
-        f"{prefix}clipped sums of {type(part).__name__}",
-        "the sums of the votes, by a clip that scales most ballots, against their definition",
-        "a clip that is missing, too wide, or applied to the sum",
-        f"{distance:.2g} clips apart, {allowed:.2g} of rounding allowed",
-        "refuted" if distance > allowed else "passed",
-    )
+    if (measured := distance_of_sums(part, votes)) is not None:
+        distance, allowed = measured
+        yield Trial(
+            f"{prefix}clipped sums of {type(part).__name__}",
+            "the sums of the votes, by a clip that scales most ballots, against their definition",
+            "a clip that is missing, too wide, or applied to the sum",
+            f"{distance:.2g} clips apart, {allowed:.2g} of rounding allowed",
+            "refuted" if distance > allowed else "passed",
+        )
 
 
 def _price_tests(run: Run, settings: LabelSettings, releases: Sequence[_Traced]) -> list[Trial]:
@@ -467,7 +450,6 @@ def _price_tests(run: Run, settings: LabelSettings, releases: Sequence[_Traced])
         reserved.rdp >= expected.rdp * (1 - 1e-9)
     ).all() and reserved.delta0 >= expected.delta0 * (1 - 1e-9)
     one = account(book.reserved(1)[:1], relation).get_epsilon(delta=delta)
-    stated = publication_epsilon(run)
     tests = [
         Trial(
             "ledger",
@@ -477,14 +459,18 @@ def _price_tests(run: Run, settings: LabelSettings, releases: Sequence[_Traced])
             f" {account(due[:1], relation).get_epsilon(delta=delta):.6g} due",
             "passed" if paid_for else "refuted",
         ),
-        _price("statement", "epsilon of both releases", stated, expected.get_epsilon(delta=delta)),
+        _price(
+            "statement",
+            "epsilon of both releases",
+            publication_epsilon(run),
+            expected.get_epsilon(delta=delta),
+        ),
     ]
     squared = releases[0].trace.mu_squared
     if squared > 0:
+        tried = "the sensitivity over the deviation of all sums"
         mu = gaussian_epsilon(delta, math.sqrt(squared))
-        tests.append(
-            _price("price of the noise", "the sensitivity over the deviation of all sums", one, mu)
-        )
+        tests.append(_price("price of the noise", tried, one, mu))
     return tests
 
 
@@ -516,8 +502,8 @@ def _price(subject: str, tried: str, paid: float, due: float) -> Trial:
 
 def publication_epsilon(run: Run) -> float:
     """Return the epsilon of single records that the statement of a run gives."""
-    statement = Statement.read(run.root / LABEL.outputs[1])
-    epsilon = statement["guarantees"]["replace_record"]["epsilon"]
+    guarantees = Statement.read(run.root / LABEL.outputs[1])["guarantees"]
+    epsilon = guarantees["replace_record"]["epsilon"]
     return math.inf if epsilon is None else float(epsilon)
 
 

@@ -63,10 +63,10 @@ class Meeting:
             dropouts=self.mechanism.dropouts,
             delta=_DELTA,
         )
-        generator = np.random.default_rng(0)
-        for name in self.names:
-            shape = self.queries, self.labels
-            self.save(name, generator.integers(0, self.num_teachers + 1, shape))
+        shape = len(self.names), self.queries, self.labels
+        counts = np.random.default_rng(0).integers(0, self.num_teachers + 1, shape)
+        for name, table in zip(self.names, counts, strict=True):
+            self.save(name, table)
         invite(self.exchange, self.terms)
 
     def save(self, name: str, counts: IntArray) -> None:
@@ -109,15 +109,15 @@ class Meeting:
             self.server().open()
         self.advance(self.names)
         total, shares = self.server().open()
-        noisy = decode(total, self.mechanism.share_sigma, shares)
-        sigma = self.mechanism.share_sigma * math.sqrt(shares)
-        return np.asarray((noisy - sum(self.counts.values())) / sigma)
+        sigma = self.mechanism.share_sigma
+        noise = decode(total, sigma, shares) - sum(self.counts.values())
+        return np.asarray(noise / (sigma * math.sqrt(shares)))
 
 
 def _meeting(folder: Path, mechanism: SiloVotes, shape: VoteShape) -> Meeting:
     """Return silos that have exchanged keys and shares, and masked nothing but the last ones."""
-    most = shape.num_teachers // mechanism.silos or 1
-    meeting = Meeting(folder, mechanism, most, _QUERIES, shape.num_labels)
+    teachers = shape.num_teachers // mechanism.silos or 1
+    meeting = Meeting(folder, mechanism, teachers, _QUERIES, shape.num_labels)
     for _ in range(2):
         meeting.advance(meeting.names)
     return meeting
@@ -126,8 +126,10 @@ def _meeting(folder: Path, mechanism: SiloVotes, shape: VoteShape) -> Meeting:
 def masked_noise(run: Run, mechanism: SiloVotes, shape: VoteShape) -> list[Gaussians | Outcomes]:
     """Return the noise of two exchanges with made-up counts."""
     with scratch(run, "silos") as folder:
-        places = (folder / "first", folder / "second")
-        return [Gaussians(_meeting(place, mechanism, shape).noise()) for place in places]
+        return [
+            Gaussians(_meeting(folder / place, mechanism, shape).noise())
+            for place in ("first", "second")
+        ]
 
 
 def masked_isolation(run: Run, mechanism: SiloVotes, shape: VoteShape) -> list[Trial]:

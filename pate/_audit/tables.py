@@ -11,6 +11,7 @@ from pate._runs import Run
 
 Verdict = Literal["passed", "refuted", "not tested"]
 
+# the first that any test gives is that of the table
 VERDICTS: Mapping[Verdict, str] = {
     "refuted": "REFUTED: this program does not do what the statement says.",
     "not tested": "INCONCLUSIVE: nothing is refuted, and some parts have no test.",
@@ -59,8 +60,7 @@ def text_of(title: str, tests: Sequence[Trial]) -> str:
 def verdict_of(tests: Sequence[Trial]) -> Verdict:
     """Return the verdict of a table: refuted if a test refutes, else untested if one is missing."""
     verdicts = {test.verdict for test in tests}
-    found: Sequence[Verdict] = ("refuted", "not tested", "passed")
-    return next(verdict for verdict in found if verdict in verdicts)
+    return next(verdict for verdict in VERDICTS if verdict in verdicts)
 
 
 @contextmanager

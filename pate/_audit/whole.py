@@ -90,8 +90,8 @@ class AuditResult:
     @property
     def content(self) -> dict[str, Any]:
         """All figures in plain JSON types."""
-        plain = asdict(self) | {"hits": {str(rate): hits for rate, hits in self.hits.items()}}
-        return {"private": False, "verdict": self.verdict} | plain
+        hits = {str(rate): hits for rate, hits in self.hits.items()}
+        return {"private": False, "verdict": self.verdict} | asdict(self) | {"hits": hits}
 
     @property
     def text(self) -> str:
@@ -130,12 +130,9 @@ def audit(folder: Path) -> AuditResult:
     )
     assert data is None or isinstance(data, CanaryRecords)
     copies = 1 if data is None else data.canaries.copies
-    released, reserved = (
-        ReleasedLabels.load(folder),
-        account(read_ledger(run.ledger_path).reserved(copies), NeighboringRelation.REPLACE_RECORD),
-    )
-    stated, delta = trade_off_of(reserved), released.delta
-    laws = law_tests(run)
+    charges = read_ledger(run.ledger_path).reserved(copies)
+    reserved = account(charges, NeighboringRelation.REPLACE_RECORD)
+    released, stated, laws = ReleasedLabels.load(folder), trade_off_of(reserved), law_tests(run)
     bounds: tuple[Bounds, ...] = ()
     if data is None:
         isolated = vote_isolation_tests(run)
@@ -157,16 +154,15 @@ def audit(folder: Path) -> AuditResult:
             confidence=_CONFIDENCE,
             generator=np.random.default_rng(),
         )
-        seen = ("released labels and values", "student")
-        guesses = zip(seen, bounds, strict=True)
-        leak = [*(_guessed(*each, least) for each in guesses), *leak]
+        seen = zip(("released labels and values", "student"), bounds, strict=True)
+        leak = [*(_guessed(*each, least) for each in seen), *leak]
     tables: dict[str, Sequence[Trial]] = {"law": laws, "isolation": isolated}
     if finished_votes(run).manifest().kind is not MaskedTotal:  # whose votes no party knows
         tables["leak"] = leak
     labels, student = bounds or (None, None)
     return AuditResult(
-        epsilon=reserved.get_epsilon(delta=delta),
-        delta=delta,
+        epsilon=reserved.get_epsilon(delta=released.delta),
+        delta=released.delta,
         hits={rate: hits_at(stated, rate) for rate in _RATES},
         tables=tables,
         labels=labels,
@@ -182,9 +178,10 @@ def _bounds(
     values = np.where(released.mask, released.labels - 0.5, 0.0)
     if released.noisy_counts is not None:
         values = released.noisy_counts
-    probes = data.canaries.probes.astype(np.float32)
-    probabilities = Pipeline(folder).student().predict_proba(probes).astype(np.float64)
-    labels, student = (
+    student = Pipeline(folder).student()
+    probabilities = student.predict_proba(data.canaries.probes.astype(np.float32))
+    views = _of_probes(values, released.ids, data.probe_ids), probabilities.astype(np.float64)
+    of_labels, of_student = (
         Bounds.of(
             data.canaries.scores(view),
             data.present,
@@ -192,9 +189,9 @@ def _bounds(
             delta=released.delta,
             confidence=_CONFIDENCE,
         )
-        for view in (_of_probes(values, released.ids, data.probe_ids), probabilities)
+        for view in views
     )
-    return labels, student
+    return of_labels, of_student
 
 
 def _exact(run: Run, data: CanaryRecords | None, released: ReleasedLabels) -> Exact | str:
@@ -203,16 +200,14 @@ def _exact(run: Run, data: CanaryRecords | None, released: ReleasedLabels) -> Ex
     world = canary_votes(run, data, settings)
     if world is None:
         return _UNTURNED
-    events = settings.mechanism.events(released.shape)
-    copies = 1 if data is None else data.canaries.copies
-    charges = for_group_size([(events, len(released.ids))], copies)
+    charge = settings.mechanism.events(released.shape), len(released.ids)
+    charges = for_group_size([charge], 1 if data is None else data.canaries.copies)
     paid = account(charges, NeighboringRelation.REPLACE_RECORD).get_epsilon(delta=released.delta)
 
     def leaks() -> dict[str, Any]:
+        mechanism, generator = settings.mechanism, private_generator()
         try:
-            leak = world.exact(
-                settings.mechanism, private_generator(), paid=paid, delta=released.delta
-            )
+            leak = world.exact(mechanism, generator, paid=paid, delta=released.delta)
         except NotStatedError as error:
             return {"exact": str(error)}
         return {"exact": asdict(leak)}
@@ -242,8 +237,13 @@ def _leaked(exact: Exact | str, copies: int) -> Trial:
     tried = f"the laws of all answers on the votes with either version of a canary of {records}"
     if isinstance(exact, str):
         return Trial("exact leakage", tried, "nothing", exact, "not tested")
-    verdict: Verdict = "refuted" if exact.refuted else "passed"
-    return Trial("exact leakage", tried, "any epsilon above the one paid", exact.text, verdict)
+    return Trial(
+        "exact leakage",
+        tried,
+        "any epsilon above the one paid",
+        exact.text,
+        "refuted" if exact.refuted else "passed",
+    )
 
 
 def canary_votes(
@@ -257,8 +257,8 @@ def canary_votes(
     manifest = store.manifest()
     if data is None and not has_ballots(manifest):
         return None
-    chosen = settings.query_choice is not None
-    queries = queries_on(manifest, settings, chosen_rows(run, store, settings) if chosen else None)
+    chosen = None if settings.query_choice is None else chosen_rows(run, store, settings)
+    queries = queries_on(manifest, settings, chosen)
     needs = settings.mechanism.needs
     if manifest.kind is Ballots:
         needs |= {Ballots}
@@ -281,8 +281,8 @@ def canary_votes(
         groups = assign_teachers(map(str, units), num_teachers=plan["num_teachers"], key=key)
     if isinstance(votes, MomentVotes):
         # as they were stored: teacher by teacher
-        order = np.argsort(groups, kind="stable")
-        return CanaryMoments(votes, data.canaries, np.argsort(order)[rows])
+        places = np.argsort(np.argsort(groups, kind="stable"))
+        return CanaryMoments(votes, data.canaries, places[rows])
     if not isinstance(votes, Ballots) or data.canaries.mixture.min() >= 0:
         return None  # scores cannot be turned, nor votes on samples without a mirror image
     return _teachers(votes, queries.ids, data, groups[rows])
@@ -298,17 +298,12 @@ def _teachers(
     """
     _, inverse, counts = np.unique(teachers, return_inverse=True, return_counts=True)
     single = (counts[inverse.reshape(teachers.shape)] == 1).all(axis=0)
-    names, half = dict(zip(ids.tolist(), range(len(ids)), strict=True)), len(data.probe_ids) // 2
-    pairs = [
-        (names.get(a), names.get(b))
-        for a, b in zip(data.probe_ids[:half], data.probe_ids[half:], strict=True)
-    ]
-    mirror = np.arange(len(ids))
-    for one, other in pairs:
-        if one is not None and other is not None:
-            mirror[[one, other]] = other, one
     if single.sum() < 2:
         return None
+    names, mirror = dict(zip(ids.tolist(), range(len(ids)), strict=True)), np.arange(len(ids))
+    for pair in data.probe_ids.reshape(2, -1).T.tolist():
+        if pair[0] in names and pair[1] in names:
+            mirror[[names[pair[0]], names[pair[1]]]] = names[pair[1]], names[pair[0]]
     there = votes.ballots[:, teachers[:, single]]
     sides = [
         np.where(data.present[single][None, None, :, None] == side, there, there[mirror])
@@ -370,9 +365,8 @@ def prove(
         run = Run(copy, ledger=ledger)
         tables = {"law": law_tests(run), "isolation": isolation_tests(run, made_up)}
         if samples is not None:
-            columns = made_up.load(Role.PUBLIC).features.shape[1]
-            tables["law"] += moments_tests(samples, columns)
+            tables["law"] += moments_tests(samples, made_up.load(Role.PUBLIC).features.shape[1])
     verdict = verdict_of([test for tests in tables.values() for test in tests])
-    texts = [text_of(name, tests) for name, tests in tables.items()]
-    write_text(root / PROOF, "\n\n".join([*texts, VERDICTS[verdict]]) + "\n")
+    texts = [*(text_of(name, tests) for name, tests in tables.items()), VERDICTS[verdict]]
+    write_text(root / PROOF, "\n\n".join(texts) + "\n")
     return verdict

@@ -85,7 +85,7 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
 ) -> None:
     command = ["audit", "mine", "--output", "audited", "--canaries", "16"]
     before = {path: path.read_bytes() for path in recipe.parent.rglob("*") if path.is_file()}
-    turned = CanaryMoments._turned
+    turned = CanaryMoments.turned
     calls = iter(range(1000))
 
     def killed(world: CanaryMoments, *given: Any) -> Any:
@@ -93,7 +93,7 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
             raise KeyboardInterrupt
         return turned(world, *given)
 
-    monkeypatch.setattr(CanaryMoments, "_turned", killed)
+    monkeypatch.setattr(CanaryMoments, "turned", killed)
     assert cli.main(command) == 130
     labels = Path("audited/run/public/labels.npz").read_bytes()
     assert cli.main(command) == 0
