@@ -100,13 +100,11 @@ class Candidates:
 
     def facts(self) -> dict[str, Any]:
         """Return everything that determines the choice but the files of students. PRIVATE."""
-        begun = self.run.inputs_of(TEACHERS_FIT)
         require_same_data(self.run, self._data, load_plan(self.run))
-        names = [str(folder) for folder in self.folders]
         return {
-            "students": names,
+            "students": [str(folder) for folder in self.folders],
             "figure": self.figure,
-            "teachers": begun.digest,
+            "teachers": self.run.inputs_of(TEACHERS_FIT).digest,
             "absent": self._absent,
         }
 
@@ -117,11 +115,8 @@ class Candidates:
 
     def ballots(self) -> BoolArray:
         """Return ``[T, K]``, the students that each teacher counts for; none without records."""
-        plan, key, private = (
-            load_plan(self.run),
-            sealing_key(self.run),
-            self._data.load(Role.PRIVATE),
-        )
+        plan, key = load_plan(self.run), sealing_key(self.run)
+        private = self._data.load(Role.PRIVATE)
         units = private.units(plan.unit)
         if plan.num_teachers is None:
             teachers: IntArray = np.unique(units, return_inverse=True)[1].astype(np.int64)
@@ -134,16 +129,13 @@ class Candidates:
         order = np.lexsort((private.ids, teachers))
         present, starts = np.unique(teachers[order], return_index=True)
         for teacher, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-            if teacher in self._absent:
-                continue
-            samples, labels = private.features[rows], private.labels[rows]
-            figures = np.array(
-                [
+            if teacher not in self._absent:
+                samples, labels = private.features[rows], private.labels[rows]
+                figures = [
                     figure_of(student.predict(samples), labels, self.figure)
                     for student in self._students
                 ]
-            )
-            ballots[teacher] = figures == figures.max()
+                ballots[teacher] = np.equal(figures, max(figures))
         return ballots
 
     @cached_property

@@ -174,14 +174,11 @@ class StudentCLI(LightningCLI):
             kwargs["default_root_dir"] = self.folder
         if trainer["logger"] in (None, True):
             kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
-        plugins = trainer["plugins"] or []
-        plugins = plugins if isinstance(plugins, list) else [plugins]
+        plugins, given = _listed(trainer["plugins"] or []), _listed(trainer["callbacks"])
         if not _one_of(CheckpointIO, plugins):
             kwargs["plugins"] = [*plugins, LocalCheckpoints()]
         callbacks: list[Callback] = []
-        if trainer["enable_progress_bar"] is not False and not _one_of(
-            ProgressBar, trainer["callbacks"]
-        ):
+        if trainer["enable_progress_bar"] is not False and not _one_of(ProgressBar, given):
             callbacks.append(StageBar())
         optimize, held_out = self.model.optimize, self.datamodule.num_held_out
         compared = held_out > 0 and trainer["limit_val_batches"] != 0
@@ -191,14 +188,11 @@ class StudentCLI(LightningCLI):
             held_out=held_out,
         )
         if trainer["enable_checkpointing"] is not False:
-            callbacks.append(
-                ModelCheckpoint(self.folder, filename=_LAST, enable_version_counter=False)
-            )
-        if compared and trainer["enable_checkpointing"] is not False:
-            callbacks.append(
-                ModelCheckpoint(self.folder, _BEST, monitor=_LOSS, enable_version_counter=False)
-            )
-        if compared and not _one_of(EarlyStopping, trainer["callbacks"]):
+            callbacks += [
+                ModelCheckpoint(self.folder, name, monitor=loss, enable_version_counter=False)
+                for name, loss in ((_LAST, None), *([(_BEST, _LOSS)] if compared else []))
+            ]
+        if compared and not _one_of(EarlyStopping, given):
             callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))
         self.trainer_defaults["callbacks"] = callbacks
         made = super().instantiate_trainer(**kwargs)
@@ -232,12 +226,11 @@ class StudentCLI(LightningCLI):
             self._checkpoint(_LAST) if ckpt_path is None else self._named(ckpt_path, finished=False)
         )
         if isinstance(self.trainer.logger, Curves):
-            self.trainer.logger.resume(
-                0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"])
-            )
+            begun = 0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"])
+            self.trainer.logger.resume(begun)
         self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
         self._carry(model)
-        checkpoints = [path for path in map(self._checkpoint, (_LAST, _BEST)) if path is not None]
+        checkpoints = filter(None, map(self._checkpoint, (_LAST, _BEST)))
         self.run.finish(STUDENT, {path: digest(path) for path in checkpoints})
 
     def _carry(self, model: Student) -> None:
@@ -342,11 +335,14 @@ class StudentSettings(StudentCLI):
         """Run nothing."""
 
 
-def _one_of(kind: type[Any], parts: Any) -> bool:
+def _listed(parts: Any) -> list[Any]:
+    """Return the requested callbacks or plugins, one or several."""
+    return [*parts] if isinstance(parts, list | tuple) else [parts]
+
+
+def _one_of(kind: type[Any], parts: list[Any]) -> bool:
     """Return whether any of the requested callbacks or plugins is of a kind."""
-    return any(
-        isinstance(part, kind) for part in (parts if isinstance(parts, list | tuple) else [parts])
-    )
+    return any(isinstance(part, kind) for part in parts)
 
 
 def _read(checkpoint: Path) -> Json:

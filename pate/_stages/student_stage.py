@@ -74,8 +74,9 @@ def student_folder(run: Run) -> Path:
 
 def student_inputs(run: Run, settings: Json, source: DataSource) -> StageInputs:
     """Return the inputs of the student's stage: its settings, labels and public records."""
-    digests = {"labels": digest(labels_file(run)), "public": public_digest(source)}
-    return StageInputs(settings, digests)
+    return StageInputs(
+        settings, {"labels": digest(labels_file(run)), "public": public_digest(source)}
+    )
 
 
 @contextmanager
@@ -246,9 +247,11 @@ class LinearPlan:
 
     def settings(self) -> Json:
         """Return the content of ``student.yaml``."""
-        model = {"network": {"class_path": LINEAR}}
-        data = {name: getattr(self, name) for name in DATA_SETTINGS}
-        return {"model": model, "data": data, "optimize": self.optimize}
+        return {
+            "model": {"network": {"class_path": LINEAR}},
+            "data": {name: getattr(self, name) for name in DATA_SETTINGS},
+            "optimize": self.optimize,
+        }
 
 
 DATA_SETTINGS = tuple(field.name for field in fields(LinearPlan) if field.name != "optimize")
@@ -309,10 +312,10 @@ class Solved:
 
     def answers(self, features: Features) -> tuple[Float32Array, BoolArray]:
         """Return probabilities and labels ``[N, C]`` of mapped features ``[N, ...]``."""
-        predictor, num = self.predictor, features.shape[0]
+        predictor, rows = self.predictor, np.arange(features.shape[0])
         parts = [
-            predictor.decided(features[np.arange(start, min(start + _ROWS, num))])
-            for start in range(0, max(num, 1), _ROWS)
+            predictor.decided(features[rows[start : start + _ROWS]])
+            for start in range(0, max(len(rows), 1), _ROWS)
         ]
         probabilities, labels = zip(*parts, strict=True)
         return np.concatenate(probabilities), np.concatenate(labels)
@@ -353,10 +356,9 @@ def fit(run: Run, plan: LinearPlan) -> None:
             solved = Solved.read(path, plan.optimize)
 
         def trained() -> Trained:
-            weights = {f"1.{name}": solved.arrays[name] for name in _NAMES[:2]}
             return Trained(
                 network={"class_path": LINEAR},
-                state=weights,
+                state={f"1.{name}": solved.arrays[name] for name in _NAMES[:2]},
                 departs=solved.arrays["departs"],
                 constant_logits=solved.arrays["constant_logits"],
                 label_names=source.label_names,
@@ -385,8 +387,7 @@ def predict(run: Run, plan: LinearPlan) -> None:
     require_student(run)
     source, folder = load_data(run), student_folder(run)
     records = source.records(Role(plan.predict_on))
-    solved = Solved.read(folder / WEIGHTS, plan.optimize)
-    answers = solved.answers(records.features)
+    answers = Solved.read(folder / WEIGHTS, plan.optimize).answers(records.features)
     write_predictions(folder, records.ids, *answers, source.label_names)
 
 

@@ -111,16 +111,15 @@ def _learn(
 ) -> None:
     """Train a network on answers ``[N, C]`` to public samples, as a teacher is trained."""
     optimizer = plan.optimizer(network.parameters())
-    batches = draw_batches(
-        len(samples),
-        seed=plan.seed,
-        teacher=0,
-        steps=range(plan.num_steps),
-        batch_size=plan.batch_size,
-    )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(plan.seed)
-        for rows in batches:
+        for rows in draw_batches(
+            len(samples),
+            seed=plan.seed,
+            teacher=0,
+            steps=range(plan.num_steps),
+            batch_size=plan.batch_size,
+        ):
             loss = binary_cross_entropy_with_logits(
                 network(torch.from_numpy(samples[rows])), torch.from_numpy(answers[rows])
             )
@@ -173,19 +172,21 @@ def fit_teachers(
     private.units(plan.unit)  # raises if there are none
     require_network(plan, data.input_shape, data.num_labels)
     if dry_run:
-        sizes = PartitionedRecords.by_key(
-            private, plan, read_key(run) or secrets.token_bytes(KEY_BYTES)
-        ).sizes
+        key = read_key(run) or secrets.token_bytes(KEY_BYTES)
         text = describe_training(
-            plan, sizes, shape=data.input_shape, num_labels=data.num_labels, execution=execution
+            plan,
+            PartitionedRecords.by_key(private, plan, key).sizes,
+            shape=data.input_shape,
+            num_labels=data.num_labels,
+            execution=execution,
         )
         print(text, end="")
         return
     start = None if plan.start_from is None else Start.of(run, plan.start_from, data)
-    partition = begin_fit(run, data, plan, foreign_files)
-    if partition is None:
+    beginning = begin_fit(run, data, plan, foreign_files)
+    if beginning is None:
         return
-    folder, key, made_from = partition
+    folder, key, made_from = beginning
     partitioned = PartitionedRecords.by_key(private, plan, key)
 
     def choose() -> Json:
@@ -215,9 +216,8 @@ def fit_teachers(
         write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
         log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
-        run.finish(
-            TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path
-        )
+        digests = {file: digest(file) for file in files}
+        run.finish(TEACHERS_FIT, digests, ledger_beside=data.ledger_path)
 
 
 def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
@@ -225,20 +225,18 @@ def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) 
     folder, key = run.root / TEACHERS_FIT.outputs[0], sealing_key(run)
     new = origin_of(run.inputs_of(TEACHERS_FIT))
     touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
-    files = {
-        chunk_file(folder, teachers): bool(touched & set(teachers)) for teachers in plan.chunks()
-    }
     # chunks that saw a unit go first
-    for path in sorted(files, key=lambda path: not files[path]):
+    for teachers in sorted(plan.chunks(), key=touched.isdisjoint):
+        path = chunk_file(folder, teachers)
         if not path.is_file() or (origin := read_origin(path)) == new:
             continue
-        if files[path]:
-            path.unlink()
-        else:
+        if touched.isdisjoint(teachers):
             require(
                 origin == old, "chunks of teachers that were made of these data", path=str(path)
             )
             replace(SavedChunk.read(path), made_from=new).write(path)
+        else:
+            path.unlink()
 
 
 def vote_teachers(
@@ -267,21 +265,17 @@ def vote_teachers(
     """
     before = run.inputs_of(TEACHERS_VOTE).settings
     voting = before.get("votes", "bits") if voting is None else voting
-    if absent is None:
-        absent = before.get("absent")
+    absent = before.get("absent") if absent is None else absent
     absent_teachers = sorted(map(int, absent or []))
-    in_range = len(set(absent_teachers)) == len(absent_teachers) and all(
-        0 <= teacher < plan.num_teachers for teacher in absent_teachers
-    )
+    in_range = len({*absent_teachers} & {*range(plan.num_teachers)}) == len(absent_teachers)
     require(in_range, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
     run.require_finished(TEACHERS_FIT)
     require_same_data(run, data, plan)
     # workers may start in another folder
     folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
     chunks = plan.chunks()
-    files = [chunk_file(folder, teachers) for teachers in chunks]
     made_by = {
-        "teachers": digest(*files),
+        "teachers": digest(*(chunk_file(folder, teachers) for teachers in chunks)),
         "data": data.fingerprint(Role.PUBLIC),
         "code": code_version(),
     }
@@ -314,14 +308,16 @@ def vote_teachers(
             return
         for left in store.folder.glob("*.lease"):  # by processes that were killed
             left.unlink(missing_ok=True)
-        vote_files = store.write_manifest(
-            ids=public.ids.tolist(),
-            label_names=data.label_names,
-            num_teachers=plan.num_teachers,
-            made_by=made_by,
-            ballots="scores" if voting == "scores" else "bits",
+        run.finish(
+            TEACHERS_VOTE,
+            store.write_manifest(
+                ids=public.ids.tolist(),
+                label_names=data.label_names,
+                num_teachers=plan.num_teachers,
+                made_by=made_by,
+                ballots="scores" if voting == "scores" else "bits",
+            ),
         )
-        run.finish(TEACHERS_VOTE, vote_files)
 
 
 def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:

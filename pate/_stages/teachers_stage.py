@@ -47,7 +47,7 @@ from pate._validation import (
 from pate._votes import Voting, pack_ballots, rows_of
 from pate._votes.store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
 from pate._votes.voters import Geometry, GroupVoters, RecordVoters
-from pate.data import UNKNOWN, DataSource, Features, Role
+from pate.data import DataSource, Features, Role
 from pate.data._records import as_features, assign_teachers, known_truth, partition_records
 from pate.teachers._jobs import CHUNK_SIZE, Execution
 
@@ -87,8 +87,9 @@ def begin_fit(
         ValueError: if it was begun with other settings or records, or its folder holds foreign
             files.
     """
-    closed_form = {"fit": CLOSED_FORM} if isinstance(plan, ClosedFormPlan) else {}
-    settings = closed_form | encode_fields(plan) | {"data": describe_data(data)}
+    settings = encode_fields(plan) | {"data": describe_data(data)}
+    if isinstance(plan, ClosedFormPlan):
+        settings = {"fit": CLOSED_FORM} | settings
     if run.overwrite or not run.is_finished(TEACHERS_FIT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
@@ -114,8 +115,8 @@ def origin_of(inputs: StageInputs) -> str:
 
 def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
     """Return hashes of private records, and of public ones if anything is fitted on them."""
-    private_alone = data.feature_map is None and not isinstance(plan, ClosedFormPlan)
-    roles = (Role.PRIVATE,) if private_alone else (Role.PRIVATE, Role.PUBLIC)
+    fitted = data.feature_map is not None or isinstance(plan, ClosedFormPlan)
+    roles = (Role.PRIVATE, *([Role.PUBLIC] if fitted else []))
     return {role.value: data.fingerprint(role) for role in roles}
 
 
@@ -123,9 +124,12 @@ def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
     """Raise ``ValueError`` unless the data are those that the teachers were made from."""
     now, trained = training_inputs(data, plan), run.inputs_of(TEACHERS_FIT).digests
     changed = other_inputs({name: trained.get(name) for name in now}, now)
-    begun = f"the data that `teachers fit` of {run.root} was begun with"
     hint = f" ({run.to_forget})" if run.to_forget else ""
-    require(not changed, begun + hint, changed=changed)
+    require(
+        not changed,
+        f"the data that `teachers fit` of {run.root} was begun with{hint}",
+        changed=changed,
+    )
     data.require_distinct()
 
 
@@ -171,10 +175,10 @@ def fit_closed_form(
     public = _all_of(data.records(Role.PUBLIC).features)
     feature_map = data.feature_map
     geometry = Geometry.of(public, () if feature_map is None else feature_map.widths)
+    num = geometry.num_directions
     if dry_run:
-        size = len(private) * (4 * geometry.num_directions + data.num_labels)
-        directions = f"{geometry.num_directions} directions, {size / 1e9:.2g} GB"
-        print(f"PRIVATE: {len(private)} records along {directions}.")
+        size = len(private) * (4 * num + data.num_labels) / 1e9
+        print(f"PRIVATE: {len(private)} records along {num} directions, {size:.2g} GB.")
         return
     beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
@@ -183,8 +187,9 @@ def fit_closed_form(
     if plan.num_teachers is not None:
         names = (str(unit) for unit in units)
         groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
-    store = VoterStore(beginning.folder)
-    files = store.save(private, geometry, groups, unknown_labels=data.unknown_labels)
+    files = VoterStore(beginning.folder).save(
+        private, geometry, groups, unknown_labels=data.unknown_labels
+    )
     run.finish(TEACHERS_FIT, files, ledger_beside=data.ledger_path)
 
 
@@ -230,15 +235,17 @@ def seal_closed_form(
     store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
     if not run.begin(TEACHERS_VOTE, StageInputs(digests=made_by), foreign=[*store.provenance()]):
         return
-    files = store.write_manifest(
-        num_teachers=plan.nominal,
-        label_names=data.label_names,
-        made_by=made_by | {"code": code_version()},
-        ids=data.records(Role.PUBLIC).ids.tolist(),
-        ballots="moments",
-        budgets=data.budgets,
+    run.finish(
+        TEACHERS_VOTE,
+        store.write_manifest(
+            num_teachers=plan.nominal,
+            label_names=data.label_names,
+            made_by=made_by | {"code": code_version()},
+            ids=data.records(Role.PUBLIC).ids.tolist(),
+            ballots="moments",
+            budgets=data.budgets,
+        ),
     )
-    run.finish(TEACHERS_VOTE, files)
 
 
 def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, FloatArray]:
@@ -248,9 +255,8 @@ def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, Flo
     """
     voters = load_voters(run)
     assert isinstance(voters, RecordVoters | GroupVoters)
-    features = voters.geometry.unit * voters.coordinates
-    known = voters.labels != UNKNOWN
-    fit = fit_linear(features, np.where(known, voters.labels, 0), known)
+    labels, known = known_truth(voters.labels)
+    fit = fit_linear(voters.geometry.unit * voters.coordinates, labels, known)
     test, public = (
         fit.predict(voters.geometry.linear(_all_of(data.records(role).features)))
         for role in (Role.TEST, Role.PUBLIC)
@@ -325,8 +331,8 @@ def fit_corrections(
             else:
                 seen = private.features[rows]
             right, known = known_truth(private.labels[rows])
-            residuals = right - start.answers(samples)
-            file.write(correction(flat(seen), residuals, known, penalty).astype("<f4").tobytes())
+            solution = correction(flat(seen), right - start.answers(samples), known, penalty)
+            file.write(solution.astype("<f4").tobytes())
             bar.update()
     run.finish(TEACHERS_FIT, {path: digest(path) for path in files}, ledger_beside=data.ledger_path)
 
@@ -354,22 +360,23 @@ def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
     store.folder.mkdir(parents=True, exist_ok=True)
     samples, answers = _with_constant(data, Role.PUBLIC), np.load(folder / "start.npy")
     corrections = _corrections(folder)
-    chunks = [
-        range(first, min(first + _CHUNK, plan.nominal)) for first in range(0, plan.nominal, _CHUNK)
-    ]
+    numbers = range(plan.nominal)
+    chunks = [numbers[first : first + _CHUNK] for first in numbers[::_CHUNK]]
     with stage_bar(len(chunks), "votes", unit="chunk") as bar:
         for teachers in chunks:
             if not store.has_chunk(teachers):
                 ballots = [_ballot(samples, answers, corrections[teacher]) for teacher in teachers]
                 store.save_chunk(teachers, pack_ballots(np.array(ballots)), made_from=made_from)
             bar.update()
-    files = store.write_manifest(
-        ids=data.records(Role.PUBLIC).ids.tolist(),
-        label_names=data.label_names,
-        num_teachers=plan.nominal,
-        made_by=made_by | {"code": code_version()},
+    run.finish(
+        TEACHERS_VOTE,
+        store.write_manifest(
+            ids=data.records(Role.PUBLIC).ids.tolist(),
+            label_names=data.label_names,
+            num_teachers=plan.nominal,
+            made_by=made_by | {"code": code_version()},
+        ),
     )
-    run.finish(TEACHERS_VOTE, files)
 
 
 def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role) -> IntArray:
@@ -485,12 +492,17 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     if digests == before and not missing:
         run.require_finished(TEACHERS_FIT)
         voted = run.state(TEACHERS_VOTE)
-        again = {} if voted is None else {TEACHERS_VOTE.name: dict(voted.inputs.settings)}
-        forgotten = replace(begun, digests={**begun.digests, **after})
         # from here on the run belongs to the data without the units; some of its teachers and all
         # of its votes are missing
-        changed = replace(state, inputs=forgotten, finished=False, files={}, again=again)
-        run.record(TEACHERS_FIT, replace(changed, forgotten=state.forgotten + len(set(units))))
+        changed = replace(
+            state,
+            inputs=replace(begun, digests={**begun.digests, **after}),
+            finished=False,
+            files={},
+            again={} if voted is None else {TEACHERS_VOTE.name: dict(voted.inputs.settings)},
+            forgotten=state.forgotten + len(set(units)),
+        )
+        run.record(TEACHERS_FIT, changed)
     if isinstance(plan, ClosedFormPlan):
         fit_closed_form(run, rest, plan)
     else:
@@ -507,9 +519,8 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         if isinstance(plan, ClosedFormPlan):
             seal_closed_form(overwriting, rest, plan)
         else:
-            voting, absent = settings["votes"], settings["absent"]
-            vote = find("vote_teachers")
-            vote(overwriting, rest, plan, execution, voting=voting, absent=absent)
+            asked = {"voting": settings["votes"], "absent": settings["absent"]}
+            find("vote_teachers")(overwriting, rest, plan, execution, **asked)
         run.record(TEACHERS_FIT, replace(state, again={}))
     return True
 
@@ -525,8 +536,8 @@ def residual_files(run: Run, data: DataSource) -> list[Path]:
         path
         for path in sorted(run.private.iterdir())
         if path.relative_to(run.root) not in accounted_for
+        if path.is_file() or any(path.iterdir())
     ]
-    residual = [path for path in residual if path.is_file() or any(path.iterdir())]
     used = [
         *getattr(data.feature_map, "maps", [data.feature_map]),
         getattr(data, "sentences", None),

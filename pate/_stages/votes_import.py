@@ -202,21 +202,20 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
             _import_silo(store, teachers, silo.votes(), silos.kind)
             first_teacher = teachers.stop
             bar.update()
-    feature_files = {} if silos.features is None else store.save_features(silos.features)
-    vote_files = store.write_manifest(
+    files = {} if silos.features is None else store.save_features(silos.features)
+    files |= store.write_manifest(
         ids=silos.ids.tolist(),
         label_names=silos.label_names,
         num_teachers=silos.num_teachers,
         made_by={"votes": inputs.digests["votes"]},
         ballots=FORMS[silos.kind],
     )
-    run.finish(VOTES_IMPORT, vote_files | feature_files, ledger_beside=votes.ledger_path)
+    run.finish(VOTES_IMPORT, files, ledger_beside=votes.ledger_path)
 
 
 def _import_silo(store: VoteStore, teachers: range, votes: NamedVotes, kind: type[Votes]) -> None:
     """Write the votes of one silo, and free their memory before the next silo is read."""
-    ballots = votes.to_store(kind)
-    if ballots is not None:
+    if (ballots := votes.to_store(kind)) is not None:
         store.save_chunk(teachers, ballots)
     else:
         assert votes.counts is not None
@@ -238,33 +237,26 @@ def require_of_data(votes: Silos, data: DataSource) -> None:
 def _import_settings(run: Run, votes: VotesFrom, data: DataSource | None) -> Json:
     """Return the settings of an import; settings that are not named stay as they were."""
     recorded = {"unit": "record", "data": None} | dict(run.inputs_of(VOTES_IMPORT).settings)
-    unit = recorded["unit"] if votes.unit is None else votes.unit
-    described = recorded["data"] if data is None else describe_data(data)
-    return {"unit": unit, "data": described, "ledger": ledger_setting(run)}
+    return {
+        "unit": recorded["unit"] if votes.unit is None else votes.unit,
+        "data": recorded["data"] if data is None else describe_data(data),
+        "ledger": ledger_setting(run),
+    }
 
 
 def _add_data(run: Run, inputs: StageInputs) -> None:
     """Record the data of a run that had none; votes and releases do not depend on them."""
     state, data = run.state(VOTES_IMPORT), inputs.settings["data"]
-    if state is None or state.inputs.settings.get("data") is not None or data is None:
-        return
-    without = replace(inputs, settings={**inputs.settings, "data": None})
-    run.needs(VOTES_IMPORT, without)  # raises on any other change
-    run.record(
-        VOTES_IMPORT,
-        replace(
-            state, inputs=replace(state.inputs, settings={**state.inputs.settings, "data": data})
-        ),
-    )
+    if state is not None and state.inputs.settings.get("data") is None and data is not None:
+        without = replace(inputs, settings={**inputs.settings, "data": None})
+        run.needs(VOTES_IMPORT, without)  # raises on any other change
+        begun = replace(state.inputs, settings={**state.inputs.settings, "data": data})
+        run.record(VOTES_IMPORT, replace(state, inputs=begun))
 
 
 def _forget_unit(run: Run, inputs: StageInputs) -> None:
     """Remove statements for another unit; `label` writes them again at no cost."""
-    state = run.state(VOTES_IMPORT)
-    if (
-        run.overwrite
-        and state is not None
-        and state.inputs.settings.get("unit") != inputs.settings["unit"]
-    ):
+    unit = inputs.settings["unit"]
+    if run.overwrite and run.inputs_of(VOTES_IMPORT).settings.get("unit", unit) != unit:
         for statement in LABEL.outputs[1:]:
             (run.root / statement).unlink(missing_ok=True)
