@@ -147,8 +147,7 @@ class Votes(ABC):
                 f"predictions of {(size, num_labels)}",
                 shape=predictions.shape,
             )
-            inside = (predictions >= 0) & (predictions <= 1)
-            require(inside.all(), "predictions in [0, 1]")
+            require(((predictions >= 0) & (predictions <= 1)).all(), "predictions in [0, 1]")
             self._set(predictions=predictions)
         if self.features is not None:
             features = np.asarray(self.features, dtype=np.float64)
@@ -166,11 +165,10 @@ class Votes(ABC):
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
         """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice."""
-        names = [name for name in self.arrays if getattr(self, name) is not None]
+        arrays = {name: getattr(self, name) for name in self.arrays}
+        rest = {name: array[rows] for name, array in arrays.items() if array is not None}
         part = copy(self)
-        for name in names:
-            part._set(**{name: getattr(self, name)[rows]})
-        part._set(num_queries=len(getattr(part, names[-1])))
+        part._set(**rest, num_queries=len([*rest.values()][-1]))
         return part
 
     def with_public(
@@ -241,11 +239,12 @@ class Ballots(Counts):
     whole: Ballots | Moments | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        ballots = np.asarray(self.ballots)
-        require(ballots.ndim == 3, "ballots of shape [Q, T, C]", shape=ballots.shape)
-        ballots = checked_bits(ballots)
-        counts = ballots.sum(axis=1, dtype=np.int64)
-        self._set(ballots=ballots, counts=counts, num_teachers=ballots.shape[1])
+        shape = np.shape(self.ballots)
+        require(len(shape) == 3, "ballots of shape [Q, T, C]", shape=shape)
+        ballots = checked_bits(np.asarray(self.ballots))
+        self._set(
+            ballots=ballots, counts=ballots.sum(axis=1, dtype=np.int64), num_teachers=shape[1]
+        )
         super().__post_init__()
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:

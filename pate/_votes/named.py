@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
@@ -152,8 +153,8 @@ class NamedVotes:
             values["ballots"] = Blocks.find(path, "ballots", what=_FILE)
         try:
             if (teachers := values.get("num_teachers")) is not None:
-                is_integer = teachers.ndim == 0 and teachers.dtype.kind in "iu"
                 wrong = {"shape": teachers.shape, "dtype": str(teachers.dtype)}
+                is_integer = teachers.ndim == 0 and teachers.dtype.kind in "iu"
                 require(is_integer, "one integer num_teachers", **wrong)
                 values["num_teachers"] = int(teachers)
             return cls(**values)
@@ -163,8 +164,9 @@ class NamedVotes:
 
     def save(self, path: Path | str) -> None:
         """Write the ``.npz`` file that `read` reads, completely or not at all."""
-        values = {name: getattr(self, name) for name in _NAMES}
-        arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
+        arrays = {
+            name: np.asarray(value) for name in _NAMES if (value := getattr(self, name)) is not None
+        }
         write_arrays(Path(path), **arrays)
 
     @property
@@ -228,8 +230,13 @@ class Silo:
         """Return the facts about ``votes``, which were read from ``source``."""
         assert votes.num_teachers is not None
         sums = _sums(votes)
-        sum_digest = digest(sums.tobytes()) if (sums != sums[:1]).any() else None
-        return cls(source, votes.num_teachers, votes.kind, votes.fingerprint(), sum_digest)
+        return cls(
+            source,
+            num_teachers=votes.num_teachers,
+            kind=votes.kind,
+            fingerprint=votes.fingerprint(),
+            vote_sum_digest=digest(sums.tobytes()) if (sums != sums[:1]).any() else None,
+        )
 
     def votes(self) -> NamedVotes:
         """Return the votes.
@@ -361,10 +368,9 @@ def _place(source: NamedVotes | Path, number: int) -> str:
 def _sums(votes: NamedVotes) -> IntArray:
     """Return sums over teachers ``[N, C]`` in steps of scores; a teacher that takes part adds 1."""
     if votes.scores is not None:
-        sums = np.zeros(votes.scores[:, 0].shape, dtype=np.int64)
-        for scores in votes.scores.swapaxes(0, 1):
-            sums += encode_scores(scores)
-        return sums
+        # one teacher at a time, to save memory
+        parts = (encode_scores(scores).astype(np.int64) for scores in votes.scores.swapaxes(0, 1))
+        return reduce(np.add, parts)
     counts = votes.counts if votes.ballots is None else votes.ballots.sum(axis=1, dtype=np.int64)
     assert counts is not None and votes.num_teachers is not None
     return votes.num_teachers + SCORE_STEPS * counts
@@ -389,8 +395,7 @@ def _texts(name: str, values: ArrayLike) -> StrArray:
 
 def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
     """Return votes ``[N, T, C]``, with T = 1 for votes ``[N, C]``."""
-    array = np.asarray(votes)
-    return array.reshape(_shape_by_teacher(name, array.shape, shape))
+    return np.reshape(votes, _shape_by_teacher(name, np.shape(votes), shape))
 
 
 def _shape_by_teacher(
@@ -412,13 +417,12 @@ def _packed_ballots(
     """Return ballots ``[T, N, ceil(C / 8)]`` and their counts ``[N, C]``, samples in ``order``."""
     size, teachers, labels = _shape_by_teacher("ballots", ballots.shape, shape)
     packed = np.empty((teachers, size, -(-labels // 8)), dtype=np.uint8)
-    counts, rows, start = np.empty(shape, dtype=np.int64), np.argsort(order), 0
+    counts, rows = np.empty(shape, dtype=np.int64), np.argsort(order)
     for block in ballots:
         checked = _checked_ballots(block, (len(block), labels))
-        chosen = rows[start : start + len(block)]
+        chosen, rows = np.split(rows, [len(block)])
         counts[chosen] = checked.sum(axis=1, dtype=np.int64)
         packed[:, chosen] = pack_ballots(checked.swapaxes(0, 1))
-        start += len(block)
     return packed, counts
 
 

@@ -157,10 +157,7 @@ class VoteStore:
 
     def save_features(self, features: FloatArray) -> dict[Path, str]:
         """Write features ``[N, F]``, in the order of the ids; return the digest of their file."""
-        path = self._features_file
-        with atomic_write(path) as file:
-            np.save(file, features)
-        return {path: digest(path)}
+        return _save_arrays({self._features_file: features})
 
     def features(self, rows: IntArray | slice = slice(None)) -> FloatArray | None:
         """Return the features ``[Q, F]`` of some samples, or of all; None if there are none."""
@@ -176,19 +173,18 @@ class VoteStore:
         return self.folder / "features.npy"
 
     def _save(self, path: Path, array: NDArray[Any], made_from: str) -> None:
-        with atomic_write(path) as file:
-            np.save(file, array)
-        write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": digest(path)})
+        (content,) = _save_arrays({path: array}).values()
+        write_json(path.with_suffix(".json"), {"made_from": made_from, "digest": content})
 
     def provenance(self) -> dict[str, str]:
         """Return the origin of each stored chunk by file name; empty if its record is damaged."""
         origins = {}
         for path in self._sidecars():
+            name = path.with_suffix(".npy").name
             try:
-                origin = str(_read(path).get("made_from", ""))
+                origins[name] = str(_read(path).get("made_from", ""))
             except ValueError:
-                origin = ""
-            origins[path.with_suffix(".npy").name] = origin
+                origins[name] = ""
         return origins
 
     def write_manifest(
@@ -211,7 +207,6 @@ class VoteStore:
             for path in self._sidecars()
         }
         self._check(chunks)
-        path = self.manifest_file
         manifest = VoteManifest(
             num_teachers=num_teachers,
             label_names=label_names,
@@ -224,10 +219,9 @@ class VoteStore:
         plain = asdict(manifest)
         if not budgets:  # as earlier versions wrote it
             del plain["budgets"]
-        write_json(path, plain)
-        return {self.folder / name: content for name, content in chunks.items()} | {
-            path: digest(path)
-        }
+        write_json(self.manifest_file, plain)
+        files = {self.folder / name: content for name, content in chunks.items()}
+        return files | {self.manifest_file: digest(self.manifest_file)}
 
     def check(self) -> None:
         """Raise ``ValueError`` unless all votes are stored as they were cast, bit for bit."""
@@ -331,11 +325,22 @@ def finished_votes(run: Run) -> VoteStore:
     return VoteStore(run.root / TEACHERS_VOTE.outputs[0])
 
 
+def _save_arrays(arrays: Mapping[Path, NDArray[Any]]) -> dict[Path, str]:
+    """Write arrays to files; return the digest of each file."""
+    for path, array in arrays.items():
+        with atomic_write(path) as file:
+            np.save(file, array)
+    return {path: digest(path) for path in arrays}
+
+
 def _require_texts(name: str, value: Any, kind: type[list[str] | dict[str, str]]) -> None:
     texts = value.values() if isinstance(value, dict) else value
-    right = isinstance(value, kind) and all(isinstance(text, str) for text in texts)
     words = "a list of texts" if kind is list else "texts by name"
-    require(right, f"{name} as {words}", **{name: type(value).__name__})
+    require(
+        isinstance(value, kind) and all(isinstance(text, str) for text in texts),
+        f"{name} as {words}",
+        **{name: type(value).__name__},
+    )
 
 
 def _require_teachers(right: bool, shape: VoteShape, found: int) -> None:
@@ -425,48 +430,39 @@ class VoterStore:
         # left by an earlier plan that was interrupted
         for name in ("groups", "budgets"):
             (self.folder / f"{name}.npy").unlink(missing_ok=True)
-        geometry_file = self.folder / "public.npz"
-        coordinates_file = self.folder / "coordinates.npy"
+        files = [self.folder / "public.npz", self.folder / "coordinates.npy"]
         public = {name: np.asarray(getattr(geometry, name)) for name in _GEOMETRY}
-        write_arrays(geometry_file, **public, **{_UNKNOWN: np.asarray(unknown_labels)})
+        write_arrays(files[0], **public, **{_UNKNOWN: np.asarray(unknown_labels)})
         shape = (len(records), geometry.num_directions)
-        with atomic_write(coordinates_file) as file:
+        with atomic_write(files[1]) as file:
             np.lib.format.write_array_header_1_0(
                 file, {"descr": "<i4", "fortran_order": False, "shape": shape}
             )
             for rows in blocks(len(records), sum(geometry.axes.shape)):
-                file.write(
-                    geometry.coordinates(records.features[order[rows]]).astype("<i4").tobytes()
-                )
-        files = [geometry_file, coordinates_file]
-        for name, array in arrays.items():
-            files.append(self.folder / f"{name}.npy")
-            with atomic_write(files[-1]) as file:
-                np.save(file, array)
-        return {path: digest(path) for path in files}
+                coordinates = geometry.coordinates(records.features[order[rows]])
+                file.write(coordinates.astype("<i4").tobytes())
+        digests = {path: digest(path) for path in files}
+        return digests | _save_arrays(
+            {self.folder / f"{name}.npy": array for name, array in arrays.items()}
+        )
 
     def load(self, *, num_voters: int) -> Voters:
         """Return the voters, of a nominal number; the facts about each record stay on disk."""
         arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY, (_UNKNOWN,))
         unknown_labels = bool(arrays.pop(_UNKNOWN, False))
-        coordinates, labels = (
-            np.load(self.folder / f"{name}.npy", mmap_mode="r")
-            for name in ("coordinates", "labels")
-        )
-        settings: dict[str, Any] = {
-            "geometry": Geometry(
-                **{name: array if array.ndim else array.item() for name, array in arrays.items()}
-            ),
-            "num_voters": num_voters,
-            "num_labels": labels.shape[1],
-            "unknown_labels": unknown_labels,
-            "coordinates": coordinates,
-            "labels": labels,
+        public = {name: array if array.ndim else array.item() for name, array in arrays.items()}
+        facts: dict[str, Any] = {
+            name: np.load(path, mmap_mode="r" if name in ("coordinates", "labels") else None)
+            for name in ("coordinates", "labels", "groups", "budgets")
+            if (path := self.folder / f"{name}.npy").is_file()
         }
-        for name in ("groups", "budgets"):
-            if (path := self.folder / f"{name}.npy").is_file():
-                settings[name] = np.load(path)
-        return (GroupVoters if "groups" in settings else RecordVoters)(**settings)
+        return (GroupVoters if "groups" in facts else RecordVoters)(
+            geometry=Geometry(**public),
+            num_voters=num_voters,
+            num_labels=facts["labels"].shape[1],
+            unknown_labels=unknown_labels,
+            **facts,
+        )
 
 
 def fingerprint_of_voters(run: Run) -> str:
@@ -482,9 +478,9 @@ def fingerprint_of_voters(run: Run) -> str:
 
 def load_voters(run: Run) -> Voters:
     """Return the voters of a run in closed form, from its public numbers and private files."""
-    settings = run.inputs_of(TEACHERS_FIT).settings
+    num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
     store = VoterStore(run.root / TEACHERS_FIT.outputs[0])
-    return store.load(num_voters=settings["num_teachers"] or MOST_VOTERS)
+    return store.load(num_voters=num_teachers or MOST_VOTERS)
 
 
 MOST_SAMPLES = 4_096
@@ -526,14 +522,10 @@ def load_votes(
     elif kind is Moments:
         votes = Votes.from_voters(load_voters(run), public_features(run, store, rows))
     elif kind is Scores:  # of all samples, from which voters learn
-        bare = (
-            not store.has_features()
-            and run.inputs_of(first_stage(run)).settings.get("data") is None
-        )
         # without features each sample is a direction of its own
-        public = (
-            np.eye(len(samples)) if bare else public_features(run, store, np.arange(len(samples)))
-        )
+        public = np.eye(len(samples))
+        if store.has_features() or run.inputs_of(first_stage(run)).settings.get("data") is not None:
+            public = public_features(run, store, np.arange(len(samples)))
         votes = Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     else:
         total = require_given(total, "`silos`, the folder through which the silos of this run send")
@@ -550,8 +542,7 @@ def public_features(run: Run, store: VoteStore, rows: IntArray) -> FloatArray:
 
     Raises ``ValueError`` as `voted_data` does.
     """
-    brought = store.features(rows)
-    if brought is not None:
+    if (brought := store.features(rows)) is not None:
         return brought
     manifest = store.manifest()
     public = voted_data(run, manifest).records(Role.PUBLIC)
@@ -585,12 +576,15 @@ def require_features(data: Json | None, name: str, kind: type[Votes], num_sample
         kind: the kind of the votes.
         num_samples: the number of samples that were voted on.
     """
-    give = "features [N, F] in the votes, or a data.yaml with their public records"
-    needed = f"{give}, which {name} needs; another `aggregator` may need none"
+    needed = f", which {name} needs; another `aggregator` may need none"
     if kind is Scores:
-        needed = f"{give}, or scores of {MOST_SAMPLES} samples at most"
-    few = kind is Scores and num_samples <= MOST_SAMPLES
-    require(few or data is not None, needed, features=None, samples=num_samples)
+        needed = f", or scores of {MOST_SAMPLES} samples at most"
+    require(
+        data is not None or (kind is Scores and num_samples <= MOST_SAMPLES),
+        f"features [N, F] in the votes, or a data.yaml with their public records{needed}",
+        features=None,
+        samples=num_samples,
+    )
 
 
 def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -> FloatArray:

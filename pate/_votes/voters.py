@@ -118,8 +118,13 @@ class Geometry:
         number = int((self.parts == self.parts[0]).sum())
         if number == self.num_directions:
             return self
-        names = ("axes", "variances", "samples", "parts")
-        return replace(self, **{name: getattr(self, name)[..., :number] for name in names})
+        return replace(
+            self,
+            axes=self.axes[:, :number],
+            variances=self.variances[:number],
+            samples=self.samples[:, :number],
+            parts=self.parts[:number],
+        )
 
     def coordinates(self, features: ArrayLike) -> Int32Array:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, row by row, by ``unit``."""
