@@ -22,12 +22,12 @@ def load_data(run: Run) -> DataSource:
     """
     require_data_config(run)
     if first_stage(run) is VOTES_IMPORT:
-        described = run.inputs_of(VOTES_IMPORT).settings.get("data") is not None
-        give = (
+        require(
+            run.inputs_of(VOTES_IMPORT).settings.get("data") is not None,
             "the run's public and test records; the same `pate label --votes`, with a data.yaml,"
-            " adds them"
+            " adds them",
+            run=str(run.root),
         )
-        require(described, give, run=str(run.root))
     parser = _parser()
     return parser.instantiate(parser.parse_path(run.data_config)).data
 
@@ -63,13 +63,10 @@ def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
         return parser.instantiate(parsed).data
     except ArgumentError as error:
         reason = " ".join(str(error).split())
-        where = (
-            " (install its package, or add its folder to PYTHONPATH)"
-            if "No module named" in reason
-            else ""
-        )
+        if "No module named" in reason:
+            reason += " (install its package, or add its folder to PYTHONPATH)"
         raise ValueError(
-            f"Expected a source of records under `data:` in {path}, got {reason}{where}"
+            f"Expected a source of records under `data:` in {path}, got {reason}"
         ) from None
 
 
@@ -98,10 +95,9 @@ def require_data_config(run: Run) -> None:
         return
     again = f"The same `pate {first.name}` puts it back"
     require(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
-    same = content is not None and content["data"] == begun.inputs.settings.get("data")
     other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
     require(
-        same,
+        content is not None and content["data"] == begun.inputs.settings.get("data"),
         f"the data that `pate {first.name}` was begun with. {again}, or {other} with `overwrite`",
         changed=str(run.data_config),
     )
@@ -140,9 +136,11 @@ def _read_data_config(root: Path) -> Json | None:
         return None
     content, first = _read(path), first_stage(Run(root))
     # votes from elsewhere need no data
-    complete = content is not None and (content["data"] or first is VOTES_IMPORT)
-    again = f"Delete it, and the same `pate {first.name}` puts it back"
-    require(complete, f"where data and ledger lie. {again}", damaged=str(path))
+    require(
+        content is not None and (content["data"] or first is VOTES_IMPORT),
+        f"where data and ledger lie. Delete it, and the same `pate {first.name}` puts it back",
+        damaged=str(path),
+    )
     return content
 
 

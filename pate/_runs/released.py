@@ -175,17 +175,14 @@ class ReleasedLabels(Queries):
             "labels": np.asarray(self.labels),
             "mask": np.asarray(self.mask),
         }
-        if self.noisy_counts is not None:
-            arrays |= {
-                "values": np.asarray(self.noisy_counts),
-                "noise_std": np.asarray(self.noise_std or 0.0),
-            }
-        if self.tiers is not None:
-            arrays["steps"] = np.asarray(self.tiers)
-        if self.columns is not None:
-            arrays["columns"] = np.asarray(self.columns)
-        if self.variance_ratio is not None:
-            arrays["variance_ratio"] = np.array(self.variance_ratio, dtype=np.float64)
+        optional = {
+            "values": self.noisy_counts,
+            "noise_std": None if self.noisy_counts is None else self.noise_std or 0.0,
+            "steps": self.tiers,
+            "columns": self.columns,
+            "variance_ratio": self.variance_ratio,
+        }
+        arrays |= {name: np.asarray(part) for name, part in optional.items() if part is not None}
         named: dict[str, Any] = arrays
         np.savez_compressed(file, **named, seal=np.array(_seal(arrays, key)))
         file.truncate()
@@ -243,8 +240,9 @@ class ReleasedLabels(Queries):
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays in a file of labels, with their types and shapes checked."""
-    what = "the labels that `pate label` left"
-    arrays = read_arrays(path, [*_KINDS], [*_OPTIONAL_KINDS], what=what)
+    arrays = read_arrays(
+        path, [*_KINDS], [*_OPTIONAL_KINDS], what="the labels that `pate label` left"
+    )
     shape = {"ids": arrays["ids"].shape[:1], "label_names": arrays["label_names"].shape[:1]}
     table = shape["ids"] + shape["label_names"]
     shapes = shape | {"steps": shape["ids"]} | dict.fromkeys(("labels", "mask", "values"), table)
@@ -269,9 +267,12 @@ def sealing_key(run: Run) -> bytes:
     key = require_given(read_key(run), "the key of the run's partitions. Put it back", missing=path)
     first = first_stage(run)
     begun = run.state(first)
-    same = begun is None or begun.inputs.digests.get("partition") == digest(key)
     did = "partitioned" if first is TEACHERS_FIT else "began"
-    require(same, f"the key that `pate {first.name}` {did} with. Put it back", changed=path)
+    require(
+        begun is None or begun.inputs.digests.get("partition") == digest(key),
+        f"the key that `pate {first.name}` {did} with. Put it back",
+        changed=path,
+    )
     return key
 
 
@@ -288,11 +289,10 @@ def require_student(run: Run) -> None:
     run.require_finished(STUDENT)
     # raises if the labels are missing or damaged
     ReleasedLabels.load(run.root)
-    learned = run.inputs_of(STUDENT).digests.get("labels") == digest(labels_file(run))
-    again = "`pate student fit` with `overwrite` trains one of these"
     require(
-        learned,
-        f"a student of the labels in {labels_file(run)}, not of earlier labels. {again}",
+        run.inputs_of(STUDENT).digests.get("labels") == digest(labels_file(run)),
+        f"a student of the labels in {labels_file(run)}, not of earlier labels. `pate student fit`"
+        " with `overwrite` trains one of these",
     )
 
 

@@ -148,33 +148,22 @@ class StageState:
     @classmethod
     def from_dict(cls, state: Json) -> Self:
         """Return the state that `to_dict` encoded. Raises ``ValueError`` on other content."""
-        for name, kind in {"config": dict, "inputs": dict, "finished": bool}.items():
-            require(
-                isinstance(state.get(name), kind), "the state of a stage", **{name: state.get(name)}
-            )
-        files = state.get("files", {})
-        require(isinstance(files, dict), "the state of a stage", files=files)
+        for name, kind in {"config": dict, "inputs": dict, "finished": bool, "files": dict}.items():
+            value = state.get(name, {} if name == "files" else None)
+            require(isinstance(value, kind), "the state of a stage", **{name: value})
         begun = StageInputs(state["config"], state["inputs"])
-        more = {
-            name: state[name]
-            for name in ("release", "beside", "again", "forgotten")
-            if name in state
-        }
-        return cls(begun, state["finished"], files, **more)
+        more = {name: state[name] for name in _MORE if name in state}
+        return cls(begun, state["finished"], **more)
 
     def to_dict(self) -> Json:
         """Return plain JSON types."""
         begun = {"config": dict(self.inputs.settings), "inputs": dict(self.inputs.digests)}
-        more = {
-            "files": dict(self.files),
-            "release": self.release,
-            "beside": self.beside,
-            "again": dict(self.again),
-            "forgotten": self.forgotten,
-        }
-        return {"format": FORMAT, "finished": self.finished, **begun} | {
-            k: v for k, v in more.items() if v
-        }
+        more = {name: getattr(self, name) for name in _MORE if getattr(self, name)}
+        return {"format": FORMAT, "finished": self.finished, **begun, **more}
+
+
+_MORE = ("files", "release", "beside", "again", "forgotten")
+"""The facts about a state that its file names where there are any."""
 
 
 def other_inputs(old: Mapping[str, str | None], new: Mapping[str, str]) -> list[str]:
@@ -194,10 +183,9 @@ def other_inputs(old: Mapping[str, str | None], new: Mapping[str, str]) -> list[
 
 def _differences(old: Any, new: Any, name: str = "") -> list[str]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = list(dict.fromkeys([*old, *new]))
         return [
             d
-            for key in keys
+            for key in dict.fromkeys([*old, *new])
             for d in _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))
         ]
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
@@ -322,15 +310,14 @@ class Run:
             return False
         new = self.state(stage) is None and not stage.self_describing
         damaged = self.overwrite and self._damaged(stage, contents=True)
-        if new or damaged or self.input_changes(stage, inputs):
-            self.clear(stage)
-        elif foreign:
-            if not self.overwrite:
-                raise StageChangedError(
-                    f"Expected files of {self.root} made from the settings, the key and the data of"
-                    f" this `pate {stage.name}`, got {', '.join(foreign[:3])} made from others."
-                    " Do it again with `overwrite`"
-                )
+        outdated = new or damaged or self.input_changes(stage, inputs)
+        if foreign and not outdated and not self.overwrite:
+            raise StageChangedError(
+                f"Expected files of {self.root} made from the settings, the key and the data of"
+                f" this `pate {stage.name}`, got {', '.join(foreign[:3])} made from others."
+                " Do it again with `overwrite`"
+            )
+        if foreign or outdated:
             self.clear(stage)
         self.root.mkdir(parents=True, exist_ok=True)
         self.make_private()
@@ -348,10 +335,8 @@ class Run:
     def _write_data_config(self, stage: Stage, inputs: StageInputs) -> None:
         if stage in (TEACHERS_FIT, VOTES_IMPORT):
             # all later stages read their data and their ledger from it
-            source = {
-                "data": inputs.settings.get("data"),
-                "ledger": self.ledger and str(self.ledger),
-            }
+            ledger = self.ledger and str(self.ledger)
+            source = {"data": inputs.settings.get("data"), "ledger": ledger}
             text = yaml.safe_dump(source, sort_keys=False)
             if not self.data_config.is_file() or self.data_config.read_text() != text:
                 write_text(self.data_config, text)
@@ -397,16 +382,12 @@ class Run:
         """Raise ``ValueError`` unless ``stage`` is finished and all its files exist unchanged."""
         state = self.state(stage)
         if state is None or not state.finished:
-            lost = state is None and not stage.self_describing
             left = [
                 output.as_posix()
                 for output in stage.outputs
-                if lost and (self.root / output).exists()
+                if state is None and not stage.self_describing and (self.root / output).exists()
             ]
-            require(
-                not left,
-                f"{self.root / stage.state} beside {', '.join(left)}. Put it back",
-            )
+            require(not left, f"{self.root / stage.state} beside {', '.join(left)}. Put it back")
             raise ValueError(
                 f"Expected `pate {stage.name}` to be finished in {self.root}: run it first"
             )
@@ -448,23 +429,23 @@ class Run:
         try:
             state = StageState.from_dict(content)
         except (ValueError, AttributeError):
-            wanted = f"what `pate {stage.name}` wrote in {path}"
-            raise ValueError(f"Expected {wanted}, got another content. {again}") from None
-        other = (
+            raise ValueError(
+                f"Expected what `pate {stage.name}` wrote in {path}, got another content. {again}"
+            ) from None
+        require(
+            content.get("format") == FORMAT,
             "a run of this version of pate. Choose another run folder with `run`"
-            f" (run={str(self.root)!r})"
+            f" (run={str(self.root)!r})",
+            format=content.get("format"),
         )
-        require(content.get("format") == FORMAT, other, format=content.get("format"))
         return state
 
     def missing_outputs(self, stage: Stage) -> list[str]:
         """Return the outputs of a finished stage that are missing, relative to the run's folder."""
         state = self.state(stage)
-        names = [output.as_posix() for output in stage.outputs] + list(
-            state.files if state is not None else ()
-        )
+        files = () if state is None else state.files
         # outputs without a suffix are folders, whose files have names and digests of their own
-        paths = {name: self.root / name for name in names}
+        paths = {name: self.root / name for name in (*map(Path.as_posix, stage.outputs), *files)}
         return [
             name
             for name, path in paths.items()
@@ -520,11 +501,8 @@ class Run:
                 "Put it back, or do it again with `overwrite`, which is a new release and costs"
                 " again"
             )
-        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        return (
-            f"Expected what `pate {stage.name}` left in {self.root}, got"
-            f" {', '.join(wrong[:3])}{more}. {again}"
-        )
+        named = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        return f"Expected what `pate {stage.name}` left in {self.root}, got {named}. {again}"
 
 
 def _trash(path: Path) -> str:
@@ -574,13 +552,13 @@ def ensure_key(run: Run, stage: Stage) -> bytes:
     """
     key = read_key(run)
     if key is None:
-        fresh = run.overwrite or run.state(stage) is None
         again = "train all teachers again" if stage is TEACHERS_FIT else "import the votes again"
-        lost = (
+        require(
+            run.overwrite or run.state(stage) is None,
             f"the key that `pate {stage.name}` was begun with. Put it back, or {again} with"
-            " `overwrite`"
+            " `overwrite`",
+            missing=str(run.root / KEY_FILE),
         )
-        require(fresh, lost, missing=str(run.root / KEY_FILE))
         run.make_private()
         make_once(run.root / KEY_FILE, lambda: {"key": secrets.token_hex(KEY_BYTES)})
         key = read_key(run)
