@@ -84,13 +84,12 @@ class Invitation:
         require_in_open_unit_interval(delta=self.delta)
         for name in ("ids", "label_names"):
             names = getattr(self, name)
-            texts = (
+            require(
                 isinstance(names, list | tuple)
                 and names
-                and all(isinstance(text, str) for text in names)
-            )
-            require(
-                texts, f"a list of texts, at least one, as {name}", **{name: names and names[:1]}
+                and all(isinstance(text, str) for text in names),
+                f"a list of texts, at least one, as {name}",
+                **{name: names and names[:1]},
             )
             require_distinct(name, names)
         require_label_names("label_names", self.label_names)
@@ -134,10 +133,9 @@ class Invitation:
         return sha256(self.content)
 
     def __str__(self) -> str:
-        mechanism = self.mechanism
         return (
             f"{len(self.label_names)} labels of {len(self.ids)} samples, from {', '.join(self.teachers)}."
-            f" The noise of a count is {self.sigma_silos:.4g} votes or more, of each silo {mechanism.share_sigma:.4g},"
+            f" The noise of a count is {self.sigma_silos:.4g} votes or more, of each silo {self.mechanism.share_sigma:.4g},"
             f" though {self.colluding} know what they drew and {self.dropouts} drop out"
         )
 
@@ -158,16 +156,10 @@ class Invitation:
         ):
             values = read_json(content)
             require_known("keys", values, [field.name for field in fields(cls)])
-            numbers = all(type(values[name]) is int for name in ("colluding", "dropouts"))
-            numbers = numbers and all(
-                type(values[name]) is float for name in ("sigma_silos", "delta")
-            )
-            require(numbers, "numbers")
+            kinds = {"colluding": int, "dropouts": int, "sigma_silos": float, "delta": float}
+            require(all(type(values[name]) is kind for name, kind in kinds.items()), "numbers")
             invitation = cls(**values)
-            require(
-                invitation.content == content,
-                "the content that `pate label --silos` wrote",
-            )
+            require(invitation.content == content, "the content that `pate label --silos` wrote")
         return invitation
 
 
@@ -231,13 +223,12 @@ class Exchange:
 
         Raises ``ValueError`` if they are fewer than the threshold.
         """
-        names = self._json("survivors", SERVER, "the list of silos in the sum", survivors=list)[
-            "survivors"
-        ]
-        terms = self.invitation
-        listed = names == [name for name in terms.teachers if name in names]
+        wanted, terms = "the list of silos in the sum", self.invitation
+        names = self._json("survivors", SERVER, wanted, survivors=list)["survivors"]
         require(
-            listed, f"survivors among {', '.join(terms.teachers)}, in this order", survivors=names
+            names == [name for name in terms.teachers if name in names],
+            f"survivors among {', '.join(terms.teachers)}, in this order",
+            survivors=names,
         )
         require(
             len(names) >= terms.threshold, f"{terms.threshold} survivors or more", survivors=names
@@ -253,8 +244,12 @@ class Exchange:
         vector, context = arrays["masked"], str(arrays["context"])
         require(context == self.roster_digest, f"{path} for this invitation and these keys")
         size = len(self.invitation.ids) * len(self.invitation.label_names)
-        fits = vector.dtype == np.uint64 and vector.shape == (size,)
-        require(fits, f"{size} words in {path}", shape=vector.shape, dtype=str(vector.dtype))
+        require(
+            vector.dtype == np.uint64 and vector.shape == (size,),
+            f"{size} words in {path}",
+            shape=vector.shape,
+            dtype=str(vector.dtype),
+        )
         self._require_signed(
             "masked", name, self._of_vector(vector, context), str(arrays["signature"])
         )
@@ -266,15 +261,18 @@ class Exchange:
         if not path.is_file():
             return None
         content = self._json("unmasking", name, context=str, survivors=list, shares=dict)
-        same = content["context"] == self.roster_digest and content["survivors"] == list(
-            self.survivors
+        listed = [content["context"], content["survivors"]]
+        require(
+            listed == [self.roster_digest, [*self.survivors]],
+            f"{path} for these survivors",
+            survivors=content["survivors"],
         )
-        require(same, f"{path} for these survivors", survivors=content["survivors"])
         shares = _bytes_by_name(content["shares"], self.invitation.teachers, path)
-        fit = shares.keys() == self.invitation.teachers.keys() and {*map(len, shares.values())} == {
-            SCALAR_BYTES
-        }
-        require(fit, f"a share of {SCALAR_BYTES} bytes of each silo in {path}")
+        sizes = {name: len(share) for name, share in shares.items()}
+        require(
+            sizes == dict.fromkeys(self.invitation.teachers, SCALAR_BYTES),
+            f"a share of {SCALAR_BYTES} bytes of each silo in {path}",
+        )
         return shares
 
     def place(self, kind: str, name: str) -> Path:
@@ -317,9 +315,9 @@ class Exchange:
             remove_abandoned(path)
             if not path.is_file():
                 write_once(path, content)
-            same = path.read_bytes() == content
+            sent = path.read_bytes()
         require(
-            same,
+            sent == content,
             f"{path} as this command writes it. Each sum needs an exchange folder of its own",
         )
 
@@ -337,13 +335,15 @@ class Exchange:
 
     def _of_vector(self, vector: WordArray, context: str) -> Json:
         """Return the signed content for a masked vector: its digest in place of the words."""
-        words = hashlib.sha256(vector.astype("<u8", copy=False).tobytes()).hexdigest()
+        words = sha256(vector.astype("<u8", copy=False).tobytes())
         return {"invitation": self.invitation.digest, "context": context, "masked": words}
 
     def _require_signed(self, kind: str, name: str, content: Json, signature: str) -> None:
         key = self.invitation.server_key if name == SERVER else self.invitation.keys[name]
-        signed = is_signed(_text(kind, name, content), signature, key)
-        require(signed, f"{self.place(kind, name)} as {name} signed it")
+        require(
+            is_signed(_text(kind, name, content), signature, key),
+            f"{self.place(kind, name)} as {name} signed it",
+        )
 
     def _await(self, kind: str) -> None:
         if absent := self.absent(kind):
@@ -395,8 +395,10 @@ class Exchange:
                 for key, each in (kinds | {"signature": str}).items()
             )
             require(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
-        same = content.get("invitation") == self.invitation.digest
-        require(same, f"{path} for the invitation in {self.folder}")
+        require(
+            content.get("invitation") == self.invitation.digest,
+            f"{path} for the invitation in {self.folder}",
+        )
         self._require_signed(kind, name, content, content.pop("signature"))
         return content
 
@@ -447,15 +449,13 @@ def require_private(folder: Path, **places: Path) -> None:
         shared += [path.resolve() for path in folder.iterdir() if path.is_dir()]  # links among them
     for option, place in places.items():
         place = place.resolve()
-        inside = any(_is_same(each, root) for each in (place, *place.parents) for root in shared)
         require(
-            not inside,
+            not any(_is_same(each, root) for each in (place, *place.parents) for root in shared),
             f"a place outside of {folder}, which all others read",
             **{option: str(place)},
         )
-        around = any(_is_same(place, each) for each in shared[0].parents)
         require(
-            not around,
+            not any(_is_same(place, each) for each in shared[0].parents),
             f"a place that does not hold {folder}, which all others read",
             **{option: str(place)},
         )

@@ -78,17 +78,12 @@ class Member:
                 the ledger cannot pay for the sum, or a file was replaced or is not its sender's.
                 Nothing of the votes is sent then, and no share revealed.
         """
-        exchange, name, terms, kept, key = (
-            self.exchange,
-            self.name,
-            self._terms,
-            self._secrets,
-            self._key,
-        )
-        public = kept.public._asdict()
-        keys = {"sealing": public.pop("sealing").hex()}
-        points = {kind: [point.hex() for point in points] for kind, points in public.items()}
-        self._send("keys", lambda: exchange.message("keys", name, key, **keys, **points))
+        exchange, name, terms = self.exchange, self.name, self._terms
+        kept, key = self._secrets, self._key
+        points = {"own_mask": kept.public.own_mask, "pairs": kept.public.pairs}
+        keys = {kind: [point.hex() for point in each] for kind, each in points.items()}
+        sealing = kept.public.sealing.hex()
+        self._send("keys", lambda: exchange.message("keys", name, key, sealing=sealing, **keys))
         roster, context = exchange.roster, exchange.roster_digest
         require(roster[name] == kept.public, f"the keys of {name} in {exchange.folder}")
 
@@ -99,9 +94,11 @@ class Member:
         self._send("shares", deal)
         held = self._held
         ended = exchange.place("survivors", SERVER).is_file()
-        if ended:
-            left = f"{name} among the survivors, who were listed before its masked vector came"
-            require(name in exchange.survivors, left, survivors=list(exchange.survivors))
+        require(
+            not ended or name in exchange.survivors,
+            f"{name} among the survivors, who were listed before its masked vector came",
+            survivors=list(exchange.survivors) if ended else None,
+        )
 
         def mask() -> bytes:
             require(
@@ -172,27 +169,26 @@ class Member:
             self.exchange.invitation,
         )
         require(name in terms.teachers, f"a silo among {', '.join(terms.teachers)}", name=name)
-        places = {
-            "state": self.state,
-            "votes": self.votes,
-            "signing_key": self.signing_key,
-            "ledger": self._ledger_path,
-        }
-        require_private(exchange.folder, **places)
+        require_private(
+            exchange.folder,
+            state=self.state,
+            votes=self.votes,
+            signing_key=self.signing_key,
+            ledger=self._ledger_path,
+        )
         require(
             self._key.public == terms.keys[name],
             f"the key of {name} in the invitation",
         )
-        agreed = consent.digest is not None or consent.public_keys is not None
-        ways = "`confirm` with the digest of the invitation, once all others read out the same, or `public_keys`"
-        require(agreed, ways)
-        if consent.digest is not None:
-            same = consent.digest == terms.digest
-            require(
-                same,
-                f"the invitation that was confirmed, of digest {consent.digest}",
-                digest=terms.digest,
-            )
+        require(
+            consent.digest is not None or consent.public_keys is not None,
+            "`confirm` with the digest of the invitation, once all others read out the same, or `public_keys`",
+        )
+        require(
+            consent.digest in (None, terms.digest),
+            f"the invitation that was confirmed, of digest {consent.digest}",
+            digest=terms.digest,
+        )
         if consent.public_keys is not None:
             invited = {**terms.keys, SERVER: terms.server_key}
             others = [each for each, key in consent.public_keys.items() if invited.get(each) != key]
@@ -212,12 +208,11 @@ class Member:
         terms, path = self.exchange.invitation, self.state / _STATE
         if not path.is_file():
             self._counts()  # votes that do not fit are refused first
-            drawn, fingerprint = secrets.token_bytes(ROOT_BYTES).hex(), digest(self.votes)
             kept = {
                 "invitation": terms.digest,
                 "name": self.name,
-                "votes": fingerprint,
-                "root": drawn,
+                "votes": digest(self.votes),
+                "root": secrets.token_bytes(ROOT_BYTES).hex(),
             }
             self._keep(path, json.dumps(kept).encode())
         remove_abandoned(path)
@@ -237,8 +232,10 @@ class Member:
             raise ValueError(
                 f"Expected secrets that `pate silo` wrote, got a damaged {path}"
             ) from None
-        same = (kept["invitation"], kept["name"]) == (self.exchange.invitation.digest, self.name)
-        require(same, f"{self.state} only for this exchange and this silo")
+        require(
+            (kept["invitation"], kept["name"]) == (self.exchange.invitation.digest, self.name),
+            f"{self.state} only for this exchange and this silo",
+        )
         return kept
 
     def _require_same_votes(self) -> None:
@@ -282,8 +279,7 @@ class Member:
         )
         if budget is None:
             ways = "`max_epsilon` with `delta`, a budget in the ledger, or a yes at a terminal"
-            cost = self._cost
-            require(self.consent.accepts(cost), f"{ways}: {cost}")
+            require(self.consent.accepts(self._cost), f"{ways}: {self._cost}")
 
     @property
     def _token(self) -> str:
@@ -333,10 +329,9 @@ class Member:
         Raises ``ValueError`` if they are not as invited.
         """
         terms, votes = self.exchange.invitation, read_votes(self.votes)
-        names = ", ".join(terms.label_names)
         require(
             votes.label_names == tuple(terms.label_names),
-            f"label_names {names}",
+            f"label_names {', '.join(terms.label_names)}",
             label_names=votes.label_names,
         )
         ids = np.array(terms.ids)

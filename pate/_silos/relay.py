@@ -85,8 +85,11 @@ class Relay(ThreadingTCPServer):
         certificate_key: Path | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        encrypted = certificate is not None or host in LOOPBACK
-        require(encrypted, "a certificate, unless the host is 127.0.0.1", host=host)
+        require(
+            certificate is not None or host in LOOPBACK,
+            "a certificate, unless the host is 127.0.0.1",
+            host=host,
+        )
         context = None
         if certificate is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -300,9 +303,12 @@ class Relayed:
         digest = sha256(content)
         invitation = "" if path == INVITATION else self.exchange.invitation.digest
         signature = self.key.sign(_signed_text(invitation, self.name, method, f"/{path}", digest))
-        headers = {"Silo": quote(self.name), "Digest": digest, "Signature": signature}
-        body = content if method == "PUT" else None
-        request = Request(f"{self.url.rstrip('/')}/{quote(path)}", body, headers, method=method)
+        request = Request(
+            f"{self.url.rstrip('/')}/{quote(path)}",
+            content if method == "PUT" else None,
+            {"Silo": quote(self.name), "Digest": digest, "Signature": signature},
+            method=method,
+        )
         most = _MOST_BYTES if path in ("", INVITATION) else most_bytes(self.exchange)
         local = urlsplit(self.url).hostname in LOOPBACK
         opener = build_opener(_Direct, *([ProxyHandler({})] if local else []))

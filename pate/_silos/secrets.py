@@ -19,9 +19,10 @@ the dealer, and hide the secret as long as discrete logarithms are hard.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,15 +92,13 @@ def make_key(private: Path, public: Path) -> str:
             write_once(
                 private, ECC.generate(curve=_CURVE).export_key(format="PEM").encode(), mode=0o600
             )
-    line = SigningKey.read(private).line
+    key = SigningKey.read(private)
     with output_errors(public):
         public.parent.mkdir(parents=True, exist_ok=True)
-        write_once(public, f"{line}\n".encode())
-    same = (
-        _hexadecimal(_read(public, f"a public key at {public}")) == SigningKey.read(private).public
-    )
-    require(same, f"{public} for the public key of {private}")
-    return line
+        write_once(public, f"{key.line}\n".encode())
+    kept = _hexadecimal(_read(public, f"a public key at {public}"))
+    require(kept == key.public, f"{public} for the public key of {private}")
+    return key.line
 
 
 def read_public_keys(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -108,11 +107,11 @@ def read_public_keys(folder: Path, names: Iterable[str]) -> dict[str, str]:
     Raises:
         ValueError: if there is none of a name.
     """
-    keys = {}
-    for name in names:
-        path = folder / f"{name}.pub"
-        keys[name] = _hexadecimal(_read(path, f"the public key of {name} at {path}"))
-    return keys
+    paths = {name: folder / f"{name}.pub" for name in names}
+    return {
+        name: _hexadecimal(_read(path, f"the public key of {name} at {path}"))
+        for name, path in paths.items()
+    }
 
 
 def is_signed(text: bytes, signature: str, public: str) -> bool:
@@ -181,11 +180,9 @@ def rebuilt(shares: Mapping[int, bytes]) -> bytes:
     """Return the secret from as many ``shares``, by the place of their holder, as it needs."""
     total = 0
     for place, value in shares.items():
-        above, below = 1, 1
-        for other in shares:
-            if other != place:
-                above = above * (other + 1) % _ORDER
-                below = below * (other - place) % _ORDER
+        others = shares.keys() - {place}
+        above = math.prod(other + 1 for other in others)
+        below = math.prod(other - place for other in others)
         total += int.from_bytes(value, "big") * above * pow(below, -1, _ORDER)
     return _packed(total % _ORDER)
 
@@ -264,10 +261,7 @@ def unmasked(
         roster: the keys of all silos.
         context: the digest of the invitation.
     """
-    rest = iter(vectors)
-    total = next(rest).copy()
-    for vector in rest:
-        total += vector
+    total = reduce(np.add, vectors).copy()
     for seed in own_mask_seeds:
         total -= _own_mask(seed, total.size)
     for dropped, key in pairs_keys.items():
@@ -378,8 +372,8 @@ class Secrets:
         """
         own_mask, pairs = self._coefficients(_OWN_MASK), self._coefficients(_PAIRS)
         sealed = {}
-        for place, recipient in enumerate(roster):
-            key = self._share_key(self.name, recipient, roster[recipient])
+        for place, (recipient, keys) in enumerate(roster.items()):
+            key = self._share_key(self.name, recipient, keys)
             cipher = ChaCha20_Poly1305.new(key=key, nonce=get_random_bytes(_NONCE_BYTES))
             content, tag = cipher.encrypt_and_digest(share(own_mask, place) + share(pairs, place))
             sealed[recipient] = cipher.nonce + content + tag
@@ -407,8 +401,10 @@ class Secrets:
                 f"Expected a share that {sender} sealed to {self.name}, got a changed one"
             ) from None
         own_mask, pairs = shares[:SCALAR_BYTES], shares[SCALAR_BYTES:]
-        fit = is_share(own_mask, place, keys.own_mask) and is_share(pairs, place, keys.pairs)
-        require(fit, f"a share of {sender} that fits the commitments of {sender}")
+        require(
+            is_share(own_mask, place, keys.own_mask) and is_share(pairs, place, keys.pairs),
+            f"a share of {sender} that fits the commitments of {sender}",
+        )
         return Share(own_mask, pairs)
 
     @property

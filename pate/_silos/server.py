@@ -108,9 +108,9 @@ class Server:
         self._require_enough(revealed, silent, refusals)
         for name in [name for name, shares in revealed.items() if not self._fit(name, shares)]:
             # it signed them, and everybody can compare them with the signed shares of their dealers
-            place = exchange.place("unmasking", name)
             refusals.append(
-                f"Expected shares as they were dealt in {place}, got others that {name} signed"
+                f"Expected shares as they were dealt in {exchange.place('unmasking', name)}, got"
+                f" others that {name} signed"
             )
             del revealed[name]
         self._require_enough(revealed, silent, refusals)
