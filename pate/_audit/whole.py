@@ -1,14 +1,19 @@
 """The audit of a whole run, and its proof before anything is spent.
 
-An audit tests the published files of a run with canaries against its statement. NOT PRIVATE.
+An audit tests the published files of a run with canaries against its statement. NOT PRIVATE. Each
+of ``m`` canaries is in one of two neighboring states, by a fair coin of its own. An attacker makes
+``r`` guesses from the files, a number that is fixed beforehand; ``v`` of them are right. They give
+lower bounds on epsilon and mu.
 
 A run that proves itself tests law and isolation on made-up records. Private records are neither
 read nor imitated: the copy has public samples with random labels. So the outcome is
 public, and costs nothing.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from io import StringIO
@@ -16,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
 
-from pate._audit.bounds import Bounds, TradeOff, detectable_leak, hits_at, trade_off_of
 from pate._audit.canaries import CanaryMoments, CanaryRecords, CanaryTeachers, CanaryVotes, Exact
 from pate._audit.isolation import (
     MadeUp,
@@ -41,16 +47,234 @@ from pate._runs.released import ReleasedLabels, sealing_key
 from pate._settings import decode_fields
 from pate._stages.student_stage import StudentPlan
 from pate._stages.teachers_stage import load_plan
-from pate._validation import FloatArray, IntArray, StrArray, require
-from pate._votes import Ballots, MaskedTotal, Moments as MomentVotes, Voting
+from pate._validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    StrArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
+from pate._votes import Ballots, MaskedTotal, Moments as MomentVotes, Voting, rows_of
 from pate._votes.store import finished_votes, load_votes
 from pate._votes.voters import RecordVoters
-from pate.accounting import NeighboringRelation, read_ledger
+from pate.accounting import NeighboringRelation, RDPAccountant, gaussian_epsilon, read_ledger
 from pate.accounting._charges import account, for_group_size
+from pate.accounting._cost import smallest_where
 from pate.accounting._statement_words import AUDITED
 from pate.data import DataSource, DrawnPublic, Role
 from pate.data._records import assign_teachers
 from pate.mechanisms import NotStatedError, private_generator
+
+TradeOff = Callable[[float], float]
+"""The least rate of false positives for a rate of true positives: convex and symmetric."""
+
+SHARE = 0.25
+"""The share of canaries that are guessed. It is fixed: a choice after a run proves nothing."""
+_STEP = 0.01  # of epsilon, which is rounded down
+_SIMULATED = 20  # audits
+_LARGEST_MU = 64.0  # the end of the search
+_EPSILONS = np.concatenate(([0.0], np.geomspace(1e-3, 200.0, 200)))  # of the lines of a trade-off
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """The guesses of one run.
+
+    Attributes:
+        canaries: the number of canaries, each with a fair coin of its own.
+        made: the number of canaries that were guessed, independent of any run.
+        right: the number of right guesses.
+    """
+
+    canaries: int
+    made: int
+    right: int
+
+    def __post_init__(self) -> None:
+        require_count(1, canaries=self.canaries, made=self.made)
+        require(
+            0 <= self.right <= self.made <= self.canaries,
+            "0 <= right <= made <= canaries",
+            **vars(self),
+        )
+
+
+def guess(scores: FloatArray, present: BoolArray, share: float = SHARE) -> Guesses:
+    """Return the guesses that follow from scores: present above 0, absent below.
+
+    Args:
+        scores: ``[m]``, larger where a canary is likelier to be present; 0 is neutral.
+        present: ``[m]``, whether each canary was present.
+        share: the share of canaries that are guessed: those with scores farthest from 0.
+    """
+    made = max(1, math.ceil(share * len(scores)))
+    chosen = np.argsort(-np.abs(scores), kind="stable")[:made]
+    return Guesses(len(scores), made, int((present[chosen] == (scores[chosen] > 0)).sum()))
+
+
+def epsilon_bound(guesses: Guesses, *, delta: float, confidence: float) -> float:
+    """Return the epsilon below which no mechanism is (epsilon, ``delta``)-DP, rounded down to 0.01.
+
+    It is wrong with a probability of at most ``1 - confidence`` (Steinke, Nasr & Jagielski (2023),
+    Theorem 5.2).
+
+    Raises:
+        ValueError: if ``delta`` or ``confidence`` is out of range.
+    """
+    require(0 <= delta < 1, "0 <= delta < 1", delta=delta)
+    require_in_open_unit_interval(confidence=confidence)
+    steps = 0
+    # upwards, because the term of delta need not fall as epsilon grows
+    while _chance(guesses, steps * _STEP, delta) <= 1 - confidence:
+        steps += 1
+    return max(0, steps - 1) * _STEP
+
+
+def _chance(guesses: Guesses, epsilon: float, delta: float) -> float:
+    """Bound the probability of as many right guesses under (``epsilon``, ``delta``)-DP."""
+    likely = 1 / (1 + math.exp(-epsilon))
+    by_chance = float(binom.sf(guesses.right - 1, guesses.made, likely))
+    if delta == 0 or not guesses.right:
+        return by_chance
+    missing = np.arange(1, guesses.right + 1)
+    just_below = np.cumsum(binom.pmf(guesses.right - missing, guesses.made, likely))
+    return min(1.0, by_chance + 2 * guesses.canaries * delta * float((just_below / missing).max()))
+
+
+def refutes(guesses: Guesses, trade_off: TradeOff, *, confidence: float) -> bool:
+    """Return whether guesses refute that a mechanism has this trade-off.
+
+    For a mechanism that has it, they do so with a probability of at most ``1 - confidence``
+    (Mahloujifar, Melis & Chaudhuri (2024), Theorem 9 and Algorithm 1). With ``p_j`` the probability
+    of j right guesses, and for every i,
+
+        trade_off(sum_(j >= i) j p_j / m) <= sum_(j >= i-1) (r - j) p_j / m.
+
+    The right side holds the guesses that the flip of one coin would have made right. Of all laws
+    with ``P[right >= v] = 1 - confidence`` the one below has the least total, which for a law is
+    ``r / m``.
+    """
+    m, r, v = guesses.canaries, guesses.made, guesses.right
+    right, wrong = (1 - confidence) * v / m, (1 - confidence) * (r - v) / m
+    for i in range(v, 0, -1):
+        # a rate above 1 is as impossible as a total above r / m, which then results
+        more = max(wrong, trade_off(min(right, 1.0))) - wrong
+        wrong += more
+        right += (i - 1) / (r - i + 1) * more
+    return right + wrong > r / m * (1 + 1e-12)
+
+
+def mu_bound(guesses: Guesses, *, confidence: float) -> float:
+    """Return the mu below which no mechanism is mu-GDP.
+
+    It is wrong with a probability of at most ``1 - confidence``.
+
+    Raises:
+        ValueError: if ``confidence`` is out of range.
+    """
+    require_in_open_unit_interval(confidence=confidence)
+
+    def is_consistent(mu: float) -> bool:
+        return not refutes(guesses, gaussian_trade_off(mu), confidence=confidence)
+
+    return (
+        0.0
+        if is_consistent(0.0)
+        else smallest_where(is_consistent, 0.0, _LARGEST_MU, tolerance=1e-6) * (1 - 1e-6)
+    )
+
+
+def gaussian_trade_off(mu: float) -> TradeOff:
+    """Return the trade-off of mu-GDP (Dong, Roth & Su (2022), Definition 2.6)."""
+    return lambda hits: float(ndtr(ndtri(hits) - mu))
+
+
+def trade_off_of(account: RDPAccountant) -> TradeOff:
+    """Return the trade-off that the deltas and the mu of an account prove."""
+    cost = account.cost
+    deltas = np.array([account.get_delta(float(epsilon)) for epsilon in _EPSILONS])
+    factors = np.exp(_EPSILONS)
+    gaussian = (
+        gaussian_trade_off(math.sqrt(cost.mu_squared))
+        if cost.delta0 == 0 and math.isfinite(cost.mu_squared)
+        else None
+    )
+
+    def false_positives(hits: float) -> float:
+        one, other = (hits - deltas) / factors, 1 - deltas - factors * (1 - hits)
+        # between the lines of two deltas the Gaussian curve is higher
+        between = 0.0 if gaussian is None else gaussian(hits)
+        return max(between, float(one.max()), float(other.max()))
+
+    return false_positives
+
+
+def hits_at(trade_off: TradeOff, false_positives: float) -> float:
+    """Return the largest rate of true positives that a trade-off allows at a rate of false ones."""
+    return smallest_where(lambda hits: trade_off(hits) >= false_positives, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower bounds from one run, each figure with a confidence of its own.
+
+    Attributes:
+        guesses: the numbers of guesses and of right ones.
+        epsilon: the lower bound on epsilon at ``delta`` (Steinke et al. (2023)).
+        mu: the lower bound on mu (Mahloujifar et al. (2024)).
+        gaussian_epsilon: the epsilon at ``delta`` of a Gaussian mechanism of ``mu``: a bound only
+            for Gaussian mechanisms.
+        refuted: whether the guesses refute the stated trade-off.
+    """
+
+    guesses: Guesses
+    epsilon: float
+    mu: float
+    gaussian_epsilon: float
+    refuted: bool
+
+    @classmethod
+    def of(
+        cls,
+        scores: FloatArray,
+        present: BoolArray,
+        stated: TradeOff,
+        *,
+        delta: float,
+        confidence: float = 0.95,
+    ) -> Bounds:
+        """Return the bounds from scores ``[m]`` of canaries, ``present`` ``[m]`` or not."""
+        guesses = guess(scores, present)
+        mu = mu_bound(guesses, confidence=confidence)
+        return cls(
+            guesses=guesses,
+            epsilon=epsilon_bound(guesses, delta=delta, confidence=confidence),
+            mu=mu,
+            gaussian_epsilon=gaussian_epsilon(delta, mu),
+            refuted=refutes(guesses, stated, confidence=confidence),
+        )
+
+
+def detectable_leak(
+    canaries: int, stated: TradeOff, *, confidence: float, generator: np.random.Generator
+) -> float:
+    """Return how many times the stated ``mu`` must leak to be found, by simulated audits.
+
+    It is the least power of two at which 19 of 20 audits find it; infinite beyond 16.
+    """
+    mu = float(ndtri(hits_at(stated, 0.5)))
+    for factor in (1.0, 2.0, 4.0, 8.0, 16.0):
+        found = 0
+        for _ in range(_SIMULATED):
+            present = generator.random(canaries) < 0.5
+            seen = np.where(present, 0.5, -0.5) * factor * mu + generator.standard_normal(canaries)
+            found += refutes(guess(seen, present), stated, confidence=confidence)
+        if found >= 0.95 * _SIMULATED:
+            return factor
+    return math.inf
+
 
 _CONFIDENCE = 1 - 0.05 / 2  # of each of two bounds
 _TURNED = 32  # teachers of imported votes, or fewer
@@ -270,8 +494,7 @@ def canary_votes(
         there = votes.ballots[:, None, some]
         return CanaryTeachers(votes, some[None], np.stack((there, 1 - there)))
     private = data.records(Role.PRIVATE)
-    place = dict(zip(private.ids.tolist(), range(len(private)), strict=True))
-    rows = np.array([[place[name] for name in copy] for copy in data.ids.tolist()])
+    rows = rows_of(data.ids, private.ids)
     plan = run.inputs_of(TEACHERS_FIT).settings
     units, key = private.units(plan["unit"]), sealing_key(run)
     if isinstance(votes, MomentVotes) and isinstance(votes.voters, RecordVoters):
@@ -314,9 +537,10 @@ def _teachers(
 
 def _of_probes(values: FloatArray, ids: StrArray, probes: StrArray) -> FloatArray:
     """Return the values ``[p, C]`` of probes; the average value where a probe was no query."""
-    place = dict(zip(ids.tolist(), range(len(ids)), strict=True))
-    rows = np.array([place.get(name, -1) for name in probes.tolist()])
-    return np.asarray(np.where(rows[:, None] >= 0, values[rows], values.mean(axis=0)))
+    _, queried, rows = np.intersect1d(probes, ids, return_indices=True)
+    found = np.tile(values.mean(axis=0), (len(probes), 1))
+    found[queried] = values[rows]
+    return found
 
 
 PROOF = "proof.txt"

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from pate._audit.bounds import (
+from pate._audit.whole import (
     Bounds,
     Guesses,
     TradeOff,
