@@ -177,8 +177,9 @@ def fit_linear(
             gains[labels], squares[labels] = models.gains, models.squares
     # all labels together, whatever their masks: a single label may prove little; if no answer
     # differs from the constant one, there is nothing to decide
-    departs = labels_better_than_constant(gains, squares) & (squares > 0)
-    return LinearStudent(weights, departs, constants)
+    return LinearStudent(
+        weights, labels_better_than_constant(gains, squares) & (squares > 0), constants
+    )
 
 
 def linear_student_of(
@@ -206,8 +207,11 @@ def linear_student_of(
     constants = logit(means.clip(rare, 1 - rare))
     departs = np.asarray((yes != yes[0]).any(axis=0))
     sides = np.where(yes[0], np.maximum(constants, LEAST), np.minimum(constants, -LEAST))
-    weights = np.concatenate((inner, [level - space.centre @ inner]))
-    return LinearStudent(weights, departs, np.where(departs, constants, sides))
+    return LinearStudent(
+        np.concatenate((inner, [level - space.centre @ inner])),
+        departs,
+        np.where(departs, constants, sides),
+    )
 
 
 class Answers(Protocol):

@@ -130,8 +130,11 @@ class CanaryRecords(DataSource):
     def canaries(self) -> Canaries:
         """The canaries, which depend on the records of the source."""
         private = self._source.records(Role.PRIVATE)
-        rows_of = "features that are rows of numbers: a feature map, such as PublicPCA, makes them of pictures"
-        require(len(private.features.shape) == 2, rows_of, shape=private.features.shape)
+        require(
+            len(private.features.shape) == 2,
+            "features that are rows of numbers: a feature map, such as PublicPCA, makes them of pictures",
+            shape=private.features.shape,
+        )
         require(
             not self._source.unknown_labels,
             "labels that are all known, for an audit",
@@ -276,8 +279,13 @@ class Exact:
     def of_moves(cls, moves: FloatArray, *, paid: float, delta: float) -> Exact:
         """Return the leakage of Gaussian answers with ``moves`` ``[m, steps]`` in deviations."""
         right = ndtr(moves / 2)
-        epsilon = gaussian_epsilon(delta, float(np.sqrt((moves**2).sum(axis=1)).max()))
-        return cls(moves.shape[1], float(right.mean()), float(right.max()), epsilon, paid)
+        return cls(
+            moves.shape[1],
+            float(right.mean()),
+            float(right.max()),
+            gaussian_epsilon(delta, float(np.sqrt((moves**2).sum(axis=1)).max())),
+            paid,
+        )
 
     @classmethod
     def of_laws(cls, pairs: Iterable[Laws], *, steps: int, paid: float, delta: float) -> Exact:

@@ -214,8 +214,9 @@ def _import(root: Path, run: Run, manifest: VoteManifest, ballots: UInt8Array) -
     named = NamedVotes(
         ids=np.array(manifest.ids), label_names=tuple(manifest.label_names), ballots=ballots
     )
-    copy = _with_key(root, run)
-    import_votes(replace(copy, ledger=root.parent / "ledger.sqlite"), votes_from(named))
+    import_votes(
+        replace(_with_key(root, run), ledger=root.parent / "ledger.sqlite"), votes_from(named)
+    )
 
 
 def _with_key(root: Path, run: Run) -> Run:

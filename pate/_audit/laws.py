@@ -334,12 +334,16 @@ def _in_rounds(aggregator: Rounds, votes: Any, generator: np.random.Generator) -
         for name, noise in part.seen.items()
         if not (together and name == "sums")
     }
-    untested = {
-        f"round {number}, {name}": reason
-        for number, part in enumerate(traces, 1)
-        for name, reason in part.untested.items()
-    }
-    return Trace(rounds[-1].combined, seen, untested, sum(part.mu_squared for part in traces))
+    return Trace(
+        rounds[-1].combined,
+        seen,
+        {
+            f"round {number}, {name}": reason
+            for number, part in enumerate(traces, 1)
+            for name, reason in part.untested.items()
+        },
+        sum(part.mu_squared for part in traces),
+    )
 
 
 def _noise_of(aggregator: Aggregator, votes: Any, release: Release) -> Trace:
@@ -484,8 +488,7 @@ def stated_outcomes(
         same = (members == release.labels.astype(np.bool_)[:, None]).all(axis=2)
         same &= np.asarray(release.mask.all(axis=1))[:, None]
         found = np.where(same.any(axis=1), same.argmax(axis=1), -1)
-        empty = law.chances.shape[1] if nothing else -1
-        return np.where(release.mask.any(axis=1), found, empty)
+        return np.where(release.mask.any(axis=1), found, law.chances.shape[1] if nothing else -1)
 
     return np.hstack((law.chances, *nothing)), find
 
@@ -541,14 +544,17 @@ def _inner(aggregator: Screen, votes: Any, release: Release) -> Trace:
     passed = release.tiers > 0
     if not passed.any():
         return Trace(release, {}, {})
-    within = Release(
-        release.labels[passed],
-        release.mask[passed],
-        noisy_counts=None if release.noisy_counts is None else release.noisy_counts[passed],
-        noise_std=release.noise_std,
-        tiers=release.tiers[passed] - 1,
+    return _noise_of(
+        aggregator.answers,
+        votes[passed],
+        Release(
+            release.labels[passed],
+            release.mask[passed],
+            noisy_counts=None if release.noisy_counts is None else release.noisy_counts[passed],
+            noise_std=release.noise_std,
+            tiers=release.tiers[passed] - 1,
+        ),
     )
-    return _noise_of(aggregator.answers, votes[passed], within)
 
 
 # score votes
@@ -616,14 +622,18 @@ def noise_of_scores(
         empty = np.zeros((0, asked.num_labels))
         return Trace(Release(empty.astype(np.uint8), empty > 0), seen, untested, cost)
     answers, labels = last.learner.answers(votes.features)
-    release = Release(
-        labels.astype(np.uint8),
-        np.ones(labels.shape, dtype=np.bool_),
-        noisy_counts=votes.num_teachers * answers,
-        linear=True,
-        columns=last.learner.columns if asked.geometry.parts.any() else None,
+    return Trace(
+        Release(
+            labels.astype(np.uint8),
+            np.ones(labels.shape, dtype=np.bool_),
+            noisy_counts=votes.num_teachers * answers,
+            linear=True,
+            columns=last.learner.columns if asked.geometry.parts.any() else None,
+        ),
+        seen,
+        untested,
+        cost,
     )
-    return Trace(release, seen, untested, cost)
 
 
 def _median(voters: Voters, step: Round, spent: float) -> Outcomes:

@@ -302,13 +302,15 @@ def moments_tests(samples: SampleSettings, columns: int) -> list[Trial]:
     # themselves over twice and three times the variance of a product off the diagonal
     moved = math.sqrt((16 / 9) / 2 + (8 / 3) / 3) / (4 / 3 * mechanism.noise_multiplier)
     row = _Noise("moments of public samples", f"{_SYNTHETIC} releases of made-up rows", noise)
-    price = _price(
-        "price of public samples",
-        "the sensitivity over the deviation of all moments",
-        account([samples.charge], relation).get_epsilon(delta=samples.delta),
-        gaussian_epsilon(samples.delta, moved),
-    )
-    return [*_rows([row], np.random.default_rng()), price]
+    return [
+        *_rows([row], np.random.default_rng()),
+        _price(
+            "price of public samples",
+            "the sensitivity over the deviation of all moments",
+            account([samples.charge], relation).get_epsilon(delta=samples.delta),
+            gaussian_epsilon(samples.delta, moved),
+        ),
+    ]
 
 
 def _tests(run: Run) -> list[Trial]:
@@ -479,8 +481,9 @@ def _budget_tests(aggregator: Aggregator, votes: Any) -> Iterator[Trial]:
     if isinstance(aggregator, PersonalVotes):
         one = aggregator.event(votes.shape)
         for budget, moved in moves_of_budgets(aggregator, votes).items():
-            own = one.for_budget(budget, aggregator.delta)
-            weight = math.sqrt(own.cost().mu_squared / one.cost().mu_squared)
+            weight = math.sqrt(
+                one.for_budget(budget, aggregator.delta).cost().mu_squared / one.cost().mu_squared
+            )
             yield Trial(
                 f"a record of budget {budget:g}",
                 "the clipped sum and the number of voters, with and without it",
@@ -512,8 +515,12 @@ def copied(run: Run) -> Iterator[Run]:
     """Yield a copy of a run without its labels and student, with a ledger of its own."""
     with scratch(run, "laws") as folder:
         root = folder / "run"
-        left_out = shutil.ignore_patterns("label", "label.*", "student*", "*.ckpt")
-        shutil.copytree(run.private, root / "private", ignore=left_out, copy_function=_link)
+        shutil.copytree(
+            run.private,
+            root / "private",
+            ignore=shutil.ignore_patterns("label", "label.*", "student*", "*.ckpt"),
+            copy_function=_link,
+        )
         (root / "public").mkdir()
         content = yaml.safe_load(run.data_config.read_text())
         ledger = root / "ledger.sqlite"

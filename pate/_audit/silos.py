@@ -72,13 +72,12 @@ class Meeting:
     def save(self, name: str, counts: IntArray) -> None:
         """Write the counts of a silo."""
         self.counts[name] = counts
-        votes = NamedVotes(
+        NamedVotes(
             ids=np.array(self.terms.ids),
             label_names=tuple(self.terms.label_names),
             counts=counts,
             num_teachers=self.num_teachers,
-        )
-        votes.save(self.folder / name / "votes.npz")
+        ).save(self.folder / name / "votes.npz")
 
     @property
     def exchange(self) -> Exchange:
@@ -116,8 +115,9 @@ class Meeting:
 
 def _meeting(folder: Path, mechanism: SiloVotes, shape: VoteShape) -> Meeting:
     """Return silos that have exchanged keys and shares, and masked nothing but the last ones."""
-    teachers = shape.num_teachers // mechanism.silos or 1
-    meeting = Meeting(folder, mechanism, teachers, _QUERIES, shape.num_labels)
+    meeting = Meeting(
+        folder, mechanism, shape.num_teachers // mechanism.silos or 1, _QUERIES, shape.num_labels
+    )
     for _ in range(2):
         meeting.advance(meeting.names)
     return meeting

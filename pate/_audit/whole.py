@@ -354,8 +354,9 @@ def audit(folder: Path) -> AuditResult:
     )
     assert data is None or isinstance(data, CanaryRecords)
     copies = 1 if data is None else data.canaries.copies
-    charges = read_ledger(run.ledger_path).reserved(copies)
-    reserved = account(charges, NeighboringRelation.REPLACE_RECORD)
+    reserved = account(
+        read_ledger(run.ledger_path).reserved(copies), NeighboringRelation.REPLACE_RECORD
+    )
     released, stated, laws = ReleasedLabels.load(folder), trade_off_of(reserved), law_tests(run)
     bounds: tuple[Bounds, ...] = ()
     if data is None:
@@ -366,8 +367,10 @@ def audit(folder: Path) -> AuditResult:
         isolated = isolation_tests(run, data if starts else data.source)
         if isinstance(data.source, DrawnPublic):
             settings = decode_fields(LabelSettings, run.inputs_of(LABEL).settings)
-            samples = sample_settings(settings, load_plan(run).unit)
-            laws += moments_tests(samples, data.source.load(Role.PUBLIC).features.shape[1])
+            laws += moments_tests(
+                sample_settings(settings, load_plan(run).unit),
+                data.source.load(Role.PUBLIC).features.shape[1],
+            )
         bounds = _bounds(folder, data, released, stated)
     exact = _exact(run, data, released)
     leak = [_leaked(exact, copies)]
@@ -424,8 +427,10 @@ def _exact(run: Run, data: CanaryRecords | None, released: ReleasedLabels) -> Ex
     world = canary_votes(run, data, settings)
     if world is None:
         return _UNTURNED
-    charge = settings.mechanism.events(released.shape), len(released.ids)
-    charges = for_group_size([charge], 1 if data is None else data.canaries.copies)
+    charges = for_group_size(
+        [(settings.mechanism.events(released.shape), len(released.ids))],
+        1 if data is None else data.canaries.copies,
+    )
     paid = account(charges, NeighboringRelation.REPLACE_RECORD).get_epsilon(delta=released.delta)
 
     def leaks() -> dict[str, Any]:
@@ -504,8 +509,9 @@ def canary_votes(
         groups = assign_teachers(map(str, units), num_teachers=plan["num_teachers"], key=key)
     if isinstance(votes, MomentVotes):
         # as they were stored: teacher by teacher
-        places = np.argsort(np.argsort(groups, kind="stable"))
-        return CanaryMoments(votes, data.canaries, places[rows])
+        return CanaryMoments(
+            votes, data.canaries, np.argsort(np.argsort(groups, kind="stable"))[rows]
+        )
     if not isinstance(votes, Ballots) or data.canaries.mixture.min() >= 0:
         return None  # scores cannot be turned, nor votes on samples without a mirror image
     return _teachers(votes, queries.ids, data, groups[rows])

@@ -329,14 +329,21 @@ class Exchange:
     def packed(self, name: str, key: SigningKey, vector: WordArray) -> bytes:
         """Return the content of the file of a masked vector, signed."""
         file, context = io.BytesIO(), self.roster_digest
-        signature = key.sign(_text("masked", name, self._of_vector(vector, context)))
-        np.savez(file, masked=vector, context=np.array(context), signature=np.array(signature))
+        np.savez(
+            file,
+            masked=vector,
+            context=np.array(context),
+            signature=np.array(key.sign(_text("masked", name, self._of_vector(vector, context)))),
+        )
         return file.getvalue()
 
     def _of_vector(self, vector: WordArray, context: str) -> Json:
         """Return the signed content for a masked vector: its digest in place of the words."""
-        words = sha256(vector.astype("<u8", copy=False).tobytes())
-        return {"invitation": self.invitation.digest, "context": context, "masked": words}
+        return {
+            "invitation": self.invitation.digest,
+            "context": context,
+            "masked": sha256(vector.astype("<u8", copy=False).tobytes()),
+        }
 
     def _require_signed(self, kind: str, name: str, content: Json, signature: str) -> None:
         key = self.invitation.server_key if name == SERVER else self.invitation.keys[name]

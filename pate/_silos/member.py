@@ -239,9 +239,8 @@ class Member:
         return kept
 
     def _require_same_votes(self) -> None:
-        fingerprint = digest(self.votes) if self.votes.is_file() else None
         require(
-            self._kept["votes"] == fingerprint,
+            self._kept["votes"] == (digest(self.votes) if self.votes.is_file() else None),
             f"the votes with which {self.name} began",
         )
 

@@ -373,8 +373,10 @@ class Secrets:
         own_mask, pairs = self._coefficients(_OWN_MASK), self._coefficients(_PAIRS)
         sealed = {}
         for place, (recipient, keys) in enumerate(roster.items()):
-            key = self._share_key(self.name, recipient, keys)
-            cipher = ChaCha20_Poly1305.new(key=key, nonce=get_random_bytes(_NONCE_BYTES))
+            cipher = ChaCha20_Poly1305.new(
+                key=self._share_key(self.name, recipient, keys),
+                nonce=get_random_bytes(_NONCE_BYTES),
+            )
             content, tag = cipher.encrypt_and_digest(share(own_mask, place) + share(pairs, place))
             sealed[recipient] = cipher.nonce + content + tag
         return sealed
@@ -412,8 +414,9 @@ class Secrets:
         return ECC.construct(curve="Curve25519", seed=self._derived("sealing", 32))
 
     def _share_key(self, sender: str, recipient: str, other: PublicKeys) -> bytes:
-        theirs = import_x25519_public_key(other.sealing)
-        agreed: bytes = key_agreement(static_priv=self._sealing, static_pub=theirs, kdf=bytes)
+        agreed: bytes = key_agreement(
+            static_priv=self._sealing, static_pub=import_x25519_public_key(other.sealing), kdf=bytes
+        )
         return derived(agreed, "share", self.context, sender, recipient)
 
     def _coefficients(self, purpose: str) -> list[bytes]:

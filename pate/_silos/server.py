@@ -94,8 +94,10 @@ class Server:
             self.key.public == terms.server_key,
             "the signing key of the invitation",
         )
-        listed = exchange.message("survivors", SERVER, self.key, survivors=survivors)
-        exchange.send(exchange.place("survivors", SERVER), listed)
+        exchange.send(
+            exchange.place("survivors", SERVER),
+            exchange.message("survivors", SERVER, self.key, survivors=survivors),
+        )
         revealed: dict[str, dict[str, bytes]] = {}
         refusals: list[str] = []
         for name in survivors:
@@ -320,9 +322,8 @@ def invited(
         dropouts=mechanism.dropouts,
         delta=float(complete.delta),
     )
-    server = Server(Exchange(request.exchange), key, request.without)
     return (
         complete,
         MaskedSilos(ids, tuple(names), None, (), terms),
-        InvitedSum(server, terms, request.wait),
+        InvitedSum(Server(Exchange(request.exchange), key, request.without), terms, request.wait),
     )

@@ -110,8 +110,12 @@ class Candidates:
 
     def read(self, generator: np.random.Generator) -> Histogram:
         """Return the number of teachers for which each student is best; nothing is drawn."""
-        names = tuple(str(folder) for folder in self.folders)
-        return Histogram(names, self.ballots().sum(axis=0, dtype=np.int64), 1.0, _BOUND)
+        return Histogram(
+            tuple(str(folder) for folder in self.folders),
+            self.ballots().sum(axis=0, dtype=np.int64),
+            1.0,
+            _BOUND,
+        )
 
     def ballots(self) -> BoolArray:
         """Return ``[T, K]``, the students that each teacher counts for; none without records."""

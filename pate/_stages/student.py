@@ -380,8 +380,10 @@ def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metri
     Returns:
         The figures, and the one that decisions serve.
     """
-    trainer = {"default_root_dir": str(folder), "logger": False}
-    truth = {"data": content["data"] | {"labels": "truth"}, "trainer": content["trainer"] | trainer}
+    truth = {
+        "data": content["data"] | {"labels": "truth"},
+        "trainer": content["trainer"] | {"default_root_dir": str(folder), "logger": False},
+    }
     parts = StudentCLI(content | truth | {"run": str(run.root)})
     parts.trainer.fit(parts.model, datamodule=parts.datamodule)
     parts.trainer.test(

@@ -289,8 +289,11 @@ class Solved:
                 released = replace(released, noisy_counts=None, noise_std=None, linear=False)
             student = student_of(released, features, released.num_teachers)
         arrays = arrays_of(student)
-        probabilities = student_from(arrays).predict(features[answered])
-        return cls(arrays, choose_thresholds(probabilities).astype(np.float32), plan.optimize)
+        return cls(
+            arrays,
+            choose_thresholds(student_from(arrays).predict(features[answered])).astype(np.float32),
+            plan.optimize,
+        )
 
     @classmethod
     def read(cls, path: Path, optimize: Metric) -> Self:
@@ -387,8 +390,12 @@ def predict(run: Run, plan: LinearPlan) -> None:
     require_student(run)
     source, folder = load_data(run), student_folder(run)
     records = source.records(Role(plan.predict_on))
-    answers = Solved.read(folder / WEIGHTS, plan.optimize).answers(records.features)
-    write_predictions(folder, records.ids, *answers, source.label_names)
+    write_predictions(
+        folder,
+        records.ids,
+        *Solved.read(folder / WEIGHTS, plan.optimize).answers(records.features),
+        source.label_names,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -529,17 +536,19 @@ def make_references(run: Run, plan: Any) -> None:
             count_votes(run, data, plan, role) / plan.num_teachers
             for role in (Role.TEST, Role.PUBLIC)
         )
-    report = {
-        "PRIVATE": "computed without privacy; not to be published",
-        "optimize": optimize,
-        "true_label_student": figures,
-        reference: evaluate(
-            answers,
-            data.records(Role.TEST).labels,
-            data.label_names,
-            cuts=choose_thresholds(public),
-            optimize=optimize,
-        ),
-    }
-    write_json(folder / METRICS, report)
+    write_json(
+        folder / METRICS,
+        {
+            "PRIVATE": "computed without privacy; not to be published",
+            "optimize": optimize,
+            "true_label_student": figures,
+            reference: evaluate(
+                answers,
+                data.records(Role.TEST).labels,
+                data.label_names,
+                cuts=choose_thresholds(public),
+                optimize=optimize,
+            ),
+        },
+    )
     run.finish(REFERENCES)

@@ -190,8 +190,12 @@ def fit_teachers(
     partitioned = PartitionedRecords.by_key(private, plan, key)
 
     def choose() -> Json:
-        available = available_bytes(root_device(plan.accelerator)) // execution.workers
-        sizing = choose_size(plan, data.input_shape, data.num_labels, available=available)
+        sizing = choose_size(
+            plan,
+            data.input_shape,
+            data.num_labels,
+            available=available_bytes(root_device(plan.accelerator)) // execution.workers,
+        )
         for line in sizing.messages:
             print(line, flush=True)
         return {"chunk_size": sizing.chunk_size}
@@ -216,8 +220,9 @@ def fit_teachers(
         write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
         log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
-        digests = {file: digest(file) for file in files}
-        run.finish(TEACHERS_FIT, digests, ledger_beside=data.ledger_path)
+        run.finish(
+            TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path
+        )
 
 
 def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
@@ -283,11 +288,10 @@ def vote_teachers(
     # votes remain valid when only the code around them changes
     inputs = {name: made_by[name] for name in ("teachers", "data")}
     made_from = digest(json.dumps([inputs, absent_teachers, voting], sort_keys=True))
-    foreign = [name for name, origin in store.provenance().items() if origin != made_from]
     if not run.begin(
         TEACHERS_VOTE,
         StageInputs({"votes": voting, "absent": absent_teachers}, inputs),
-        foreign=foreign,
+        foreign=[name for name, origin in store.provenance().items() if origin != made_from],
     ):
         return
     public = data.records(Role.PUBLIC)
@@ -334,8 +338,11 @@ def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> In
     chunks = plan.chunks()
     with stage_bar(len(chunks), f"votes on {role.value}", unit="chunk") as bar:
         for teachers in chunks:
-            chunk = load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device)
-            packed = cast_votes(chunk, records.features, "bits" if voting == "scores" else voting)
+            packed = cast_votes(
+                load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device),
+                records.features,
+                "bits" if voting == "scores" else voting,
+            )
             packed[np.isin(teachers, absent)] = 0
             counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
             bar.update()

@@ -109,8 +109,10 @@ def begin_fit(
 
 def origin_of(inputs: StageInputs) -> str:
     """Return the digest that marks teachers made from ``inputs``, whatever their ledger."""
-    settings = {name: value for name, value in inputs.settings.items() if name != "ledger"}
-    return replace(inputs, settings=settings).digest
+    return replace(
+        inputs,
+        settings={name: value for name, value in inputs.settings.items() if name != "ledger"},
+    ).digest
 
 
 def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
@@ -187,10 +189,13 @@ def fit_closed_form(
     if plan.num_teachers is not None:
         names = (str(unit) for unit in units)
         groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
-    files = VoterStore(beginning.folder).save(
-        private, geometry, groups, unknown_labels=data.unknown_labels
+    run.finish(
+        TEACHERS_FIT,
+        VoterStore(beginning.folder).save(
+            private, geometry, groups, unknown_labels=data.unknown_labels
+        ),
+        ledger_beside=data.ledger_path,
     )
-    run.finish(TEACHERS_FIT, files, ledger_beside=data.ledger_path)
 
 
 def _trained(folder: Path, _: str) -> list[str]:
@@ -383,8 +388,9 @@ def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role
     """Return the vote counts ``[N, C]`` of the teachers on the records of a role. PRIVATE."""
     assert plan.start_from is not None
     samples = _with_constant(data, role)
-    start = Start.of(run, plan.start_from, data)
-    answers = start.answers(data.load(role).features[np.arange(len(samples))])
+    answers = Start.of(run, plan.start_from, data).answers(
+        data.load(role).features[np.arange(len(samples))]
+    )
     counts: IntArray = np.zeros(answers.shape, dtype=np.int64)
     for correction in _corrections(run.root / TEACHERS_FIT.outputs[0]):
         counts += _ballot(samples, answers, correction)

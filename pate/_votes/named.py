@@ -439,9 +439,8 @@ def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.flo
     low, high = (float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax))
     require(not (low < 0 or high > 1), "scores in [0, 1]", minimum=low, maximum=high)
     # one teacher at a time, to save memory
-    absent = {np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])}
     require(
-        absent <= {0, 1},
+        {np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])} <= {0, 1},
         "scores in [0, 1], or NaN all over from a teacher that takes no part",
         values="nan",
     )

@@ -291,8 +291,10 @@ class VoteStore:
             else:
                 done += counted
                 _require_teachers(done <= shape.num_teachers, shape, done)
-                counts = _counts_in(path, (size, shape.num_labels), counted)
-                yield slice(done - counted, done), counts[rows]
+                yield (
+                    slice(done - counted, done),
+                    _counts_in(path, (size, shape.num_labels), counted)[rows],
+                )
         _require_teachers(done == shape.num_teachers, shape, done)
 
     def scores(self) -> tuple[UInt8Array, ...]:
@@ -441,8 +443,7 @@ class VoterStore:
             for rows in blocks(len(records), sum(geometry.axes.shape)):
                 coordinates = geometry.coordinates(records.features[order[rows]])
                 file.write(coordinates.astype("<i4").tobytes())
-        digests = {path: digest(path) for path in files}
-        return digests | _save_arrays(
+        return {path: digest(path) for path in files} | _save_arrays(
             {self.folder / f"{name}.npy": array for name, array in arrays.items()}
         )
 
@@ -479,8 +480,9 @@ def fingerprint_of_voters(run: Run) -> str:
 def load_voters(run: Run) -> Voters:
     """Return the voters of a run in closed form, from its public numbers and private files."""
     num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
-    store = VoterStore(run.root / TEACHERS_FIT.outputs[0])
-    return store.load(num_voters=num_teachers or MOST_VOTERS)
+    return VoterStore(run.root / TEACHERS_FIT.outputs[0]).load(
+        num_voters=num_teachers or MOST_VOTERS
+    )
 
 
 MOST_SAMPLES = 4_096
