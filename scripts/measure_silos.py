@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from scipy.stats import chisquare, norm
 
 from pate import VoteShape
-from pate._audit.silos import Meeting as Audited
+from pate._audit.isolation import Meeting as Audited
 from pate._planning.completion import scale_to_target
 from pate._silos.exchange import AwaitedError
 from pate._silos.secrets import commitment, rebuilt

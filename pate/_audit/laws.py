@@ -614,9 +614,11 @@ def noise_of_scores(
         deviation = multiplier / math.sqrt(COUNT_SHARE)
         cost += 1 / deviation**2
         if count > 2 * deviation:
-            present = asked.num_private
-            if isinstance(asked, RecordVoters):
-                present = float(weights_of(asked).sum())
+            present = (
+                float(weights_of(asked).sum())
+                if isinstance(asked, RecordVoters)
+                else asked.num_private
+            )
             seen["number of voters"] = Gaussians(np.array([(count - present) / deviation]))
     if votes is None:
         empty = np.zeros((0, asked.num_labels))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from pate._audit.isolation import masked_noise
 from pate._audit.laws import (
     FACTORS,
     SUMS,
@@ -34,7 +35,6 @@ from pate._audit.laws import (
     trace,
     with_less_noise,
 )
-from pate._audit.silos import masked_noise
 from pate._audit.tables import Trial, scratch, untested
 from pate._closed_form_plan import FIRST
 from pate._progress import stage_bar

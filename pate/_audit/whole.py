@@ -402,9 +402,11 @@ def _bounds(
     folder: Path, data: CanaryRecords, released: ReleasedLabels, stated: TradeOff
 ) -> tuple[Bounds, Bounds]:
     """Return the bounds from the released answers, and from the student's probabilities."""
-    values = np.where(released.mask, released.labels - 0.5, 0.0)
-    if released.noisy_counts is not None:
-        values = released.noisy_counts
+    values = (
+        np.where(released.mask, released.labels - 0.5, 0.0)
+        if released.noisy_counts is None
+        else released.noisy_counts
+    )
     student = Pipeline(folder).student()
     probabilities = student.predict_proba(data.canaries.probes.astype(np.float32))
     views = _of_probes(values, released.ids, data.probe_ids), probabilities.astype(np.float64)
@@ -504,9 +506,11 @@ def canary_votes(
     units, key = private.units(plan["unit"]), sealing_key(run)
     if isinstance(votes, MomentVotes) and isinstance(votes.voters, RecordVoters):
         return CanaryMoments(votes, data.canaries, rows)
-    groups: Any = units
-    if plan["num_teachers"] is not None:
-        groups = assign_teachers(map(str, units), num_teachers=plan["num_teachers"], key=key)
+    groups: Any = (
+        units
+        if plan["num_teachers"] is None
+        else assign_teachers(map(str, units), num_teachers=plan["num_teachers"], key=key)
+    )
     if isinstance(votes, MomentVotes):
         # as they were stored: teacher by teacher
         return CanaryMoments(

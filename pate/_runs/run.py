@@ -414,12 +414,12 @@ class Run:
         path = self.root / stage.state
         if not path.is_file():
             return None
-        again = f"Delete it, and `pate {stage.name}` makes it again"
-        if stage.paid_outputs:
-            again = (
-                "Put it back, or delete it and do it again with `overwrite`, which is a new release"
-                " and costs again"
-            )
+        again = (
+            "Put it back, or delete it and do it again with `overwrite`, which is a new release"
+            " and costs again"
+            if stage.paid_outputs
+            else f"Delete it, and `pate {stage.name}` makes it again"
+        )
         try:
             content = read_json(path.read_text())
         except ValueError as error:
@@ -495,12 +495,11 @@ class Run:
 
     def _describe_damage(self, stage: Stage, wrong: Sequence[str]) -> str:
         lost = all(problem.endswith(" missing") for problem in wrong)
-        again = f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
-        if stage.paid_outputs:
-            again = (
-                "Put it back, or do it again with `overwrite`, which is a new release and costs"
-                " again"
-            )
+        again = (
+            "Put it back, or do it again with `overwrite`, which is a new release and costs again"
+            if stage.paid_outputs
+            else f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
+        )
         named = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         return f"Expected what `pate {stage.name}` left in {self.root}, got {named}. {again}"
 

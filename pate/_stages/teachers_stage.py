@@ -331,10 +331,11 @@ def fit_corrections(
         )
         for rows in partition:
             samples = raw.features[raw_rows[rows]]
-            if feature_map is not None and feature_map.by_rows:  # which need not be read again
-                seen = feature_map.transform(as_features(samples))[:]
-            else:
-                seen = private.features[rows]
+            seen = (
+                feature_map.transform(as_features(samples))[:]
+                if feature_map is not None and feature_map.by_rows  # which need not be read again
+                else private.features[rows]
+            )
             right, known = known_truth(private.labels[rows])
             solution = correction(flat(seen), right - start.answers(samples), known, penalty)
             file.write(solution.astype("<f4").tobytes())

@@ -10,10 +10,9 @@ import pytest
 
 import pate
 from pate import VoteShape, cli
-from pate._audit.isolation import vote_isolation_tests
+from pate._audit.isolation import masked_isolation, masked_noise, vote_isolation_tests
 from pate._audit.laws import Gaussians, Outcomes, p_values
 from pate._audit.releases import noise_of_moments
-from pate._audit.silos import masked_isolation, masked_noise
 from pate._audit.tables import verdict_of
 from pate._runs import Run
 from pate._votes.store import VoteStore
