@@ -115,11 +115,10 @@ class BriefHelp(DefaultHelpFormatter):
             ]
             places = [_letters(action).lower() for action in actions if not action.option_strings]
             usage = " ".join([self._prog, *places, *words, "[options]"])
-            start = len("usage: ") + len(self._prog) + 1
             usage = textwrap.fill(
                 usage,
                 self._width - len("usage: "),
-                subsequent_indent=" " * start,
+                subsequent_indent=" " * (len("usage: ") + len(self._prog) + 1),
                 break_on_hyphens=False,
             )
         super().add_usage(usage, actions, *args, **options)
@@ -215,8 +214,7 @@ class CommandParser(SettingsParser):
 
     def _refuse_elsewhere(self, option: str) -> None:
         """Raise ``ValueError`` if an option that is unknown here belongs with another one."""
-        name = "--" + option.removeprefix("--").partition(".")[0]
-        needed = self.elsewhere(name)
+        needed = self.elsewhere("--" + option.removeprefix("--").partition(".")[0])
         require(needed is None, f"{needed}", option=option)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:

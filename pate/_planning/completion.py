@@ -278,11 +278,14 @@ def first_settings(settings: LabelSettings) -> LabelSettings:
         ValueError: without a target epsilon, or with a budget, whose filter might admit the first
             release and not the second.
     """
-    half = _share(settings, 1 / 2).for_group_size(settings.max_teachers_per_unit)
     return LabelSettings(
         Partial(ScoreVotes, neighboring_relation=settings.relation),
         delta=settings.delta,
-        target_epsilon=epsilon_of(half, count=1, delta=settings.delta),
+        target_epsilon=epsilon_of(
+            _share(settings, 1 / 2).for_group_size(settings.max_teachers_per_unit),
+            count=1,
+            delta=settings.delta,
+        ),
         max_teachers_per_unit=settings.max_teachers_per_unit,
         noise_seed=settings.noise_seed,
     )
@@ -313,17 +316,16 @@ def _share(settings: LabelSettings, share: float) -> GaussianEvent:
         "no `max_epsilon` where one target covers several releases",
         max_epsilon=settings.max_epsilon,
     )
-    epsilon = require_given(
-        settings.target_epsilon,
-        "`target_epsilon`, which several releases share",
-        target_epsilon=None,
-    )
 
     def event(multiplier: float) -> GaussianEvent:
         return GaussianEvent(neighboring_relation=settings.relation, noise_multiplier=multiplier)
 
     target = Target(
-        epsilon=epsilon,
+        epsilon=require_given(
+            settings.target_epsilon,
+            "`target_epsilon`, which several releases share",
+            target_epsilon=None,
+        ),
         delta=settings.delta,
         num_queries=1,
         neighboring_relation=settings.relation,

@@ -230,8 +230,10 @@ def fit_learner(facts: TaskFacts) -> LearningCurve:
         ]
         return np.array([*errors, *((place - start) * _FIRM)])
 
-    shifts = ((0, 0, 0), (-1, 0, -2), (2, 0, 1))
-    fits = [least_squares(misses, start + np.array(shift), max_nfev=60) for shift in shifts]
+    fits = [
+        least_squares(misses, start + np.array(shift), max_nfev=60)
+        for shift in ((0, 0, 0), (-1, 0, -2), (2, 0, 1))
+    ]
     learner = _learner(min(fits, key=lambda fit: float(fit.cost)).x)
     for records, aim in curve.items():
         reached = learner.accuracy(facts, records)
@@ -331,10 +333,11 @@ def ensemble_votes(
     """
     (num_queries, num_features), num_labels = world.public.shape, len(world.thresholds)
     simulated = max(2, min(num_teachers, _ENTRIES // (num_queries * num_labels)))
-    generator = np.random.default_rng(seed)
     width = math.sqrt(learner.noise / records)
     # the threshold is learned like a weight, but is not shrunk
-    errors = generator.standard_normal((num_features + 1, simulated, num_labels), dtype=np.float32)
+    errors = np.random.default_rng(seed).standard_normal(
+        (num_features + 1, simulated, num_labels), dtype=np.float32
+    )
     errors -= (1 - math.sqrt(simulated / num_teachers)) * errors.mean(axis=1, keepdims=True)
     shrinkage = learner.shrinkage(world.spectrum, records)
     truth = learner.signal * world.directions[:, None]

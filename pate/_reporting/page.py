@@ -173,8 +173,7 @@ def _read_learned(run: Run, source: DataSource | None) -> Learned | None:
         folder.glob("logs/*/metrics.csv"),
         key=lambda path: (len(path.parent.name), path.parent.name),
     )
-    curves = tuple(read_log(logs[-1])) if logs else ()
-    return Learned(metrics, num_test, curves, older)
+    return Learned(metrics, num_test, tuple(read_log(logs[-1])) if logs else (), older)
 
 
 def read_log(path: Path) -> Iterable[dict[str, float]]:
@@ -440,13 +439,20 @@ def line_chart(
     xs, ys = zip(*(point for points in finite.values() for point in points), strict=True)
     x_ticks, place_x = _axis(min(xs), max(xs), Chart.left, Chart.right, integers=True)
     y_ticks, place_y = _axis(min(ys), max(ys), Chart.bottom, Chart.top, widened=True)
-    lines = tuple(
-        Line(
-            name, tuple((place_x(x), place_y(y)) for x, y in points), dots=len(points) <= _MOST_DOTS
-        )
-        for name, points in finite.items()
+    return Chart(
+        title,
+        x_label,
+        x_ticks,
+        y_ticks,
+        lines=tuple(
+            Line(
+                name,
+                tuple((place_x(x), place_y(y)) for x, y in points),
+                dots=len(points) <= _MOST_DOTS,
+            )
+            for name, points in finite.items()
+        ),
     )
-    return Chart(title, x_label, x_ticks, y_ticks, lines=lines)
 
 
 def histogram(title: str, x_label: str, counts: FloatArray, edges: FloatArray) -> Chart:

@@ -313,25 +313,25 @@ class Disclosure:
         """The registry's entry, in the form of its template of 2026."""
         statement, own = self.statement, by_relation(self.statement, "guarantees")[0][1]
         release = statement["releases"][statement["release"] - 1]
-        parameters = {key: own[key] for key in ("epsilon", "delta") if own[key] is not None}
         nominal = "" if statement["num_teachers"] is None else ", the nominal number of teachers"
-        basic = {
-            "name": self.name,
-            "data_curators": [
-                _yours(data_curator_name="who", data_curator_type="such as Government or Nonprofit")
-            ],
-            "description": self.product,
-            **_yours(intended_use="what it is for"),
-            "data_product_type": "Machine learning model" if self.learned else "Dataset",
-            **_yours(
-                data_product_region="which region the data describe",
-                data_product_sector="such as Healthcare or Education",
-                publication_date="when it was published, YYYY-MM-DD; its labels were drawn on"
-                f" {str(release['at'])[:10]}",
-            ),
-        }
         deployment = {
-            "basic": basic,
+            "basic": {
+                "name": self.name,
+                "data_curators": [
+                    _yours(
+                        data_curator_name="who", data_curator_type="such as Government or Nonprofit"
+                    )
+                ],
+                "description": self.product,
+                **_yours(intended_use="what it is for"),
+                "data_product_type": "Machine learning model" if self.learned else "Dataset",
+                **_yours(
+                    data_product_region="which region the data describe",
+                    data_product_sector="such as Healthcare or Education",
+                    publication_date="when it was published, YYYY-MM-DD; its labels were drawn on"
+                    f" {str(release['at'])[:10]}",
+                ),
+            },
             "dp_variant": {
                 "variant_name": "Approximate DP",
                 **_yours(data_domain="which data sets could have been used"),
@@ -344,7 +344,9 @@ class Disclosure:
                 "privacy_unit": f"{statement['unit']}-level",
                 "privacy_unit_details": f"Two data sets are adjacent where {own['neighbors']}."
                 f" {self.reach}",
-                "privacy_parameters": parameters,
+                "privacy_parameters": {
+                    key: own[key] for key in ("epsilon", "delta") if own[key] is not None
+                },
                 "privacy_parameters_details": " ".join([*self.guarantee, *self.conditions]),
             },
             "deployment_model": {

@@ -220,11 +220,10 @@ def _ledger(released: Released) -> Iterator[Block]:
 
 
 def _charge(release: Mapping[str, Any]) -> Charge:
-    events = {
+    return {
         relation: event_from_dict(release["events"][relation.value])
         for relation in NeighboringRelation
-    }
-    return events, release["count"]
+    }, release["count"]
 
 
 def _epsilon(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
@@ -383,11 +382,14 @@ def _summary(metrics: Json, titles: Mapping[str, str]) -> Iterator[Block]:
     figures_of = {title: metrics[name] for name, title in titles.items() if name in metrics}
 
     def table(figures: Mapping[str, Json], columns: Iterable[str]) -> Table:
-        rows = [
-            (title, *(shown(values.get(column)) for column in columns))
-            for title, values in figures.items()
-        ]
-        return Table(("", *(SUMMARY[column] for column in columns)), tuple(rows), strong=0)
+        return Table(
+            ("", *(SUMMARY[column] for column in columns)),
+            tuple(
+                (title, *(shown(values.get(column)) for column in columns))
+                for title, values in figures.items()
+            ),
+            strong=0,
+        )
 
     yield Text(f"By cuts that serve {SUMMARY[chosen]}, as was chosen:")
     yield table(figures_of, SUMMARY)
@@ -461,11 +463,14 @@ def private_sections(findings: Findings) -> tuple[Section, ...]:
         ValueError: if votes are missing or damaged.
     """
     run = findings.run
-    drawn = read_frontier(run.private / "frontier", private=True)
     return _sections(
         ("votes", "The teachers' votes", _votes(run, findings.released)),
         ("references", "Without privacy", _references(findings)),
-        ("frontier-of-votes", "The frontier", drawn),
+        (
+            "frontier-of-votes",
+            "The frontier",
+            read_frontier(run.private / "frontier", private=True),
+        ),
         ("rivals", "Rivals", _rivals(run.private / "rivals" / "rivals.csv")),
         ("losses", "Training of the teachers", _losses(run)),
         ("private-settings", "Private settings", _private_settings(run)),
@@ -555,13 +560,16 @@ def _rivals(path: Path) -> Iterator[Block]:
     with path.open(newline="") as file:
         scores = list(csv.DictReader(line for line in file if not line.startswith("#")))
     figures = ("epsilon", *_RIVAL_FIGURES)
-    rows = [
-        (score["rival"], *(shown(float(score[figure])) for figure in figures)) for score in scores
-    ]
     yield Text(
         "Private learning without votes on the same records, and references without privacy."
     )
-    yield Table(("rival", "ε", *_RIVAL_FIGURES.values()), tuple(rows))
+    yield Table(
+        ("rival", "ε", *_RIVAL_FIGURES.values()),
+        tuple(
+            (score["rival"], *(shown(float(score[figure])) for figure in figures))
+            for score in scores
+        ),
+    )
 
 
 def _losses(run: Run) -> Iterator[Block]:
