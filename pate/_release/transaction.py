@@ -51,7 +51,6 @@ from pate.accounting._charges import (
     require_delta_beyond_tests,
 )
 from pate.accounting._filters import affordable
-from pate.accounting._history import History
 from pate.accounting._ledger import require_payable
 from pate.mechanisms._noise import KEY_BITS, draw_key, private_generator, seeded_generator
 
@@ -398,7 +397,7 @@ def require_payable_release(
         budget: the limit that it requests, or None.
         max_teachers_per_unit: how many teachers one unit may reach.
     """
-    book = read_ledger(path) if path.exists() else History().snapshot()
+    book = read_ledger(path) if path.exists() else LedgerSnapshot()
     try:
         _require_delta_left(book, charge, max_teachers_per_unit, relation, delta)
         require_payable(
