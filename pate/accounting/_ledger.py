@@ -448,13 +448,13 @@ class Ledger:
         self._prepare(events)
         with self._transaction() as connection:
             asked = (dict(events), int(count), bool(seeded))
-            for entry in self._history.entries:
-                if token is not None and entry.token == token:
-                    require(
-                        (entry.events, entry.count, entry.seeded) == asked,
-                        f"the cost that release {entry.release} reserved with this token",
-                    )
-                    return entry.release
+            before = () if token is None else self._history.entries
+            for entry in (entry for entry in before if entry.token == token):
+                require(
+                    (entry.events, entry.count, entry.seeded) == asked,
+                    f"the cost that release {entry.release} reserved with this token",
+                )
+                return entry.release
             bodies = self._history.reservation(
                 events,
                 int(count),
