@@ -108,9 +108,8 @@ def check_labels(
         f"labels of shape [N, C] in {source}",
         shape=labels.shape,
     )
-    lost = np.zeros(labels.shape, dtype=np.bool_)
-    if unknown is not None and labels.dtype.kind == "f":
-        lost = np.isnan(labels)
+    gaps = unknown is not None and labels.dtype.kind == "f"
+    lost = np.isnan(labels) if gaps else np.zeros(labels.shape, dtype=np.bool_)
     if unknown == -1:
         lost |= labels == -1
     values = np.unique(labels[~lost])

@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,19 +25,12 @@ Unreadable = Literal["refuse", "skip"]
 _FORMATS = (".csv", ".npz")
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Some samples of a folder or an archive.
+_Batch = tuple[list[str], NDArray[Any] | list[str], int]
+"""Some samples of a folder or an archive.
 
-    Attributes:
-        ids: their file names, relative to the folder, or the ids of the archive.
-        samples: ``[B, ...]``, as the student takes them.
-        done: number of samples of the source up to the end of this batch, skipped ones included.
-    """
-
-    ids: list[str]
-    samples: NDArray[Any] | list[str]
-    done: int
+Their ids, which are file names in the folder; the samples ``[B, ...]``, as the student takes them;
+and the number of samples up to the end of this batch, skipped ones included.
+"""
 
 
 def predict_files(
@@ -98,9 +90,9 @@ def predict_files(
     with output_errors(output), stage_bar(total, "predictions", unit="sample") as bar:
 
         def answered() -> Iterator[tuple[list[str], Float32Array, UInt8Array]]:
-            for batch in batches:
-                yield batch.ids, *student.answer(batch.samples, batch_size=batch_size)
-                bar.update(batch.done - bar.n)
+            for ids, samples, done in batches:
+                yield ids, *student.answer(samples, batch_size=batch_size)
+                bar.update(done - bar.n)
 
         return write(output, student.label_names, answered(), probabilities), skipped, unknown
 
@@ -122,7 +114,7 @@ def _read_pictures(
     batch_size: int,
     unreadable: Unreadable,
     skipped: list[str],
-) -> Iterator[Batch]:
+) -> Iterator[_Batch]:
     """Yield readable pictures, and append the reasons why others are not to ``skipped``."""
 
     def read(path: Path) -> UInt8Array | ValueError:
@@ -146,7 +138,7 @@ def _read_pictures(
                     names.append(path.relative_to(folder).as_posix())
                     pictures.append(picture)
             if pictures:
-                yield Batch(names, np.stack(pictures), start + len(chosen))
+                yield names, np.stack(pictures), start + len(chosen)
     require(len(skipped) < len(paths), f"a readable picture in {folder}", unreadable=len(skipped))
 
 
@@ -191,10 +183,10 @@ def _read_table(
     return samples, ids, [] if columns is None else unknown_levels(columns, table)
 
 
-def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) -> Iterator[Batch]:
+def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) -> Iterator[_Batch]:
     for start in range(0, len(ids), batch_size):
         rows = slice(start, start + batch_size)
-        yield Batch(ids[rows], samples[rows], min(start + batch_size, len(ids)))
+        yield ids[rows], samples[rows], min(start + batch_size, len(ids))
 
 
 _Answers = Iterator[tuple[list[str], Float32Array, UInt8Array]]

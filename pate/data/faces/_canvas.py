@@ -157,9 +157,7 @@ def mix(
     one: Float32Array, other: Float32Array | tuple[float, float, float], share: Float32Array | float
 ) -> Float32Array:
     """Return colors ``[num, 3]`` mixed with another color, one for all faces or one for each."""
-    weight = np.asarray(share, dtype=np.float32)
-    if weight.ndim == 1:
-        weight = weight[:, None]
+    weight = np.asarray(share, dtype=np.float32).reshape(-1, 1)
     return one + weight * (np.asarray(other, dtype=np.float32) - one)
 
 
