@@ -46,17 +46,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert pate.__version__ in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", list(cli._COMMANDS))
-def test_every_command_helps(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main([*name.split(), "--help"])
-    assert stopped.value.code == 0
-    text = capsys.readouterr().out
-    first = text.splitlines()[0]
-    assert all(word in first for word in ("pate", *name.split()))
-    assert len(text.splitlines()) < 600
-
-
 LIGHT = [
     "run",
     "label",

@@ -27,6 +27,7 @@ def test_help_is_for_people(name: str, capsys: pytest.CaptureFixture[str]) -> No
     """No marks of a docstring, a short usage, paragraphs that are not run together, and an example
     at the end."""
     text = help_of(name, capsys)
+    assert len(text.splitlines()) < 600
     usage, _, rest = text.partition("\n\n")
     described, _, options = rest.partition("\n\n" if name not in LIGHTNING else "\noptions:")
     assert usage.startswith(f"usage: pate {name}") and usage.endswith("[options]")

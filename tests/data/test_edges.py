@@ -116,7 +116,10 @@ def test_names_of_all_languages_are_label_names() -> None:
     )
 
 
-@pytest.mark.parametrize("value", [1e300, -1e300, 1e39])
+BEYOND = [1e300, -1e300, 1e39]
+
+
+@pytest.mark.parametrize("value", BEYOND)
 def test_features_beyond_float32(
     value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,19 +142,21 @@ def test_features_beyond_float32(
             ballots=np.ones((2, 3, 1), dtype=np.uint8),
             features=features,
         )
+
+
+def test_features_beyond_float32_are_nothing_for_a_classifier() -> None:
     classifier = pate.PateClassifier(bounds=(-3, 3), classes=[0, 1], n_teachers=None, noise_seed=0)
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([0, 1], 30)
-    for private, public in (
-        (np.where(X[5, 0] == X, value, X), None),
-        (X, np.where(X[5, 0] == X, value, X)),
-    ):
-        with pytest.raises(ValueError, match=r"^Expected (features|X_public) up to 3\.4e38"):
-            # without bounds, which refuse such samples first
-            clone(classifier).set_params(bounds=None).fit(private, y, X_public=public)
     with pytest.warns(UserWarning, match="no label to be better than a constant"):
         classifier.fit(X, y)
-    with pytest.raises(ValueError, match=r"^Expected X up to 3\.4e38"):
-        classifier.predict(np.full((1, 2), value))
+    for value in BEYOND:
+        large = np.where(X[5, 0] == X, value, X)
+        for private, public in ((large, None), (X, large)):
+            with pytest.raises(ValueError, match=r"^Expected (features|X_public) up to 3\.4e38"):
+                # without bounds, which refuse such samples first
+                clone(classifier).set_params(bounds=None).fit(private, y, X_public=public)
+        with pytest.raises(ValueError, match=r"^Expected X up to 3\.4e38"):
+            classifier.predict(np.full((1, 2), value))
 
 
 def test_more_faces_than_the_disk_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

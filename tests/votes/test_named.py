@@ -227,10 +227,10 @@ def test_ballots_of_a_file_are_packed_block_by_block(
 
 
 def test_reading_large_ballots_takes_little_more_than_their_packed_form(tmp_path: Path) -> None:
-    ballots = np.ones((50_000, 100, 8), dtype=np.uint8)
+    ballots = np.ones((25_000, 100, 8), dtype=np.uint8)
     np.savez(
         tmp_path / "votes.npz",
-        ids=np.arange(50_000),
+        ids=np.arange(25_000),
         label_names=np.array(list("abcdefgh")),
         ballots=ballots,
     )

@@ -12,5 +12,5 @@ Faces: TypeAlias = tuple[UInt8Array, UInt8Array]
 
 @pytest.fixture(scope="session")
 def rendered() -> Faces:
-    """Pictures and attributes of 5200 faces."""
-    return render_faces(5200, seed=3)
+    """Pictures and attributes of 1000 faces."""
+    return render_faces(1000, seed=3)
