@@ -86,6 +86,13 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect what tests left, so that pytest, which now does so five times, finds nothing to go through."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of an expensive fixture first and together, so that one process makes it, then the slow tests.
 
