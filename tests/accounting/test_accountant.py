@@ -389,15 +389,16 @@ def test_mechanisms_come_from_autodp_and_go_back() -> None:
 def test_epsilon_is_never_below_the_privacy_loss_distribution(noise: float, count: int) -> None:
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     total = accountant((gaussian(noise), count))
-    for delta in (1e-8, 1e-5):
-        above, below = (
-            pld.from_gaussian_mechanism(
-                noise / math.sqrt(count),
-                value_discretization_interval=1e-4,
-                pessimistic_estimate=pessimistic,
-            ).get_epsilon_for_delta(delta)
-            for pessimistic in (True, False)
+    distributions = [
+        pld.from_gaussian_mechanism(
+            noise / math.sqrt(count),
+            value_discretization_interval=1e-4,
+            pessimistic_estimate=pessimistic,
         )
+        for pessimistic in (True, False)
+    ]
+    for delta in (1e-8, 1e-5):
+        above, below = (each.get_epsilon_for_delta(delta) for each in distributions)
         assert total.get_epsilon(delta=delta, conversion="optimal") >= above
         assert total.get_epsilon(delta=delta) == total.get_epsilon(delta=delta, conversion="exact")
         assert below <= total.get_epsilon(delta=delta, conversion="exact") <= above
