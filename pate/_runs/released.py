@@ -165,7 +165,7 @@ class ReleasedLabels(Queries):
             file: the file, open for writing at its start.
             key: the `sealing_key` of the run that the labels belong to.
         """
-        arrays = {
+        arrays: dict[str, Any] = {
             "ids": self.ids,
             "label_names": np.array(self.label_names),
             "num_teachers": np.array(self.num_teachers),
@@ -183,8 +183,7 @@ class ReleasedLabels(Queries):
             "variance_ratio": self.variance_ratio,
         }
         arrays |= {name: np.asarray(part) for name, part in optional.items() if part is not None}
-        named: dict[str, Any] = arrays
-        np.savez_compressed(file, **named, seal=np.array(_seal(arrays, key)))
+        np.savez_compressed(file, **arrays, seal=np.array(_seal(arrays, key)))
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
