@@ -9,7 +9,7 @@ import pytest
 from jsonargparse import ArgumentError, capture_parser
 
 from pate import cli
-from pate._commands.parsing import CommandParser, unknown_option
+from pate._commands.parsing import CommandParser, run_folder, unknown_option
 from pate._validation import did_you_mean
 from pate.aggregators import registered
 
@@ -296,3 +296,11 @@ def test_a_disclosure_shows_no_samples(copied: Path, capsys: pytest.CaptureFixtu
     assert (
         "Expected a disclosure without --num_samples, got num_samples=3" in capsys.readouterr().err
     )
+
+
+def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> None:
+    file = tmp_path / "student.yaml"
+    file.write_text("run: runs/mine\n")
+    assert run_folder(["--config", str(file)]) == Path("runs/mine")
+    assert run_folder(["--config", str(file), "--run", "runs/other"]) == Path("runs/other")
+    assert run_folder(["--overwrite"]) is None
