@@ -88,18 +88,18 @@ def clamp_sign(logits: FloatArray, above: BoolArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Features as coordinates: ``features - centre = left * spread @ right.T``.
+    """Features as coordinates: ``features - center = left * spread @ right.T``.
 
     The widest direction comes first.
 
     Attributes:
-        centre: ``[F]``, the mean.
+        center: ``[F]``, the mean.
         left: ``[N, P]`` with orthonormal columns.
         spread: ``[P]``, above 0.
         right: ``[F, P]`` with orthonormal columns.
     """
 
-    centre: FloatArray
+    center: FloatArray
     left: FloatArray
     spread: FloatArray
     right: FloatArray
@@ -107,22 +107,22 @@ class Directions:
     @classmethod
     def of(cls, features: FloatArray) -> Self:
         """Factorize features ``[N, F]``, in time proportional to ``N F min(N, F)``."""
-        centre = features.mean(axis=0)
-        inner = features - centre
+        center = features.mean(axis=0)
+        inner = features - center
         wide = inner.shape[0] < inner.shape[1]
         # eigenvectors of the smaller Gram matrix, much faster than a singular value decomposition
         values, vectors = np.linalg.eigh(inner @ inner.T if wide else inner.T @ inner)
         # constant features leave rounding errors of their mean, which are no direction
         rounding = (
-            len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)) ** 2
+            len(inner) ** 3 * (np.finfo(np.float64).eps * np.abs(center).max(initial=0.0)) ** 2
         )
         significant = values > max(1e-9 * float(values.max(initial=0.0)), rounding)
         spread, basis = np.sqrt(values[significant][::-1]), vectors[:, significant][:, ::-1]
         if wide:
             right = inner.T @ basis
             right /= spread  # in place: of wide features it is as large as they are
-            return cls(centre, basis, spread, right)
-        return cls(centre, inner @ basis / spread, spread, basis)
+            return cls(center, basis, spread, right)
+        return cls(center, inner @ basis / spread, spread, basis)
 
 
 def fit_linear(
@@ -130,7 +130,7 @@ def fit_linear(
 ) -> LinearStudent:
     """Fit a linear student to labels or noisy shares, in seconds for thousands of features.
 
-    Label by label, in the coordinates of one factorisation:
+    Label by label, in the coordinates of one factorization:
 
     1. Weights have a Gaussian prior of the most likely size, given the label and, as one more
        label, all labels together; the noise is at least ``noise_std``. Means of labels are shrunk
@@ -208,7 +208,7 @@ def linear_student_of(
     departs = np.asarray((yes != yes[0]).any(axis=0))
     sides = np.where(yes[0], np.maximum(constants, LEAST), np.minimum(constants, -LEAST))
     return LinearStudent(
-        np.concatenate((inner, [level - space.centre @ inner])),
+        np.concatenate((inner, [level - space.center @ inner])),
         departs,
         np.where(departs, constants, sides),
     )
@@ -357,14 +357,14 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     inner = space.right @ (slopes / space.spread[:, None])
     return _Models(
         constants=constants,
-        weights=np.concatenate((inner, [intercepts - space.centre @ inner])),
+        weights=np.concatenate((inner, [intercepts - space.center @ inner])),
         gains=terms.sum(axis=0),
         squares=(terms**2).sum(axis=0),
     )
 
 
 def ridge_posterior(
-    space: Directions, centred: FloatArray, noise_std: float
+    space: Directions, centered: FloatArray, noise_std: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return posterior means ``[P, C]``, shrinkage factors ``[P, C]`` and noise variances ``[C]``.
 
@@ -375,14 +375,14 @@ def ridge_posterior(
 
     Args:
         space: the directions of the samples.
-        centred: ``[N, C]``, targets less their means.
+        centered: ``[N, C]``, targets less their means.
         noise_std: standard deviation of the known noise; 0 for none.
     """
-    moments = space.left.T @ centred
-    squares, free = (centred**2).sum(axis=0), max(1, len(centred) - 1)
+    moments = space.left.T @ centered
+    squares, free = (centered**2).sum(axis=0), max(1, len(centered) - 1)
     outside = np.maximum(squares - (moments**2).sum(axis=0), 0)
     shapes = (space.spread / space.spread[:1]) ** 2
-    losses, levels = np.empty((2, len(_RATIOS), centred.shape[1]))
+    losses, levels = np.empty((2, len(_RATIOS), centered.shape[1]))
     for i, ratio in enumerate(_RATIOS.tolist()):
         signal = ratio * shapes
         residual = outside + (moments**2 / (1 + signal)[:, None]).sum(axis=0)
@@ -433,10 +433,10 @@ def shrunk_means(means: FloatArray, variances: FloatArray) -> FloatArray:
     """Return means ``[C]`` shrunk towards their mean (Efron & Morris (1973)), if C >= 4."""
     if len(means) < 4:
         return means
-    centre = means.mean()
-    around = float(((means - centre) ** 2).sum())
+    center = means.mean()
+    around = float(((means - center) ** 2).sum())
     share = 1 - (len(means) - 3) * float(variances.mean()) / max(around, np.finfo(np.float64).tiny)
-    return centre + max(share, 0.0) * (means - centre)
+    return center + max(share, 0.0) * (means - center)
 
 
 def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -122,8 +122,8 @@ def bits_of(
 
     The penalty is the mean square of a public sample around the public mean.
     """
-    centre = public.mean(axis=0)
-    inner, outer = features - centre, public - centre
+    center = public.mean(axis=0)
+    inner, outer = features - center, public - center
     penalty = float((outer**2).sum(axis=1).mean())
     part = np.random.default_rng(1).integers(teachers, size=len(inner))
     ballots = np.zeros((len(public), teachers, labels.shape[1]), dtype=np.uint8)

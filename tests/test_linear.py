@@ -45,7 +45,7 @@ def test_directions_put_features_back_together(num: int, num_features: int) -> N
     features = 7 + np.random.default_rng(0).standard_normal((num, num_features))
     space = Directions.of(features)
     np.testing.assert_allclose(
-        space.left * space.spread @ space.right.T, features - space.centre, atol=1e-9
+        space.left * space.spread @ space.right.T, features - space.center, atol=1e-9
     )
     for columns in (space.left, space.right):
         np.testing.assert_allclose(columns.T @ columns, np.eye(len(space.spread)), atol=1e-7)
@@ -81,15 +81,15 @@ def test_posterior_means_are_those_of_a_gaussian_process(
     all labels."""
     features, shares = task(num, num_features, 4)
     targets = shares + np.random.default_rng(1).normal(0, 0.05, shares.shape)
-    centred = targets - targets.mean(axis=0)
+    centered = targets - targets.mean(axis=0)
     space = Directions.of(features)
-    weights, shrinkage, noise = ridge_posterior(space, centred, noise_std)
+    weights, shrinkage, noise = ridge_posterior(space, centered, noise_std)
     inner = features - features.mean(axis=0)
 
     def surprise(ratio: float, label: int) -> float:
-        """Minus the log-likelihood of centred targets, the noise being its most likely one."""
+        """Minus the log-likelihood of centered targets, the noise being its most likely one."""
         covariance = np.eye(num) + ratio / space.spread[0] ** 2 * inner @ inner.T
-        residual = centred[:, label] @ np.linalg.solve(covariance, centred[:, label])
+        residual = centered[:, label] @ np.linalg.solve(covariance, centered[:, label])
         level = max(residual / (num - 1), noise_std**2)
         return float(
             ((num - 1) * np.log(level) + residual / level + np.linalg.slogdet(covariance)[1]) / 2
@@ -104,13 +104,13 @@ def test_posterior_means_are_those_of_a_gaussian_process(
     for label, ratio in enumerate(_RATIOS[best].tolist()):
         assert shrinkage[0, label] / (1 - shrinkage[0, label]) == pytest.approx(ratio)
         prior = ratio / space.spread[0] ** 2 * noise[label] * inner @ inner.T
-        mean = prior @ np.linalg.solve(prior + noise[label] * np.eye(num), centred[:, label])
+        mean = prior @ np.linalg.solve(prior + noise[label] * np.eye(num), centered[:, label])
         np.testing.assert_allclose(space.left @ weights[:, label], mean, atol=1e-7)
 
 
 def test_without_directions_noise_is_the_variance_or_what_is_known_if_that_is_more() -> None:
-    centred = np.array([[-0.5, -1e-3], [0.5, 1e-3]])
-    weights, shrinkage, noise = ridge_posterior(Directions.of(np.zeros((2, 1))), centred, 0.01)
+    centered = np.array([[-0.5, -1e-3], [0.5, 1e-3]])
+    weights, shrinkage, noise = ridge_posterior(Directions.of(np.zeros((2, 1))), centered, 0.01)
     assert weights.shape == shrinkage.shape == (0, 2)
     np.testing.assert_allclose(noise, [0.5, 1e-4])
 
@@ -132,8 +132,8 @@ def test_gains_are_those_of_refits(num: int, num_features: int, noise_std: float
         penalty = space.spread[0] ** 2 * ((1 - share) / share if share else 1e12)
         for i in range(num):
             rest = np.arange(num) != i
-            centre, level = features[rest].mean(axis=0), targets[rest, j].mean()
-            inner, outer = features[rest] - centre, features[i] - centre
+            center, level = features[rest].mean(axis=0), targets[rest, j].mean()
+            inner, outer = features[rest] - center, features[i] - center
             moments = inner.T @ (targets[rest, j] - level)
             slopes = np.linalg.solve(inner.T @ inner + np.eye(num_features) * penalty, moments)
             refits[i, j] = means[j] - raw[j] + level + outer @ slopes
@@ -438,7 +438,7 @@ def test_pictures_are_flattened() -> None:
 
 
 def test_features_changed_in_place_are_other_features() -> None:
-    """What is kept of a factorisation belongs to the numbers, not to the array that held them."""
+    """What is kept of a factorization belongs to the numbers, not to the array that held them."""
     features, shares = task(50, 3, 2)
     before = fit_linear(features, shares, everywhere(shares), noise_std=0.05)
     features *= np.array([1.0, 5.0, 0.2])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NAMED = 5  # lines with a color and a name
 _MARKERS = "osD^v"
 _ACROSS = 3  # panels side by side
-_GREY: Mapping[str, Any] = {"color": "0.8", "linewidth": 0.9, "zorder": 2}
+_GRAY: Mapping[str, Any] = {"color": "0.8", "linewidth": 0.9, "zorder": 2}
 _TITLES = {
     "answered": "share of labels released",
     "label_accuracy": "released labels that are the majority's",
@@ -115,7 +115,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
     figure = Figure(figsize=(4.4 * len(shown) + 3.2, 4.8), layout="constrained")
     for axes, measured in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
         for i, name in enumerate(names):
-            style = dict(_GREY)
+            style = dict(_GRAY)
             if i < len(best):
                 style = {
                     "color": f"C{i}",
@@ -162,7 +162,7 @@ def variants_figure(frontier: Frontier) -> Figure:
     for axes, (family, family_forms) in zip(grid, panels.items(), strict=False):
         for name in names:
             if name not in family_forms:
-                _line(axes, points, name, measured, **_GREY)
+                _line(axes, points, name, measured, **_GRAY)
         for i, name in enumerate(family_forms):
             style = {
                 "linestyle": "-" if i < 5 else "--",

@@ -281,7 +281,7 @@ def _answers(labels: ReleasedLabels) -> Iterator[Block]:
         yield Text(labels.unlike)
     if labels.linear:
         yield Text(
-            "What was released are the answers of a linear model, which was learnt from noisy sums."
+            "What was released are the answers of a linear model, which was learned from noisy sums."
         )
     elif labels.noise_std is not None:
         share = labels.noise_std / labels.num_teachers

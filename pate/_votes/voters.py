@@ -47,7 +47,7 @@ class Geometry:
     """Public features as coordinates along their principal directions, on a grid of integers.
 
     Attributes:
-        centre: ``[F]`` float64, the mean of the public features as whole numbers of ``step``.
+        center: ``[F]`` float64, the mean of the public features as whole numbers of ``step``.
         axes: ``[F, R]`` float64, the directions, the widest first, as whole numbers of a power of
             two.
         step: the grid of the features, which are clipped to `_SPARE` times the largest public one.
@@ -57,7 +57,7 @@ class Geometry:
         parts: ``[R]``, the part of the features that each direction lies in, from 0.
     """
 
-    centre: FloatArray
+    center: FloatArray
     axes: FloatArray
     step: float
     unit: float
@@ -88,7 +88,7 @@ class Geometry:
         require(parts.size, "public features that differ", directions=0)
         bits = _feature_bits(public.shape[1])
         step = power_above(_SPARE * float(np.abs(public).max())) / (1 << bits)
-        centre = np.rint(np.concatenate([space.centre for space in spaces]) / step)
+        center = np.rint(np.concatenate([space.center for space in spaces]) / step)
         # of wide features each copy takes as much memory as all else
         axes = right[0] if len(right) == 1 else block_diag(*right)
         del spaces, right
@@ -96,7 +96,7 @@ class Geometry:
         np.rint(axes, out=axes)
         exact = np.concatenate(
             [
-                _projected(public[rows], centre, axes, step)
+                _projected(public[rows], center, axes, step)
                 for rows in blocks(len(public), sum(axes.shape))
             ]
         )
@@ -105,7 +105,7 @@ class Geometry:
         variances = (samples.astype(np.float64) ** 2).mean(axis=0) * unit**2
         held = variances > 0
         axes = axes if held.all() else axes[:, held]
-        return cls(centre, axes, step, unit, variances[held], samples[:, held], parts[held])
+        return cls(center, axes, step, unit, variances[held], samples[:, held], parts[held])
 
     @property
     def num_directions(self) -> int:
@@ -130,21 +130,21 @@ class Geometry:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, row by row, by ``unit``."""
         inner = flat(features)
         require(
-            inner.shape[1] == len(self.centre),
-            f"features of {len(self.centre)} numbers",
+            inner.shape[1] == len(self.center),
+            f"features of {len(self.center)} numbers",
             features=inner.shape[1],
         )
         coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
         for rows in blocks(len(inner), sum(self.axes.shape)):
             coordinates[rows] = _quantize(
-                _projected(inner[rows], self.centre, self.axes, self.step), self.unit
+                _projected(inner[rows], self.center, self.axes, self.step), self.unit
             )
         return coordinates
 
     def linear(self, features: ArrayLike) -> FloatArray:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, in their units, on no grid."""
-        inner = flat(features) - self.centre * self.step
-        return np.asarray(inner @ self.axes / (1 << _feature_bits(len(self.centre))))
+        inner = flat(features) - self.center * self.step
+        return np.asarray(inner @ self.axes / (1 << _feature_bits(len(self.center))))
 
 
 def blocks(num_rows: int, entries: int) -> list[slice]:
@@ -159,14 +159,14 @@ def _feature_bits(num_features: int) -> int:
 
 
 def _projected(
-    features: FloatArray, centre: FloatArray, axes: FloatArray, step: float
+    features: FloatArray, center: FloatArray, axes: FloatArray, step: float
 ) -> FloatArray:
     """Return coordinates without rounding errors beyond those in the features and the axes."""
-    most = float(1 << _feature_bits(len(centre)))
+    most = float(1 << _feature_bits(len(center)))
     # a feature map may return NaN or infinity for one record, which must not be an error
     steps = (
         np.rint(np.nan_to_num(features / step, posinf=most, neginf=-most)).clip(-most, most)
-        - centre
+        - center
     )
     return np.asarray((steps @ axes) * (step / most))
 

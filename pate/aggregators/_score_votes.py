@@ -239,11 +239,11 @@ class Learner:
 
 def _shrunk_levels(levels: FloatArray, variances: FloatArray) -> FloatArray:
     """Return levels ``[C]`` shrunk as `shrunk_means` are, each by its own variance."""
-    free, centre = len(levels) - 3, levels.mean()
+    free, center = len(levels) - 3, levels.mean()
     if free < 1:
         return levels
-    prior = max(float(((levels - centre) ** 2).sum()) / free - float(variances.mean()), 0.0)
-    return np.asarray(centre + prior / (prior + variances) * (levels - centre))
+    prior = max(float(((levels - center) ** 2).sum()) / free - float(variances.mean()), 0.0)
+    return np.asarray(center + prior / (prior + variances) * (levels - center))
 
 
 def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, float]:

@@ -28,7 +28,7 @@ BUDGET = "budget"
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
-_ALIKE = 0.76  # similarity of a misspelt name to the one that was meant
+_ALIKE = 0.76  # similarity of a misspelled name to the one that was meant
 LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0, "0.0": 0.0, "1.0": 1.0, "-1.0": -1.0} | {
     text: float(value)
     for value, word in enumerate(("false", "true"))
@@ -138,8 +138,8 @@ def read_label_table(
         columns[identity] = [name and normal(name) for name in columns[identity]]
         _require_unique(table, identity)
     unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
-    misspelt = _misspelt(unnamed, required, wanted is None)
-    for name, meant in misspelt.items():
+    misspelled = _misspelled(unnamed, required, wanted is None)
+    for name, meant in misspelled.items():
         faults.require(False, f"a column `{meant}` of {path}", column=name)
     faults.require(
         not set(_GROUPS) <= unnamed.keys(),
@@ -152,7 +152,7 @@ def read_label_table(
         " feature of this name is listed as one)",
     )
     group = next((name for name in _GROUPS if name in head), None)
-    others = [name for name in head if name not in (*required, "split", group, *misspelt)]
+    others = [name for name in head if name not in (*required, "split", group, *misspelled)]
     chosen: list[str] = []
     with faults.gather():
         require(others, f"a column of labels in {path}", columns=head)
@@ -184,7 +184,7 @@ def read_label_table(
     with faults.gather():
         if consent:
             budgets = _budgets(table, split == SPLIT_OF_ROLE[Role.PRIVATE], reading.budgets)
-    used = {"split", group, *consent, *misspelt, *chosen, *(wanted or ())}
+    used = {"split", group, *consent, *misspelled, *chosen, *(wanted or ())}
     rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
     with faults.gather():
         made = features(rest, split == SPLIT_OF_ROLE[Role.PUBLIC])
@@ -328,10 +328,10 @@ def read_columns(
     return Columns(path, columns, [line for line, _ in lines])
 
 
-def _misspelt(
+def _misspelled(
     columns: dict[str, list[str]], required: Sequence[str], labels: bool
 ) -> dict[str, str]:
-    """Return the columns that look like a misspelt special column, and the one that is meant.
+    """Return the columns that look like a misspelled special column, and the one that is meant.
 
     Args:
         columns: all columns except labels requested by name.

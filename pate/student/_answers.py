@@ -195,7 +195,7 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
         not missing, "the packages of the extra onnx (pip install 'pate[onnx]')", missing=missing
     )
     input_format = student.input
-    # torch might specialise a program traced on one sample to batches of one
+    # torch might specialize a program traced on one sample to batches of one
     example = torch.zeros(
         2,
         *input_format.shape,

@@ -38,7 +38,7 @@ LABELS = [
     "Wearing_Earrings",
     "Wearing_Necklace",
 ]
-"""The attributes that are learnt from the others, as in ``configs/celeba_attributes``."""
+"""The attributes that are learned from the others, as in ``configs/celeba_attributes``."""
 
 _TEACHERS = 40  # their mean accuracy is a point of a curve
 
@@ -72,13 +72,13 @@ def read(name: str, source: DataSource) -> Data:
             len(records), -1
         )
         samples_of[role] = Samples(features, records.labels)
-    centre, spread = (
+    center, spread = (
         samples_of[Role.PUBLIC].features.mean(axis=0),
         samples_of[Role.PUBLIC].features.std(axis=0),
     )
     spread = np.where(spread > 0, spread, 1.0)
     scaled = {
-        role: samples._replace(features=(samples.features - centre) / spread)
+        role: samples._replace(features=(samples.features - center) / spread)
         for role, samples in samples_of.items()
     }
     return Data(name, scaled[Role.PRIVATE], scaled[Role.PUBLIC], scaled[Role.TEST])
@@ -114,10 +114,10 @@ def ridge_weights(
     weights = np.empty((num_teachers, width + 1, samples.labels.shape[1]))
     for teacher, rows in enumerate(order.reshape(num_teachers, size)):
         x, y = samples.features[rows], samples.labels[rows].astype(np.float64)
-        centre, mean = x.mean(axis=0), y.mean(axis=0)
-        inner = x - centre
+        center, mean = x.mean(axis=0), y.mean(axis=0)
+        inner = x - center
         slopes = np.linalg.solve(inner.T @ inner + width * np.eye(width), inner.T @ (y - mean))
-        weights[teacher, :-1], weights[teacher, -1] = slopes, mean - centre @ slopes
+        weights[teacher, :-1], weights[teacher, -1] = slopes, mean - center @ slopes
     return weights
 
 

@@ -21,19 +21,19 @@ _CONSTANT = 1 / 3
 class PublicScale:
     """A map of each record's features to norm at most 1, with all its figures from public records.
 
-    Features are flattened, centred and completed by a constant, a third of their median norm:
+    Features are flattened, centered and completed by a constant, a third of their median norm:
         intercepts, which matter
     most for rare labels, are then heard through more noise than weights of single features. All are
     divided by the resulting median norm, and vectors longer than 1 are shortened to 1.
 
     Attributes:
-        centre: ``[F]``, means of the public features.
+        center: ``[F]``, means of the public features.
         spread: ``[F]``, by which features are divided; infinite where one is left out.
         constant: the constant.
         norm: the median norm of the completed public records.
     """
 
-    centre: FloatArray
+    center: FloatArray
     spread: FloatArray
     constant: float
     norm: float
@@ -47,23 +47,23 @@ class PublicScale:
         """
         values = public[np.arange(public.shape[0])]
         values = values.reshape(len(values), -1).astype(np.float64)
-        centre, spread = values.mean(axis=0), np.ones(values.shape[1])
+        center, spread = values.mean(axis=0), np.ones(values.shape[1])
         if standardise:
             spread = values.std(axis=0)
             spread[spread <= 1e-6 * max(float(spread.max()), 1e-12)] = np.inf
-        length = float(np.median(np.linalg.norm((values - centre) / spread, axis=1)))
+        length = float(np.median(np.linalg.norm((values - center) / spread, axis=1)))
         require(length > 0, "public features that differ between records", median_norm=length)
         constant = _CONSTANT * length
-        return cls(centre, spread, constant, math.hypot(length, constant))
+        return cls(center, spread, constant, math.hypot(length, constant))
 
     def __call__(self, features: Features) -> Float32Array:
         """Return mapped features ``[N, F + 1]``, rows of norm at most 1, the constant last."""
         num = features.shape[0]
-        mapped = np.empty((num, len(self.centre) + 1), dtype=np.float32)
+        mapped = np.empty((num, len(self.center) + 1), dtype=np.float32)
         for start in range(0, num, _ROWS):
             index = np.arange(start, min(start + _ROWS, num))
             rows = (
-                features[index].reshape(len(index), -1).astype(np.float64) - self.centre
+                features[index].reshape(len(index), -1).astype(np.float64) - self.center
             ) / self.spread
             rows = (
                 np.concatenate((rows, np.full((len(rows), 1), self.constant)), axis=1) / self.norm

@@ -29,7 +29,7 @@ _ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
 # the count is released once, with this many times the noise of a step
 _COUNT_NOISE = 20.0
 _RATES = np.geomspace(1e-3, 1e4, 141)
-# variance of the logits that the weights of a head are taken to have before anything is learnt
+# variance of the logits that the weights of a head are taken to have before anything is learned
 _LOGIT_VARIANCE = 4.0
 
 
@@ -92,7 +92,7 @@ def learning_rate(
     """Return the learning rate of the least expected loss, only from public figures and the noise.
 
     The loss of a label is taken for quadratic, with a curvature of a quarter of each public second
-    moment; weights to be learnt for normal, of equal variance in all directions; the gradients of
+    moment; weights to be learned for normal, of equal variance in all directions; the gradients of
     units for as long as the gradients of an untrained head, ``sqrt(C) / 2``. The remaining error of
     the weights after all steps, and their accumulated noise, are then geometric sums.
 

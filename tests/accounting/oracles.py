@@ -96,8 +96,8 @@ def normal_divergence(alpha: float, shift: float, first: float, second: float) -
     precision = alpha / first**2 + (1 - alpha) / second**2
     if precision <= 0:
         return float("inf")
-    centre, width = (1 - alpha) * shift / second**2 / precision, precision**-0.5
-    x, step = np.linspace(centre - 40 * width, centre + 40 * width, 4001, retstep=True)
+    center, width = (1 - alpha) * shift / second**2 / precision, precision**-0.5
+    x, step = np.linspace(center - 40 * width, center + 40 * width, 4001, retstep=True)
     log_p = -(x**2) / (2 * first**2) - np.log(first)
     log_q = -((x - shift) ** 2) / (2 * second**2) - np.log(second)
     total = np.logaddexp.reduce(alpha * log_p + (1 - alpha) * log_q) + np.log(

@@ -1,4 +1,4 @@
-"""Every event fulfils the contract; what is no event, or mixes relations, is refused."""
+"""Every event fulfills the contract; what is no event, or mixes relations, is refused."""
 
 from typing import Any
 

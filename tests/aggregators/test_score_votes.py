@@ -443,8 +443,8 @@ def plain_losses(estimates: FloatArray, noise: FloatArray, priors: list[float]) 
 
 
 @pytest.mark.parametrize("num_labels", [3, 5])
-def test_rounds_are_learnt_by_the_formulas_of_a_normal_prior(num_labels: int) -> None:
-    """Two rounds of noisy moments, the second around what was learnt from the first."""
+def test_rounds_are_learned_by_the_formulas_of_a_normal_prior(num_labels: int) -> None:
+    """Two rounds of noisy moments, the second around what was learned from the first."""
     generator, num, variances = np.random.default_rng(9), 5000, GEOMETRY.variances
     learner = Learner(GEOMETRY, num_labels, num)
     question = learner.question()
@@ -800,7 +800,7 @@ def test_a_hashed_partition_is_divided_by_the_teachers_that_have_records(
     assert error < 0.06 if counted else error > 0.1
 
 
-def test_scores_of_models_are_learnt() -> None:
+def test_scores_of_models_are_learned() -> None:
     generator = np.random.default_rng(8)
     noisy = PUBLIC[:, None] @ WEIGHTS + LEVELS + generator.normal(size=(300, 150, NUM_LABELS))
     scores = expit(noisy - 2)

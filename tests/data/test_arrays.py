@@ -249,7 +249,7 @@ def test_bad_arrays(write_arrays: Write, changes: dict[str, np.ndarray], message
         ({"weights": np.zeros(600)}, r"got weights$"),
     ],
 )
-def test_a_misspelt_array_is_refused(
+def test_a_misspelled_array_is_refused(
     write_arrays: Write, changes: dict[str, np.ndarray], message: str
 ) -> None:
     """It said which records are private, and a hash decided instead: private records were queried

@@ -104,7 +104,7 @@ def retitle(folder: Path, old: str, new: str) -> None:
     ("old", "new"),
     [("split", "splits"), ("split", "Split"), ("split", "splt"), ("identity", "identities")],
 )
-def test_a_misspelt_column_is_refused(
+def test_a_misspelled_column_is_refused(
     pictures: Path, old: str, new: str, labels: list[str] | None
 ) -> None:
     """Where labels are named, others may hold anything: without its column a hash would decide who

@@ -123,7 +123,7 @@ def test_references_lie_between_a_constant_and_exact_counts() -> None:
     assert constant["label_accuracy"] < 1
     for name in ("student_accuracy", "student_macro_f1", "student_mAP"):
         assert constant[name] + 0.05 < majority[name] < counts[name] + 0.02
-    # what is learnt from votes cannot depend on test labels, and a constant answer to them must
+    # what is learned from votes cannot depend on test labels, and a constant answer to them must
     flipped = references(replace(task, test_labels=1 - task.test_labels), student=True, cutoff=0.5)
     assert flipped["constant answer"]["label_accuracy"] == constant["label_accuracy"]
     assert flipped["constant answer"]["student_macro_f1"] > 0.8 > constant["student_macro_f1"]

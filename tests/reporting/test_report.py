@@ -460,7 +460,7 @@ def test_a_damaged_description_is_refused(copied: Path, capsys: Captured, text: 
     assert "where data and ledger lie" in refused(capsys, str(copied))
 
 
-def test_a_misspelt_ledger_is_no_new_one(copied: Path, capsys: Captured) -> None:
+def test_a_misspelled_ledger_is_no_new_one(copied: Path, capsys: Captured) -> None:
     """Without a word, the run would have had a budget of its own."""
     text = (copied / "data.yaml").read_text()
     assert "ledger: null" in text

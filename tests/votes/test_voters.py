@@ -294,7 +294,7 @@ def unrounded(records: Records) -> Voters:
     return Unrounded(**vars(record_voters(records)))
 
 
-def centred_by_all(records: Records) -> Voters:
+def centered_by_all(records: Records) -> Voters:
     moved = records.features - records.features.mean(axis=0) + PUBLIC.mean(axis=0)
     return record_voters(replace(records, features=moved))
 
@@ -324,7 +324,14 @@ def spread_by_all(records: Records) -> Voters:
 
 @pytest.mark.parametrize(
     "fault",
-    [unclipped, unrounded, centred_by_all, divided_by_their_number, absent_who_deny, spread_by_all],
+    [
+        unclipped,
+        unrounded,
+        centered_by_all,
+        divided_by_their_number,
+        absent_who_deny,
+        spread_by_all,
+    ],
 )
 def test_a_fault_is_found(fault: Make) -> None:
     with pytest.raises(AssertionError):
@@ -440,7 +447,7 @@ def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
     )
     signs = np.sign(geometry.axes.T) * 1e30
     for features in (*signs, *-signs, *generator.normal(size=(9, num_features))):
-        steps = np.rint(features / geometry.step).clip(-most, most) - geometry.centre
+        steps = np.rint(features / geometry.step).clip(-most, most) - geometry.center
         exact = [
             sum(int(step) * int(entry) for step, entry in zip(steps, axis, strict=True))
             for axis in geometry.axes.T

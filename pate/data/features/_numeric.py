@@ -71,7 +71,7 @@ class PublicPCA(FeatureMap):
             with stage_bar(
                 None, f"components of {num} public samples", unit="sample", shown=limit > _DIRECT
             ):
-                self._mean, moments = _centred(public) if num < width else _moments(public)
+                self._mean, moments = _centered(public) if num < width else _moments(public)
                 # the stages of one process fit the same samples again and again
                 hashed = hashlib.blake2b(np.ascontiguousarray(moments).data, digest_size=32)
                 key = (hashed.digest(), self.num_components)
@@ -109,15 +109,15 @@ def _whitening(covariance: FloatArray, num_components: int) -> Float32Array:
     return (vectors / np.sqrt(np.maximum(values, 1e-12))).astype(np.float32)
 
 
-def _whitening_of_few(centred: FloatArray, num_components: int) -> Float32Array:
+def _whitening_of_few(centered: FloatArray, num_components: int) -> Float32Array:
     """Return scaled components ``[F, num_components]`` of fewer samples ``[N, F]`` than features.
 
     Where samples are copies of each other there may be fewer directions: further components are 0.
     """
-    values, vectors = _widest(centred @ centred.T / (len(centred) - 1), num_components)
+    values, vectors = _widest(centered @ centered.T / (len(centered) - 1), num_components)
     varies = values > 1e-9 * values[0]
-    scales = np.where(varies, values, 1) * np.sqrt(len(centred) - 1)
-    return np.asarray(centred.T @ vectors / scales * varies, dtype=np.float32)
+    scales = np.where(varies, values, 1) * np.sqrt(len(centered) - 1)
+    return np.asarray(centered.T @ vectors / scales * varies, dtype=np.float32)
 
 
 def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
@@ -132,7 +132,7 @@ def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
     return values[top], vectors[:, top]
 
 
-def _centred(public: Features) -> tuple[Float32Array, FloatArray]:
+def _centered(public: Features) -> tuple[Float32Array, FloatArray]:
     """Return the mean ``[F]`` of features ``[N, ...]``, and differences from it, ``[N, F]``."""
     num, width = public.shape[0], prod(public.shape[1:])
     values = np.empty((num, width))
@@ -201,7 +201,7 @@ class PublicScaling(FeatureMap):
             num, width = public.shape[0], prod(public.shape[1:])
             rows = np.arange(0, num, max(1, -(-4 * num * width // _HELD_BYTES)))
             values = public[rows].reshape(len(rows), width)
-            centre, units = _centre_and_units(values)
+            centre, units = _center_and_units(values)
             varies = units > 0
             require(varies.any(), "public features that differ")
             middle = float(np.median(units[varies]))
@@ -256,7 +256,7 @@ def _lengths(rows: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt((rows**2).sum(axis=1)))
 
 
-def _centre_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
+def _center_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
     """Return the medians ``[F]`` of columns ``[N, F]``, and the median distances of other values.
 
     The upper of two middle values is taken. A column of one value has a unit of 0.
