@@ -27,8 +27,8 @@ pate := $(filter-out $(core) $(networks),$(wildcard $(addprefix tests/,aggregato
 # they read pages and run scripts, in a process of their own
 pages := $(addprefix tests/,scripts test_docs.py test_notebooks.py test_scripts.py test_site.py test_walkthroughs.py)
 lab := $(addprefix --ignore=,$(core) $(networks) $(pate) $(pages))
-# two jobs of make, the longer first: all that needs PyTorch or runs stages, and laws and costs
-light := $(core) $(wildcard tests/test_estimator.py tests/test_histogram.py tests/test_linear.py) $(filter-out \
+# two jobs of make, the longer first: all that needs PyTorch or runs stages, and the rest
+light := $(core) $(addprefix tests/,files runs silos votes test_estimator.py test_histogram.py test_linear.py) $(filter-out \
 	$(addprefix tests/aggregators/test_,features.py labelling.py outside_mechanism.py rounds.py),$(wildcard tests/aggregators/test_*.py))
 heavy := $(addprefix --ignore=,$(light))
 FAST := fast-heavy fast-light
