@@ -438,9 +438,6 @@ class PythonFile(DataSource):
         rest.__dict__["source"] = self.source.without(ids)
         return rest
 
-    def fingerprint(self, role: Role) -> str:
-        return self.source.fingerprint(role)
-
 
 def _module(path: Path) -> Any:
     spec = spec_from_file_location(f"{SOURCES}{path.stem}", path)

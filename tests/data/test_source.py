@@ -17,6 +17,7 @@ from pate.data import (
     DataSource,
     Features,
     PublicPCA,
+    PythonFile,
     Records,
     Role,
     _records as records,
@@ -24,6 +25,7 @@ from pate.data import (
 from pate.data._pictures import ImageFiles
 from pate.data._source import expand_path
 from pate.data.features import _numeric as numeric, _torch_maps as torch_maps
+from tests.conftest import make_arrays
 
 
 class Given(DataSource):
@@ -122,6 +124,18 @@ def test_a_map_of_another_version_is_of_other_public_records(
     after = [source.fingerprint(role) for role in Role]
     changed = [old != new for old, new in zip(before, after, strict=True)]
     assert changed == [role is Role.PUBLIC for role in Role]
+
+
+def test_a_map_around_a_python_file_has_a_version_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "own.py"
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    file.write_text("from pate.data import Arrays\n")
+    source = PythonFile(file, "Arrays", {"path": str(tmp_path / "data.npz")}, features=PublicPCA(2))
+    assert source.fingerprint(Role.PUBLIC) == source.source.fingerprint(Role.PUBLIC)
+    monkeypatch.setattr(PublicPCA, "version", 1)
+    assert source.fingerprint(Role.PUBLIC) != source.source.fingerprint(Role.PUBLIC)
 
 
 def test_records_of_other_lengths_than_labels() -> None:
