@@ -229,6 +229,14 @@ def test_a_worker_that_is_killed_is_replaced(kind: Kind, tmp_path: Path) -> None
     assert told == 6 * 12 + 6
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _workers_of_ray_start_as_soon_as_others() -> Iterator[None]:
+    """Ray's own niceness of 15 starves its workers on a loaded machine, which looks like a hang."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")
+        yield
+
+
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """A cluster of Ray with two nodes of one processor each."""
