@@ -71,7 +71,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "main",
         "release the top k of any histogram: pairs of users and items, or counts",
     ),
-    "calibrate": ("planning", "calibrate_main", "find the noise for a target epsilon"),
+    "calibrate": ("calibrate", "main", "find the noise for a target epsilon"),
     "account": ("planning", "account_main", "compute the cost of queries from parameters"),
     "ledger show": ("check", "show", "list the releases of a ledger and their cost"),
     "ledger verify": ("check", "verify", "check a ledger by computing everything in it again"),

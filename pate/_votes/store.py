@@ -524,10 +524,11 @@ def load_votes(
     elif kind is Moments:
         votes = Votes.from_voters(load_voters(run), public_features(run, store, rows))
     elif kind is Scores:  # of all samples, from which voters learn
-        # without features each sample is a direction of its own
-        public = np.eye(len(samples))
-        if store.has_features() or run.inputs_of(first_stage(run)).settings.get("data") is not None:
+        has_data = run.inputs_of(first_stage(run)).settings.get("data") is not None
+        if store.has_features() or has_data:
             public = public_features(run, store, np.arange(len(samples)))
+        else:  # each sample is a direction of its own
+            public = np.eye(len(samples))
         votes = Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     else:
         total = require_given(total, "`silos`, the folder through which the silos of this run send")

@@ -47,7 +47,7 @@ class Geometry:
     """Public features as coordinates along their principal directions, on a grid of integers.
 
     Attributes:
-        center: ``[F]`` float64, the mean of the public features as whole numbers of ``step``.
+        centre: ``[F]`` float64, the mean of the public features as whole numbers of ``step``.
         axes: ``[F, R]`` float64, the directions, the widest first, as whole numbers of a power of
             two.
         step: the grid of the features, which are clipped to `_SPARE` times the largest public one.
@@ -57,7 +57,7 @@ class Geometry:
         parts: ``[R]``, the part of the features that each direction lies in, from 0.
     """
 
-    center: FloatArray
+    centre: FloatArray
     axes: FloatArray
     step: float
     unit: float
@@ -130,21 +130,21 @@ class Geometry:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, row by row, by ``unit``."""
         inner = flat(features)
         require(
-            inner.shape[1] == len(self.center),
-            f"features of {len(self.center)} numbers",
+            inner.shape[1] == len(self.centre),
+            f"features of {len(self.centre)} numbers",
             features=inner.shape[1],
         )
         coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
         for rows in blocks(len(inner), sum(self.axes.shape)):
             coordinates[rows] = _quantize(
-                _projected(inner[rows], self.center, self.axes, self.step), self.unit
+                _projected(inner[rows], self.centre, self.axes, self.step), self.unit
             )
         return coordinates
 
     def linear(self, features: ArrayLike) -> FloatArray:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, in their units, on no grid."""
-        inner = flat(features) - self.center * self.step
-        return np.asarray(inner @ self.axes / (1 << _feature_bits(len(self.center))))
+        inner = flat(features) - self.centre * self.step
+        return np.asarray(inner @ self.axes / (1 << _feature_bits(len(self.centre))))
 
 
 def blocks(num_rows: int, entries: int) -> list[slice]:

@@ -252,7 +252,11 @@ class GapChoice(ScoreMechanism[IntArray]):
         others, ahead = self.num_candidates - 1, lead / self.scale
         if self.noise == "gumbel":
             # far behind, where the exponential overflows, the chance is 0
-            return 1 / (1 + others * math.exp(-ahead)) if ahead > -700 else 0.0
+            return (
+                1 / (1 + others * math.exp(-max(ahead, -700.0)))
+                if ahead > -700 or not others
+                else 0.0
+            )
         if self.noise == "exponential" and lead >= 0:
             # the integral of (1 - z u)^others over u in 0..1, with z = exp(-ahead)
             z = math.exp(-min(ahead, 700.0))

@@ -232,8 +232,19 @@ def renyi_divergence(p: FloatArray, q: FloatArray, delta0: float = 0.0) -> Float
 
 def clip_excess(p: FloatArray, q: FloatArray, delta0: float) -> FloatArray:
     """Return ``min(p, c q)`` per row, with the c that takes ``delta0`` of p's mass, if any does."""
-    # something is left of a law whose mass is delta0 but for roundings
-    return _scale_to(np.maximum(p.sum(axis=1, keepdims=True) - delta0, 1e-150), p, q)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.nan_to_num(p / q, nan=0.0, posinf=1e150)
+        order = np.argsort(-ratio, axis=1)
+        above_p, above_q, next_ratio = (
+            np.take_along_axis(each, order, axis=1) for each in (p, q, ratio)
+        )
+        above_p, above_q = above_p.cumsum(axis=1), above_q.cumsum(axis=1)
+        next_ratio = np.column_stack((next_ratio[:, 1:], np.zeros(len(p))))
+        # the first place at which all that lies above the next ratio takes as much
+        place = (above_p - next_ratio * above_q >= delta0).argmax(axis=1)[:, None]
+        at_p, at_q = (np.take_along_axis(each, place, axis=1) for each in (above_p, above_q))
+        c = np.nan_to_num((at_p - delta0) / at_q, nan=1e150).clip(1e-150, 1e150)
+    return np.minimum(p, c * q)
 
 
 def beyond_gaussian(

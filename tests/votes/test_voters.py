@@ -447,7 +447,7 @@ def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
     )
     signs = np.sign(geometry.axes.T) * 1e30
     for features in (*signs, *-signs, *generator.normal(size=(9, num_features))):
-        steps = np.rint(features / geometry.step).clip(-most, most) - geometry.center
+        steps = np.rint(features / geometry.step).clip(-most, most) - geometry.centre
         exact = [
             sum(int(step) * int(entry) for step, entry in zip(steps, axis, strict=True))
             for axis in geometry.axes.T
