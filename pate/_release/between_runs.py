@@ -27,6 +27,7 @@ from pate._files import (
     atomic_write,
     digest,
     locked_output,
+    make_folder,
     read_json,
     require_place,
 )
@@ -289,6 +290,7 @@ def draw_public_samples(run: Run, data: DrawnPublic, settings: SampleSettings) -
     """
     if not data.samples.is_file():
         require_place(data.samples.parent)
+        make_folder(data.samples.parent)
         with locked_output(data.samples.resolve()):
             release(_Samples(run, data, settings))
     return released_samples(run, data, settings.unit)

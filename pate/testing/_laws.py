@@ -302,8 +302,8 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
         active, q_left = np.arange(len(p)), q
         value = np.full(len(p), np.inf)
         for _ in range(_TURNS):
-            p_left = _scale_to(1.0, most_p[active], q_left * dear)
-            q_left = _scale_to(1.0, most_q[active], p_left * cheap)
+            p_left = _scale_to_one(most_p[active], q_left * dear)
+            q_left = _scale_to_one(most_q[active], p_left * cheap)
             loss = _log_moment(p_left, q_left, order, charge) / (order - 1)
             lower = np.where(p_left.sum(axis=1) < least_mass[active], np.inf, loss)
             falls = lower < value[active] - 1e-12
@@ -316,8 +316,8 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
     return losses
 
 
-def _scale_to(total: FloatArray | float, most: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return ``min(most, c weights)`` per row, with the c of that ``total``, or the largest."""
+def _scale_to_one(most: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return ``min(most, c weights)`` per row, with the c that makes the sum 1, or the largest."""
     with np.errstate(divide="ignore", invalid="ignore"):
         full_at = np.where(weights > 0, most / weights, 0.0)
     by_place = np.argsort(full_at, axis=1)
@@ -326,11 +326,11 @@ def _scale_to(total: FloatArray | float, most: FloatArray, weights: FloatArray) 
     rest = np.cumsum(np.take_along_axis(weights, by_place, axis=1)[:, ::-1], axis=1)[:, ::-1]
     # the sum with c at each place: the full ones before it, and c times the weights from it on
     before = np.column_stack((np.zeros(len(most)), full[:, :-1]))
-    reached = before + place * rest >= total
+    reached = before + place * rest >= 1
     first = np.argmax(reached, axis=1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         before, rest = (np.take_along_axis(each, first, axis=1) for each in (before, rest))
-        c = (total - before) / rest
+        c = (1 - before) / rest
     limited = np.where(reached[:, -1:], c * weights, np.inf)
     return np.where(weights > 0, np.minimum(most, limited), 0.0)
 

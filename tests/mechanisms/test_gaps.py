@@ -232,6 +232,7 @@ def test_regularizers_of_any_sequence_make_equal_choices() -> None:
 def test_without_sentinels_two_labels_leave_one_choice() -> None:
     choice = m.GapChoice(num_labels=2, scale=1.0, allow_empty=False)
     assert choice([[9, 0, 9]], generator=m.seeded_generator(0)).tolist() == [1]
+    assert [choice.probability(lead) for lead in (0.0, -650.0, -720.0)] == [1.0] * 3
 
 
 @pytest.mark.parametrize(

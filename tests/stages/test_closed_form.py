@@ -148,6 +148,11 @@ def test_a_fit_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
         patch.setattr(np, "save", kill)
         assert place.fit() == 130
     assert {"public.npz", "coordinates.npy"} == place.made().keys()
+    with np.load(place.root / "private" / "teachers" / "public.npz") as public:
+        # runs that were made before have the same names
+        assert {*public} == {
+            *("centre", "axes", "step", "unit", "variances", "samples", "parts", "unknown_labels")
+        }
     assert place.vote() == 2  # it is not finished
     assert place.fit() == 0
     groups = place.made()

@@ -270,6 +270,22 @@ def made_scores() -> NamedVotes:
     )
 
 
+def test_directions_of_scores_are_the_features_where_there_are_some(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A direction for each sample needs the square of their number in memory."""
+    made_scores().save(Path("scores.npz"))
+    sizes, eye = [], np.eye
+
+    def watched(size: int, *rest: Any) -> np.ndarray:
+        sizes.append(size)
+        return eye(size, *rest)
+
+    monkeypatch.setattr(np, "eye", watched)
+    assert label("--votes=scores.npz", "--target_epsilon=3000", aggregator=()) == 0
+    assert 100 not in sizes
+
+
 def test_scores_of_other_models_become_labels_for_a_target_alone(
     place: Path, capsys: Captured
 ) -> None:

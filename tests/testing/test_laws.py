@@ -1,6 +1,8 @@
 """What two laws tell beyond what is paid for each outcome, against other ways to the least
 value."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -68,6 +70,11 @@ def test_delta_is_spent_where_least_is_paid() -> None:
         (first**order * second ** (1 - order) * np.exp((1 - order) * paid[:, 0])).sum()
     ) / (order - 1)
     assert loss > 1e-3
+
+
+def test_an_excess_below_the_precision_of_sums_is_seen() -> None:
+    p, q = np.array([[1 - 1e-20, 1e-20]]), np.array([[1.0, 1e-30]])
+    assert renyi_divergence(p, q, 1e-22)[0, -1] == pytest.approx(math.log(1e10), rel=0.02)
 
 
 def test_an_outcome_pays_with_its_own_delta() -> None:
