@@ -94,7 +94,7 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
     if (
         scores.dtype.kind == "f"
         and (scores == np.rint(scores)).all()
-        and np.abs(scores).max(initial=0) < 2**53
+        and np.abs(scores.astype(np.float64)).max(initial=0) < 2**53
     ):
         scores = scores.astype(np.int64)
     # Means, for example, move both ways as a user comes or goes: twice the range of scores that
