@@ -73,8 +73,8 @@ def test_a_column_of_budgets_from_the_table_to_the_statement(
     # nothing public says whose budget is which, or how many there are
     manifest = json.loads(Path("mine/private/votes/manifest.json").read_text())
     assert manifest["budgets"] == list(BUDGETS)
-    released = np.load("mine/public/labels.npz")
-    assert not any("budget" in name for name in released.files)
+    with np.load("mine/public/labels.npz") as released:
+        assert not any("budget" in name for name in released.files)
 
 
 @pytest.mark.slow

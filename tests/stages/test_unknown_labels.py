@@ -108,6 +108,8 @@ def test_networks_learn_what_is_known(tmp_path: Path) -> None:
             "optimizer": {"class_path": "Adam", "init_args": {"lr": 0.1}},
         },
         "trainer": {"max_epochs": 15, "accelerator": "cpu"},
+        # ten held-out samples sometimes cannot show that the network beats a constant answer
+        "data": {"val_fraction": 0.3},
     }
     folder = write_recipe(tmp_path, source, label=label, student=student)
     figures = run(tmp_path, folder)
