@@ -295,14 +295,7 @@ def require_possible(
             for relation in NeighboringRelation
         }
         charge = together, 1
-    require_payable_release(
-        run.ledger_path,
-        charge,
-        relation=aggregator.neighboring_relation,
-        delta=settings.delta,
-        budget=settings.budget,
-        max_teachers_per_unit=settings.max_teachers_per_unit,
-    )
+    require_payable_labels(run, settings, charge)
     predictions = None
     if settings.predictions is not None:
         # chosen queries are not known yet, and may be any
@@ -313,6 +306,18 @@ def require_possible(
         require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
     else:
         rehearse(aggregator, shape, predictions=predictions)
+
+
+def require_payable_labels(run: Run, settings: LabelSettings, charge: Charge) -> None:
+    """Raise ``ValueError`` if the run's ledger could not pay ``charge`` for labels by settings."""
+    require_payable_release(
+        run.ledger_path,
+        charge,
+        relation=settings.mechanism.neighboring_relation,
+        delta=settings.delta,
+        budget=settings.budget,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+    )
 
 
 def is_paid(run: Run, settings: LabelSettings) -> bool:

@@ -270,6 +270,16 @@ def made_scores() -> NamedVotes:
     )
 
 
+def test_tests_that_use_up_delta_are_refused_before_votes_are_imported(
+    place: Path, capsys: Captured
+) -> None:
+    settings = ("scale_gap=1", "sigma_test=0.5", "delta_test=1e-4")
+    words = ("--aggregator=StableTopK", *(f"--aggregator.{each}" for each in settings))
+    error = refused(capsys, "--votes=votes.npz", aggregator=words)
+    assert "the cost of the stability tests of all queries" in error
+    assert not Path("runs").exists() and not Path("votes.ledger.sqlite").exists()
+
+
 def test_directions_of_scores_are_the_features_where_there_are_some(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
