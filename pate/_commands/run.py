@@ -143,11 +143,12 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     for folder in (root, run.ledger_path.parent):
         require_place(folder)
     before = Run(root / FIRST, parsed.overwrite, run.ledger_path)
+    samples_and_labels = known.load(Role.PUBLIC).ids, known.label_names
     if first is not None:
-        require_possible(before, *first, known, unpaid=unpaid)
+        require_possible(before, *first, *samples_and_labels, unpaid=unpaid)
         if not is_paid(before, first[0]):
             unpaid = [*unpaid, first[0].charge(first[1])]
-    require_possible(run, settings, shape, known, unpaid=unpaid)
+    require_possible(run, settings, shape, *samples_and_labels, unpaid=unpaid)
     if not is_linear(student_settings["model"]["network"]) and (
         parsed.overwrite or not Run(root).is_finished(STUDENT)
     ):

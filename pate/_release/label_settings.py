@@ -21,7 +21,7 @@ from pate._release.transaction import require_payable_release, require_promise
 from pate._runs import LABEL, Run, StageInputs, first_stage
 from pate._runs.released import Queries
 from pate._settings import encode, encode_fields, require_made
-from pate._validation import FloatArray, IntArray, given, require, require_count
+from pate._validation import FloatArray, IntArray, StrArray, given, require, require_count
 from pate._votes import (
     Ballots,
     Counts,
@@ -46,7 +46,6 @@ from pate.accounting import ComposedEvent, NeighboringRelation, RepeatedEvent
 from pate.accounting._charges import Budget, Charge, FilterName
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
 from pate.aggregators._score_votes import PersonalVotes
-from pate.data import DataSource, Role
 
 QueryChoice = Literal["entropy", "margin", "k_center"]
 """A choice of the samples that are asked about."""
@@ -263,7 +262,8 @@ def require_possible(
     run: Run,
     settings: LabelSettings,
     shape: VoteShape,
-    data: DataSource,
+    ids: StrArray,
+    label_names: Sequence[str],
     *,
     unpaid: Sequence[Charge] = (),
 ) -> None:
@@ -275,13 +275,14 @@ def require_possible(
         run: the run, with the ledger that will pay.
         settings: the queries, the mechanism and the budget, complete.
         shape: the numbers of teachers and labels.
-        data: the source of the public samples.
+        ids: the ids of the public samples.
+        label_names: names of the labels.
         unpaid: releases that the same command makes before this one. The ledger must be able to
             pay for all, so that none is refused after another was paid for.
     """
     if is_paid(run, settings):
         return
-    aggregator, ids = settings.mechanism, data.load(Role.PUBLIC).ids
+    aggregator = settings.mechanism
     count = len(ids) if settings.num_queries is None else settings.num_queries
     charge = aggregator.events(shape), count
     if unpaid:  # as one that is paid at once
@@ -295,29 +296,24 @@ def require_possible(
             for relation in NeighboringRelation
         }
         charge = together, 1
-    require_payable_labels(run, settings, charge)
-    predictions = None
-    if settings.predictions is not None:
-        # chosen queries are not known yet, and may be any
-        number = count if settings.query_choice is None else len(ids)
-        queries = np.array(ids)[drawn_rows(len(ids), number, seed=settings.query_seed)]
-        predictions = read_predictions(settings.predictions, queries, data.label_names)
-    if "features" in aggregator.needs:
-        require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
-    else:
-        rehearse(aggregator, shape, predictions=predictions)
-
-
-def require_payable_labels(run: Run, settings: LabelSettings, charge: Charge) -> None:
-    """Raise ``ValueError`` if the run's ledger could not pay ``charge`` for labels by settings."""
     require_payable_release(
         run.ledger_path,
         charge,
-        relation=settings.mechanism.neighboring_relation,
+        relation=aggregator.neighboring_relation,
         delta=settings.delta,
         budget=settings.budget,
         max_teachers_per_unit=settings.max_teachers_per_unit,
     )
+    predictions = None
+    if settings.predictions is not None:
+        # chosen queries are not known yet, and may be any
+        number = count if settings.query_choice is None else len(ids)
+        queries = ids[drawn_rows(len(ids), number, seed=settings.query_seed)]
+        predictions = read_predictions(settings.predictions, queries, label_names)
+    if "features" in aggregator.needs:
+        require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
+    else:
+        rehearse(aggregator, shape, predictions=predictions)
 
 
 def is_paid(run: Run, settings: LabelSettings) -> bool:

@@ -58,6 +58,8 @@ _KNOWN = (
     "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
     ".*does not have many workers",
     "Total length of `DataLoader` across ranks is zero",
+    # `accelerator: cpu`, as asked
+    "GPU available but not used",
     # training is stopped by held-out samples
     "`max_epochs` was not set",
     # a few released labels are a few batches

@@ -22,7 +22,7 @@ from pate._release.between_runs import (
     open_ledger,
     require_ledger,
 )
-from pate._release.label_settings import LabelSettings, is_paid, require_payable_labels
+from pate._release.label_settings import LabelSettings, require_possible
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Run, StageInputs, ensure_key, read_key
 from pate._validation import require
 from pate._votes import Votes
@@ -133,9 +133,9 @@ def require_served(
         data: the source of the public and test records, if one is named.
 
     Raises:
-        ValueError: if no noise meets the target, the ledger cannot pay, neither votes nor data have
-            the features that the mechanism needs, or more silos are copies of each other than a
-            unit may reach teachers.
+        ValueError: if no noise meets the target, the ledger cannot pay, no votes can be answered,
+            neither votes nor data have the features that the mechanism needs, or more silos are
+            copies of each other than a unit may reach teachers.
     """
     silos = votes.silos
     require(data is None or not data.budgets, "no `budgets` of data whose votes are imported")
@@ -143,9 +143,7 @@ def require_served(
     num_samples = len(silos.ids)
     complete = resolve_settings(settings, silos.shape, num_samples, silos.kind)
     aggregator = complete.mechanism
-    if not is_paid(run, complete):
-        count = complete.num_queries or num_samples
-        require_payable_labels(run, complete, (aggregator.events(silos.shape), count))
+    require_possible(run, complete, silos.shape, silos.ids, silos.label_names)
     if "features" in aggregator.needs and silos.features is None:
         described, name = _import_settings(run, votes, data)["data"], type(aggregator).__name__
         require_features(described, name, silos.kind, num_samples)

@@ -270,13 +270,20 @@ def made_scores() -> NamedVotes:
     )
 
 
-def test_tests_that_use_up_delta_are_refused_before_votes_are_imported(
-    place: Path, capsys: Captured
+@pytest.mark.parametrize(
+    ("sigma_test", "delta_test", "expected"),
+    [
+        ("0.5", "1e-4", "the cost of the stability tests of all queries"),
+        ("1e21", "1e-6", "at least 10% of the queries answered"),
+    ],
+)
+def test_labels_that_are_not_to_be_had_are_refused_before_votes_are_imported(
+    sigma_test: str, delta_test: str, expected: str, place: Path, capsys: Captured
 ) -> None:
-    settings = ("scale_gap=1", "sigma_test=0.5", "delta_test=1e-4")
+    settings = ("scale_gap=1", f"sigma_test={sigma_test}", f"delta_test={delta_test}")
     words = ("--aggregator=StableTopK", *(f"--aggregator.{each}" for each in settings))
     error = refused(capsys, "--votes=votes.npz", aggregator=words)
-    assert "the cost of the stability tests of all queries" in error
+    assert expected in error
     assert not Path("runs").exists() and not Path("votes.ledger.sqlite").exists()
 
 
@@ -691,7 +698,8 @@ def test_killed_after_the_reservation_the_same_release_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr("pate.aggregators._noisy_votes.NoisyVotes.aggregate", cut)
-        patch.setattr("pate._release.labels.rehearse", lambda *_, **__: None)
+        for module in ("labels", "label_settings"):
+            patch.setattr(f"pate._release.{module}.rehearse", lambda *_, **__: None)
         assert label("--votes=votes.npz") == 130
     assert spent() == 1 and not Path("runs/mine/public/labels.npz").exists()
     for _ in range(2):

@@ -171,7 +171,8 @@ def _of_arrays(features: MapInNumpy, shape: tuple[int, ...]) -> MapModule:
 def _of_backbone(features: FrozenBackbone, shape: tuple[int, ...]) -> MapModule:
     network = features._network
     assert network is not None, "fit comes before as_module"
-    return MapModule(without_weights(to_plain(features._make), network), network)
+    # a GPU may have computed features; modules of maps are on the CPU
+    return MapModule(without_weights(to_plain(features._make), network), network.cpu())
 
 
 @as_module.register
