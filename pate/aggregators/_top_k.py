@@ -182,8 +182,8 @@ class Canonical(MechanismAggregator[mechanisms.CanonicalMechanism], tag="canonic
 
     Args:
         k: number of labels of every sample, below the number of labels.
-        noise_law: ``gumbel``, or ``exponential`` for a pure choice of ``eta`` (permute-and-flip
-            among all sets).
+        noise_law: the law of the noise; ``exponential`` makes a pure choice of ``eta``
+            (permute-and-flip among all sets).
         scale_canonical: scale of the noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
         gamma: weight of the least voted label in the set against the most voted one outside it, in
@@ -244,8 +244,8 @@ class Joint(MechanismAggregator[mechanisms.JointMechanism], tag="joint"):
 
     Args:
         k: number of labels of every sample.
-        noise_law: ``gumbel``, or ``exponential`` for a pure choice of ``eta`` (permute-and-flip
-            among all sequences).
+        noise_law: the law of the noise; ``exponential`` makes a pure choice of ``eta``
+            (permute-and-flip among all sequences).
         scale_joint: scale of the noise, in votes.
         neighboring_relation: the relation under which the cost is stated first.
 

@@ -76,7 +76,7 @@ class JointMechanism(TopKMechanism):
     Args:
         k: length of the sequence, 1..d.
         scale: scale of the noise, in votes.
-        noise: ``gumbel`` or ``exponential``.
+        noise: the law of the noise, as in `CanonicalMechanism`.
     """
 
     short_name: ClassVar[str] = "joint"
