@@ -221,8 +221,12 @@ class LinearPlan:
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(LinearPlan).items():
-            value, values = getattr(self, name), get_args(kind) or (True, False)
-            require(value in values, f"{name} among {', '.join(map(str, values))}", **{name: value})
+            value, values = getattr(self, name), (True, False) if kind is bool else get_args(kind)
+            require(
+                not values or value in values,
+                f"{name} among {', '.join(map(str, values))}",
+                **{name: value},
+            )
 
     @classmethod
     def of(cls, content: Json) -> Self:
