@@ -3,8 +3,8 @@
 With one draw of noise on every score, `NoisyTopK` reports the set of the k largest (Shekelyan &
 Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism"), and
 `OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds; the
-output is ordered. `PeeledCounts` adds the noisy scores of the k items; `pad_to_k` fills lists up to
-k.
+output is ordered. At the end `PeeledCounts` adds the noisy scores of the k items, and `pad_to_k`
+fills lists that hold fewer.
 """
 
 from __future__ import annotations
@@ -71,56 +71,6 @@ def one_shot(
         )
 
     return in_blocks(rows, draw)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneShotLaplace(TopKMechanism):
-    """Release the k largest scores with Laplace noise, in order (Qiao et al. (2021), Algorithm 1).
-
-    Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under
-    REPLACE_RECORD. Relative to the largest noisy score that is left out, each of the k moves by at
-    most w, which changes the density of its noise by at most a factor of ``exp(w / scale)``: this
-    covers the order too.
-
-    >>> mechanism = OneShotLaplace(k=2, scale=2.0)
-    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
-    array([0, 1])
-
-    Args:
-        k: length of the list, 1..d.
-        scale: scale of the Laplace noise, in votes.
-    """
-
-    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        return one_shot(rows, self.k, self.scale, "laplace", generator)
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return PureDPEvent(
-            neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale)
-        )
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        return chance_to_lead("laplace", self.k, num_items - self.k, gap / self.scale)
-
-
-def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
-    """Return the scale for (epsilon, delta) that Qiao et al. (2021), Theorem 2.2, claim.
-
-    It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction
-    (REPLACE_RECORD). The theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale
-    the event of `OneShotLaplace` is pure ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger
-    statement up to ``k = 16 log(d / delta)``.
-
-    >>> round(one_shot_laplace_scale(k=5, num_items=100, epsilon=0.2, delta=1e-6), 1)
-    383.9
-
-    Raises:
-        ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
-    """
-    require_count(1, k=k, num_items=num_items)
-    require_positive(epsilon=epsilon)
-    require_in_open_unit_interval(delta=delta)
-    return 8 * math.sqrt(k * math.log(num_items / delta)) / epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +196,204 @@ def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float
     require_positive(epsilon=epsilon, window=window)
     require_count(1, draws=draws)
     return draws * window / epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneShotLaplace(TopKMechanism):
+    """Release the k largest scores with Laplace noise, in order (Qiao et al. (2021), Algorithm 1).
+
+    Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under
+    REPLACE_RECORD. Relative to the largest noisy score that is left out, each of the k moves by at
+    most w, which changes the density of its noise by at most a factor of ``exp(w / scale)``: this
+    covers the order too.
+
+    >>> mechanism = OneShotLaplace(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: length of the list, 1..d.
+        scale: scale of the Laplace noise, in votes.
+    """
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        return one_shot(rows, self.k, self.scale, "laplace", generator)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return PureDPEvent(
+            neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale)
+        )
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_to_lead("laplace", self.k, num_items - self.k, gap / self.scale)
+
+
+def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
+    """Return the scale for (epsilon, delta) that Qiao et al. (2021), Theorem 2.2, claim.
+
+    It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction
+    (REPLACE_RECORD). The theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale
+    the event of `OneShotLaplace` is pure ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger
+    statement up to ``k = 16 log(d / delta)``.
+
+    >>> round(one_shot_laplace_scale(k=5, num_items=100, epsilon=0.2, delta=1e-6), 1)
+    383.9
+
+    Raises:
+        ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
+    """
+    require_count(1, k=k, num_items=num_items)
+    require_positive(epsilon=epsilon)
+    require_in_open_unit_interval(delta=delta)
+    return 8 * math.sqrt(k * math.log(num_items / delta)) / epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class GumbelPeeling(TopKMechanism):
+    """Peel k items by the exponential mechanism: the k largest with one draw of Gumbel noise.
+
+    Both have the same law (Durfee & Rogers (2019), Lemma 4.2).
+
+    Privacy: k bounded-range choices of ``w / scale`` for the ordered output (Dong, Durfee & Rogers
+    (2020)); ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    >>> mechanism = GumbelPeeling(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: number of rounds, 1..d.
+        scale: scale of the Gumbel noise, in votes.
+    """
+
+    short_name: ClassVar[str] = "peeling"
+    ordered: ClassVar[bool] = True
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        return one_shot(rows, self.k, self.scale, "gumbel", generator)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return choice_event(
+            relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k
+        )
+
+    def law(self, scores: Rows) -> Law:
+        return peeling_law(scores, self.k, self.scale, "gumbel")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_by_peeling(self.k, num_items - self.k, gap / self.scale)
+
+
+_LONG = 1024  # items from which a list is peeled by itself
+_COIN = 16  # binary digits of uniform numbers that are drawn for all items
+_LEAD = 60.0  # scales up to which they are in float32's range
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermuteAndFlipPeeling(TopKMechanism):
+    """Peel k items by permute-and-flip, each round with fresh noise (McKenna & Sheldon (2020)).
+
+    Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    >>> mechanism = PermuteAndFlipPeeling(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: number of rounds, 1..d.
+        scale: scale of the exponential noise, in votes.
+    """
+
+    short_name: ClassVar[str] = "permute_and_flip"
+    ordered: ClassVar[bool] = True
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        size, peel = (1, self._peel_long) if rows.shape[1] >= _LONG else (ROWS, self._peel)
+
+        def draw(part: Rows) -> IntArray:
+            order, scores = rank(part)
+            return np.take_along_axis(order, peel(scores, generator), axis=1)
+
+        return in_blocks(rows, draw, size=size)
+
+    def _peel(self, scores: Rows, generator: np.random.Generator) -> IntArray:
+        """Return ranks ``[B, k]`` of descending scores, by the largest with exponential noise.
+
+        (Ding et al. (2021).)
+        """
+        ranks = np.empty((len(scores), self.k), dtype=np.int64)
+        taken = np.zeros(scores.shape, dtype=np.bool_)
+        for place in range(self.k):
+            best = np.argmin(taken, axis=1)[:, None]
+            below = distances(
+                scores, np.take_along_axis(scores, best, axis=1), reach=REACH * self.scale
+            )
+            below[taken] = np.inf
+            ranks[:, place] = sample_k_smallest(
+                below, 1, noise="exponential", scale=self.scale, generator=generator
+            )[:, 0]
+            taken[np.arange(len(scores)), ranks[:, place]] = True
+        return ranks
+
+    def _peel_long(self, scores: Rows, generator: np.random.Generator) -> IntArray:
+        """Return ranks ``[1, k]`` like `_peel`, from one long row ``[1, d]``.
+
+        No item comes before the best one unless its noise reaches that far: unless its uniform
+        number is at most ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all;
+        the others draw what follows.
+        """
+        items, reach = scores[0], REACH * self.scale
+        ranks, taken, best = (
+            np.empty((1, self.k), dtype=np.int64),
+            np.zeros(items.size, dtype=np.bool_),
+            0,
+        )
+        below = distances(items, items[:1], reach=reach)
+        chances = np.exp(-below / self.scale).astype(np.float32)
+        for place in range(self.k):
+            best += int(np.argmin(taken[best:]))
+            lead = float(below[best]) / self.scale
+            if lead > _LEAD:
+                below, lead = distances(items, items[best : best + 1], reach=reach), 0.0
+                chances = np.exp(-np.maximum(below / self.scale, 0.0)).astype(np.float32)
+            words = generator.integers(1 << 64, size=items.size // 4 + 1, dtype=np.uint64)
+            coins = words.view(np.uint16)[: items.size]
+            # one unit more: chances in float32, and their products, err by less than 2^-21 of 2^16
+            heads = np.flatnonzero(
+                coins <= chances * np.float32(2.0**_COIN * math.exp(lead)) + np.float32(1)
+            )
+            heads = heads[~taken[heads]]
+            if heads.size > 1:
+                digits = generator.integers(1 << (DIGITS - _COIN), size=heads.size)
+                tails = (
+                    (coins[heads].astype(np.int64) << (DIGITS - _COIN)) | digits
+                ) * 2.0**-DIGITS
+                near = distances(items[heads], items[best : best + 1], reach=reach)
+                heads = heads[
+                    sample_k_smallest(
+                        near[None],
+                        1,
+                        noise="exponential",
+                        scale=self.scale,
+                        generator=generator,
+                        tails=tails[None],
+                    )[0]
+                ]
+            ranks[0, place] = heads[0]
+            taken[heads[0]] = True
+        return ranks
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return choice_event(
+            relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k
+        )
+
+    def law(self, scores: Rows) -> Law:
+        return peeling_law(scores, self.k, self.scale, "exponential")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_by_flips(self.k, num_items - self.k, gap / self.scale)
 
 
 class CountedTopK(NamedTuple):
@@ -390,151 +538,3 @@ def pad_to_k(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
         require(np.unique(taken).size == taken.size, "distinct indices in a list")
         row[row < 0] = order[~np.isin(order, taken)][: k - taken.size]
     return rows[0] if lists.ndim == 1 else rows
-
-
-_LONG = 1024  # items from which a list is peeled by itself
-_COIN = 16  # binary digits of uniform numbers that are drawn for all items
-_LEAD = 60.0  # scales up to which they are in float32's range
-
-
-@dataclass(frozen=True, kw_only=True)
-class GumbelPeeling(TopKMechanism):
-    """Peel k items by the exponential mechanism: the k largest with one draw of Gumbel noise.
-
-    Both have the same law (Durfee & Rogers (2019), Lemma 4.2).
-
-    Privacy: k bounded-range choices of ``w / scale`` for the ordered output (Dong, Durfee & Rogers
-    (2020)); ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
-
-    >>> mechanism = GumbelPeeling(k=2, scale=2.0)
-    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
-    array([0, 1])
-
-    Args:
-        k: number of rounds, 1..d.
-        scale: scale of the Gumbel noise, in votes.
-    """
-
-    short_name: ClassVar[str] = "peeling"
-    ordered: ClassVar[bool] = True
-
-    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        return one_shot(rows, self.k, self.scale, "gumbel", generator)
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return choice_event(
-            relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k
-        )
-
-    def law(self, scores: Rows) -> Law:
-        return peeling_law(scores, self.k, self.scale, "gumbel")
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        return chance_by_peeling(self.k, num_items - self.k, gap / self.scale)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PermuteAndFlipPeeling(TopKMechanism):
-    """Peel k items by permute-and-flip, each round with fresh noise (McKenna & Sheldon (2020)).
-
-    Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
-
-    >>> mechanism = PermuteAndFlipPeeling(k=2, scale=2.0)
-    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
-    array([0, 1])
-
-    Args:
-        k: number of rounds, 1..d.
-        scale: scale of the exponential noise, in votes.
-    """
-
-    short_name: ClassVar[str] = "permute_and_flip"
-    ordered: ClassVar[bool] = True
-
-    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        size, peel = (1, self._peel_long) if rows.shape[1] >= _LONG else (ROWS, self._peel)
-
-        def draw(part: Rows) -> IntArray:
-            order, scores = rank(part)
-            return np.take_along_axis(order, peel(scores, generator), axis=1)
-
-        return in_blocks(rows, draw, size=size)
-
-    def _peel(self, scores: Rows, generator: np.random.Generator) -> IntArray:
-        """Return ranks ``[B, k]`` of descending scores, by the largest with exponential noise.
-
-        (Ding et al. (2021).)
-        """
-        ranks = np.empty((len(scores), self.k), dtype=np.int64)
-        taken = np.zeros(scores.shape, dtype=np.bool_)
-        for place in range(self.k):
-            best = np.argmin(taken, axis=1)[:, None]
-            below = distances(
-                scores, np.take_along_axis(scores, best, axis=1), reach=REACH * self.scale
-            )
-            below[taken] = np.inf
-            ranks[:, place] = sample_k_smallest(
-                below, 1, noise="exponential", scale=self.scale, generator=generator
-            )[:, 0]
-            taken[np.arange(len(scores)), ranks[:, place]] = True
-        return ranks
-
-    def _peel_long(self, scores: Rows, generator: np.random.Generator) -> IntArray:
-        """Return ranks ``[1, k]`` like `_peel`, from one long row ``[1, d]``.
-
-        No item comes before the best one unless its noise reaches that far: unless its uniform
-        number is at most ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all;
-        the others draw what follows.
-        """
-        items, reach = scores[0], REACH * self.scale
-        ranks, taken, best = (
-            np.empty((1, self.k), dtype=np.int64),
-            np.zeros(items.size, dtype=np.bool_),
-            0,
-        )
-        below = distances(items, items[:1], reach=reach)
-        chances = np.exp(-below / self.scale).astype(np.float32)
-        for place in range(self.k):
-            best += int(np.argmin(taken[best:]))
-            lead = float(below[best]) / self.scale
-            if lead > _LEAD:
-                below, lead = distances(items, items[best : best + 1], reach=reach), 0.0
-                chances = np.exp(-np.maximum(below / self.scale, 0.0)).astype(np.float32)
-            words = generator.integers(1 << 64, size=items.size // 4 + 1, dtype=np.uint64)
-            coins = words.view(np.uint16)[: items.size]
-            # one unit more: chances in float32, and their products, err by less than 2^-21 of 2^16
-            heads = np.flatnonzero(
-                coins <= chances * np.float32(2.0**_COIN * math.exp(lead)) + np.float32(1)
-            )
-            heads = heads[~taken[heads]]
-            if heads.size > 1:
-                digits = generator.integers(1 << (DIGITS - _COIN), size=heads.size)
-                tails = (
-                    (coins[heads].astype(np.int64) << (DIGITS - _COIN)) | digits
-                ) * 2.0**-DIGITS
-                near = distances(items[heads], items[best : best + 1], reach=reach)
-                heads = heads[
-                    sample_k_smallest(
-                        near[None],
-                        1,
-                        noise="exponential",
-                        scale=self.scale,
-                        generator=generator,
-                        tails=tails[None],
-                    )[0]
-                ]
-            ranks[0, place] = heads[0]
-            taken[heads[0]] = True
-        return ranks
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return choice_event(
-            relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k
-        )
-
-    def law(self, scores: Rows) -> Law:
-        return peeling_law(scores, self.k, self.scale, "exponential")
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        return chance_by_flips(self.k, num_items - self.k, gap / self.scale)
