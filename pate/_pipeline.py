@@ -1,4 +1,4 @@
-"""The stages of a run as methods of one object: `pate run` from Python."""
+"""The stages of a run as methods of one object: `pate run` from Python, and labels from votes."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@ Gaussian noise in units of its deviation is such a number. An outcome of a discr
 by the normal quantile of a uniform number in its interval (Rosenblatt (1952)), so that one set of
 tests serves all mechanisms.
 
-Exact sums are computed here again, by their definition, so that a clip which is not applied, or
-applied to the sum, looks like wrong noise.
+First the tests of such numbers. Then exact sums, computed here again by their definition, so that a
+clip which is not applied, or applied to the sum, looks like wrong noise. At the end the noise in a
+release of each aggregator.
 """
 
 import math

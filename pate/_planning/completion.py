@@ -1,9 +1,9 @@
-"""An aggregator for a target, one target for several releases, and the gaps that answers need.
+"""An aggregator for a target: missing fields are filled in, and one factor scales all its noise.
 
-Missing fields of an aggregator are filled in, and all its noise is scaled by one factor. Public
-samples, score votes, and teachers that start from these share a target. An aggregator is compared
-with forms of it that differ in one field. Before a release, and after one that answered too little,
-a line tells how wide the gaps of votes have to be; all of it follows from public numbers and the
+First one release by itself. Then the shares of several releases under one target: public samples
+that are drawn, score votes, and teachers that start from their student. Then the forms of an
+aggregator that differ in one field. At the end the lines on how far votes must lie apart, before a
+release, and after one that answered too little. All of it follows from public numbers and the
 answers.
 """
 

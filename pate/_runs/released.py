@@ -1,9 +1,8 @@
 """The file of a run's released labels, with their aggregator and the number of their release.
 
 `ReleasedLabels` is the border between PRIVATE and PUBLIC: its content may be published, and nothing
-else that is computed from votes may.
-
-The files in a run's public folder are those that its owner may publish.
+else that is computed from votes may. At the end the public folder: the files that may be there, and
+an error for any other.
 """
 
 from __future__ import annotations

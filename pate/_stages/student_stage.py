@@ -1,6 +1,7 @@
-"""The stage `student`: its files, its plan, and a linear network that is solved in closed form.
+"""The stage `student`, for any network: its files, and a plan that Python programs write.
 
-The stage `references` computes figures to compare the student with. All its outputs are PRIVATE.
+Between the two stands the linear network, which is solved in closed form without torch. At the end
+the stage `references` computes figures to compare the student with. All its outputs are PRIVATE.
 """
 
 import shutil

@@ -1,6 +1,7 @@
 """The import of votes into a run, in the form that `pate teachers vote` writes.
 
-All of it is PRIVATE.
+Votes in memory or in files, a file for each silo, are checked against each other and against the
+public records before any is written. All of it is PRIVATE.
 """
 
 import re

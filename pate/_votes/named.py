@@ -1,4 +1,8 @@
-"""Imported votes of the teachers of silos, on named samples and labels."""
+"""Votes that were cast elsewhere, on samples and labels that have names.
+
+`NamedVotes` are the votes of one silo, in a file or in memory. `Silos` agree on samples and labels,
+and are counted together. Only their facts are held: the votes of each are read when needed.
+"""
 
 from __future__ import annotations
 

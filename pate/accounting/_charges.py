@@ -1,4 +1,6 @@
-"""Budgets, and charges: events of a query under both relations, and the number of queries.
+"""Charges and their sums: a charge is the events of a query, and how many such queries there were.
+
+A `Budget` limits the sum. Each query has an event under either relation.
 
 `Totals` keeps running sums, from which earlier terms can be subtracted. A settlement subtracts the
 reservation and adds the final charges. In plain floats the digits that a large reservation pushed

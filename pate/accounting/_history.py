@@ -1,4 +1,9 @@
-"""The meaning of the rows of a ledger: releases, budget, the cost of all, and its verification."""
+"""The state of a ledger, built from its rows: releases, a budget, running sums, and their check.
+
+The ledger's file knows no content of rows; here they get their meaning. `History` takes one row
+after the other, and refuses a malformed one. At the end `Verifier` computes the figures of all rows
+again.
+"""
 
 from __future__ import annotations
 

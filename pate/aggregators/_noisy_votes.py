@@ -1,8 +1,8 @@
-"""Noise on counts of votes: of each label, in shares of silos, on checks of queries, of each set.
+"""Labels from noisy counts of votes: label by label, or the most frequent ballot as a whole.
 
 `NoisyVotes` counts labels, and `SiloVotes` does so where silos show their votes to nobody. Screens
-compare counts to decide which queries another aggregator answers. In `Powerset` the most frequent
-ballot wins as a whole.
+compare counts to decide which queries another aggregator answers. `Powerset` counts
+ballots in place of labels.
 """
 
 from __future__ import annotations

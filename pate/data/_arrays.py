@@ -1,7 +1,7 @@
 """Data in one ``.npz`` file of arrays, and CelebA's attribute table as a task without pictures.
 
-Whoever has no public samples draws a file of them from noisy moments of the private records, and
-pays for it.
+`DrawnPublic` is for those who have no public samples: a file of them is drawn from noisy moments of
+the private records, and paid for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Scores: checks, ranks, exact distances, sums with noise, and the quality of a selection.
+"""Scores in their order, ties broken by index, and exact distances between them.
 
-Measures of quality read the true scores, so they are PRIVATE.
+Scores are integers or floats of any size: distances are taken before they are rounded, so that
+no magnitude hides a difference. At the end the quality of a selection. Its measures read the true
+scores, so they are PRIVATE.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The targets of a student, from released labels, and the figures of its predictions.
 
-Figures count rare labels as much as common ones. Cuts turn probabilities into decisions.
+Cuts turn probabilities into decisions, and serve accuracy or F1. Figures count rare labels as much
+as common ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The training of a student by Lightning: its data, its module, one bar and the curves.
+"""The training of a student by Lightning.
 
-The data are public samples with their released labels, and the test set.
+Its data are public samples with their released labels, and the test set; its loss leaves out labels
+that were not released. One bar counts the steps of a whole stage, and a log of the curves continues
+where training was killed.
 """
 
 from __future__ import annotations

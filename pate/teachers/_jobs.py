@@ -1,4 +1,8 @@
-"""Jobs on chunks of teachers, where they run, and their progress in other processes."""
+"""Jobs on chunks of teachers: each leaves one file, wherever it runs.
+
+An `Execution` chooses the place, and does not affect results. Processes that work on a chunk write
+down their steps, so that one bar shows the progress of all.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""How teachers are trained, the content of `teachers.yaml`, and the records of each.
+"""How teachers are trained: the content of `teachers.yaml`, the records of each, and their batches.
 
-Losses go entry by entry, so that teachers share no weight, threshold or mean.
+First the losses. They go entry by entry, so that teachers share no weight, threshold or mean. Then
+the plan, and the partition of the records, of which a worker gets only the parts of its teachers.
+Batches follow from the seed, the teacher and the step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Public maps on numpy, and their form as arrays that leave with a student.
+"""Public maps on numpy, all fitted on public samples.
 
-Principal components, columns in units of their own, random Fourier features to which linear answers
-bend, and maps one after the other. All are fitted on public samples.
+`PublicPCA` finds few features among many, and `PublicScaling` gives columns comparable units. With
+`RandomFeatures` and `AutoFeatures` a linear model follows bends. `ChainedFeatures` applies maps one
+after the other. At the end the form of a map as arrays, in which it leaves with a student.
 """
 
 from __future__ import annotations

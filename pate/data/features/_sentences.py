@@ -1,6 +1,7 @@
-"""Embeddings of texts by a public sentence model, and features that are computed once.
+"""Embeddings of texts by a public sentence model, kept on disk.
 
-These are kept on disk, as are those of a frozen network.
+`kept_features` computes features once, and reads them from a file afterwards. A frozen network
+keeps its features in the same way.
 """
 
 from __future__ import annotations
