@@ -160,6 +160,13 @@ class LabelSettings:
         """The relation of the target and of the budget."""
         return made_for(Aggregator if self.aggregator is None else self.aggregator)
 
+    def order_of(self, available: int, number: int | None = None) -> IntArray:
+        """Return the rows of ``number`` of the available samples, in their public order.
+
+        None for all samples. Raises ``ValueError`` if there are fewer.
+        """
+        return drawn_rows(available, available if number is None else number, seed=self.query_seed)
+
     def charge(self, shape: VoteShape) -> Charge:
         """Return the amount that a release by these settings, which are complete, reserves."""
         assert self.num_queries is not None, "settings are complete"
@@ -221,7 +228,7 @@ def queries_on(
     """
     ids = np.array(manifest.ids)
     if rows is None:
-        rows = drawn_rows(len(ids), settings.num_queries or len(ids), seed=settings.query_seed)
+        rows = settings.order_of(len(ids), settings.num_queries)
     return Queries(
         ids=ids[rows],
         label_names=tuple(manifest.label_names),
@@ -308,7 +315,7 @@ def require_possible(
     if settings.predictions is not None:
         # chosen queries are not known yet, and may be any
         number = count if settings.query_choice is None else len(ids)
-        queries = ids[drawn_rows(len(ids), number, seed=settings.query_seed)]
+        queries = ids[settings.order_of(len(ids), number)]
         predictions = read_predictions(settings.predictions, queries, label_names)
     if "features" in aggregator.needs:
         require_answers(aggregator, shape)  # the stage rehearses the rest with its votes

@@ -54,7 +54,7 @@ from pate._runs.released import (
 )
 from pate._validation import FloatArray, IntArray, expecting, given, require
 from pate._version import __version__
-from pate._votes import NoisyTotal, Votes, drawn_rows, rows_of
+from pate._votes import NoisyTotal, Votes, rows_of
 from pate._votes.store import VoteStore, load_votes, public_features, voted_data
 from pate.accounting import LedgerEntry, Statement
 from pate.accounting._statement import sha256
@@ -100,7 +100,7 @@ def chosen_rows(run: Run, store: VoteStore, settings: LabelSettings) -> IntArray
     assert choice is not None and number is not None, "settings are complete"
     ids = np.array(manifest.ids)
     require(number <= len(ids), f"num_queries <= {len(ids)}", num_queries=number)
-    order = drawn_rows(len(ids), len(ids), seed=settings.query_seed)
+    order = settings.order_of(len(ids))
     if choice == "k_center":
         return order[farthest_first(public_features(run, store, order), number)]
     start_from = run.inputs_of(TEACHERS_FIT).settings.get("start_from")

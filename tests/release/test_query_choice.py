@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from pate import ReleasedLabels, cli, load_student
+from pate import LabelSettings, ReleasedLabels, cli, load_student
 from pate._release.labels import farthest_first, least_margin, total_entropy
+from pate._runs import Run
+from pate._validation import IntArray
+from pate._votes.store import finished_votes
 from pate.accounting import read_ledger
 from tests.conftest import make_arrays
 from tests.stages.test_corrections import WORDS, warm_recipe
@@ -55,6 +58,22 @@ def test_no_sample_is_farther_than_twice_the_least_possible() -> None:
 
 def test_copies_of_a_sample_are_taken_once_each() -> None:
     assert sorted(farthest_first(np.ones((6, 2)), 6).tolist()) == [*range(6)]
+
+
+def test_one_method_orders_the_samples(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are first, and those among which others are chosen, such as the first center."""
+    ids = finished_votes(Run(copied)).manifest().ids
+
+    def backward(_: LabelSettings, available: int, number: int | None = None) -> IntArray:
+        return np.arange(available)[::-1][:number]
+
+    monkeypatch.setattr(LabelSettings, "order_of", backward)
+    words = ["label", f"--run={copied}", "--aggregator=NoisyVotes", "--aggregator.sigma_votes=3"]
+    words += ["--delta=1e-4", "--num_queries=5", "--overwrite"]
+    assert cli.main(words) == 0
+    assert ReleasedLabels.load(copied).ids.tolist() == [*ids[-5:]][::-1]
+    assert cli.main([*words, "--query_choice=k_center"]) == 0
+    assert ReleasedLabels.load(copied).ids[0] == ids[-1]
 
 
 @pytest.mark.parametrize("choice", ["entropy", "margin", "k_center"])
