@@ -454,8 +454,8 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     form = "in order" if statement["ordered"] else "as a set"
     items = "the items that users have," if num_items is None else f"{num_items:,} items"
     k = mechanism.get("k", mechanism.get("kbar", 1))
-    short = "kbar" in mechanism and "scale" in mechanism  # a limited domain
-    tested = not short and bool({"delta", "delta_test"} & {*mechanism})
+    short = {"kbar", "delta", "scale"} <= {*mechanism}  # a limited domain
+    tested = "scale_gap" in mechanism  # a gap that is chosen with noise, and tested
     fewer = ", or fewer" * ("kbar" in mechanism) + ", or nothing" * tested
     lines = [
         f"The top {k} of {items} {form}{fewer}, by",
@@ -477,9 +477,14 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
             "The list ends where a noisy threshold comes first: its length is paid for as its items are."
         )
     if num_items is None:
+        rare = (
+            ""
+            if "delta" not in mechanism
+            else ", and items that one user alone has are among them with probability"
+            f" {format_exact(mechanism['delta'])} at most"
+        )
         lines.append(
-            "The list of all items is private: nothing is told of it but the items that are named, and items that one"
-            f" user alone has are among them with probability {format_exact(mechanism['delta'])} at most."
+            f"The list of all items is private: nothing is told of it but the items that are named{rare}."
         )
     else:
         lines.append(

@@ -178,7 +178,7 @@ def test_settings_are_written_as_calls() -> None:
 @pytest.mark.parametrize("num_items", [None, 12345])
 @pytest.mark.parametrize("kbar", [None, 7])
 def test_a_top_k_is_told_as_it_was_chosen(num_items: int | None, kbar: int | None) -> None:
-    mechanism = {"class": "Choice", "k": 2, "delta": 1e-7} | (
+    mechanism = {"class": "Choice", "k": 2, "delta": 1e-7, "scale_gap": 3.0} | (
         {} if kbar is None else {"kbar": kbar}
     )
     content = {
@@ -192,9 +192,26 @@ def test_a_top_k_is_told_as_it_was_chosen(num_items: int | None, kbar: int | Non
     assert lines[0] == f"The top 2 of {items} " + (
         "in order, or nothing, by" if kbar is None else "as a set, or fewer, or nothing, by"
     )
-    assert lines[1] == f"    Choice(k=2, delta=1e-07{'' if kbar is None else ', kbar=7'})."
+    kept = "" if kbar is None else ", kbar=7"
+    assert lines[1] == f"    Choice(k=2, delta=1e-07, scale_gap=3.0{kept})."
     assert len(lines) == 5 and "if it fails, nothing is listed" in lines[3]
     assert ("with probability 1e-07 at most" in lines[-1]) == (num_items is None)
+
+
+@pytest.mark.parametrize("fields", [{}, {"delta": 1e-7}, {"kbar": 7, "scale": 2.0}])
+@pytest.mark.parametrize("num_items", [None, 12345])
+def test_no_test_of_a_gap_is_told_of_a_mechanism_of_others(
+    num_items: int | None, fields: dict[str, float]
+) -> None:
+    """A field that happens to have the name of one of ours says nothing of how it chooses."""
+    mechanism = {"class": "Mine", "k": 2} | fields
+    gap = {"counts": 3.0, "probability": 0.9}
+    content = {"mechanism": mechanism, "gap": gap, "num_items": num_items, "ordered": False}
+    lines = _published_top_k(content)
+    told = " ".join(lines)
+    assert "nothing," not in told and "is tested" not in told and "threshold" not in told
+    assert "ahead of the next one, these are the true top 2 with" in lines[2]
+    assert ("at most." in told) == (num_items is None and "delta" in fields)
 
 
 def test_the_formula_of_many_bits_has_the_numbers_of_its_theorem() -> None:
