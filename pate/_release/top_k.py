@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -43,7 +43,7 @@ from pate.accounting import (
     read_ledger,
 )
 from pate.accounting._charges import Budget, FilterName
-from pate.mechanisms import LimitedDomain, Mechanism, NotStatedError, private_generator
+from pate.mechanisms import FACTS, LimitedDomain, Mechanism, NotStatedError, private_generator
 from pate.mechanisms._base import choice
 from pate.mechanisms._noise import draw_key
 
@@ -53,6 +53,8 @@ _RELATIONS: Mapping[str, NeighboringRelation] = {
     "add_remove": NeighboringRelation.ADD_REMOVE_TEACHER,
     "replace": NeighboringRelation.REPLACE_RECORD,
 }
+_SETTINGS = frozenset({"k", "kbar", "delta", "delta_test", "rank_penalty", "allow_empty"})
+"""Fields of mechanisms that get their values from the settings of a top k."""
 _CANDIDATES_PER_CHOICE = 10  # places of a limited domain for each item of the list
 _MOST_CANDIDATES = 1_000_000  # places of a domain of unknown items, each of which takes noise
 
@@ -111,7 +113,17 @@ class TopKSettings:
     def __post_init__(self) -> None:
         require_count(1, k=self.k, max_teachers_per_unit=self.max_teachers_per_unit)
         require_promise(self.delta)
-        _ = self._class  # must exist
+        needed = {
+            field.name
+            for field in fields(self._class)
+            if field.default is MISSING and field.default_factory is MISSING
+        }
+        unknown = needed - FACTS - _SETTINGS - {*self._class.noise_parameters}
+        require(
+            not unknown,
+            f"defaults of all other fields of the mechanism {self.mechanism}",
+            fields=sorted(unknown),
+        )
         require(
             self.neighbors in get_args(Neighbors),
             f"a neighbors among {', '.join(get_args(Neighbors))}",
@@ -252,6 +264,7 @@ class TopKSettings:
             # a histogram has no majorities of teachers
             "allow_empty": False,
         }
+        assert settings.keys() == _SETTINGS
         return {name: value for name, value in settings.items() if name in self._fields}
 
     def _with_noise(

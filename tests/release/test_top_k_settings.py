@@ -1,7 +1,7 @@
 """What `pate topk` is asked for, at the ends of what is allowed, and the mechanism that this
 makes."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from pate._histogram import Histogram
 from pate._release import top_k
 from pate._release.top_k import TopKSettings, top_k_statement_fields
 from pate.accounting import NeighboringRelation, RDPAccountant
-from pate.mechanisms import LimitedDomain, seeded_generator
+from pate.mechanisms import GumbelPeeling, LimitedDomain, seeded_generator
 
 ITEMS = Histogram(tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two of each")
 HIDDEN = Histogram(
@@ -46,6 +46,23 @@ def test_what_is_out_of_range_is_refused(settings: dict[str, Any], expected: str
     with pytest.raises(ValueError) as refused:
         TopKSettings(**settings)
     assert expected in str(refused.value) and "\n" not in str(refused.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needy(GumbelPeeling):
+    """A mechanism with a field that no option sets."""
+
+    gamma: float
+    weights: tuple[float, ...] = field(default_factory=tuple)
+
+
+def test_a_mechanism_that_needs_more_than_options_give_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(top_k, "choice", lambda name: Needy)
+    told = r"^Expected defaults of all other fields of the mechanism needy, got fields=\['gamma'\]$"
+    with pytest.raises(ValueError, match=told):
+        TopKSettings(k=1, scale=1.0, mechanism="needy")
 
 
 def test_the_ends_of_ranges_are_allowed() -> None:
