@@ -1,4 +1,7 @@
-"""The command `pate silo`, which takes part in labels without a curator, and its key and relay."""
+"""The commands of a silo: `pate silo` takes part in labels without a curator.
+
+`pate silo key` makes its key, and `pate silo relay` serves silos that share no folder.
+"""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The cost of a release under a neighboring relation, its conversion to (epsilon, delta).
+"""The cost of a release under a neighboring relation, and its conversion to (epsilon, delta).
 
 **Many bits.** Many choices and tests in Gaussian differential privacy weigh less than the sum of
 single ones. One choice or one test is a bit. Its trade-off curve touches the curve of a Gaussian
@@ -21,7 +21,9 @@ sqrt(sum 1 / s_i^2)`` (Dong, Roth & Su (2022), Corollary 3.3). Its delta at epsi
 
 (Balle & Wang (2018), Theorem 8).
 
-Figures of a guarantee are written as texts at the end, never rounded down.
+A `Guarantee` is the smallest epsilon that bits, Gaussian mechanisms or the Renyi curve prove. At
+the end stand searches for the least number with a property, and figures as texts, never rounded
+down.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CSV or parquet files as sources: texts with their labels, and numbers, categories and labels.
+"""CSV or parquet files as sources: of texts, or of numbers and categories, with their labels.
 
 Words are hashed, or a sentence model embeds texts. Columns of numbers, categories and texts have an
 encoding that public records decide, and that leaves with the student.

@@ -1,6 +1,7 @@
-"""Noise on all counts, and on all moments of rows.
+"""Mechanisms that release all scores with noise, or the moments of rows.
 
-`add_cube` draws noise of density ``exp(-max_i abs(z_i) / scale)``, rounded as if it had all its
+`LaplaceCounts` gives each score noise of its own, and `GammaCounts` all of them noise of one law,
+with the density ``exp(-max_i abs(z_i) / scale)``. `add_cube` draws it, rounded as if it had all its
 digits: a radius of the gamma law of shape d + 1, which is the sum of d + 1 exponential numbers,
 times a uniform point of the cube (Hardt & Talwar (2010)). All are functions of uniform numbers, of
 which floats hold 53 binary digits; where these and the logarithm leave a rounding open, further

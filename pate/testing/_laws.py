@@ -1,4 +1,4 @@
-"""Contracts' ground: laws on few outcomes, divergences between neighbors, and audits.
+"""The ground of all contracts: laws on few outcomes, divergences of neighbors, and audits.
 
 An audit bounds epsilon from below by a mechanism's behavior, to compare with its events. A
 mechanism that is (epsilon, delta)-DP has ``P(S) <= exp(epsilon) Q(S) + delta`` for every set S of
