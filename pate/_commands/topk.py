@@ -33,10 +33,17 @@ def topk(
     statement = release_top_k(source, settings, output=output, ledger=book)
     print(statement.text, end="")
     if statement["mechanism"].get("fallback") is not True and _is_empty(output):
+        by_gap = "scale_gap" in statement["mechanism"]
+        why = (
+            "no gap between counts passed its noisy test"
+            if by_gap
+            else "the list ended before its first item"
+        )
+        public = "" if statement["num_items"] is not None else " on a public list of --items"
         print(
-            "Nothing is listed: no gap between counts passed its noisy test, and the cost above is"
-            " paid.\nA larger --target_epsilon, another --k, or --mechanism peeling, which always"
-            " lists, change that; to ask again costs again."
+            f"Nothing is listed: {why}, and the cost above is paid.\nA larger --target_epsilon,"
+            f"{' another --k,' * by_gap} or --mechanism peeling{public}, which always lists, change"
+            " that; to ask again costs again."
         )
     print(
         f"Release {statement['release']} of {book}: {output}, {output.with_suffix('.privacy.json')}"

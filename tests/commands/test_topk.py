@@ -245,7 +245,20 @@ def test_an_empty_list_is_a_list(
     Path("few.csv").write_text(f"user,item\n{content}")
     assert unlisted("few.csv", "few.json", "--scale", "1") == 0
     assert statement("few.json") == {"items": [], "ordered": True}
-    assert "epsilon = " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "epsilon = " in printed
+    assert "Nothing is listed: the list ended before its first item, and" in printed
+    assert ", or --mechanism peeling on a public list of --items, which always lists," in printed
+
+
+def test_a_gap_that_fails_lists_nothing(checkins: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("even.csv").write_text("item,count\n" + "".join(f"{item},9\n" for item in "abcdef"))
+    words = ["--counts=even.csv", "--k=3", "--target_epsilon=1", "--output=even.json"]
+    assert cli.main(["topk", "--mechanism=stable", *words]) == 0
+    assert statement("even.json")["items"] == []
+    printed = capsys.readouterr().out
+    assert "Nothing is listed: no gap between counts passed its noisy test, and" in printed
+    assert ", another --k, or --mechanism peeling, which always lists, change that;" in printed
 
 
 @pytest.mark.parametrize(
