@@ -20,7 +20,7 @@ MYPY := import gc; gc.disable(); gc.enable = gc.disable; from mypy.__main__ impo
 core := $(wildcard $(addprefix tests/,accounting mechanisms testing test_validation.py \
 	$(addprefix release/,test_transaction.py test_top_k.py test_top_k_settings.py test_top_k_statement.py)))
 networks := $(wildcard $(addprefix tests/,student teachers test_checkpoints.py test_models.py test_networks.py \
-	$(addprefix stages/test_,choosing.py forgetting.py inputs.py kill.py kill_points.py neighbors.py teachers.py)))
+	$(addprefix stages/test_,forgetting.py inputs.py kill.py kill_points.py neighbors.py starting_networks.py teachers.py)))
 pate := $(filter-out $(core) $(networks),$(wildcard $(addprefix tests/,aggregators votes commands data/test_*.py \
 	data/features release/test_*.py runs stages/test_*.py test_cli.py test_estimator.py test_faults.py \
 	test_histogram.py test_json.py test_linear.py test_pipeline.py test_progress.py test_settings.py)))

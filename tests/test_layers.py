@@ -215,6 +215,14 @@ def test_names_on_the_page_are_names_in_the_code() -> None:
     assert modules <= {file.name for file in files}
 
 
+def test_tests_that_the_makefile_names_exist() -> None:
+    """A name that is gone from the lists of zones would be passed over in silence."""
+    named = re.findall(r"\w+\.py\b", (ROOT.parent / "Makefile").read_text())
+    files = {file.name for file in (ROOT.parent / "tests").rglob("*.py")}
+    assert len(named) > 30
+    assert {name for name in named if not {name, f"test_{name}"} & files} == set()
+
+
 CLASSIFIERS = """
 import numpy as np
 import pate
