@@ -44,7 +44,7 @@ from pate.accounting import (
 )
 from pate.accounting._charges import Budget, FilterName
 from pate.mechanisms import FACTS, LimitedDomain, Mechanism, NotStatedError, private_generator
-from pate.mechanisms._base import choice
+from pate.mechanisms._base import choice, own_choices
 from pate.mechanisms._noise import draw_key
 
 Neighbors = Literal["add_remove", "replace"]
@@ -65,11 +65,7 @@ class TopKSettings:
 
     Args:
         k: number of items to choose.
-        mechanism: peeling or permute_and_flip, k choices of one item; canonical, one choice of a
-            set; joint, one choice of a ranking; limited_domain, up to k choices of one item each,
-            without a public list of items; stable, the exact set of at most k items above the
-            widest gap, or nothing; stable_fixed, a set of k, most of it by such a gap, or nothing;
-            top_stable, up to k items above the first gap that passes, or nothing.
+        mechanism: {mechanisms}.
         target_epsilon: epsilon of this release at delta, in place of a scale.
         scale: scale of the noise, in the unit of the counts.
         delta: the delta of every epsilon, at most 1e-3.
@@ -286,6 +282,11 @@ class TopKSettings:
             facts, **settings, **dict.fromkeys(self._class.noise_parameters, scale)
         )
 
+
+# the help of `pate topk` is made of this docstring
+TopKSettings.__doc__ = (TopKSettings.__doc__ or "").replace(
+    "{mechanisms}", "; ".join(f"{name}, {cls.short_help}" for name, cls in own_choices().items())
+)
 
 _LIKELY = 0.9  # the probability of an answer at the stated gap
 

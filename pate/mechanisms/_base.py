@@ -201,6 +201,8 @@ class Mechanism(ABC, Generic[Released_co]):
 
     short_name: ClassVar[str] = ""
     """The name under which `pate topk` offers it; empty if it selects no items of a histogram."""
+    short_help: ClassVar[str] = ""
+    """What it chooses, as the help of `pate topk` says behind that name."""
     ordered: ClassVar[bool] = False
     """Whether the order of the items is released, and not only their set."""
     needs_public_items: ClassVar[bool] = True
@@ -436,6 +438,12 @@ def subclasses_of(cls: type[Any]) -> Iterator[type[Any]]:
         yield from subclasses_of(subclass)
 
 
+def own_choices() -> dict[str, type[Mechanism[Any]]]:
+    """Return the mechanisms of the package that choose items of a histogram, by short name."""
+    named = ((cls.short_name, cls) for cls in subclasses_of(Mechanism) if cls.short_name)
+    return dict(sorted(named, key=lambda each: each[0]))
+
+
 def choice(mechanism: str) -> type[Mechanism[Any]]:
     """Return the mechanism that chooses items of a histogram under a `Mechanism.short_name`.
 
@@ -445,8 +453,7 @@ def choice(mechanism: str) -> type[Mechanism[Any]]:
         ValueError: if there is none, or where an entry point of the group ``pate.mechanisms`` is no
             such mechanism under its short name, or has the name of another.
     """
-    own = sorted((cls.short_name, cls) for cls in subclasses_of(Mechanism) if cls.short_name)
-    found: dict[str, type[Mechanism[Any]]] = dict(own)
+    found = own_choices()
     if mechanism in found:
         return found[mechanism]
     for entry in entry_points(group="pate.mechanisms"):

@@ -512,6 +512,7 @@ class CanonicalMechanism(TopKMechanism):
     """
 
     short_name: ClassVar[str] = "canonical"
+    short_help: ClassVar[str] = "one choice of a set"
     spare: ClassVar[int] = 1
 
     gamma: float = 0.5

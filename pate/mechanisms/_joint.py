@@ -80,6 +80,7 @@ class JointMechanism(TopKMechanism):
     """
 
     short_name: ClassVar[str] = "joint"
+    short_help: ClassVar[str] = "one choice of a ranking"
     ordered: ClassVar[bool] = True
     checks: ClassVar[Checks] = {"noise": partial(require_noise, ChoiceNoise)}
 

@@ -210,6 +210,7 @@ class LimitedDomain(DomainMechanism):
     """
 
     short_name: ClassVar[str] = "limited_domain"
+    short_help: ClassVar[str] = "up to k choices of one item each, without a public list of items"
     ordered: ClassVar[bool] = True
     needs_public_items: ClassVar[bool] = False
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
@@ -353,6 +354,7 @@ class TopStable(DomainMechanism):
     """
 
     short_name: ClassVar[str] = "top_stable"
+    short_help: ClassVar[str] = "up to k items above the first gap that passes, or nothing"
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_threshold", "scale_gap", "scale_peel")
 
     scale_threshold: float

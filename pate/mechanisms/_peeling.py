@@ -267,6 +267,7 @@ class GumbelPeeling(TopKMechanism):
     """
 
     short_name: ClassVar[str] = "peeling"
+    short_help: ClassVar[str] = "k choices of one item"
     ordered: ClassVar[bool] = True
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
@@ -306,6 +307,7 @@ class PermuteAndFlipPeeling(TopKMechanism):
     """
 
     short_name: ClassVar[str] = "permute_and_flip"
+    short_help: ClassVar[str] = "k pure choices of one item"
     ordered: ClassVar[bool] = True
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:

@@ -260,6 +260,7 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
     """
 
     short_name: ClassVar[str] = "stable"
+    short_help: ClassVar[str] = "the exact set of at most k items above the widest gap, or nothing"
     checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
 
     gap_meaning: ClassVar[str] = (
@@ -398,6 +399,7 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
     """
 
     short_name: ClassVar[str] = "stable_fixed"
+    short_help: ClassVar[str] = "a set of k, most of it by such a gap, or nothing"
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
     checks: ClassVar[Checks] = {"k": partial(require_count, 1), "rank_penalty": _require_penalty}
 

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate import cli
 from pate._histogram import Histogram
 from pate._release import top_k
 from pate._release.top_k import TopKSettings, top_k_statement_fields
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.mechanisms import GumbelPeeling, LimitedDomain, seeded_generator
+from pate.mechanisms._base import own_choices
 
 ITEMS = Histogram(tuple("abcdefgh"), np.arange(8), sensitivity=2.0, bound="two of each")
 HIDDEN = Histogram(
@@ -46,6 +48,16 @@ def test_what_is_out_of_range_is_refused(settings: dict[str, Any], expected: str
     with pytest.raises(ValueError) as refused:
         TopKSettings(**settings)
     assert expected in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_every_mechanism_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the help, by its own words."""
+    with pytest.raises(SystemExit):
+        cli.main(["topk", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert len(own_choices()) >= 8
+    for name, cls in own_choices().items():
+        assert cls.short_help and f"{name}, {cls.short_help}" in told
 
 
 @dataclass(frozen=True, kw_only=True)
