@@ -56,9 +56,18 @@ from pate.mechanisms._ranking import (
 
 
 def one_shot(
-    rows: Rows, k: int, scale: float, noise: Noise, generator: np.random.Generator
+    rows: Rows,
+    k: int,
+    scale: float,
+    noise: Noise,
+    generator: np.random.Generator,
+    *,
+    ordered: bool = True,
 ) -> IntArray:
-    """Return the indices ``[B, k]`` of the k largest of ``rows`` with noise, in order."""
+    """Return the indices ``[B, k]`` of the k largest of ``rows`` with noise.
+
+    They are in order. Without ``ordered`` those far ahead may come in any order.
+    """
 
     def draw(part: Rows) -> IntArray:
         return sample_k_smallest(
@@ -67,7 +76,7 @@ def one_shot(
             noise=noise,
             scale=scale,
             generator=generator,
-            exact=lambda row, place: -Fraction(part[row, place].item()),
+            exact=(lambda row, place: -Fraction(part[row, place].item())) if ordered else None,
         )
 
     return in_blocks(rows, draw)
@@ -102,13 +111,8 @@ class NoisyTopK(TopKMechanism):
     noise: Noise = "gumbel"
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        def draw(part: Rows) -> IntArray:
-            below = below_rank(part, self.k, reach=REACH * self.scale)
-            return sample_k_smallest(
-                below, self.k, noise=self.noise, scale=self.scale, generator=generator
-            )
-
-        return np.sort(in_blocks(rows, draw), axis=1)
+        chosen = one_shot(rows, self.k, self.scale, self.noise, generator, ordered=False)
+        return np.sort(chosen, axis=1)
 
     def event(self, relation: NeighboringRelation) -> Event:
         eta = self.window(relation) / self.scale
