@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -81,15 +81,6 @@ class Learner:
         self._ratios, self.variance_ratio = np.ones((len(variances), 1)), 1.0
         self._level_weighted, self._level_precision = np.zeros((2, num_labels))
         self._evidence = np.zeros(num_labels)
-
-    @classmethod
-    def of(cls, voters: Voters, divisor: float | FloatArray, later_share: float) -> Self:
-        """Return the student of means over about ``divisor`` voters, one number or ``[C]``.
-
-        Of models it learns the mean, whatever number of samples they rest on.
-        """
-        independent = math.inf if voters.num_private is None else divisor
-        return cls(voters.geometry, voters.num_labels, independent, later_share)
 
     def question(self) -> MomentQuery:
         """Return the question of the next round."""
@@ -440,7 +431,13 @@ def released(
     plenty = count / (noise_multiplier * first_part.num_directions)
     if few or plenty < _ENOUGH:
         voters = voters.along(first_part)
-    learner = Learner.of(voters, divisor, _LATER_SHARE * min(1.0, plenty / _PLENTY))
+    learner = Learner(
+        voters.geometry,
+        voters.num_labels,
+        # of models the mean is learned, whatever number of samples they rest on
+        math.inf if private is None else divisor,
+        _LATER_SHARE * min(1.0, plenty / _PLENTY),
+    )
     known_share = float(np.mean(divisor)) / count
 
     def asked(share: float, question: MomentQuery) -> Round:
