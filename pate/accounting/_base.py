@@ -185,7 +185,7 @@ class CompositeEvent(Event):
 
     def __post_init__(self) -> None:
         parts = tuple(self.parts())
-        require(parts, "at least one event", parts=parts)
+        require(parts, "at least one event", events=parts)
         for _, count in parts:
             require_count(1, count=count)
         relations = {event.neighboring_relation for event, _ in parts}
@@ -262,7 +262,6 @@ class ComposedEvent(CompositeEvent):
     def __post_init__(self) -> None:
         require(isinstance(self.events, Iterable), "a list of events", events=self.events)
         object.__setattr__(self, "events", tuple(self.events))
-        require(self.events, "at least one event", events=self.events)
         for event in self.events:
             require(isinstance(event, Event), "events to be Events", event=event)
         super().__post_init__()
