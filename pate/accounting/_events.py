@@ -165,7 +165,17 @@ class GaussianThresholdEvent(_NoiseEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundedRangeEvent(CurveEvent):
+class _RangeEvent(CurveEvent):
+    """A release by choices of range ``eta``, which grows with the number of teachers."""
+
+    eta: float
+
+    def _for_group_size(self, teachers: int) -> Event:
+        return replace(self, eta=self.eta * teachers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedRangeEvent(_RangeEvent):
     """A choice of bounded range ``eta``, as by the exponential mechanism (Dong et al. (2020)).
 
     Gumbel noise of scale ``beta`` on scores that move within a window of width ``w`` gives ``eta =
@@ -177,8 +187,6 @@ class BoundedRangeEvent(CurveEvent):
     1.54
     """
 
-    eta: float
-
     rdp = staticmethod(bounded_range_rdp)
     mu_squared = staticmethod(bounded_range_mu_squared)
 
@@ -189,12 +197,9 @@ class BoundedRangeEvent(CurveEvent):
     def pairs(self) -> Sequence[Pairs]:
         return [bounded_range_pairs(self.eta)]
 
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, eta=self.eta * teachers)
-
 
 @dataclass(frozen=True, kw_only=True)
-class RootPeelingEvent(CurveEvent):
+class RootPeelingEvent(_RangeEvent):
     """``count`` choices of range ``eta``, or r < ``count`` of range ``eta sqrt(count / r)``.
 
     Earlier releases may decide r. Neither the curve nor the ``mu`` of fewer choices is larger. But
@@ -206,7 +211,6 @@ class RootPeelingEvent(CurveEvent):
     1.45
     """
 
-    eta: float
     count: int
 
     def __post_init__(self) -> None:
@@ -220,9 +224,6 @@ class RootPeelingEvent(CurveEvent):
     @staticmethod
     def mu_squared(eta: FloatArray, count: FloatArray) -> FloatArray:
         return count * bounded_range_mu_squared(eta)
-
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, eta=self.eta * teachers)
 
 
 @dataclass(frozen=True, kw_only=True)
