@@ -41,6 +41,7 @@ from pate.accounting._statement_words import (
     WORLD,
     describe_budget,
     describe_reach,
+    describe_state,
 )
 
 _FIRST_SETTINGS = {
@@ -278,13 +279,10 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
     )
     for entry in book.entries:
         units = describe_reach(entry.max_teachers_per_unit, book.max_teachers_per_unit)
-        state = "settled" if entry.settled else "reserved, counts in full"
-        state += ", for less than reserved" if entry.realised is not None else ""
-        state += ", SEEDED: not private" if entry.seeded else ""
-        state += f", made{units}" if units else ""
+        made = f", made{units}" if units else ""
         print(
             f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description}"
-            f" ({state})"
+            f" ({describe_state(vars(entry))}{made})"
         )
     _print_sum(book, _delta_of(book) if delta is None else delta)
 

@@ -48,6 +48,7 @@ from pate.accounting._statement_words import (
     by_relation,
     describe_budget,
     describe_reach,
+    describe_state,
     ledger_words,
 )
 
@@ -194,7 +195,7 @@ def _ledger(released: Released) -> Iterator[Block]:
             release["run"],
             f"{release['count']:,}",
             release["description"],
-            _state(release),
+            describe_state(release),
         )
         rows.append((str(release["release"]), *cells, _epsilon([charge], relation, delta)))
     if len(reserved) > 1:
@@ -228,12 +229,6 @@ def _charge(release: Mapping[str, Any]) -> Charge:
 
 def _epsilon(charges: Sequence[Charge], relation: NeighboringRelation, delta: float) -> str:
     return format_epsilon(account(charges, relation).get_epsilon(delta=delta))
-
-
-def _state(release: Mapping[str, Any]) -> str:
-    state = "settled" if release["settled"] else "reserved, counts in full"
-    state += ", for less than reserved" if release["realised"] is not None else ""
-    return state + (", SEEDED: not private" if release["seeded"] else "")
 
 
 def _wrapped(text: str) -> str:

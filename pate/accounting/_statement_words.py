@@ -156,6 +156,13 @@ def describe_reach(teachers: int, most: int) -> str:
     )
 
 
+def describe_state(release: Mapping[str, Any]) -> str:
+    """Return the state of a release of a ledger, as a statement lists it."""
+    state = "settled" if release["settled"] else "reserved, counts in full"
+    state += ", for less than reserved" if release["realised"] is not None else ""
+    return state + (", SEEDED: not private" if release["seeded"] else "")
+
+
 def describe_budget(book: LedgerSnapshot) -> str | None:
     """Return a line on the budget of a ledger, its limit, promise and use; None without one."""
     budget, bounds = book.budget, book.filter
