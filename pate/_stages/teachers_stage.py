@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -57,24 +57,16 @@ _ONE_OF_MANY = (
 )
 
 
-class FitContext(NamedTuple):
-    """The folder, key and digest that a stage of teachers works with."""
-
-    folder: Path
-    """The folder of the teachers, absolute because workers may start elsewhere."""
-    key: bytes
-    """The key of the partition."""
-    made_from: str
-    """A digest of the key, the plan and the data."""
-
-
 def begin_fit(
     run: Run,
     data: DataSource,
     plan: Plan,
     foreign: Callable[[Path, str], Sequence[str]],
-) -> FitContext | None:
+) -> tuple[Path, bytes, str] | None:
     """Begin or continue the stage; return None if it is finished.
+
+    Otherwise return the folder of the teachers, absolute because workers may start elsewhere, the
+    key of the partition, and a digest of the key, the plan and the data.
 
     Args:
         run: the run's folder.
@@ -104,7 +96,7 @@ def begin_fit(
     make_folder(folder)
     if plan.unit == "record" and data.records(Role.PRIVATE).groups is not None:
         print(_ONE_OF_MANY, file=sys.stderr, flush=True)
-    return FitContext(folder, key, made_from)
+    return folder, key, made_from
 
 
 def origin_of(inputs: StageInputs) -> str:
@@ -185,15 +177,14 @@ def fit_closed_form(
     beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
         return
+    folder, key, _ = beginning
     groups: StrArray | IntArray | None = units if plan.unit == "group" else None
     if plan.num_teachers is not None:
         names = (str(unit) for unit in units)
-        groups = assign_teachers(names, num_teachers=plan.num_teachers, key=beginning.key)
+        groups = assign_teachers(names, num_teachers=plan.num_teachers, key=key)
     run.finish(
         TEACHERS_FIT,
-        VoterStore(beginning.folder).save(
-            private, geometry, groups, unknown_labels=data.unknown_labels
-        ),
+        VoterStore(folder).save(private, geometry, groups, unknown_labels=data.unknown_labels),
         ledger_beside=data.ledger_path,
     )
 
@@ -314,12 +305,13 @@ def fit_corrections(
     beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
         return
-    files = [beginning.folder / name for name in ("start.npy", "corrections.npy")]
-    require_disk(size, beginning.folder, "teachers")
+    folder, key, _ = beginning
+    files = [folder / name for name in ("start.npy", "corrections.npy")]
+    require_disk(size, folder, "teachers")
     with atomic_write(files[0]) as file:
         np.save(file, start.answers(data.load(Role.PUBLIC).features[np.arange(len(public))]))
     penalty = float((public.astype(np.float64) ** 2).sum(axis=1).mean())
-    partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=beginning.key)
+    partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=key)
     raw, feature_map = data.load(Role.PRIVATE), data.feature_map
     raw_rows = rows_of(private.ids, raw.ids)
     with (
