@@ -108,7 +108,7 @@ class CanaryRecords(DataSource):
         require(kind in get_args(Kind), f"kind in {', '.join(get_args(Kind))}", kind=kind)
         require_count(0, seed=seed)
         require(0 <= poisons < 1, "0 <= poisons < 1, a share of the records", poisons=poisons)
-        self._source, self._num, self._kind, self._seed, self._poisons = (
+        self.source, self._num, self._kind, self._seed, self._poisons = (
             source,
             canaries,
             kind,
@@ -119,24 +119,19 @@ class CanaryRecords(DataSource):
     @property
     def label_names(self) -> tuple[str, ...]:
         """The names of the labels of the source."""
-        return self._source.label_names
-
-    @property
-    def source(self) -> DataSource:
-        """The source without canaries."""
-        return self._source
+        return self.source.label_names
 
     @cached_property
     def canaries(self) -> Canaries:
         """The canaries, which depend on the records of the source."""
-        private = self._source.records(Role.PRIVATE)
+        private = self.source.records(Role.PRIVATE)
         require(
             len(private.features.shape) == 2,
             "features that are rows of numbers: a feature map, such as PublicPCA, makes them of pictures",
             shape=private.features.shape,
         )
         require(
-            not self._source.unknown_labels,
+            not self.source.unknown_labels,
             "labels that are all known, for an audit",
             unknown_labels=True,
         )
@@ -160,7 +155,7 @@ class CanaryRecords(DataSource):
                 1,
             )
         present = np.tile(private.labels.mean(axis=0) <= 0.5, (self._num, 1)).astype(np.uint8)
-        public = flat(self._source.records(Role.PUBLIC).features[:])
+        public = flat(self.source.records(Role.PUBLIC).features[:])
         spread = float(np.sqrt(public.var(axis=0).mean())) or 1.0
         num = np.arange(self._num)
         codes = 1.0 - 2.0 * (np.bitwise_count(num[:, None] & num[None]) % 2)
@@ -203,7 +198,7 @@ class CanaryRecords(DataSource):
 
     def load(self, role: Role) -> Records:
         """Return the mapped records of the source, with canaries or probes added for this role."""
-        records, canaries = self._source.records(role), self.canaries
+        records, canaries = self.source.records(role), self.canaries
         theirs = np.zeros((len(records), canaries.probes.shape[1]))
         theirs[:, : records.features.shape[1]] = flat(records.features[:])
         rows: list[FloatArray] = [theirs]
