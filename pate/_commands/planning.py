@@ -44,8 +44,7 @@ from pate.accounting._autodp import epsilon_by_autodp, unknown_to_autodp
 from pate.accounting._charges import Events
 from pate.accounting._cost import explain_epsilon, format_epsilon, format_exact
 from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, leaves
-from pate.aggregators import Aggregator
-from pate.aggregators._base import LEAST_ANSWERED
+from pate.aggregators._base import LEAST_ANSWERED, Aggregator
 
 _EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")
 

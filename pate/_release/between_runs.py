@@ -57,10 +57,9 @@ from pate.accounting._charges import Charge
 from pate.accounting._ledger import Ledger, is_ledger_of, one_ledger
 from pate.accounting._statement_words import AUDIT
 from pate.aggregators._base import Aggregator
-from pate.data import DataSource, Role
 from pate.data._arrays import DrawnPublic, drawn_ids
-from pate.data._records import Unit, blocks_of
-from pate.data._source import expand_path
+from pate.data._records import Role, Unit, blocks_of
+from pate.data._source import DataSource, expand_path
 from pate.mechanisms._noisy_counts import NoisyMoments
 from pate.student._carried import ExportedStudent, load_student, student_digests
 

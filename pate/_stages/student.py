@@ -42,11 +42,10 @@ from pate._stages.student_stage import (
 )
 from pate._validation import expecting, require, require_given, require_known
 from pate.data import DataSource, Role
-from pate.student import Student, StudentData
 from pate.student._answers import weights_of_tensors
 from pate.student._carried import Trained
 from pate.student._metrics import DECISION_METRICS, Metric
-from pate.student._training import Curves, StageBar
+from pate.student._training import Curves, StageBar, Student, StudentData
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
 _LAST, _BEST = "last", "best"

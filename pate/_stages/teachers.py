@@ -43,24 +43,18 @@ from pate._votes.store import VoteStore
 from pate.data import DataSource, Role
 from pate.data._augmentation import require_pictures
 from pate.data._records import assign_teachers
-from pate.teachers import (
-    Execution,
-    PartitionedRecords,
-    TeacherPlan,
-    TrainJob,
-    VoteJob,
-    cast_votes,
-    load_chunk,
-    run_jobs,
-)
-from pate.teachers._executors import available_bytes, root_device
-from pate.teachers._jobs import CHUNK_SIZE, CurveFormat
-from pate.teachers._plan import draw_batches
+from pate.teachers._executors import available_bytes, root_device, run_jobs
+from pate.teachers._jobs import CHUNK_SIZE, CurveFormat, Execution
+from pate.teachers._plan import PartitionedRecords, TeacherPlan, draw_batches
 from pate.teachers._sizing import choose_size, describe_training, disk_bytes, require_network
 from pate.teachers._training import (
     SavedChunk,
+    TrainJob,
+    VoteJob,
+    cast_votes,
     chunk_file,
     foreign_files,
+    load_chunk,
     log_curves,
     make_networks,
     read_losses,

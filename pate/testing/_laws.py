@@ -31,8 +31,12 @@ from pate._validation import (
     require_count,
     require_in_open_unit_interval,
 )
-from pate.accounting import DEFAULT_ORDERS, NeighboringRelation
-from pate.accounting._cost import gaussian_delta, smallest_where
+from pate.accounting._cost import (
+    DEFAULT_ORDERS,
+    NeighboringRelation,
+    gaussian_delta,
+    smallest_where,
+)
 
 Input = TypeVar("Input")
 
