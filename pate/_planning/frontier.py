@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -42,10 +43,9 @@ from pate._votes import (
     require_kind,
 )
 from pate._votes.store import finished_votes, load_votes
-from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, Target, epsilon_of
-from pate.accounting._accountant import COARSE_ORDERS
+from pate.accounting._accountant import COARSE_ORDERS, Target, epsilon_of
 from pate.accounting._charges import account
-from pate.accounting._cost import smallest_where
+from pate.accounting._cost import DEFAULT_ORDERS, NeighboringRelation, smallest_where
 from pate.aggregators import Aggregator, Outlook, Release, registered
 from pate.aggregators._base import features_of
 from pate.aggregators._clipped_votes import two_rounds
@@ -281,14 +281,12 @@ class Task(Generic[Kind]):
         votes: votes on ``N`` public samples, with ballots and features where they are needed.
         test_features: features of the test samples, ``[M, ...]``; M = 0 without a student.
         test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}, or `pate.data.UNKNOWN`.
-        label_names: names of the labels.
         private: whether the votes are private.
     """
 
     votes: Kind
     test_features: FloatArray
     test_labels: UInt8Array
-    label_names: tuple[str, ...]
     private: bool
 
     def drawn(self, num_queries: int, *, seed: int) -> "Task[Kind]":
@@ -317,7 +315,7 @@ def load_task(
     run = Run(root)
     store = finished_votes(run)
     manifest = store.manifest()
-    kind, names = manifest.kind, tuple(manifest.label_names)
+    kind = manifest.kind
     rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
     needs = frozenset[Need]().union(*(each.needs for each in aggregators or ()))
     if issubclass(kind, Counts):
@@ -327,7 +325,10 @@ def load_task(
     else:
         require(comparison.student, f"student=True for {kind.__name__}, which have no majority")
     require_kind(kind, needs | {Counts | Scores | Moments}, "the comparison")
-    test_features, test_labels = np.zeros((0, 1)), np.zeros((0, len(names)), dtype=np.uint8)
+    test_features, test_labels = (
+        np.zeros((0, 1)),
+        np.zeros((0, len(manifest.label_names)), dtype=np.uint8),
+    )
     if comparison.student:
         needs |= {"features"}
         test = load_data(run).records(Role.TEST)
@@ -336,7 +337,6 @@ def load_task(
         votes=load_votes(run, store, np.array(manifest.ids)[rows], needs),
         test_features=test_features,
         test_labels=test_labels,
-        label_names=names,
         private=True,
     )
 
@@ -385,16 +385,24 @@ class Simulation:
         )
 
 
+@cache
+def normal_quadrature() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights of the mean over a standard normal variable."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    return nodes, weights / weights.sum()
+
+
 def simulated(simulation: Simulation) -> Task[Ballots]:
     """Return a task with simulated teachers."""
     generator = np.random.default_rng(simulation.seed)
     directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
     directions /= np.linalg.norm(directions, axis=0)
     threshold = float(ndtri(1 - simulation.label_density))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    distances, weights = np.abs(nodes - threshold), weights / weights.sum()
+    nodes, weights = normal_quadrature()
     blur = smallest_where(
-        lambda width: float(weights @ ndtr(distances / width)) <= simulation.teacher_accuracy,
+        lambda width: (
+            float(weights @ ndtr(np.abs(nodes - threshold) / width)) <= simulation.teacher_accuracy
+        ),
         1e-6,
         1e6,
     )
@@ -413,7 +421,6 @@ def simulated(simulation: Simulation) -> Task[Ballots]:
         votes=Ballots(ballots=ballots, features=features),
         test_features=test_features,
         test_labels=(test_margins > 0).astype(np.uint8),
-        label_names=tuple(f"label_{j}" for j in range(simulation.num_labels)),
         private=False,
     )
 

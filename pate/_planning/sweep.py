@@ -8,7 +8,6 @@ of the simulated votes at each target epsilon, and its choice.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, Self, TypeVar
 
@@ -18,7 +17,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 from scipy.stats import beta
 
 from pate._linear import student_of
-from pate._planning.frontier import Task, score_student
+from pate._planning.frontier import Task, normal_quadrature, score_student
 from pate._progress import stage_bar
 from pate._release.transaction import require_promise
 from pate._validation import (
@@ -199,7 +198,7 @@ class LearningCurve:
         shrinkage = self.shrinkage(spectrum, records)
         variance = self.signal**2 * float(shrinkage**2 @ spectrum)
         shared = self.signal**2 * float(shrinkage @ spectrum)
-        nodes, weights = _quadrature()
+        nodes, weights = normal_quadrature()
         mean = math.sqrt(variance) * nodes
         unexplained = math.sqrt(max(1 - shared**2 / variance, 1e-12))
         true = ndtr((shared / variance * mean - thresholds) / unexplained)
@@ -244,13 +243,6 @@ def fit_learner(facts: TaskFacts) -> LearningCurve:
             nearest=round(reached, 4),
         )
     return learner
-
-
-@lru_cache(maxsize=1)
-def _quadrature() -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of the mean over a standard normal variable."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    return nodes, weights / weights.sum()
 
 
 def _learner(place: FloatArray) -> LearningCurve:
@@ -306,7 +298,6 @@ class World:
             votes=votes,
             test_features=self.test * self.scale,
             test_labels=self.test_labels.astype(np.uint8),
-            label_names=tuple(f"label_{j}" for j in range(len(self.thresholds))),
             private=False,
         )
 

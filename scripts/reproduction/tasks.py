@@ -146,7 +146,6 @@ def voted(
         votes=Ballots(ballots=ballots, features=queries),
         test_features=data.test.features,
         test_labels=data.test.labels,
-        label_names=tuple(map(str, range(ballots.shape[2]))),
         private=False,
     )
 
