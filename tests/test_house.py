@@ -51,7 +51,6 @@ TAKEN_BY_PLACE = {
         "LabelSettings",
         "LazyReal",
         "PendingRelease",
-        "PrivateSource",
         "StatementText",
     ),
     *("Directions", "Geometry", "LinearStudent", "PartitionedRecords", "_Losses"),

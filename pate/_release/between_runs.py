@@ -66,21 +66,6 @@ from pate.student._carried import ExportedStudent, load_student, student_digests
 _CANARIES = "pate._audit.canaries.CanaryRecords"
 
 
-@dataclass(frozen=True)
-class PrivateSource:
-    """A private source of records or votes, with the ledger that counts its releases.
-
-    Attributes:
-        what: a plural noun for it in errors.
-        ledger: the file next to it, or None if it has no place.
-        same: returns whether the run began with it, given the inputs that its first stage recorded.
-    """
-
-    what: str
-    ledger: Path | None
-    same: Callable[[Json], bool]
-
-
 def choose_ledger(
     root: Path, requested: Path | None, data: DataSource, *, overwrite: bool = False
 ) -> Path | None:
@@ -102,18 +87,36 @@ def choose_ledger(
             overwritten; if it is overwritten with records that another ledger counts; if the ledger
             next to the data is read-only, or another one there may count them too.
     """
-    source = PrivateSource(
-        "private records",
+    return choose_ledger_of(
+        root,
+        requested,
         data.ledger_path,
-        lambda inputs: inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE),
+        what="private records",
+        began_with=lambda inputs: inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE),
+        overwrite=overwrite,
     )
-    return choose_ledger_of(root, requested, source, overwrite=overwrite)
 
 
 def choose_ledger_of(
-    root: Path, requested: Path | None, source: PrivateSource, *, overwrite: bool = False
+    root: Path,
+    requested: Path | None,
+    beside: Path | None,
+    *,
+    what: str,
+    began_with: Callable[[Json], bool],
+    overwrite: bool = False,
 ) -> Path | None:
-    """Return the ledger of the run at ``root`` like `choose_ledger`, for any private ``source``."""
+    """Return the ledger of the run at ``root`` like `choose_ledger`, for records or votes.
+
+    Args:
+        root: the run's folder.
+        requested: the ledger that the user names, or None.
+        beside: the ledger next to the records or votes; None if they have no place.
+        what: a plural noun for them in errors.
+        began_with: returns whether the run began with them, given the inputs that its first stage
+            recorded.
+        overwrite: whether the run's first stage is done again.
+    """
     ledger_of_run = root / "ledger.sqlite"
     begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
     same = (
@@ -129,16 +132,16 @@ def choose_ledger_of(
         )
         run = Run(root)
         state = run.state(first_stage(run))
-        if overwrite and state is not None and _ledger_beside(source) != recorded:
+        if overwrite and state is not None and _usable(beside) != recorded:
             # releases from other records belong in another ledger
             require(
-                source.same(dict(state.inputs.digests)),
-                f"the {source.what} that {root} was begun with, whose releases"
+                began_with(dict(state.inputs.digests)),
+                f"the {what} that {root} was begun with, whose releases"
                 f" {recorded or ledger_of_run} counts. Choose another run folder with `run`, or"
                 " name the ledger of these by `ledger`",
             )
         return recorded
-    return _ledger_beside(source) if requested is None else expand_path(requested).absolute()
+    return _usable(beside) if requested is None else expand_path(requested).absolute()
 
 
 def ledger_setting(run: Run) -> str | None:
@@ -153,10 +156,11 @@ def ledger_setting(run: Run) -> str | None:
     return None if run.ledger is None else str(run.ledger)
 
 
-def _ledger_beside(source: PrivateSource) -> Path | None:
-    if source.ledger is None:
+def _usable(place: Path | None) -> Path | None:
+    """Return the ledger at a place next to the data, or the one that may be made there."""
+    if place is None:
         return None
-    beside = one_ledger(source.ledger.absolute())
+    beside = one_ledger(place.absolute())
     if beside.exists():
         # a ledger out of reach must not lead to a new budget
         require(

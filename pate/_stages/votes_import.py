@@ -17,7 +17,6 @@ from pate._files import Json, digest
 from pate._planning.completion import resolve_settings
 from pate._progress import step_bar
 from pate._release.between_runs import (
-    PrivateSource,
     choose_ledger_of,
     ledger_setting,
     open_ledger,
@@ -114,8 +113,15 @@ def open_votes_run(
         key = read_key(run)
         return key is not None and inputs.get("votes") == votes.fingerprint(key)
 
-    source = PrivateSource("votes", votes.ledger_path, same_votes)
-    run = replace(run, ledger=choose_ledger_of(root, ledger, source, overwrite=overwrite))
+    chosen = choose_ledger_of(
+        root,
+        ledger,
+        votes.ledger_path,
+        what="votes",
+        began_with=same_votes,
+        overwrite=overwrite,
+    )
+    run = replace(run, ledger=chosen)
     require_ledger(run)
     return run
 
