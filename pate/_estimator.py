@@ -214,9 +214,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         names = self._label_names(Y, labels.shape[1])
         random = check_random_state(self.random_state)
         drawn = X_public is None and self.teacher is None
-        public = np.zeros((0, records.shape[1]))
-        if not drawn:
-            public = self._public_samples(X_public, random)
+        public = (
+            np.zeros((0, records.shape[1])) if drawn else self._public_samples(X_public, random)
+        )
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
         require(
             len(units) == len(records),

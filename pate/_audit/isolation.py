@@ -150,9 +150,7 @@ class _OneChanged(Features):
 
     def select(self, rows: IntArray) -> Features:
         # maps read files faster than rows, so that only the altered record is in memory
-        if self._row in rows:
-            return super().select(rows)
-        return self._features.select(rows)
+        return super().select(rows) if self._row in rows else self._features.select(rows)
 
     def once(self) -> Features:
         return ArrayFeatures(self[np.arange(self.shape[0])])

@@ -491,9 +491,11 @@ def _promise(num_private: int) -> str:
     epsilon, delta = label["target_epsilon"], label["delta"]
     most = format_guess({"epsilon": epsilon, "delta": delta})
     suited, over = suited_delta(num_private), f"1/{num_private:,}, one over the private records"
-    advice = f"suits them, well below {over}; up to {suited:g} is usual"
-    if delta > suited:
-        advice = f"is too large for them: write {suited:g}, well below {over}"
+    advice = (
+        f"is too large for them: write {suited:g}, well below {over}"
+        if delta > suited
+        else f"suits them, well below {over}; up to {suited:g} is usual"
+    )
     return (
         f"label.yaml: epsilon {epsilon:g} lets whoever sees all that is published guess right"
         f" {most}"

@@ -98,9 +98,7 @@ def take_part(
         return input(f"{name}: take part? (yes/no) ").strip().lower() == "yes"
 
     folder = Exchange(exchange)
-    relayed = None
-    if relay is not None:
-        relayed = Relayed(relay, folder, name, SigningKey.read(signing_key))
+    relayed = None if relay is None else Relayed(relay, folder, name, SigningKey.read(signing_key))
 
     def awaited(step: Callable[[], _Result]) -> _Result:
         if relayed is None:

@@ -579,9 +579,11 @@ def require_features(data: Json | None, name: str, kind: type[Votes], num_sample
         kind: the kind of the votes.
         num_samples: the number of samples that were voted on.
     """
-    needed = f", which {name} needs; another `aggregator` may need none"
-    if kind is Scores:
-        needed = f", or scores of {MOST_SAMPLES} samples at most"
+    needed = (
+        f", or scores of {MOST_SAMPLES} samples at most"
+        if kind is Scores
+        else f", which {name} needs; another `aggregator` may need none"
+    )
     require(
         data is not None or (kind is Scores and num_samples <= MOST_SAMPLES),
         f"features [N, F] in the votes, or a data.yaml with their public records{needed}",
