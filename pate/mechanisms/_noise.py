@@ -405,6 +405,8 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
     words = (random & (1 << _OFFSET_BITS) - 1 | table.strips[cells]) ^ sign
     lazy: dict[int, LazyReal] = {}
     others = np.flatnonzero(cells >= table.num_inside)
+    if not others.size:
+        return words, lazy
     accepted = np.zeros(others.size, dtype=np.bool_)
     crossed = np.flatnonzero(cells[others] < table.num_piled)
     places = others[crossed]
