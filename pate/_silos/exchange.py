@@ -454,22 +454,25 @@ def require_private(folder: Path, **places: Path) -> None:
     shared = [folder.resolve()]
     if folder.is_dir():
         shared += [path.resolve() for path in folder.iterdir() if path.is_dir()]  # links among them
+    inside, around = _identities(*shared), _identities(*shared[0].parents)
     for option, place in places.items():
         place = place.resolve()
         require(
-            not any(_is_same(each, root) for each in (place, *place.parents) for root in shared),
+            inside.isdisjoint(_identities(place, *place.parents)),
             f"a place outside of {folder}, which all others read",
             **{option: str(place)},
         )
         require(
-            not any(_is_same(place, each) for each in shared[0].parents),
+            around.isdisjoint(_identities(place)),
             f"a place that does not hold {folder}, which all others read",
             **{option: str(place)},
         )
 
 
-def _is_same(first: Path, second: Path) -> bool:
-    return first == second or (first.exists() and second.exists() and first.samefile(second))
+def _identities(*paths: Path) -> set[Path | tuple[int, int]]:
+    """Return the paths, and device and number of each that exists: what any other name shares."""
+    found = (path.stat() for path in paths if path.exists())
+    return {*paths, *((status.st_dev, status.st_ino) for status in found)}
 
 
 def _text(kind: str, name: str, content: Mapping[str, object]) -> bytes:
