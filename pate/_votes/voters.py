@@ -40,6 +40,7 @@ _DIRECTIONS = 1 << 12  # of the features, the widest ones
 COORDINATE_BITS = 20
 _SPARE = 4  # a coordinate may be so many times as large as the largest public one
 _ENTRIES = 1 << 22  # numbers worked on at once
+_COPIES = 4  # of coordinates that are projected, or multiplied by residuals
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ class Geometry:
         exact = np.concatenate(
             [
                 _projected(public[rows], center, axes, step)
-                for rows in blocks(len(public), sum(axes.shape))
+                for rows in blocks(len(public), _COPIES * sum(axes.shape))
             ]
         )
         unit = power_above(_SPARE * float(np.abs(exact).max())) / (1 << COORDINATE_BITS)
@@ -135,7 +136,7 @@ class Geometry:
             features=inner.shape[1],
         )
         coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
-        for rows in blocks(len(inner), sum(self.axes.shape)):
+        for rows in blocks(len(inner), _COPIES * sum(self.axes.shape)):
             coordinates[rows] = _quantize(
                 _projected(inner[rows], self.centre, self.axes, self.step), self.unit
             )
@@ -430,7 +431,8 @@ class RecordVoters(Voters):
 
     def parts(self, question: MomentQuery) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Yield blocks of records: bases ``[n, R + 1]``, residuals ``[n, C]``, ballots' norms."""
-        for rows in blocks(len(self.labels), self.geometry.num_directions + self.num_labels):
+        entries = _COPIES * (self.geometry.num_directions + self.num_labels)
+        for rows in blocks(len(self.labels), entries):
             basis, residuals = question.products(self.coordinates[rows], self.labels[rows])
             norms = np.sqrt((basis**2).sum(axis=1)) * np.sqrt((residuals**2).sum(axis=1))
             yield basis, residuals, norms / (1 << _BASIS + _RESIDUAL)
