@@ -7,6 +7,7 @@ from pathlib import Path
 from pate._commands.parsing import run_command
 from pate._histogram import HistogramFiles
 from pate._release.top_k import TopKSettings, release_top_k
+from pate.accounting._statement_words import tests_a_gap
 
 
 def topk(
@@ -33,7 +34,7 @@ def topk(
     statement = release_top_k(source, settings, output=output, ledger=book)
     print(statement.text, end="")
     if statement["mechanism"].get("fallback") is not True and _is_empty(output):
-        by_gap = "scale_gap" in statement["mechanism"]
+        by_gap = tests_a_gap(statement["mechanism"])
         why = (
             "no gap between counts passed its noisy test"
             if by_gap

@@ -453,6 +453,11 @@ def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, A
     return f"all that {who} {change} ({published['contributions']})"
 
 
+def tests_a_gap(mechanism: Mapping[str, Any]) -> bool:
+    """Return whether a mechanism as plain data chooses a gap with noise, and tests it."""
+    return "scale_gap" in mechanism
+
+
 def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     mechanism, gap, num_items = statement["mechanism"], statement["gap"], statement["num_items"]
     parameters = ", ".join(
@@ -462,7 +467,7 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     items = "the items that users have," if num_items is None else f"{num_items:,} items"
     k = mechanism.get("k", mechanism.get("kbar", 1))
     short = {"kbar", "delta", "scale"} <= {*mechanism}  # a limited domain
-    tested = "scale_gap" in mechanism  # a gap that is chosen with noise, and tested
+    tested = tests_a_gap(mechanism)
     fewer = ", or fewer" * ("kbar" in mechanism) + ", or nothing" * tested
     lines = [
         f"The top {k} of {items} {form}{fewer}, by",
