@@ -241,7 +241,7 @@ def test_labels_that_a_killed_process_began_have_the_noise_of_its_key(
 def test_three_workers_are_killed_fifty_times(tmp_path: Path, start: Start) -> None:
     """No chunk is lost, and the bits are those of one process that nobody disturbed."""
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=700, chunk_size=1)
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=1500, chunk_size=1)
     words = [
         "teachers",
         "fit",
