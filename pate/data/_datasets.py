@@ -145,7 +145,7 @@ class ItemPictures(Pictures):
             item=row,
             type=type(value).__name__,
         )
-        return center_crop(value.convert("RGB"), self.size)
+        return center_crop(value, self.size)
 
     def once(self) -> ItemPictures:
         return ItemPictures(self._items, self._keys, keep=False)

@@ -12,7 +12,8 @@ from posixpath import normpath
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
+from PIL.TiffImagePlugin import TiffImageFile
 
 from pate._validation import (
     BoolArray,
@@ -44,6 +45,12 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
 
 A file is one of these whatever its name says: others may start a program.
 """
+_EIGHT_BITS = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV"))
+_WHITE = {"I;16": 65535.0, "I;16L": 65535.0, "I;16B": 65535.0, "I;16N": 65535.0, "F": 1.0}
+"""The value of white in modes of Pillow that it does not convert to 8 bits by that value."""
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # tags of TIFF
+_READING = 2
+"""Raised where the same file is read as another picture: runs begun before are refused."""
 
 
 class Pictures(Features):
@@ -118,9 +125,10 @@ class ImageFiles(Pictures):
         return ImageFiles(self.paths, self.size, keep=False)
 
     def identity(self) -> str:
-        return repr(
-            [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths]
-        )
+        files = [
+            (path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths
+        ]
+        return repr((_READING, files))
 
 
 def require_distinct_files(paths: Iterable[Path]) -> None:
@@ -155,12 +163,43 @@ def read_image(path: Path, size: int) -> UInt8Array:
         got=path,
     )
     with readable, Image.open(path, formats=FORMATS) as image:
-        picture = image.convert("RGB")
-    return center_crop(picture, size)
+        return center_crop(image, size)
 
 
-def center_crop(picture: Image.Image, size: int) -> UInt8Array:
-    """Return a picture in RGB as uint8 ``[3, size, size]``, its central square resized."""
+def _upright(image: Image.Image) -> Image.Image:
+    """Return a picture in RGB of 8 bits, turned as its EXIF orientation says.
+
+    Raises ``ValueError`` on a mode that has no value of white, and values beyond it.
+    """
+    # Pillow reads 16 bits of PNG and PGM so, too, but also TIFF of 32 bits or with a sign
+    mode = "I;16" if image.mode == "I" and image.format in ("PNG", "PPM") else image.mode
+    require(
+        mode in _EIGHT_BITS or mode in _WHITE,
+        "8 bits for each color, 16 bits of gray without a sign, or gray floats",
+        mode=mode,
+    )
+    tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
+    upright = ImageOps.exif_transpose(image)
+    if mode in _EIGHT_BITS:
+        return upright.convert("RGB")
+    white = _WHITE[mode]
+    if mode != "F" and _BITS_PER_SAMPLE in tags:
+        white = 2.0 ** tags[_BITS_PER_SAMPLE][0] - 1
+    gray = np.asarray(upright, dtype=np.float64)
+    # of NaN neither holds
+    fits = bool(((gray >= 0) & (gray <= white)).all())
+    require(fits, f"gray in [0, {white:g}]", minimum=float(gray.min()), maximum=float(gray.max()))
+    if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+        gray = white - gray
+    return Image.fromarray(np.rint(gray * (255 / white)).astype(np.uint8)).convert("RGB")
+
+
+def center_crop(image: Image.Image, size: int) -> UInt8Array:
+    """Return a picture as uint8 ``[3, size, size]``, upright, its central square resized.
+
+    Raises ``ValueError`` if its mode, or a value in it, is not one that is read.
+    """
+    picture = _upright(image)
     width, height = picture.size
     side = min(width, height)
     if (width, height) != (size, size):

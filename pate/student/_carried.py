@@ -202,7 +202,7 @@ class InputFormat:
         if isinstance(picture, str | Path):
             return self.read(Path(picture))
         if isinstance(picture, Image.Image):
-            return center_crop(picture.convert("RGB"), self.size)
+            return center_crop(picture, self.size)
         array = np.asarray(picture)
         if array.dtype == np.uint8 and array.shape == self.shape:
             return array
