@@ -103,12 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--ways", nargs="+", choices=["votes", "rivals"], default=["votes", "rivals"]
     )
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("runs/measured"))
     options = parser.parse_args(arguments)
     for words in options.tasks:
         name, *numbers = words.split(":")
         epsilons = tuple(map(float, numbers)) or TASKS[name]
-        measure(FeatureTask(name, options.output / name), epsilons, options.ways, options.seeds)
+        seeds = range(options.first_seed, options.first_seed + options.seeds)
+        measure(FeatureTask(name, options.output / name), epsilons, options.ways, seeds)
 
 
 def write_comments(folder: Path, place: Path) -> None:

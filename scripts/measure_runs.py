@@ -136,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tasks", nargs="*", default=list(TASKS), metavar="TASK[:EPSILON...]")
     parser.add_argument("--ways", nargs="+", choices=[*WAYS, "rivals"], default=[*WAYS, "rivals"])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument(
         "--output", type=Path, default=Path("runs/measured"), help="folder for recipes and figures"
     )
@@ -143,7 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for words in options.tasks:
         name, *numbers = words.split(":")
         epsilons = tuple(map(float, numbers)) or TASKS[name]
-        measure(Task(name, options.output / name), epsilons, options.ways, options.seeds)
+        seeds = range(options.first_seed, options.first_seed + options.seeds)
+        measure(Task(name, options.output / name), epsilons, options.ways, seeds)
 
 
 class Task:
@@ -242,18 +244,18 @@ class Task:
         return Arrays(self.data, features=PublicScaling())
 
 
-def measure(task: Task, epsilons: Sequence[float], ways: Sequence[str], seeds: int) -> None:
+def measure(task: Task, epsilons: Sequence[float], ways: Sequence[str], seeds: range) -> None:
     """Measure the missing figures of a task, and print its table."""
     for way in ways:
         if way == "rivals":
             measure_rivals(task, epsilons, seeds)
             continue
         for title in WAYS[way]:
-            for seed in range(seeds):
+            for seed in seeds:
                 for epsilon in epsilons:
                     measure_run(task, way, title, epsilon, seed)
         if way == "votes":
-            measure_run(task, way, VOTES, ENDLESS, 0)
+            measure_run(task, way, VOTES, ENDLESS, seeds.start)
     print(
         f"\n{task.name}\n\n{table(task.rows, epsilons)}\n\n{below_constant(task.rows)}", flush=True
     )
@@ -295,11 +297,12 @@ def measure_run(task: Task, way: str, title: str, epsilon: float, seed: int) -> 
             task.add(Row(task.name, name, *at, values, seconds))
 
 
-def measure_rivals(task: Task, epsilons: Sequence[float], seeds: int) -> None:
-    """Add rows of all rivals, medians of ``seeds`` draws, and rows without privacy."""
+def measure_rivals(task: Task, epsilons: Sequence[float], seeds: range) -> None:
+    """Add rows of all rivals, medians over ``seeds``, and rows without privacy."""
     missing = tuple(epsilon for epsilon in epsilons if not task.has(DESCENT, epsilon, -1))
     if missing:
-        contest = Contest(epsilons=missing, delta=1e-5 if task.is_faces else 1e-6, seeds=seeds)
+        delta = 1e-5 if task.is_faces else 1e-6
+        contest = Contest(epsilons=missing, delta=delta, seeds=len(seeds), first_seed=seeds.start)
         arena = arena_of(task.source(), task.unit, contest)
         for score in hold(arena, rivals_of(arena, Descent()), contest).scores:
             if not task.has(score.rival, score.target_epsilon, -1):

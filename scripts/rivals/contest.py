@@ -50,6 +50,7 @@ class Contest:
         epsilons: the targets.
         delta: the delta at which they hold.
         seeds: number of times that the noise is drawn; medians are shown.
+        first_seed: the seed of the first draw; the next numbers follow.
         standardise: whether features are divided by their standard deviations over public records,
             as they should be if they are measured in several units.
 
@@ -60,10 +61,12 @@ class Contest:
     epsilons: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
     delta: float = 1e-6
     seeds: int = 3
+    first_seed: int = 0
     standardise: bool = False
 
     def __post_init__(self) -> None:
         require_count(1, seeds=self.seeds)
+        require_count(0, first_seed=self.first_seed)
         require_in_open_unit_interval(delta=self.delta)
         require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
         require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
@@ -215,7 +218,7 @@ def _measured(
             target = Target(epsilon=epsilon, delta=contest.delta, num_queries=1)
             noise = calibrate_scale(rival.event, target, tolerance=1e-4, orders=COARSE_ORDERS)
             drawn = []
-            for seed in range(contest.seeds):
+            for seed in range(contest.first_seed, contest.first_seed + contest.seeds):
                 drawn.append(
                     judged(
                         arena,
