@@ -34,7 +34,7 @@ ZONES = {
         _commands.student_network""",
     "lab": """
         data.faces accounting._autodp _planning _silos _reporting _audit
-        _commands.audit _commands.faces _commands.planning
+        _commands.audit _commands.faces _commands.peers _commands.planning
         _commands.report _commands.silo""",
 }
 """Rooms from the bottom to the top: each imports only what comes before it.

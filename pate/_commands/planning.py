@@ -6,11 +6,10 @@ aggregators, and `pate plan` numbers of teachers.
 
 import textwrap
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from pate._commands.parsing import run_command
+from pate._commands.peers import PEERS, opinions
 from pate._files import write_text
 from pate._planning.frontier import (
     Comparison,
@@ -39,14 +38,13 @@ from pate._runs import Run
 from pate._settings import require_made
 from pate._validation import require, require_count, require_in_open_unit_interval
 from pate._votes import Votes, VoteShape
-from pate.accounting import DEFAULT_ORDERS, RDPAccountant
-from pate.accounting._autodp import epsilon_by_autodp, unknown_to_autodp
+from pate.accounting import RDPAccountant
 from pate.accounting._charges import Events
 from pate.accounting._cost import explain_epsilon, format_epsilon, format_exact
-from pate.accounting._events import BoundedRangeEvent, Event, GaussianEvent, leaves
+from pate.accounting._events import GaussianEvent, leaves
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator
 
-_EPSILONS = ("tightest", "optimal", "classic", "exact", "autodp", "dp_accounting")
+_EPSILONS = ("tightest", "optimal", "classic", "exact", *PEERS)
 
 
 def account(
@@ -67,7 +65,8 @@ def account(
         plot: a file for a plot of epsilon against the number of queries.
 
     Returns:
-        The result of `_costs_of`.
+        The result of `_costs_of`, with epsilon from ``autodp`` and ``dp_accounting`` by their own
+        curves, None where `peers` has no figure.
 
     Raises:
         ValueError: on parameters out of range.
@@ -75,6 +74,12 @@ def account(
     require_made("aggregator", aggregator)
     events = aggregator.events(shape)
     costs = _costs_of(events, num_queries=num_queries, delta=delta)
+    reasons: dict[str, list[str]] = {}
+    for peer in PEERS:
+        for relation, opinion in opinions(peer, events, count=num_queries, delta=delta).items():
+            costs[relation.value][peer] = opinion.epsilon
+            if opinion.epsilon is None:
+                reasons.setdefault(f"{peer} {opinion.reason}", []).append(relation.name)
     name, _, settings = str(aggregator).replace("NeighboringRelation.", "").partition("(")
     print(f"epsilon of {num_queries} queries at delta = {format_exact(delta)} through {name}:")
     print(textwrap.fill(settings[:-1], 96, initial_indent="    ", subsequent_indent="    "))
@@ -85,9 +90,9 @@ def account(
         )
         rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
     print("\n".join(text_table(rows)))
-    unknown = unknown_to_autodp(next(iter(events.values())))
-    if unknown:
-        print(f"    autodp has no mechanism for {', '.join(unknown)}, and gives no second opinion.")
+    for reason, relations in reasons.items():
+        where = "" if len(relations) == len(events) else f" under {relations[0]}"
+        print(f"    {reason}, and gives no second opinion{where}.")
     meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"])
     if meaning is not None:
         print(meaning)
@@ -117,9 +122,8 @@ def _costs_of(
     Returns:
         For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
         ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
-        Gaussian; epsilon from ``autodp`` and ``dp_accounting`` by their own curves, if they are
-        installed and have one for each part of the event. A missing figure is None. ``delta0`` is the part of delta
-        that is spent on failures, such as failures of stability tests.
+        Gaussian, else None. ``delta0`` is the part of delta that is spent on failures, such as
+        failures of stability tests.
 
     Raises:
         ValueError: on parameters out of range.
@@ -135,41 +139,9 @@ def _costs_of(
             "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
             "classic": total.get_epsilon(delta=delta, conversion="classic"),
             "exact": total.get_epsilon(delta=delta, conversion="exact") if gaussian else None,
-            "autodp": _by_autodp(event, num_queries, delta),
-            "dp_accounting": _by_dp_accounting(event, num_queries, delta),
             "delta0": total.delta0,
         }
     return costs
-
-
-def _by_autodp(event: Event, count: int, delta: float) -> float | None:
-    try:
-        return epsilon_by_autodp(event, count=count, delta=delta)
-    except ImportError:
-        return None
-
-
-def _by_dp_accounting(event: Event, count: int, delta: float) -> float | None:
-    """Return epsilon from dp_accounting, by privacy-loss distribution or, for zCDP, by Renyi DP."""
-    if find_spec("dp_accounting") is None:
-        return None
-    import dp_accounting
-    from dp_accounting import pld, rdp
-
-    parts: list[Any] = []
-    gaussian = True
-    for leaf, n in leaves(event, count):
-        if isinstance(leaf, GaussianEvent):
-            single = dp_accounting.GaussianDpEvent(leaf.noise_multiplier)
-        elif isinstance(leaf, BoundedRangeEvent):
-            single, gaussian = dp_accounting.ZCDpEvent(leaf.eta**2 / 8), False
-        else:
-            return None
-        parts.append(dp_accounting.SelfComposedDpEvent(single, n))
-    accountant = (
-        pld.PLDAccountant() if gaussian else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
-    )
-    return float(accountant.compose(dp_accounting.ComposedDpEvent(parts)).get_epsilon(delta))
 
 
 account_main = partial(run_command, "account", account, grouped={"shape": VoteShape})

@@ -245,16 +245,21 @@ def gaussian_log_delta(epsilon: float, mu: float) -> float:
     """Return ``log(delta)`` at ``epsilon >= 0`` of a Gaussian mechanism of ``mu > 0``."""
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     if near < -1:
-        # Phi(-near) is above 0.8, so the difference keeps its digits unless it is nearly 1 - 1
-        lost = epsilon + float(log_ndtr(-far)) - float(log_ndtr(-near))
-        return float(log_ndtr(-near)) + math.log(-math.expm1(lost))
+        # Phi(-near) is above 0.8, so the difference keeps its digits unless it is nearly 1 - 1;
+        # exp(epsilon) phi(far) = phi(near)
+        kept = float(log_ndtr(-near))
+        lost = math.log(_mills(far)) - near * near / 2 - math.log(2 * math.pi) / 2 - kept
+        return kept + math.log(-math.expm1(lost))
+    if near == math.inf:
+        return -near
     # exp(epsilon) phi(far) = phi(near), which leaves a difference of Mills ratios m, m' = x m - 1
     if mu > 1:
         mills = _mills(near) - _mills(far)
     else:
         at = near + mu * (_NODES + 1) / 2
         mills = mu / 2 * float(_WEIGHTS @ _fall(at))
-    return -(near**2) / 2 - math.log(2 * math.pi) / 2 + math.log(mills)
+    mills = max(mills, 5e-324)  # the smallest float
+    return -near * near / 2 - math.log(2 * math.pi) / 2 + math.log(mills)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -281,7 +286,9 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
         return 0.0
     # the conversion of zCDP is an upper bound, and never tight (Bun & Steinke (2016), Proposition
     # 1.3)
-    above = mu**2 / 2 + mu * math.sqrt(-2 * log_delta)
+    above = mu * mu / 2 + mu * math.sqrt(-2 * log_delta)
+    if mu > 1e13:
+        return above * (1 + 1e-15)  # more than the exact epsilon by a relative 20 / mu at most
     return smallest_not_positive(
         lambda epsilon: gaussian_log_delta(epsilon, mu) - log_delta, 0.0, above
     )
@@ -501,7 +508,8 @@ def largest_count_where(holds: Callable[[int], bool], *, limit: int = 2**53) -> 
 
 
 _LARGE_EPSILON = 10
-_DIGITS = Context(prec=400)  # more digits than a float has before and after the point
+_DIGITS = Context(prec=40)
+_LONG_EPSILON = 1e15  # whose digits before the point are written as a power of ten
 
 
 def format_epsilon(epsilon: float | None, digits: int = 3) -> str:
@@ -509,13 +517,16 @@ def format_epsilon(epsilon: float | None, digits: int = 3) -> str:
 
     >>> format_epsilon(8.02042), format_epsilon(0.0004), format_epsilon(None)
     ('8.021', '0.001', 'unbounded')
+    >>> format_epsilon(5e40)
+    '5.000e+40'
     """
     if epsilon is None or math.isinf(epsilon):
         return "unbounded"
+    exact = Decimal(repr(float(epsilon)))
+    if epsilon >= _LONG_EPSILON:
+        return f"{Context(prec=digits + 1, rounding=ROUND_CEILING).plus(exact):.{digits}e}"
     unit = Decimal(1).scaleb(-digits)
-    return (
-        f"{Decimal(repr(float(epsilon))).quantize(unit, rounding=ROUND_CEILING, context=_DIGITS):f}"
-    )
+    return f"{exact.quantize(unit, rounding=ROUND_CEILING, context=_DIGITS):f}"
 
 
 def format_exact(value: float) -> str:

@@ -141,7 +141,7 @@ LEAST_ANSWERED = 0.1
 """The least share of queries that some votes have answered by a release that is paid for."""
 
 
-_LARGEST_SCALE = 1e300  # beyond it, noise may be infinite
+_SMALLEST_SCALE, _LARGEST_SCALE = 1e-300, 1e300  # beyond them noise, or its cost, is no float
 
 
 _WORDS: Mapping[str, Callable[[Any], str]] = {
@@ -216,7 +216,9 @@ class Aggregator(Completable, ABC):
         require_positive(**scales)
         for name, scale in scales.items():
             require(
-                float(scale) <= _LARGEST_SCALE, f"{name} <= {_LARGEST_SCALE:g}", **{name: scale}
+                _SMALLEST_SCALE <= float(scale) <= _LARGEST_SCALE,
+                f"{_SMALLEST_SCALE:g} <= {name} <= {_LARGEST_SCALE:g}",
+                **{name: scale},
             )
 
     @classmethod

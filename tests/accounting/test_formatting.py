@@ -33,4 +33,6 @@ def test_epsilons_have_the_digits_that_are_asked_for() -> None:
         "1.235",
         "1.2341",
     ]
-    assert format_epsilon(math.inf) == "unbounded" and format_epsilon(1e300).endswith("0.000")
+    assert format_epsilon(math.inf) == "unbounded" and format_epsilon(1e300) == "1.000e+300"
+    assert format_epsilon(1e15) == "1.000e+15" and format_epsilon(1.00001e15, 4) == "1.0001e+15"
+    assert format_epsilon(0.99e15) == "990000000000000.000"

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from mpmath import mp
+from scipy.special import ndtri
 
 from pate.accounting import gaussian_epsilon
 from pate.accounting._cost import _fall, _mills, gaussian_delta, gaussian_log_delta, largest_mu
@@ -80,6 +81,27 @@ def test_ends() -> None:
     ):
         with pytest.raises(ValueError, match=r"^Expected (epsilon|mu) >= 0, got "):
             function(*arguments)
+
+
+@pytest.mark.parametrize("mu", [1e5, 1e9, 1e10, 1e12, 1e13, 1.1e13, 1e20, 1e100, 1e153, 1e200])
+@pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5, 0.999])
+def test_epsilon_of_next_to_no_noise(delta: float, mu: float) -> None:
+    """Of ``exp(epsilon) Phi(-far) = phi(near) m(far)`` a Mills ratio of nearly ``1 / far`` is left."""
+
+    def missing(near: mp.mpf) -> mp.mpf:
+        return mp.log((mp.ncdf(-near) - mp.npdf(near) / (near + mu)) / delta)
+
+    with mp.workdps(40):
+        near = mp.findroot(missing, -ndtri(delta))
+        exact = mp.mpf(mu) ** 2 / 2 + near * mu
+    epsilon = gaussian_epsilon(delta, mu)
+    assert epsilon >= exact * (1 - 1e-15)
+    assert epsilon <= exact * (1 + 1e-11) or exact > 1e308 and epsilon == math.inf
+
+
+def test_next_to_all_noise_costs_nothing() -> None:
+    assert gaussian_epsilon(1e-5, 5e-324) == 0 == gaussian_delta(0.1, 5e-324)
+    assert gaussian_delta(1e300, 2.0) == 0
 
 
 def test_the_delta_of_no_epsilon_takes_none() -> None:
