@@ -1,18 +1,24 @@
-"""Networks as plain data: a class path with settings, and the network that they make."""
+"""Networks as plain data: a class path with settings, and the network that they make.
 
-from collections.abc import Callable, Iterator, Mapping
+At the end the trial of a network, which must answer by logits.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from importlib import import_module
 from inspect import isfunction, signature
 from types import ModuleType
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from pate._files import Json
 from pate._networks import make_network
 from pate._settings import SettingsParser
 from pate._validation import expecting, require
+from pate.data import DataSource, Role
 
 _BUILDERS = "torchvision.models"
 _ROOMS = (
@@ -43,7 +49,7 @@ def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
 
 
 def restored_network(
-    settings: Json | str | list[Json], *shape: Any, trust: bool = False
+    settings: Json | str | list[Json], *shape: Any, trust: bool | Collection[str] = False
 ) -> nn.Module:
     """Return the network of ``settings``, a class path with arguments as in a configuration.
 
@@ -55,7 +61,8 @@ def restored_network(
         settings: a class path with arguments, or only the path; or a list of such, each as
             ``map`` with the ``shape`` of its samples, for one after the other.
         shape: the shape of a sample, and the number of labels if the network has any.
-        trust: whether classes and functions from elsewhere are imported and called.
+        trust: whether classes and functions from elsewhere are imported and called; or the paths
+            of those that are.
 
     Raises:
         ValueError: in one line, if something that is not trusted is named, if the class cannot be
@@ -68,13 +75,15 @@ def restored_network(
         )
     content: Json = {"class_path": settings} if isinstance(settings, str) else settings
     path = str(content.get("class_path"))
-    foreign = next((name for name in _class_paths(content) if _trusted(name) is None), None)
-    if foreign is not None:
+    foreign = [name for name in class_paths(content) if _trusted(name) is None]
+    if foreign:
+        named = () if isinstance(trust, bool) else trust
+        unknown = [] if trust is True else [name for name in foreign if name not in named]
+        others = "`trust`, with which other code runs" if trust is False else "named by the plan"
         require(
-            trust,
-            "networks and feature maps of pate or torchvision, or `trust`, with which other code"
-            " runs",
-            class_path=foreign,
+            not unknown,
+            f"networks and feature maps of pate or torchvision, or {others}",
+            class_path=", ".join(unknown),
         )
         require(
             _imported(path) is not None,
@@ -86,12 +95,12 @@ def restored_network(
     with expecting(f"a network {path} that takes the settings it was saved with", Exception):
         return (
             _constructed(content, *shape)
-            if foreign is None
+            if not foreign
             else _made_by_configuration(settings, *shape)
         )
 
 
-def _class_paths(settings: Any) -> Iterator[str]:
+def class_paths(settings: Any) -> Iterator[str]:
     """Yield the paths of all classes and functions that settings name."""
     if isinstance(settings, Mapping):
         if "class_path" in settings:
@@ -113,7 +122,7 @@ def _class_paths(settings: Any) -> Iterator[str]:
         settings = list(settings.values())
     if isinstance(settings, list):
         for value in settings:
-            yield from _class_paths(value)
+            yield from class_paths(value)
 
 
 def _trusted(path: str) -> Callable[..., nn.Module] | None:
@@ -185,6 +194,77 @@ def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
     parser.add_argument("--network", type=kind)
     factory = parser.instantiate(parser.parse_object({"network": settings})).network
     return make_network(factory, *shape) if len(shape) == 2 else factory(*shape)
+
+
+_FRESH = 5
+"""Initial weights that are tried for outputs of both signs."""
+
+_TRIED = 8
+"""Public samples that a network is tried on."""
+
+
+def require_logits(make: Callable[..., nn.Module], data: DataSource, *, seed: int = 0) -> None:
+    """Raise ``ValueError`` in one line unless a network answers by a logit for each label.
+
+    Logits are above 0 for some weights and below 0 for others. What ends in a sigmoid, a softmax or
+    a ReLU is never below 0, and would give every label to every sample. Fresh networks of one sign
+    are tried again with all their weights negated: one that only starts with a large bias changes
+    its sign then.
+
+    Args:
+        make: makes the network for the shape of a sample and the number of labels.
+        data: the source, of which public samples are tried.
+        seed: seed of the weights.
+    """
+    features = data.records(Role.PUBLIC).features
+    samples = torch.from_numpy(np.array(features[np.arange(min(_TRIED, features.shape[0]))]))
+    signs, name = set[float](), ""
+
+    def answers(network: nn.Module) -> Tensor:
+        with expecting(
+            f"a network of records of shape {list(samples.shape[1:])}, as the map of the data"
+            " makes them",
+            Exception,
+            got=name,
+        ):
+            logits = network(samples)
+        require(
+            isinstance(logits, Tensor),
+            f"logits [n, C] in one tensor from the network {name}",
+            type=type(logits).__name__,
+        )
+        require(
+            logits.shape == (len(samples), data.num_labels) and logits.is_floating_point(),
+            f"float logits of shape {[len(samples), data.num_labels]} from the network {name}",
+            shape=list(logits.shape),
+            dtype=str(logits.dtype).removeprefix("torch."),
+        )
+        return logits
+
+    for place in range(_FRESH):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.default_generator.manual_seed(seed + place)
+            network = make_network(make, tuple(samples.shape[1:]), data.num_labels).eval()
+            name = type(network).__name__
+            logits = answers(network)
+            require(bool(logits.isfinite().all()), f"finite logits from the network {name}")
+            signs |= _signs(logits)
+            if not {-1.0, 1.0} <= signs:
+                for weights in network.parameters():
+                    weights.neg_()
+                signs |= _signs(answers(network))
+        if {-1.0, 1.0} <= signs:
+            return
+    require(
+        signs.isdisjoint({-1.0, 1.0}),  # an output layer of zeros has no sign yet
+        f"logits from the network {name}, of both signs: a label is given above 0, so that no"
+        " sigmoid, softmax or ReLU comes last",
+        outputs="never below 0" if 1.0 in signs else "never above 0",
+    )
+
+
+def _signs(logits: Tensor) -> set[float]:
+    return set(logits.sign().flatten().tolist())
 
 
 def _imported(path: str) -> Any:

@@ -7,7 +7,7 @@ if their plain forms are equal.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache, lru_cache, partial
@@ -237,6 +237,21 @@ def canonical(content: Any) -> Any:
             for name, value in content.items()
         }
     return [canonical(value) for value in content] if isinstance(content, list) else content
+
+
+def texts_in(content: Any) -> Iterator[str]:
+    """Yield all texts in plain data, such as the paths of the classes that it names.
+
+    >>> [*texts_in({"class_path": "mine.Net", "init_args": {"widths": [8], "inner": "mine.f"}})]
+    ['mine.Net', 'mine.f']
+    """
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, Mapping):
+        yield from texts_in([*content.values()])
+    elif isinstance(content, list | tuple):
+        for value in content:
+            yield from texts_in(value)
 
 
 def to_plain(value: Any) -> Any:

@@ -1,9 +1,12 @@
 """Networks by the names of factories, of which none is given a shape for weights."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,8 +14,11 @@ from torchvision import models as vision
 
 import pate.models
 from pate import cli
+from pate._network_settings import require_logits
 from pate._networks import make_network
+from pate.data import Arrays
 from pate.student import Student
+from tests.conftest import make_arrays
 
 SHAPE = (3, 32, 32)
 
@@ -122,7 +128,7 @@ def test_a_factory_without_a_type_is_refused(
         (
             "tests.test_networks.OfPictures",
             "Expected a network of records of shape [6], as the map of the data makes them, got"
-            " OfPictures: ",
+            " OfPictures (Expected ",
         ),
     ],
 )
@@ -142,3 +148,78 @@ def test_a_network_of_other_arguments_or_records_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert line in error and len(error.splitlines()) == 1
     assert not new.exists()
+
+
+class Ended(nn.Module):
+    """A network with something behind its last layer, which may begin with zeros or a bias."""
+
+    def __init__(
+        self, end: Callable[[torch.Tensor], Any], bias: float | None = None, extra: int = 0
+    ) -> None:
+        super().__init__()
+        self.layer, self.end = nn.Linear(6, 4 + extra), end
+        if bias is not None:
+            nn.init.zeros_(self.layer.weight)
+            nn.init.constant_(self.layer.bias, bias)
+
+    def forward(self, features: torch.Tensor) -> Any:
+        return self.end(self.layer(features))
+
+
+def whole(shape: tuple[int, ...], num_labels: int, **settings: Any) -> nn.Module:
+    return Ended(**settings)
+
+
+@dataclass
+class Answer:
+    logits: torch.Tensor
+
+
+HONEST: dict[str, dict[str, Any]] = {
+    "logits": {"end": lambda z: z},
+    "zeros": {"end": lambda z: z, "bias": 0.0},
+    "of rare labels": {"end": lambda z: z, "bias": -4.6},
+    "of rare labels, normed": {"end": lambda z: nn.functional.layer_norm(z, (4,)) - 1.5},
+    "bounded": {"end": torch.tanh},
+}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "sigmoid": ({"end": torch.sigmoid}, "outputs='never below 0'"),
+    "softmax": ({"end": lambda z: z.softmax(1)}, "no sigmoid, softmax or ReLU comes last"),
+    "relu": ({"end": torch.relu}, "from the network Ended, of both signs"),
+    "logs": ({"end": nn.functional.logsigmoid}, "outputs='never above 0'"),
+    "a tuple": (
+        {"end": lambda z: (z, z)},
+        "in one tensor from the network Ended, got type='tuple'",
+    ),
+    "an object": ({"end": Answer}, "got type='Answer'"),
+    "integers": ({"end": lambda z: z.long()}, "dtype='int64'"),
+    "not finite": ({"end": lambda z: z / 0}, "finite logits from the network Ended"),
+    "a wrong width": (
+        {"end": lambda z: z, "extra": 1},
+        "float logits of shape [8, 4] from the network Ended, got shape=[8, 5]",
+    ),
+    "no batch": ({"end": lambda z: z.sum()}, "got shape=[]"),
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Arrays:
+    path = tmp_path_factory.mktemp("source") / "data.npz"
+    np.savez(path, **make_arrays())  # type: ignore[arg-type]
+    return Arrays(path)
+
+
+@pytest.mark.parametrize("settings", HONEST.values(), ids=HONEST)
+def test_networks_of_logits_are_taken(settings: dict[str, Any], source: Arrays) -> None:
+    for seed in range(20):
+        require_logits(partial(whole, **settings), source, seed=seed)
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED.values(), ids=REFUSED)
+def test_networks_of_something_else_are_refused(
+    settings: dict[str, Any], message: str, source: Arrays
+) -> None:
+    for seed in range(20):
+        with pytest.raises(ValueError, match=r"^Expected ") as caught:
+            require_logits(partial(whole, **settings), source, seed=seed)
+        assert message in str(caught.value) and "\n" not in str(caught.value)

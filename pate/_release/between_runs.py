@@ -12,11 +12,12 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ from pate._release.transaction import (
 )
 from pate._runs import EXPORTED, LABEL, MODEL, STUDENT, TEACHERS_FIT, Run, first_stage, labels_file
 from pate._runs.released import ReleasedLabels, require_student
-from pate._settings import decode
+from pate._settings import decode, texts_in
 from pate._validation import (
     MOST_VOTERS,
     Float32Array,
@@ -441,10 +442,12 @@ class Start:
     student: ExportedStudent
 
     @classmethod
-    def of(cls, run: Run, start_from: str, data: DataSource) -> Start:
-        """Return the student that the teachers of a run start from.
+    def of(cls, run: Run, plan: Mapping[str, Any], data: DataSource) -> Start:
+        """Return the student that the teachers of a run start from, as their plan says.
 
-        Its folder is read as data, not as code. Its weights are those that its run recorded when it
+        Its folder is read as data, not as code: of other packages than pate and torchvision only
+        what the plan and the data name is imported, and everything that the run's own first release
+        names, because that is of the same plan. Its weights are those that its run recorded when it
         had learned from labels that bear the seal of that run, and the digest of these labels is in
         the ledger.
 
@@ -453,11 +456,12 @@ class Start:
                 it has other labels or takes other features than the data, or its release is not in
                 the ledger of the run.
         """
-        released = student_run(run, start_from)
+        released = student_run(run, plan["start_from"])
         require_student(released)
         folder, record = released.root / _FOLDER, released.root / EXPORTED
-        # the run's own first release was made by the recipe's own classes
-        student = load_student(folder, trust=start_from == FIRST)
+        own = released.root.resolve().is_relative_to(run.root.resolve())
+        named = () if own else {*texts_in(plan), *texts_in(describe_data(data))}
+        student = load_student(folder, trust=own or named)
         require(
             student.label_names == data.label_names,
             f"a student of the data's labels in {folder}",

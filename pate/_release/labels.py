@@ -15,9 +15,9 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO
 from zipfile import ZipFile, ZipInfo
@@ -103,13 +103,12 @@ def chosen_rows(run: Run, store: VoteStore, settings: LabelSettings) -> IntArray
     order = settings.order_of(len(ids))
     if choice == "k_center":
         return order[farthest_first(public_features(run, store, order), number)]
-    start_from = run.inputs_of(TEACHERS_FIT).settings.get("start_from")
-    require_student_for(choice, start_from)
-    assert start_from is not None
+    plan = run.inputs_of(TEACHERS_FIT).settings
+    require_student_for(choice, plan.get("start_from"))
     data = voted_data(run, manifest)
     public = data.load(Role.PUBLIC)
     samples = public.features[rows_of(ids[order], public.ids)]
-    uncertainty = _BY_STUDENT[choice](Start.of(run, start_from, data).answers(samples))
+    uncertainty = _BY_STUDENT[choice](Start.of(run, plan, data).answers(samples))
     return order[np.argsort(-uncertainty, kind="stable")[:number]]
 
 
@@ -274,6 +273,7 @@ class LabelsRelease(Releasable):
         rows = None if settings.query_choice is None else chosen_rows(run, votes, settings)
         self.queries = queries_on(votes.manifest(), settings, rows)
         self.inputs = label_inputs(run, settings, votes, self.queries)
+        self._versions = versions_here()
         self.noise_seed = settings.noise_seed
         self.file, self.statement_file = labels_file(run), run.root / LABEL.outputs[1]
         self.seeds = run.private / "label"
@@ -326,7 +326,6 @@ class LabelsRelease(Releasable):
         if released.tiers is not None:
             answers = Release(released.labels, released.mask, tiers=released.tiers)
             realised = settings.mechanism.charges(answers, released.shape)
-        packages = {name: version(name) for name in ("numpy", "scipy", "torch")}
         # the ledger holds the others
         facts = {
             name: fact
@@ -345,10 +344,19 @@ class LabelsRelease(Releasable):
                 **facts,
                 **given(query_choice=settings.query_choice),
                 "sha256": sha256(self.file),
-                "versions": settled.get("versions", {"pate": __version__} | packages),
+                "versions": settled.get("versions", self._versions),
             },
             realised=realised,
         )
+
+
+def versions_here() -> dict[str, str]:
+    """Return the versions of the packages that make a release; absent ones are left out."""
+    found = {"pate": __version__}
+    for name in ("numpy", "scipy", "torch"):
+        with suppress(PackageNotFoundError):  # a release needs no torch
+            found[name] = version(name)
+    return found
 
 
 def require_stated(run: Run) -> int:

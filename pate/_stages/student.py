@@ -28,7 +28,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pate._checkpoints import LocalCheckpoints
 from pate._files import Json, digest
-from pate._network_settings import without_weights
+from pate._network_settings import require_logits, without_weights
 from pate._runs import STUDENT, Run, StageInputs
 from pate._runs.released import ReleasedLabels, require_student
 from pate._settings import canonical, encode
@@ -211,6 +211,8 @@ class StudentCLI(LightningCLI):
 
         An overwritten student stays until the new one works.
         """
+        if self.run.overwrite or not self.run.is_finished(STUDENT):
+            require_logits(model._make_network, self.datamodule.source)
         inputs = student_inputs(self.run, self.settings, self.datamodule.source)
         with kept_until_trained(self.run, inputs):
             self._train(model, inputs, ckpt_path, **kwargs)
@@ -279,7 +281,7 @@ class StudentCLI(LightningCLI):
             model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs
         )
         probabilities = torch.cat(
-            [batch for batch in answers or [] if isinstance(batch, torch.Tensor)]
+            [batch.float() for batch in answers or [] if isinstance(batch, torch.Tensor)]
         )
         cuts = model.cuts[DECISION_METRICS.index(model.optimize)].to(probabilities)
         write_predictions(
@@ -457,6 +459,7 @@ def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries
         data_class = MadeUpData
 
         def fit(self, model: Student, ckpt_path: str | None = None, **_: Any) -> None:
+            require_logits(model._make_network, source)
             trainer = self.trainer
             callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
             # settings of several processes are checked; one process suffices for the rest

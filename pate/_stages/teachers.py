@@ -25,6 +25,7 @@ from pate._files import (
     require_disk,
     write_text,
 )
+from pate._network_settings import require_logits
 from pate._progress import stage_bar
 from pate._release.between_runs import Start
 from pate._runs import (
@@ -36,6 +37,7 @@ from pate._runs import (
     read_key,
 )
 from pate._runs.released import sealing_key
+from pate._settings import encode_fields
 from pate._stages.teachers_stage import begin_fit, origin_of, require_same_data
 from pate._validation import Float32Array, IntArray, require
 from pate._votes import Voting, unpack_ballots
@@ -46,7 +48,7 @@ from pate.data._records import assign_teachers
 from pate.teachers._executors import available_bytes, root_device, run_jobs
 from pate.teachers._jobs import CHUNK_SIZE, CurveFormat, Execution
 from pate.teachers._plan import PartitionedRecords, TeacherPlan, draw_batches
-from pate.teachers._sizing import choose_size, describe_training, disk_bytes, require_network
+from pate.teachers._sizing import choose_size, describe_training, disk_bytes
 from pate.teachers._training import (
     SavedChunk,
     TrainJob,
@@ -164,7 +166,7 @@ def fit_teachers(
     data.require_distinct()
     require_pictures(plan.augment, data.input_shape)
     private.units(plan.unit)  # raises if there are none
-    require_network(plan, data.input_shape, data.num_labels)
+    require_logits(plan.network, data, seed=plan.seed)
     if dry_run:
         key = read_key(run) or secrets.token_bytes(KEY_BYTES)
         text = describe_training(
@@ -176,7 +178,7 @@ def fit_teachers(
         )
         print(text, end="")
         return
-    start = None if plan.start_from is None else Start.of(run, plan.start_from, data)
+    start = None if plan.start_from is None else Start.of(run, encode_fields(plan), data)
     beginning = begin_fit(run, data, plan, foreign_files)
     if beginning is None:
         return

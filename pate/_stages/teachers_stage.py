@@ -301,7 +301,7 @@ def fit_corrections(
     if dry_run:
         print(f"PRIVATE: corrections of {plan.nominal} teachers, {size / 1e9:.2g} GB.")
         return
-    start = Start.of(run, plan.start_from, data)
+    start = Start.of(run, encode_fields(plan), data)
     beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
         return
@@ -381,7 +381,7 @@ def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role
     """Return the vote counts ``[N, C]`` of the teachers on the records of a role. PRIVATE."""
     assert plan.start_from is not None
     samples = _with_constant(data, role)
-    answers = Start.of(run, plan.start_from, data).answers(
+    answers = Start.of(run, encode_fields(plan), data).answers(
         data.load(role).features[np.arange(len(samples))]
     )
     counts: IntArray = np.zeros(answers.shape, dtype=np.int64)

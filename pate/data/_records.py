@@ -329,7 +329,8 @@ class Records:
     2
 
     Attributes:
-        features: ``[N, ...]`` float32, read by index; an array is wrapped.
+        features: ``[N, ...]`` float32, read by index, with a number at least for each record; an
+            array is wrapped.
         labels: ``[N, C]`` in {0, 1}, and `UNKNOWN` where a label is unknown, if the source allows
             it.
         ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its
@@ -361,6 +362,11 @@ class Records:
             self.labels.ndim == 2 and self.labels.shape[1] > 0,
             "labels of shape [N, C]",
             shape=self.labels.shape,
+        )
+        require(
+            min(self.features.shape[1:], default=0) > 0,
+            "features of shape [N, ...], with a column at least",
+            shape=list(self.features.shape),
         )
         require(
             {self.features.shape[0], *sizes.values()} == {len(self.labels)},

@@ -10,7 +10,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -108,7 +108,9 @@ class ModulePredictor:
         return probabilities.cpu().numpy(), labels.cpu().numpy()
 
 
-def restore_module(path: Path, settings: Json, *, device: str, trust: bool) -> Predictor:
+def restore_module(
+    path: Path, settings: Json, *, device: str, trust: bool | Collection[str]
+) -> Predictor:
     """Return the student of a ``model.json``, with its weights.
 
     Args:

@@ -7,7 +7,7 @@ answers without torch. The folder is written for use without the run and its dat
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -495,7 +495,7 @@ class ExportedStudent:
 
 
 def load_student(
-    folder: Path | str, *, device: str = "cpu", trust: bool = False
+    folder: Path | str, *, device: str = "cpu", trust: bool | Collection[str] = False
 ) -> ExportedStudent:
     """Return the student in a folder from `pate student fit`.
 
@@ -507,7 +507,8 @@ def load_student(
     Args:
         folder: the folder, such as ``runs/faces/public/student/model``, or the folder of its run.
         device: torch's name of the device, such as ``cuda``.
-        trust: whether networks and feature maps of other packages are imported and called too.
+        trust: whether networks and feature maps of other packages are imported and called too; or
+            the paths of those that are, such as ``{"mine.Network"}``.
 
     Raises:
         ValueError: in one line, if the folder holds no complete student, or the class of its
@@ -550,7 +551,7 @@ def student_digests(folder: Path) -> dict[str, str]:
     return {name: digest(folder / name) for name in (WEIGHTS, SETTINGS)}
 
 
-def _module(root: Path, settings: Json, *, device: str, trust: bool) -> nn.Module:
+def _module(root: Path, settings: Json, *, device: str, trust: bool | Collection[str]) -> nn.Module:
     """Return a student as a torch module."""
     return find("restore_module")(root / WEIGHTS, settings, device=device, trust=trust)
 

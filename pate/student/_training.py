@@ -348,6 +348,7 @@ class Student(pl.LightningModule):
             "cuts", torch.full((len(DECISION_METRICS), len(self.label_names)), 0.5)
         )
         self.optimize = optimize
+        self._make_network = network
         self._make_optimizer = optimizer
         self._make_scheduler = scheduler
         self._seed = seed
@@ -421,7 +422,9 @@ class Student(pl.LightningModule):
                     )
                 )
             probabilities = gate(logits, self.departs, self.constant_logits).sigmoid()
-            self.cuts.copy_(torch.from_numpy(choose_thresholds(probabilities.cpu().numpy())))
+            self.cuts.copy_(
+                torch.from_numpy(choose_thresholds(probabilities.cpu().float().numpy()))
+            )
         # the metrics need labels, which noisy shares are not
         labeled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
         if labeled.any():
@@ -447,7 +450,8 @@ class Student(pl.LightningModule):
 
     def _log_figures(self, prefix: str, probabilities: Tensor, truth: Tensor) -> dict[str, Any]:
         cuts = self.cuts.cpu().double().numpy()
-        scores, labels = probabilities.cpu().numpy(), truth.cpu().numpy()
+        # numpy has no bfloat16
+        scores, labels = probabilities.cpu().float().numpy(), truth.cpu().float().numpy()
         figures = evaluate(scores, labels, self.label_names, cuts=cuts, optimize=self.optimize)
         self.log_dict(
             {

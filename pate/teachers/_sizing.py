@@ -83,19 +83,6 @@ def choose_size(
     return Sizing(chunk_size=best, messages=tuple(messages))
 
 
-def require_network(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int) -> None:
-    """Raise ``ValueError`` if the network cannot be made, or takes no records of a shape."""
-    (network,) = make_networks(plan, shape, num_labels, teachers=range(1))
-    try:
-        with torch.no_grad():
-            network.eval()(torch.zeros(2, *shape))
-    except RuntimeError as error:
-        raise ValueError(
-            f"Expected a network of records of shape {list(shape)}, as the map of the data makes"
-            f" them, got {type(network).__name__}: {' '.join(str(error).split())[:200]}"
-        ) from None
-
-
 def fitting_size(
     plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int
 ) -> int:

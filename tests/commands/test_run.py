@@ -563,7 +563,7 @@ def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
         ),
         (
             student(network="tests.commands.test_run.too_narrow"),
-            "got RuntimeError: The size of tensor a (4) must match",
+            "float logits of shape [8, 4] from the network Sequential, got shape=[8, 3]",
         ),
         (
             student(optimizer="{class_path: SGD, init_args: {lr: -1}}"),

@@ -221,6 +221,8 @@ def test_without_a_split_a_hash_of_the_group_decides(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"X": np.full((600, 6), np.nan)}, "finite features"),
+        ({"X": np.zeros(600, np.float32)}, r"features of shape \[N, \.\.\.\], with a column"),
+        ({"X": np.zeros((600, 0), np.float32)}, r"with a column at least, got shape=\[\d+, 0\]"),
         ({"Y": np.full((600, 4), 2)}, r"labels among \(0, 1\)"),
         ({"Y": np.empty((600, 0), dtype=np.int8)}, "labels of shape"),
         ({"Y": np.ones((10, 4), dtype=np.int8)}, "10 rows"),

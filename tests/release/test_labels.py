@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -73,6 +74,26 @@ def test_bad_settings_spend_nothing(
     assert message in error and len(error.splitlines()) == 1
     assert spent(copied) == 1
     assert public(copied) == before
+
+
+def test_packages_are_looked_up_before_anything_is_spent_and_may_be_absent(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release needs no torch, and where its version cannot be told nothing is spent."""
+
+    def without_torch(name: str) -> str:
+        if name == "torch":
+            raise PackageNotFoundError(name)
+        return "1.2.3"
+
+    monkeypatch.setattr("pate._release.labels.version", without_torch)
+    assert label(copied, STABLE, "--overwrite") == 0
+    found = json.loads((copied / "public" / "privacy.json").read_text())["versions"]
+    assert found == {"pate": pate.__version__, "numpy": "1.2.3", "scipy": "1.2.3"}
+    before = spent(copied)
+    monkeypatch.setattr("pate._release.labels.version", refuse)
+    assert label(copied, NOISY, "--overwrite") == 2
+    assert spent(copied) == before
 
 
 def refuse(*_: object, **__: object) -> Release:

@@ -9,7 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pate import Pipeline, TeacherPlan, load_student
+from pate import (
+    ClosedFormPlan,
+    LabelSettings,
+    Pipeline,
+    StudentPlan,
+    TeacherPlan,
+    load_student,
+)
 from pate.data import Arrays
 from pate.data._records import assign_teachers
 from pate.models import MLP, Linear
@@ -109,3 +116,41 @@ def test_a_network_that_starts_elsewhere_is_another_stage(warm: Path, tmp_path: 
     )
     with pytest.raises(ValueError, match="start_from=None"):
         pipeline.fit_teachers(afresh)
+
+
+class Own(Linear):
+    """A network of a user."""
+
+
+def test_a_release_is_read_by_the_classes_that_its_plan_names(tmp_path: Path) -> None:
+    """However its folder is spelled, and wherever it lies; others are nobody's own."""
+    np.savez(tmp_path / "data.npz", **make_arrays(200))  # type: ignore[arg-type]
+    data, settings = Arrays(tmp_path / "data.npz"), LabelSettings(target_epsilon=8.0, delta=1e-4)
+    runs = tmp_path / "run" / "first", tmp_path / "elsewhere"
+    for root in runs:
+        first = Pipeline(root, data)
+        first.fit_teachers(ClosedFormPlan())
+        first.vote()
+        first.label(settings)
+        trainer = {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False}
+        first.fit_student(StudentPlan(network=Own, trainer=trainer))
+
+    def fit(run: str, network: NetworkFactory, start_from: str) -> None:
+        plan = TeacherPlan(
+            network=network,
+            num_teachers=2,
+            num_steps=1,
+            batch_size=4,
+            start_from=start_from,
+            accelerator="cpu",
+        )
+        Pipeline(tmp_path / run, data).fit_teachers(plan)
+
+    fit("run", Linear, str(runs[0]))  # of the same run
+    fit("second", Own, str(runs[1]))  # named by the plan
+    refused = (
+        r"^Expected networks and feature maps of pate or torchvision, or named by the plan, got"
+        r" class_path='tests\.stages\.test_starting_networks\.Own'$"
+    )
+    with pytest.raises(ValueError, match=refused):
+        fit("third", Linear, str(runs[1]))

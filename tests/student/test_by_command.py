@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -273,3 +274,11 @@ def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Cap
     assert "memory for a batch" in capsys.readouterr().err
     assert everything(copied) == before
     assert cli.main(["student", "test", f"--run={copied}"]) == 0
+
+
+def test_a_student_in_bfloat16_learns_and_leaves(copied: Path) -> None:
+    assert fit(copied, "--trainer.precision=bf16-true", "--trainer.max_epochs=1") == 0
+    for command in ("test", "predict"):
+        assert cli.main(["student", command, "--run", str(copied)]) == 0
+    answers = pate.load_student(copied).predict_proba(np.zeros((3, 6), np.float32))
+    assert answers.shape == (3, 4) and np.isfinite(answers).all()
