@@ -41,7 +41,7 @@ from pate._votes import Counts, Need, Votes, VoteShape, require_kind
 from pate.accounting import DEFAULT_ORDERS, Event, NeighboringRelation, Target, calibrate_scale
 from pate.accounting._charges import Charge, Events
 from pate.mechanisms._base import Law, NotStatedError, Release as Release, subclasses_of
-from pate.mechanisms._noise import require_generator
+from pate.mechanisms._noise import WatchedGenerator, require_generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -511,7 +511,10 @@ def _when_served(aggregate: Callable[..., Release]) -> Callable[..., Release]:
         for name, known in (("predictions", predictions_of), ("features", features_of)):
             if name in aggregator.needs:
                 known(votes)
-        require_generator(arguments.get("generator"))
+        generator = arguments.get("generator")
+        require_generator(generator)
+        if isinstance(generator, WatchedGenerator):
+            return generator.answer(aggregate, aggregator, votes)
         return aggregate(aggregator, votes, **arguments)
 
     return checked

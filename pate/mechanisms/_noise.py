@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -84,6 +85,26 @@ def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
     """
     require_count(0, seed=seed, release=release)
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, release])))
+
+
+class WatchedGenerator(np.random.Generator, ABC):
+    """A generator that is shown what noise is added to, and decides the outcome: for audits.
+
+    It breaks privacy by its purpose. A release draws from `private_generator`, or from a seed, and
+    no setting names another generator: only the code of an audit makes one.
+    """
+
+    @abstractmethod
+    def sum(self, values: FloatArray, sigma: float) -> FloatArray:
+        """Return the outcome of `add_gaussian`, of the shape of ``values``."""
+
+    @abstractmethod
+    def test(self, leads: FloatArray, sigma: float) -> BoolArray:
+        """Return the outcome of `exceeds` for values minus thresholds, of their shape."""
+
+    @abstractmethod
+    def answer(self, aggregate: Callable[..., Any], aggregator: Any, votes: Any) -> Any:
+        """Return what ``aggregate(aggregator, votes, generator=..)`` releases."""
 
 
 def require_generator(generator: object) -> None:
@@ -201,6 +222,8 @@ def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Genera
         sigma: standard deviation of the noise.
         generator: source of the noise.
     """
+    if isinstance(generator, WatchedGenerator):
+        return generator.sum(np.asarray(values, dtype=np.float64), sigma)
     on_grid, beyond, grid = split(values, sigma)
     return with_noise(on_grid, grid * rounded_normal(beyond, sigma / grid, generator))
 
@@ -278,6 +301,8 @@ def exceeds(
         np.broadcast_to(np.asarray(numbers, np.float64), shape).ravel()
         for numbers in (values, thresholds)
     )
+    if isinstance(generator, WatchedGenerator):
+        return generator.test((given - least).reshape(shape), sigma)
     above = np.empty(given.size, dtype=np.bool_)
     for start in range(0, given.size, _BLOCK):
         part = slice(start, start + _BLOCK)
