@@ -1,0 +1,440 @@
+"""Search random ledgers for a printed total below the truth, by draws with forced outcomes.
+
+    python -m scripts.search_ledgers --ledgers 300
+
+A ledger has two to four releases of the same records: by record, by group, by the teachers of two
+partitions, or by teachers that start from an earlier student; some have a budget, or are for units
+that reach two teachers. All are made again without a record, a group or a teacher, or with altered
+records, and each draw has the outcome that it had before (`pate._audit.forced`). The path has then
+an exact epsilon between these neighbors, or a lower bound. It is compared with each epsilon that a
+statement prints for them. The records of a group are alike, so that they move sums in one
+direction, and the group and the teacher that leave are those that move sums most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field, replace
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
+from pate._audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
+from pate._files import digest, write_json
+from pate._planning.completion import resolve_settings
+from pate._runs import KEY_FILE, LABEL, Run
+from pate._runs.run import KEY_BYTES
+from pate._settings import Partial
+from pate._validation import IntArray
+from pate._votes.store import finished_votes
+from pate.aggregators import Canonical, NoisyVotes, Peeling
+from pate.data import Arrays
+from pate.data._records import assign_teachers
+
+DELTA = 1e-5
+LABELS, FEATURES = 3, 4
+PRIVATE, PUBLIC = 240, 24
+PARTITIONS = (8, 20)
+"""The numbers of teachers of two partitions."""
+SLACK = 1e-6
+"""The relative error of figures, as of `pate.accounting`."""
+
+Unit = Literal["record", "group"]
+Whom = Literal["record", "group", "teacher"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A release of a ledger.
+
+    Attributes:
+        unit: the protected unit.
+        num_teachers: None for a teacher of each unit.
+        start: the release, from 0, of the student that teachers start from; None without one.
+        again: the earlier release whose votes are released once more; None for new teachers.
+        aggregator: the aggregator without its noise; None for the default.
+        epsilon: the target of this release.
+        max_teachers: how many teachers a unit may reach.
+        budget: the budget of the ledger; None to name none.
+    """
+
+    unit: Unit
+    num_teachers: int | None = None
+    start: int | None = None
+    again: int | None = None
+    aggregator: Any = None
+    epsilon: float = 1.0
+    max_teachers: int = 1
+    budget: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The release in words."""
+        words = [f"by {self.unit}"]
+        words += [f"{self.num_teachers} teachers"] if self.num_teachers else []
+        words += [f"start_from release {self.start + 1}"] if self.start is not None else []
+        words += [f"votes of release {self.again + 1}"] if self.again is not None else []
+        words += [self.aggregator.cls.__name__] if self.aggregator is not None else []
+        words += [f"epsilon {self.epsilon:g}", f"m = {self.max_teachers}"]
+        words += [f"budget {self.budget:g}"] if self.budget is not None else []
+        return ", ".join(words)
+
+    def plan(self, folder: Path) -> ClosedFormPlan:
+        """Return the plan of the teachers of a release whose runs lie in a folder."""
+        start = None if self.start is None else str(folder / f"run{self.start}")
+        return ClosedFormPlan(unit=self.unit, num_teachers=self.num_teachers, start_from=start)
+
+    @property
+    def settings(self) -> LabelSettings:
+        """The settings of the labels, without their noise."""
+        return LabelSettings(
+            self.aggregator,
+            delta=DELTA,
+            target_epsilon=self.epsilon,
+            max_teachers_per_unit=self.max_teachers,
+            max_epsilon=self.budget,
+        )
+
+
+Table = Mapping[str, NDArray[Any]]
+"""The arrays of `pate.data.Arrays`, private records first."""
+
+
+def made_up(generator: np.random.Generator) -> Table:
+    """Return records and samples; the records of a group are alike."""
+    sizes = generator.choice((1, 2, 5, 12, 30), size=PRIVATE)
+    number = int(np.searchsorted(np.cumsum(sizes), PRIVATE)) + 1
+    groups = np.repeat(np.arange(number), sizes[:number])[:PRIVATE]
+    centers = generator.standard_normal((number, FEATURES))
+    centers *= 2 / np.linalg.norm(centers, axis=1, keepdims=True)
+    answers = generator.integers(0, 2, (number, LABELS))
+    features = centers[groups] + 0.2 * generator.standard_normal((PRIVATE, FEATURES))
+    others = PUBLIC + 2
+    return {
+        "X": np.concatenate((features, generator.standard_normal((others, FEATURES)))),
+        "Y": np.concatenate((answers[groups], np.zeros((others, LABELS)))).astype(np.uint8),
+        "ids": np.char.mod("id-%04d", np.arange(PRIVATE + others)),
+        "split": np.repeat([0, 1, 2], [PRIVATE, PUBLIC, 2]),
+        "group": np.append(np.char.mod("g-%04d", groups), np.full(others, "public")),
+    }
+
+
+def sequence(generator: np.random.Generator) -> list[Planned]:
+    """Return the releases of a ledger."""
+    releases: list[Planned] = []
+    budget = float(generator.choice((3.0, 6.0))) if generator.random() < 0.3 else None
+    for place in range(int(generator.integers(2, 5))):
+        planned = Planned(
+            unit="group" if generator.random() < 0.4 else "record",
+            epsilon=float(generator.choice((0.5, 1.0, 2.0, 4.0))),
+            max_teachers=2 if generator.random() < 0.2 else 1,
+            budget=budget if generator.random() < 0.7 else None,
+        )
+        kind, earlier = generator.random(), int(generator.integers(max(place, 1)))
+        teachers = int(generator.choice(PARTITIONS))
+        used = {one.start for one in releases} | {one.again for one in releases}
+        if place and kind < 0.35:
+            of_counts = Partial(NoisyVotes), Partial(Canonical, k=1), Partial(Peeling, k=2)
+            chosen = of_counts[int(generator.integers(len(of_counts)))]
+            planned = replace(planned, num_teachers=teachers, start=earlier, aggregator=chosen)
+        elif place and kind < 0.5 and releases[earlier].again is None and earlier not in used:
+            votes = replace(releases[earlier], start=None, again=earlier)
+            planned = replace(votes, epsilon=planned.epsilon, max_teachers=planned.max_teachers)
+        elif kind < 0.75:
+            planned = replace(planned, num_teachers=teachers)
+        if planned.start is not None and releases[planned.start].again is not None:
+            planned = replace(planned, start=None, aggregator=None)
+        if planned.start is not None and planned.start in {one.again for one in releases}:
+            planned = replace(planned, start=None, aggregator=None)
+        if planned.budget is not None:
+            planned = replace(planned, epsilon=min(planned.epsilon, planned.budget))
+        releases.append(planned)
+    return releases
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A release that was made.
+
+    Attributes:
+        statement: the content of its ``privacy.json``.
+        labels: a digest of its ``labels.npz``.
+        draws: its draws.
+    """
+
+    statement: Mapping[str, Any]
+    labels: str
+    draws: Sequence[Draw]
+
+
+def make(
+    folder: Path,
+    table: Table,
+    releases: Sequence[Planned],
+    *,
+    kept: Sequence[Made | None] | None = None,
+    absent: Mapping[int, Sequence[int]] | None = None,
+) -> list[Made | None]:
+    """Make releases one after the other on one ledger; None in place of one that is refused.
+
+    Args:
+        folder: a new folder.
+        table: the records.
+        releases: the releases.
+        kept: the same releases of the first data set, whose outcomes are forced; None to draw.
+        absent: the numbers of teachers that take no part, by the number of the release.
+    """
+    folder.mkdir()
+    np.savez(folder / "records.npz", **table)  # type: ignore[arg-type, unused-ignore]
+    data, ledger = Arrays(folder / "records.npz"), folder / "ledger.sqlite"
+    made: list[Made | None] = []
+    for place, planned in enumerate(releases):
+        earlier = [origin for origin in (planned.start, planned.again) if origin is not None]
+        if any(made[origin] is None for origin in earlier):
+            made.append(None)
+            continue
+        first = None if kept is None else kept[place]
+        draws = ForcedGenerator(place, None if first is None else first.draws)
+        root = folder / f"run{place if planned.again is None else planned.again}"
+        run = Run(root, ledger=ledger, overwrite=planned.again is not None)
+        pipeline = Pipeline(root, data, ledger=ledger)
+        try:
+            if planned.again is None:
+                write_json(root / KEY_FILE, {"key": key_of(place).hex()})
+                pipeline.fit_teachers(planned.plan(folder))
+                pipeline.vote()
+            manifest = finished_votes(run).manifest()
+            settings = resolve_settings(
+                planned.settings, manifest.shape, len(manifest.ids), manifest.kind
+            )
+            release_labels(run, settings, draws, absent=(absent or {}).get(place, ()))
+        except ValueError:  # by a budget, or because the ledger does not allow it
+            made.append(None)
+            continue
+        assert not draws.drew_otherwise, "all noise is seen"
+        if any(other.start == place for other in releases):
+            pipeline.fit_student(StudentPlan())
+        labels, statement, _ = (root / output for output in LABEL.outputs)
+        content = json.loads(statement.read_text())
+        made.append(Made(statement=content, labels=digest(labels), draws=draws.draws))
+    return made
+
+
+def key_of(place: int) -> bytes:
+    """Return the key of the partition of a release."""
+    return bytes([place]) * KEY_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbor:
+    """A change of the records.
+
+    Attributes:
+        whom: whose records change.
+        units: how many records, groups or teachers change.
+        rows: ``[n]``, the records that change.
+        removed: whether they are removed; otherwise they are altered.
+        absent: the teachers that take no part, by the number of the release.
+    """
+
+    whom: Whom
+    units: int
+    rows: IntArray
+    removed: bool = True
+    absent: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The change in words."""
+        change = "removed" if self.removed else "altered"
+        return f"{self.units} {self.whom}(s) with {len(self.rows)} records {change}"
+
+    def changed(self, table: Table) -> Table:
+        """Return the neighbor of the records."""
+        if self.removed:
+            return {name: np.delete(array, self.rows, axis=0) for name, array in table.items()}
+        altered = {name: np.array(array) for name, array in table.items()}
+        altered["X"][self.rows] *= -4
+        altered["Y"][self.rows] = 1 - altered["Y"][self.rows]
+        return altered
+
+
+def neighbors(
+    table: Table, releases: Sequence[Planned], generator: np.random.Generator
+) -> Iterator[Neighbor]:
+    """Yield neighbors of records: groups and teachers are those that move sums most."""
+    for units in (1, 2):
+        rows = generator.choice(PRIVATE, size=units, replace=False)
+        yield Neighbor(whom="record", units=units, rows=rows, removed=generator.random() < 0.5)
+    groups = np.unique(table["group"][:PRIVATE], return_inverse=True)[1]
+    rows = np.flatnonzero(groups == _heaviest(table, groups)[0])
+    yield Neighbor(whom="group", units=1, rows=rows, removed=generator.random() < 0.5)
+    for place, planned in enumerate(releases):
+        if planned.num_teachers is None or planned.again is not None:
+            continue
+        names = table["group" if planned.unit == "group" else "ids"][:PRIVATE].tolist()
+        teachers = assign_teachers(names, num_teachers=planned.num_teachers, key=key_of(place))
+        leaving = _heaviest(table, teachers)[: int(generator.integers(1, 3))]
+        same = [place, *(i for i, other in enumerate(releases) if other.again == place)]
+        yield Neighbor(
+            whom="teacher",
+            units=len(leaving),
+            rows=np.flatnonzero(np.isin(teachers, leaving)),
+            absent=dict.fromkeys(same, leaving.tolist()),
+        )
+
+
+def _heaviest(table: Table, owners: IntArray) -> IntArray:
+    """Return the owners of records ``[N]`` in the order in which they move a sum of moments."""
+    signs = 2.0 * table["Y"][:PRIVATE] - 1
+    moments = (table["X"][:PRIVATE, :, None] * signs[:, None, :]).reshape(PRIVATE, -1)
+    sums = np.zeros((owners.max() + 1, moments.shape[1]))
+    np.add.at(sums, owners, moments)
+    return np.argsort(-np.linalg.norm(sums, axis=1), kind="stable")
+
+
+def printed(
+    statement: Mapping[str, Any], neighbor: Neighbor, place: int, planned: Planned
+) -> Iterator[tuple[str, float]]:
+    """Yield the totals that a statement prints for a neighbor: where it says so, and epsilon.
+
+    Args:
+        statement: the statement.
+        neighbor: the neighbor.
+        place: the number of its release, from 0.
+        planned: its release.
+    """
+    unit = statement["unit"]
+    covered = {
+        "replace_record": neighbor.whom == unit or (neighbor.whom, unit) == ("record", "group"),
+        "add_remove_teacher": neighbor.removed
+        and (
+            place in neighbor.absent if planned.num_teachers is not None else neighbor.whom == unit
+        ),
+    }
+    reached = [("guarantees", statement["max_teachers_per_unit"], statement["guarantees"])]
+    reached += [("reach", row["teachers"], row) for row in statement["reach"]]
+    for where, units, by_relation in reached:
+        for relation, is_covered in covered.items():
+            figure = by_relation.get(relation)
+            epsilon = figure.get("epsilon") if isinstance(figure, Mapping) else figure
+            if is_covered and neighbor.units <= units and epsilon is not None:
+                yield f"{where}, {relation}, {units} unit(s)", float(epsilon)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A printed total below the truth, or a public difference that is not paid for."""
+
+    neighbor: Neighbor
+    text: str
+    excess: float
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The search of one ledger.
+
+    Attributes:
+        releases: the releases that were made.
+        compared: the number of printed totals that were compared with the truth.
+        faults: the faults.
+    """
+
+    releases: int
+    compared: int
+    faults: Sequence[Fault]
+
+
+def search(generator: np.random.Generator, folder: Path, releases: Sequence[Planned]) -> Searched:
+    """Search a ledger with random records.
+
+    Args:
+        generator: draws the records and their neighbors.
+        folder: an empty folder.
+        releases: the releases of the ledger.
+    """
+    table, faults, compared = made_up(generator), list[Fault](), 0
+    first = make(folder / "records", table, releases)
+    for number, neighbor in enumerate(neighbors(table, releases, generator)):
+        place = folder / f"neighbor{number}"
+        changed = neighbor.changed(table)
+        try:
+            second = make(place, changed, releases, kept=first, absent=neighbor.absent)
+            for where, epsilon, truth in totals(releases, neighbor, first, second):
+                compared += 1
+                if truth > epsilon * (1 + SLACK):
+                    text = f"{where}: {epsilon:.3f} printed, {truth:.3f} true"
+                    faults.append(Fault(neighbor, text, truth / epsilon))
+        except DivergedError as error:
+            faults.append(Fault(neighbor, str(error), math.inf))
+    return Searched(sum(one is not None for one in first), compared, faults)
+
+
+def totals(
+    releases: Sequence[Planned],
+    neighbor: Neighbor,
+    first: Sequence[Made | None],
+    second: Sequence[Made | None],
+) -> Iterator[tuple[str, float, float]]:
+    """Yield each printed total for a neighbor: where it is printed, epsilon, and the true one.
+
+    Raises:
+        DivergedError: if a release of the neighbor differs, though its draws have equal outcomes.
+    """
+    moved = Movement()
+    for place, (one, other) in enumerate(zip(first, second, strict=True)):
+        name = f"release {place + 1}"
+        if one is None or other is None:
+            if one is not other:
+                raise DivergedError(f"{name} is refused for one of both data sets")
+            continue
+        if one.labels != other.labels:
+            raise DivergedError(f"the labels of {name} differ")
+        moved += Movement.between(one.draws, other.draws)
+        assert not moved.untested, "each choice has a law"
+        truth = moved.epsilon(DELTA)
+        for where, epsilon in printed(one.statement, neighbor, place, releases[place]):
+            yield f"{name}, {where}", epsilon, truth
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Search ledgers, and print the faults; end with status 1 if there are any."""
+    parser = argparse.ArgumentParser(
+        description="Search random ledgers for a total below the truth."
+    )
+    parser.add_argument("--ledgers", type=int, default=300, help="their number")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the first one")
+    parsed = parser.parse_args(arguments)
+    refuted = made = compared = 0
+    for seed in range(parsed.seed, parsed.seed + parsed.ledgers):
+        generator = np.random.default_rng(seed)
+        releases = sequence(generator)
+        with TemporaryDirectory() as folder, redirect_stderr(StringIO()):
+            found = search(generator, Path(folder), releases)
+        made, compared = made + found.releases, compared + found.compared
+        if found.faults:
+            refuted += 1
+            worst = max(found.faults, key=lambda fault: fault.excess)
+            print(f"ledger {seed}, {len(found.faults)} faults; {worst.neighbor.text}: {worst.text}")
+            for number, planned in enumerate(releases, 1):
+                print(f"    {number}. {planned.text}", flush=True)
+    print(
+        f"{parsed.ledgers} ledgers, {made} releases, {compared} totals:"
+        f" {refuted} ledgers print a total below the truth"
+    )
+    if refuted:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
