@@ -52,6 +52,7 @@ from pate.data._source import (
     expand_path,
     require_fractions,
     split_by_hash,
+    with_tests,
 )
 from pate.data.features import AutoFeatures, PublicScaling
 
@@ -84,7 +85,8 @@ class Arrays(TableSource):
         labels: names of the labels to learn; None for all.
         public_fraction: share of public records, if the file has no ``split`` and a hash of the id
             decides. There is no default, because the features of public records are published.
-        test_fraction: share of test records, likewise.
+        test_fraction: share of test records, likewise, a tenth if None; with a ``split`` that names
+            none, the share of the public ones that become test records by the same hash.
         features: a public map of the features.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
@@ -101,7 +103,7 @@ class Arrays(TableSource):
         sparse: Path | None = None,
         labels: list[str] | None = None,
         public_fraction: float | None = None,
-        test_fraction: float = 0.1,
+        test_fraction: float | None = None,
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
@@ -168,8 +170,8 @@ class Arrays(TableSource):
 
     def _split(self, arrays: Mapping[str, NDArray[Any]], *, source: str) -> IntArray:
         """Return the role of each record."""
+        keys = as_text(arrays.get("group", arrays.get("ids", np.empty(0, dtype=np.str_))))
         if "split" not in arrays:
-            keys = as_text(arrays.get("group", arrays.get("ids", np.empty(0, dtype=np.str_))))
             return split_by_hash(keys, *self._fractions, source=source)
         split = arrays["split"]
         require(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
@@ -177,7 +179,8 @@ class Arrays(TableSource):
         require(
             not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown
         )
-        return split
+        # other sizes are a fault of their own
+        return with_tests(split, keys, self._fractions[1]) if len(keys) == len(split) else split
 
 
 def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray:

@@ -1,11 +1,15 @@
 """A CSV or parquet file with a line for each record: its id, its role, its group and its labels."""
 
+import codecs
 import csv
+import gzip
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,7 +25,7 @@ from pate._validation import (
     require_known,
 )
 from pate.data._records import BY_FIELD, Features, Role, UnknownLabels, check_labels, select_labels
-from pate.data._source import SPLIT_OF_ROLE, Table, split_by_hash
+from pate.data._source import SPLIT_OF_ROLE, Table, split_by_hash, with_tests
 
 _GROUPS = ("group", "identity")
 BUDGET = "budget"
@@ -40,8 +44,14 @@ _LARGEST = float(np.finfo(np.float32).max)
 _NO_LABEL = dict.fromkeys(("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "?"), math.nan)
 _SEPARATORS = ";|,"
 """Separators of label names in one value."""
+_BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _LIST_SEPARATOR = "\x1f"
 """The separator of label names that were a list, which no name holds."""
+
+UTF_8 = "utf-8"
+_GZIP = b"\x1f\x8b"
+UNNAMED = "(unnamed)"
+"""The first column where it has no heading, as programs write the names or numbers of rows."""
 
 LabelColumns: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 """Columns of 0 and 1; or columns of lists, and the names that each may hold."""
@@ -57,13 +67,18 @@ class TableReading:
         names: the file's own names of special columns, such as ``{"id": "patient"}``.
         unknown_labels: the sign of a label that is unknown; None if all must be known.
         budgets: the personal budgets in the column ``budget``; empty if it has no such meaning.
+        group_pattern: a regular expression for the part of an id that names its group; None if a
+            column does, or nothing.
+        encoding: the encoding of a CSV file.
     """
 
     labels: LabelColumns | None
-    fractions: tuple[float | None, float]
+    fractions: tuple[float | None, float | None]
     names: Mapping[str, str]
     unknown_labels: UnknownLabels | None
     budgets: Sequence[float] = ()
+    group_pattern: str | None = None
+    encoding: str = UTF_8
 
 
 @dataclass(frozen=True)
@@ -131,7 +146,7 @@ def read_label_table(
     consent = (BUDGET,) if reading.budgets else ()
     required = tuple(dict.fromkeys((identity, *content, *consent)))
     require_known("`names` of columns", reading.names, (*required, "split", *_GROUPS))
-    table, faults = read_columns(path, required, reading.names), Faults()
+    table, faults = read_columns(path, required, reading.names, reading.encoding), Faults()
     columns, wanted = table.values, reading.labels
     head = [*columns]
     with faults.gather():
@@ -152,6 +167,11 @@ def read_label_table(
         " feature of this name is listed as one)",
     )
     group = next((name for name in _GROUPS if name in head), None)
+    pattern = reading.group_pattern
+    faults.require(
+        pattern is None or group is None,
+        f"`group_pattern` or a column of groups in {path}, not both",
+    )
     others = [name for name in head if name not in (*required, "split", group, *misspelled)]
     chosen: list[str] = []
     with faults.gather():
@@ -172,14 +192,17 @@ def read_label_table(
         with faults.gather():
             table.require(group, columns[group], "a value")
         groups = np.array(columns[group])
+    with faults.gather():
+        if pattern is not None:
+            groups = np.array(_groups_of_ids(table, identity, pattern))
+    keys = ids if groups is None else groups
     split = np.full(len(ids), SPLIT_OF_ROLE[Role.PUBLIC], dtype=np.int64)
     with faults.gather():
         if "split" in head:
             split[:] = _coded(table, "split", _SPLIT, "private, public or test")
+            split = with_tests(split, keys, reading.fractions[1])
         else:
-            split[:] = split_by_hash(
-                ids if groups is None else groups, *reading.fractions, source=str(path)
-            )
+            split[:] = split_by_hash(keys, *reading.fractions, source=str(path))
     budgets = None
     with faults.gather():
         if consent:
@@ -213,9 +236,18 @@ def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> F
     return values
 
 
-def is_gap(text: str) -> bool:
-    """Return whether a text stands for a missing value."""
-    return text.lower() in GAPS
+def _groups_of_ids(table: Columns, identity: str, pattern: str) -> list[str]:
+    """Return the part of each id that a regular expression finds first."""
+    with expecting("a regular expression in `group_pattern`", re.error, got=pattern):
+        found = [re.search(pattern, name) for name in table.values[identity]]
+    fits = [match is not None and bool(match[0]) for match in found]
+    table.require(identity, fits, f"a part {pattern!r}, the `group_pattern`,")
+    return [match[0] for match in found if match is not None]
+
+
+def is_gap(text: str, gaps: Collection[str] = ()) -> bool:
+    """Return whether a text stands for a missing value, by itself or as one of ``gaps``."""
+    return text.lower() in GAPS or text in gaps
 
 
 def as_number(text: str) -> float | None:
@@ -242,31 +274,56 @@ def _listed(
     """Return 0 and 1 for each label that the values of a column may list."""
     require(names, f"names of labels that column `{column}` of {table.path} lists")
     require_distinct("label names", [*others, *names])
+    never = [name for name in names if name != name.strip() or _LIST_SEPARATOR in name]
+    require(not never, f"names that a value of column `{column}` may list", never=never)
     values = [as_list(text, names) for text in table.values[column]]
     return {name: [float(name in listed) for listed in values] for name in names}
 
 
-def as_list(text: str, names: Iterable[str] = ()) -> list[str]:
+def as_list(text: str, names: Collection[str] = ()) -> list[str]:
     """Return the names that a text such as ``sports;news`` or ``['sports', 'news']`` lists.
 
-    A separator that occurs in one of ``names`` is none.
+    A separator that occurs in one of ``names`` is none, and a text that is one lists itself.
     """
+    if text in names:
+        return [text]
     signs = "".join(sign for sign in _SEPARATORS if not any(sign in name for name in names))
-    return [
-        part.strip(" '\"") for part in re.split(f"[{signs}{_LIST_SEPARATOR}]", text.strip("[](){}"))
-    ]
+    parts = re.split(f"[{signs}{_LIST_SEPARATOR}]", _unwrapped(text.strip()))
+    return [part if part in names else part.strip(" '\"") for part in map(str.strip, parts)]
 
 
-def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
+def _unwrapped(text: str) -> str:
+    """Return a text without brackets around all of it, of which the first closes with the last."""
+    while text[:1] in _BRACKETS and text[-1:] == _BRACKETS[text[0]]:
+        depths = accumulate((sign == text[0]) - (sign == _BRACKETS[text[0]]) for sign in text)
+        if 0 in [*depths][:-1]:
+            break
+        text = text[1:-1].strip()
+    return text
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a name is that of a table: CSV, which may be packed, or parquet."""
+    return path.name.endswith((".csv", ".csv.gz", ".tsv", ".parquet"))
+
+
+def _csv_lines(path: Path, encoding: str) -> list[tuple[int, list[str]]]:
     """Return the numbers and values of the lines of a CSV file, first of the headings."""
-    in_utf8 = expecting("a CSV file in UTF-8", UnicodeDecodeError, csv.Error, got=path)
-    # some programs begin their files with a byte order mark
-    with in_utf8, path.open(newline="", encoding="utf-8-sig") as file:
-        head = file.readline()
-        file.seek(0)
-        # spreadsheets write `;` where decimals have commas
-        reader = csv.reader(file, delimiter=max(",;\t", key=head.count), strict=True)
-        return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+    other = "" if encoding != UTF_8 else " (`encoding` names another, such as cp1252)"
+    decoded = expecting(f"a CSV file in {encoding.upper()}{other}", UnicodeError, got=path)
+    faults = csv.Error, gzip.BadGzipFile, zlib.error, EOFError
+    with expecting("an `encoding` that Python knows", LookupError, got=encoding):
+        # some programs begin their files with a byte order mark
+        codec = "utf-8-sig" if codecs.lookup(encoding).name == UTF_8 else encoding
+    with decoded, expecting("a CSV file", *faults, got=path):
+        with path.open("rb") as start:
+            read = gzip.open if start.read(2) == _GZIP else open
+        with read(path, "rt", newline="", encoding=codec) as file:
+            head = file.readline()
+            file.seek(0)
+            # spreadsheets write `;` where decimals have commas
+            reader = csv.reader(file, delimiter=max(",;\t", key=head.count), strict=True)
+            return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
 
 
 def _parquet_lines(path: Path) -> list[tuple[int, list[str]]]:
@@ -291,7 +348,10 @@ def as_cell(value: object) -> str:
 
 
 def read_columns(
-    path: Path, required: Sequence[str], names: Mapping[str, str] | None = None
+    path: Path,
+    required: Sequence[str],
+    names: Mapping[str, str] | None = None,
+    encoding: str = UTF_8,
 ) -> Columns:
     """Return the columns of a CSV file.
 
@@ -299,13 +359,17 @@ def read_columns(
         path: the file.
         required: the columns that must be there.
         names: the file's own names of columns.
+        encoding: the encoding of a CSV file, which may be packed by gzip.
 
     Raises:
         ValueError: if a column is missing or a line is malformed, with a line for each fault.
     """
     require(path.is_file(), "a CSV file of labels", missing=str(path))
-    numbered = _parquet_lines(path) if path.suffix == ".parquet" else _csv_lines(path)
+    is_parquet = path.suffix == ".parquet"
+    numbered = _parquet_lines(path) if is_parquet else _csv_lines(path, encoding)
     written, lines = numbered[0][1] if numbered else [], numbered[1:]
+    if len(written) > 1 and not written[0]:
+        written = [UNNAMED, *written[1:]]
     faults, theirs = Faults(), names or {}
     ours = {name: special for special, name in theirs.items()}
     head = [ours.get(name, name) for name in written]

@@ -26,7 +26,7 @@ from pate._validation import (
     require_distinct,
     require_given,
 )
-from pate.data._label_table import TableReading, read_label_table
+from pate.data._label_table import UTF_8, TableReading, read_label_table
 from pate.data._records import (
     FeatureMap,
     Features,
@@ -381,11 +381,15 @@ class PictureTable(PictureFolder):
         public_fraction: share of public pictures, if there is no ``split`` and a hash of the group,
             or else of the file's name, is to decide. There is no default: public pictures are seen
             by anybody.
-        test_fraction: share of test pictures, likewise.
+        test_fraction: share of test pictures, likewise, a tenth if None; with a ``split`` that names
+            none, the share of the public ones that become test pictures by the same hash.
         features: a public map of the pictures.
         names: the file's own names of `file`, `split` and `group`, such as ``{file: picture}``.
         unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
             unknown, too. None if all must be known.
+        group_pattern: a regular expression for the part of a picture's name that names its person
+            or group, such as ``patient[0-9]+``, in place of a column.
+        encoding: the encoding of the CSV file.
     """
 
     def __init__(
@@ -396,10 +400,12 @@ class PictureTable(PictureFolder):
         size: int = 64,
         labels: list[str] | dict[str, list[str]] | None = None,
         public_fraction: float | None = None,
-        test_fraction: float = 0.1,
+        test_fraction: float | None = None,
         features: FeatureMap | None = None,
         names: dict[str, str] | None = None,
         unknown_labels: UnknownLabels | None = None,
+        group_pattern: str | None = None,
+        encoding: str = UTF_8,
     ) -> None:
         super().__init__(root, size, None, features, unknown_labels)
         require_fractions(public_fraction, test_fraction)
@@ -409,6 +415,8 @@ class PictureTable(PictureFolder):
             fractions=(public_fraction, test_fraction),
             names=names or {},
             unknown_labels=unknown_labels,
+            group_pattern=group_pattern,
+            encoding=encoding,
         )
 
     def _read_table(self) -> Table:

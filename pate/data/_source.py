@@ -330,7 +330,8 @@ class TableSource(DataSource):
     def load(self, role: Role) -> Records:
         table = self._table
         rows = np.flatnonzero(table.split == SPLIT_OF_ROLE[role])
-        require(rows.size > 0, f"at least one {role.value} record in {self.path}")
+        by = " (`test_fraction` takes a share of the public ones)" if role is Role.TEST else ""
+        require(rows.size > 0, f"at least one {role.value} record in {self.path}{by}")
         return Records(
             features=table.features.select(rows),
             labels=table.labels[rows],
@@ -342,17 +343,21 @@ class TableSource(DataSource):
         )
 
 
-def require_fractions(public_fraction: float | None, test_fraction: float) -> None:
+TEST_FRACTION = 0.1
+"""The share of test records, unless another is given, where a hash decides."""
+
+
+def require_fractions(public_fraction: float | None, test_fraction: float | None) -> None:
     """Raise ``ValueError`` unless these shares leave some records private."""
     require_in_open_unit_interval(
-        **given(public_fraction=public_fraction), test_fraction=test_fraction
+        **given(public_fraction=public_fraction, test_fraction=test_fraction)
     )
-    total = (public_fraction or 0.0) + test_fraction
+    total = (public_fraction or 0.0) + (TEST_FRACTION if test_fraction is None else test_fraction)
     require(total < 1, "public_fraction + test_fraction < 1", total=total)
 
 
 def split_by_hash(
-    groups: StrArray, public_fraction: float | None, test_fraction: float, *, source: str
+    groups: StrArray, public_fraction: float | None, test_fraction: float | None, *, source: str
 ) -> IntArray:
     """Split by a public hash of the group or id: no record affects another, no group is divided.
 
@@ -362,8 +367,23 @@ def split_by_hash(
         public_fraction,
         f"split in {source}, or public_fraction, the share of records that a hash makes public",
     )
-    places = np.array([crc32(str(group).encode()) / 2**32 for group in groups])
-    return np.where(places < public, 1, np.where(places < public + test_fraction, 2, 0))
+    places, tests = _places(groups), TEST_FRACTION if test_fraction is None else test_fraction
+    return np.where(places < public, 1, np.where(places < public + tests, 2, 0))
+
+
+def with_tests(split: IntArray, groups: StrArray, test_fraction: float | None) -> IntArray:
+    """Return a split ``[N]`` with a share of the public records for tests, if it names none.
+
+    The same hash decides. Without a share the split stays.
+    """
+    if test_fraction is None or (split == SPLIT_OF_ROLE[Role.TEST]).any():
+        return split
+    chosen = (split == SPLIT_OF_ROLE[Role.PUBLIC]) & (_places(groups) < test_fraction)
+    return np.where(chosen, SPLIT_OF_ROLE[Role.TEST], split)
+
+
+def _places(groups: StrArray) -> FloatArray:
+    return np.array([crc32(str(group).encode()) / 2**32 for group in groups])
 
 
 class PythonFile(DataSource):

@@ -6,9 +6,13 @@ encoding that public records decide, and that leaves with the student.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -25,6 +29,7 @@ from pate._validation import (
     require_distinct,
 )
 from pate.data._label_table import (
+    UTF_8,
     Columns,
     TableReading,
     as_cell,
@@ -60,7 +65,8 @@ class TextTable(TableSource):
             columns that are left. Columns that are not named may hold anything.
         public_fraction: share of public texts, if there is no ``split`` and a hash of the group, or
             else of the id, is to decide. There is no default: public texts are seen by anybody.
-        test_fraction: share of test texts, likewise.
+        test_fraction: share of test texts, likewise, a tenth if None; with a ``split`` that names
+            none, the share of the public ones that become test texts by the same hash.
         features: a public map of the features; None for the features themselves.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
@@ -70,6 +76,7 @@ class TextTable(TableSource):
         budgets: the personal budgets of private records in a column ``budget``, ascending epsilons
             such as ``[0.5, 1, 2]``, known without a look at the records. None if there is no such
             column.
+        encoding: the encoding of a CSV file.
     """
 
     def __init__(
@@ -80,12 +87,13 @@ class TextTable(TableSource):
         sentences: SentenceFeatures | None = None,
         labels: list[str] | dict[str, list[str]] | None = None,
         public_fraction: float | None = None,
-        test_fraction: float = 0.1,
+        test_fraction: float | None = None,
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         names: dict[str, str] | None = None,
         unknown_labels: UnknownLabels | None = None,
         budgets: list[float] | None = None,
+        encoding: str = UTF_8,
     ) -> None:
         super().__init__(
             path,
@@ -105,6 +113,7 @@ class TextTable(TableSource):
             names=names or {},
             unknown_labels=unknown_labels,
             budgets=self.budgets,
+            encoding=encoding,
         )
 
     def _read_table(self) -> Table:
@@ -210,10 +219,16 @@ class NumberTable(TableSource):
             all columns. None (the default) refuses gaps.
         texts: the number of hashed columns, at least 2, of each column of texts: counts of its
             words as in `TextTable`, without a vocabulary. A missing text has no words.
+        formats: how the numbers of a column are written: ``decimal_comma`` (1.234,5),
+            ``thousands_comma`` (1,234.5), ``percent`` (12%), or as dates, which become days since
+            2000: ``iso_date`` (2024-01-31 10:00, with a time zone or in UTC), or the pattern of
+            another way, such as ``%d.%m.%Y``.
+        gaps: further texts in place of a missing number, such as ``n.d.`` or ``inf``.
         public_fraction: share of public records, if there is no ``split`` and a hash of the group,
             or else of the id, is to decide. There is no default: public records are seen by
             anybody.
-        test_fraction: share of test records, likewise.
+        test_fraction: share of test records, likewise, a tenth if None; with a ``split`` that names
+            none, the share of the public ones that become test records by the same hash.
         features: a public map of the features.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
@@ -223,6 +238,7 @@ class NumberTable(TableSource):
         budgets: the personal budgets of private records in a column ``budget``, ascending epsilons
             such as ``[0.5, 1, 2]``, known without a look at the records. None if there is no such
             column.
+        encoding: the encoding of a CSV file.
     """
 
     def __init__(
@@ -234,13 +250,16 @@ class NumberTable(TableSource):
         categories: dict[str, list[str | int] | Literal["public"]] | None = None,
         fill: dict[str, float] | Literal["public"] | None = None,
         texts: dict[str, int] | None = None,
+        formats: dict[str, str] | None = None,
+        gaps: list[str] | None = None,
         public_fraction: float | None = None,
-        test_fraction: float = 0.1,
+        test_fraction: float | None = None,
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         names: dict[str, str] | None = None,
         unknown_labels: UnknownLabels | None = None,
         budgets: list[float] | None = None,
+        encoding: str = UTF_8,
     ) -> None:
         super().__init__(
             path,
@@ -256,14 +275,20 @@ class NumberTable(TableSource):
         self._columns = columns
         self._categories, self._fill, self._texts = categories or {}, fill or {}, texts or {}
         require_count(2, **{f"texts[{name}]": number for name, number in self._texts.items()})
-        both = sorted(set(self._texts) & set(self._categories))
-        require(not both, "columns that are texts or categories", both=both)
+        self._formats, self._gaps = formats or {}, tuple(gaps or ())
+        for name, form in self._formats.items():
+            known = form in FORMATS or "%" in form
+            require(known, f"formats among {', '.join(FORMATS)}, or as %d.%m.%Y", **{name: form})
+        kinds = [{*kind} for kind in (self._texts, self._categories, self._formats)]
+        both = sorted({name for a, b in combinations(kinds, 2) for name in a & b})
+        require(not both, "columns that are texts, categories or numbers", both=both)
         self._reading = TableReading(
             labels=labels,
             fractions=(public_fraction, test_fraction),
             names=names or {},
             unknown_labels=unknown_labels,
             budgets=self.budgets,
+            encoding=encoding,
         )
 
     def _read_table(self) -> Table:
@@ -283,15 +308,19 @@ class NumberTable(TableSource):
             else self._columns
         )
         require(names, f"a column of numbers in {self.path}")
-        for what in ("categories", "fill", "texts"):
+        for what in ("categories", "fill", "texts", "formats"):
             given = getattr(self, f"_{what}")
             unknown = [] if given == "public" else sorted(set(given) - set(names))
             require(not unknown, f"`{what}` of features in {self.path}", unknown=unknown)
-        encoding = replace(
-            fit_encoding(columns, names, self._categories, self._fill, public),
-            texts=self._texts,
+        written = ColumnEncoding(
+            tuple(names),
             identity=self._reading.names.get("id", "id"),
+            texts=self._texts,
+            formats=self._formats,
+            gaps=self._gaps,
+            file_encoding=self._reading.encoding,
         )
+        encoding = fit_encoding(written, columns, self._categories, self._fill, public)
         return NumberColumns(encode_table(encoding, columns), encoding)
 
 
@@ -309,6 +338,9 @@ class ColumnEncoding:
         fills: the numbers in place of missing ones.
         texts: the numbers of hashed columns of columns of texts.
         identity: the column of the ids.
+        formats: the formats of columns of numbers, as `number_of` knows them.
+        gaps: further texts in place of a missing number.
+        file_encoding: the encoding of CSV files.
     """
 
     names: tuple[str, ...]
@@ -316,6 +348,13 @@ class ColumnEncoding:
     fills: Mapping[str, float] = field(default_factory=dict)
     identity: str = "id"
     texts: Mapping[str, int] = field(default_factory=dict)
+    formats: Mapping[str, str] = field(default_factory=dict)
+    gaps: tuple[str, ...] = ()
+    file_encoding: str = UTF_8
+
+    def number(self, name: str, text: str) -> float | None:
+        """Return the number that a text of a column is, or None."""
+        return number_of(text, self.formats.get(name))
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -366,9 +405,43 @@ class NumberColumns(ArrayFeatures):
         return NumberColumns(self.values[rows], self.encoding)
 
 
+FORMATS = ("decimal_comma", "thousands_comma", "percent", "iso_date")
+"""Formats of numbers that have a name."""
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def number_of(text: str, form: str | None = None) -> float | None:
+    """Return the number that a text is in a format, or None; a date is days since 2000.
+
+    >>> number_of("1.234,5", "decimal_comma"), number_of("12%", "percent")
+    (1234.5, 0.12)
+    >>> number_of("2000-01-02T12:00:00+00:00", "iso_date"), number_of("3.1.2000", "%d.%m.%Y")
+    (1.5, 2.0)
+
+    Args:
+        text: the text.
+        form: one of `FORMATS`, the pattern of a date, or None for numbers as Python writes them.
+    """
+    if form is None:
+        return as_number(text)
+    if form == "percent":
+        number = as_number(text.removesuffix("%").strip()) if text.endswith("%") else None
+        return None if number is None else number / 100
+    if form in ("decimal_comma", "thousands_comma"):
+        point, group = (",", ".") if form == "decimal_comma" else (".", ",")
+        whole = rf"[-+]?(\d{{1,3}}(\{group}\d{{3}})+|\d+)(\{point}\d*)?"
+        plain = text.replace(group, "").replace(point, ".")
+        return as_number(plain) if re.fullmatch(whole, text) else None
+    try:
+        date = datetime.fromisoformat(text) if form == "iso_date" else datetime.strptime(text, form)
+    except ValueError:
+        return None
+    return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - _EPOCH) / timedelta(days=1)
+
+
 def fit_encoding(
+    written: ColumnEncoding,
     table: Columns,
-    names: Sequence[str],
     categories: Mapping[str, Sequence[str | int] | Literal["public"]],
     fill: Mapping[str, float] | Literal["public"],
     public: BoolArray,
@@ -385,13 +458,14 @@ def fit_encoding(
         levels[name] = tuple(found if given == "public" else map(_level, map(str, given)))
         require_distinct(f"levels of `{name}`", levels[name])
     if fill != "public":
-        return ColumnEncoding(tuple(names), levels, dict(fill))
+        return replace(written, levels=levels, fills=dict(fill))
     medians = {}
-    for name in (name for name in names if name not in categories):
-        numbers = [as_number(table.values[name][row]) for row in rows]
+    for name in (name for name in written.names if name not in categories):
+        texts = [table.values[name][row] for row in rows]
+        numbers = [written.number(name, text) for text in texts if not is_gap(text, written.gaps)]
         if known := [number for number in numbers if number is not None]:
             medians[name] = float(np.median(known))
-    return ColumnEncoding(tuple(names), levels, medians)
+    return replace(written, levels=levels, fills=medians)
 
 
 def encode_table(encoding: ColumnEncoding, table: Columns) -> Float32Array:
@@ -418,10 +492,13 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
             ["" if is_gap(text) else text for text in texts], encoding.texts[name]
         ).toarray()
     fill = encoding.fills.get(name)
-    numbers = [fill if is_gap(text) else as_number(text) for text in texts]
+    numbers = [
+        fill if is_gap(text, encoding.gaps) else encoding.number(name, text) for text in texts
+    ]
     wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]
-    hint = _hint(wrong[0]) if wrong else ""
-    table.require(name, [number is not None for number in numbers], f"a finite number{hint}")
+    hint, form = _hint(wrong[0]) if wrong else "", encoding.formats.get(name)
+    what = f"a finite number{hint}" if form is None else f"the format {form}"
+    table.require(name, [number is not None for number in numbers], what)
     return np.array(numbers, dtype=np.float32)[:, None]
 
 
@@ -443,13 +520,13 @@ def _hint(text: str) -> str:
     """Return what a text needs that is no finite number."""
     if is_gap(text):
         return " (gaps need `fill`)"
-    if as_number(text.replace(",", ".")) is not None:
-        return " (decimals need a point)"
+    if any(number_of(text, form) is not None for form in FORMATS):
+        return " (`formats` tells how numbers and dates are written)"
     try:
-        float(text)
+        infinite = not math.isfinite(float(text))
     except ValueError:
-        return " (words need `categories` or `texts`)"
-    return ""
+        return " (words need `categories` or `texts`, signs of missing numbers `gaps`)"
+    return " (`gaps` names signs of missing numbers)" if infinite else ""
 
 
 def _level(text: str) -> str:

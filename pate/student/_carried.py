@@ -41,6 +41,7 @@ from pate._validation import (
 from pate._version import __version__
 from pate.accounting._statement import Statement
 from pate.data import DataSource, Role
+from pate.data._label_table import UTF_8
 from pate.data._pictures import Pictures, center_crop, read_image
 from pate.data._records import ArrayFeatures, FeatureMap, Features, as_features
 from pate.data._tables import ColumnEncoding, EmbeddedTexts, HashedTexts, NumberColumns, hashed
@@ -102,6 +103,9 @@ class InputFormat:
             fills=content.get("fills", {}),
             identity=content.get("identity", "id"),
             texts=content.get("texts", {}),
+            formats=content.get("formats", {}),
+            gaps=tuple(content.get("gaps", ())),
+            file_encoding=content.get("encoding", UTF_8),
         )
         return cls(content["kind"], tuple(content["shape"]), columns if columns.names else None)
 
@@ -124,7 +128,11 @@ class InputFormat:
                 "fills": dict(self.columns.fills),
                 "identity": self.columns.identity,
             }
-            content |= {"texts": dict(self.columns.texts)} if self.columns.texts else {}
+            later = {"texts": dict(self.columns.texts), "formats": dict(self.columns.formats)}
+            later |= {"gaps": list(self.columns.gaps)}
+            encoding = self.columns.file_encoding
+            later |= {"encoding": encoding} if encoding != UTF_8 else {}
+            content |= {name: value for name, value in later.items() if value}
         return content
 
     @property

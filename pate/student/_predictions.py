@@ -14,7 +14,7 @@ from pate._files import atomic_write, cell, output_errors, read_arrays, write_ar
 from pate._progress import stage_bar
 from pate._validation import Float32Array, UInt8Array, require, require_count
 from pate.data._arrays import OPTIONAL, is_sparse, read_sparse
-from pate.data._label_table import read_columns
+from pate.data._label_table import UTF_8, is_table, read_columns
 from pate.data._pictures import FORMATS
 from pate.data._records import as_text
 from pate.data._tables import ColumnEncoding, encode_table, unknown_levels
@@ -81,7 +81,7 @@ def predict_files(
     else:
         columns = student.input.columns
         tabular = student.input.kind in ("texts", "sentences") or columns is not None
-        if tabular and source.suffix in (".csv", ".parquet"):
+        if tabular and is_table(source):
             samples, ids, unknown = _read_table(source, columns)
         else:
             samples, ids = _read_archive(source)
@@ -175,7 +175,9 @@ def _read_table(
     path: Path, columns: ColumnEncoding | None
 ) -> tuple[NDArray[Any] | list[str], list[str], list[str]]:
     """Return the samples of a table, their ids, and lines on values that are no levels."""
-    table = read_columns(path, ("text",) if columns is None else columns.names)
+    encoding = UTF_8 if columns is None else columns.file_encoding
+    required = ("text",) if columns is None else columns.names
+    table = read_columns(path, required, encoding=encoding)
     samples = table.values["text"] if columns is None else encode_table(columns, table)
     ids = table.values.get(
         "id" if columns is None else columns.identity, [*map(str, range(len(table.lines)))]

@@ -310,7 +310,7 @@ def test_faults_are_said_before_torch_is_imported(words: str, tmp_path: Path) ->
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert (
-        "Expected a finite number (words need `categories` or `texts`) in column `age`"
+        "Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `age`"
         in done.stderr
     )
 

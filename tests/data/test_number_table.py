@@ -1,3 +1,4 @@
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -73,13 +74,13 @@ def test_columns_that_are_no_labels_are_features(table: Path) -> None:
         (
             "131.5",
             "high",
-            r"^Expected a finite number \(words need `categories` or `texts`\) in column `pressure` of .*mine.csv,"
+            r"^Expected a finite number \(words need `categories` or `texts`, signs of missing numbers `gaps`\) in column `pressure` of .*mine.csv,"
             r" got line=2, value='high'$",
         ),
         (
             "131.5",
             '"131,5"',
-            r"^Expected a finite number \(decimals need a point\) in column `pressure` of .*, got"
+            r"^Expected a finite number \(`formats` tells how numbers and dates are written\) in column `pressure` of .*, got"
             r" line=2, value='131,5'$",
         ),
         (
@@ -216,7 +217,7 @@ def test_texts_are_hashed_words_next_to_numbers(tmp_path: Path) -> None:
     assert again.encoded({"age": [3], "note": ["late so"]})[0].tolist() == rows[2].tolist()
     with pytest.raises(ValueError, match=r"integer texts\[note\] >= 2, got texts\[note\]=1"):
         NumberTable(path, labels=["gout"], texts={"note": 1})
-    with pytest.raises(ValueError, match="columns that are texts or categories"):
+    with pytest.raises(ValueError, match="columns that are texts, categories or numbers"):
         NumberTable(path, labels=["gout"], texts={"note": 8}, categories={"note": "public"})
 
 
@@ -252,11 +253,11 @@ def test_all_faults_of_a_file_are_said_at_once(
         f"Expected a column `split` of {path}, got column='spit'",
         "Expected names of labels among age, weight, city, gout (mine.csv), got unknown=['asthma']",
         f"Expected private, public or test in column `split` of {path}, got line=3, value='train'",
-        f"Expected a finite number (words need `categories` or `texts`) in column `age` of {path}, got"
+        f"Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `age` of {path}, got"
         " line=2, value='x', further_lines=1",
         f"Expected a finite number (gaps need `fill`) in column `weight` of {path}, got line=3,"
         " value='', further_lines=1",
-        f"Expected a finite number (words need `categories` or `texts`) in column `city` of {path}, got"
+        f"Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `city` of {path}, got"
         " line=2, value='Bern', further_lines=2",
     ]
     path.write_text("name,age\na1,1,2\nb,1\n")
@@ -364,3 +365,142 @@ def test_parquet_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "mine.parquet").touch()
     with pytest.raises(ValueError, match=r"^Expected pyarrow, .* pip install 'pate\[parquet\]'$"):
         NumberTable(tmp_path / "mine.parquet", labels=["gout"]).load(Role.TEST)
+
+
+def values_of(path: Path, **settings: Any) -> list[list[float]]:
+    """Return the features of all records of a table, in the order of their roles."""
+    source = NumberTable(path, labels=["gout"], **settings)
+    return np.concatenate([source.load(role).features[:] for role in Role]).tolist()
+
+
+def write_rows(path: Path, head: str, *rows: str) -> Path:
+    """Write a table with a record of each role for every three rows."""
+    lines = [f"r{i}x,{[*Role][i % 3].value},{i % 2},{row}" for i, row in enumerate(rows)]
+    path.write_text("\n".join([f"id,split,gout,{head}", *lines]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "texts", "numbers"),
+    [
+        ("decimal_comma", ["1,5", "1.234,25", "-12"], [1.5, 1234.25, -12]),
+        ("thousands_comma", ["1,234", "1,234,567.5", "12"], [1234, 1234567.5, 12]),
+        ("percent", ["12%", "12.5 %", "100%"], [0.12, 0.125, 1]),
+        (
+            "iso_date",
+            ["2000-01-02", "2000-01-02 12:00", "2000-01-02T02:00:00+02:00"],
+            [1, 1.5, 1],
+        ),
+        ("%d.%m.%Y", ["02.01.2000", "1.2.2000", "31.12.1999"], [1, 31, -1]),
+    ],
+)
+def test_numbers_and_dates_are_read_as_they_are_written(
+    form: str, texts: list[str], numbers: list[float], tmp_path: Path
+) -> None:
+    path = write_rows(tmp_path / "mine.csv", "value", *(f'"{text}"' for text in texts))
+    read = values_of(path, formats={"value": form})
+    assert np.allclose(np.ravel(read), numbers)
+    with pytest.raises(ValueError, match=r"`formats` tells how numbers|words need `categories`"):
+        values_of(path)
+    features = NumberTable(path, labels=["gout"], formats={"value": form}).load(Role.TEST).features
+    again = InputFormat.from_dict(json.loads(json.dumps(InputFormat.of(features).to_dict())))
+    assert np.allclose(np.ravel(again.encoded({"value": texts})), numbers)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("decimal_comma", "1.5"),
+        ("thousands_comma", "1,5"),
+        ("percent", "12"),
+        ("iso_date", "31.1.2000"),
+        ("%d.%m.%Y", "2000-01-31"),
+    ],
+)
+def test_a_value_in_another_format_is_refused_with_its_line(
+    form: str, text: str, tmp_path: Path
+) -> None:
+    path = write_rows(tmp_path / "mine.csv", "value", f'"{text}"', f'"{text}"', f'"{text}"')
+    message = rf"the format {form} in column `value` of .*line=2, value='{text}', further_lines=2"
+    with pytest.raises(ValueError, match=message):
+        values_of(path, formats={"value": form})
+
+
+def test_signs_of_missing_numbers_are_named(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "mine.csv", "value", "n.d.", "4", "inf", "n.d.", "6", "1")
+    numbers = values_of(path, gaps=["n.d.", "inf"], fill="public")
+    assert np.ravel(numbers).tolist() == [5, 5, 4, 6, 5, 1]
+    with pytest.raises(ValueError, match=r"signs of missing numbers `gaps`.*value='n\.d\.'"):
+        values_of(path, fill="public")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"formats": {"value": "comma"}}, r"formats among decimal_comma, .*, got value='comma'"),
+        ({"formats": {"other": "percent"}}, r"`formats` of features in .*unknown=\['other'\]"),
+        (
+            {"formats": {"value": "percent"}, "texts": {"value": 8}},
+            "texts, categories or numbers, got both",
+        ),
+        ({"encoding": "latin-0"}, "an `encoding` that Python knows, got latin-0"),
+    ],
+)
+def test_formats_that_are_none(settings: Any, message: str, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "mine.csv", "value", "12%", "1%", "2%")
+    with pytest.raises(ValueError, match=message):
+        values_of(path, **settings)
+
+
+def test_packed_and_differently_encoded_files_are_read(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "mine.csv", "city", "Zürich", "Zürich", "Rome")
+    settings: Any = {"categories": {"city": ["Zürich"]}}
+    expected, text = values_of(path, **settings), path.read_text()
+    packed = tmp_path / "mine.csv.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert values_of(packed, **settings) == expected == [[1], [1], [0]]
+    for encoding in ("cp1252", "utf-16"):
+        path.write_text(text, encoding=encoding)
+        assert values_of(path, encoding=encoding, **settings) == expected
+        with pytest.raises(ValueError, match=r"a CSV file in UTF-8 \(`encoding` names another"):
+            values_of(path, **settings)
+    packed.write_bytes(gzip.compress(text.encode())[:-9])
+    with pytest.raises(ValueError, match=r"a CSV file, got .*mine\.csv\.gz"):
+        values_of(packed, **settings)
+
+
+def test_a_first_column_without_a_heading_has_a_name(tmp_path: Path) -> None:
+    """As pandas and R write the names of rows."""
+    path = tmp_path / "mine.csv"
+    path.write_text(",age,gout,split\nann,1,0,private\nbob,2,1,public\ncal,3,1,test\n")
+    source = NumberTable(path, labels=["gout"], names={"id": "(unnamed)"})
+    assert source.load(Role.PRIVATE).ids.tolist() == ["ann"]
+    assert np.ravel(values_of(path, names={"id": "(unnamed)"})).tolist() == [1, 2, 3]
+
+
+def test_names_of_labels_may_end_in_a_bracket(tmp_path: Path) -> None:
+    """Only brackets around all of a value are no part of it."""
+    path = tmp_path / "mine.csv"
+    values = ["Flu (A)", "[Flu (A); (B) or (C)]", "{'Flu (A)'|cold}", "(B) or (C)"]
+    rows = [f'r{i}x,{i},"{value}",private' for i, value in enumerate(values)]
+    path.write_text("\n".join(["id,age,seen,split", *rows]))
+    names = ["Flu (A)", "(B) or (C)", "cold"]
+    source = NumberTable(path, labels={"seen": names})
+    assert source.load(Role.PRIVATE).labels.tolist() == [[1, 0, 0], [1, 1, 0], [1, 0, 1], [0, 1, 0]]
+    with pytest.raises(ValueError, match=r"may list, got never=\['cold '\]"):
+        NumberTable(path, labels={"seen": ["cold "]}).load(Role.PRIVATE)
+
+
+def test_a_table_without_tests_takes_a_share_of_the_public_ones(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"r{i}x,{i},{i % 2},{'private' if i % 2 else 'public'}" for i in range(200)]
+    path.write_text("\n".join(["id,age,gout,split", *rows]))
+    with pytest.raises(ValueError, match=r"one test record in .* \(`test_fraction` takes a share"):
+        NumberTable(path, labels=["gout"]).load(Role.TEST)
+    source = NumberTable(path, labels=["gout"], test_fraction=0.3)
+    sizes = [len(source.load(role)) for role in Role]
+    assert sizes[0] == 100 and 15 < sizes[2] < 45 and sum(sizes) == 200
+    source.require_distinct()
+    path.write_text(path.read_text().replace("r1x,1,1,private", "r1x,1,1,test"))
+    named = NumberTable(path, labels=["gout"], test_fraction=0.3).load(Role.TEST)
+    assert named.ids.tolist() == ["r1x"]

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -228,7 +229,7 @@ def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
             r"a column `file` in .*, between commas, got columns=\['picture', 'hat'",
         ),
         ("beard", "hat", "columns of .* with names that are unique"),
-        ("p05.jpg", '"p05.jpg', r"a CSV file in UTF-8, got .*labels\.csv"),
+        ("p05.jpg", '"p05.jpg', r"a CSV file, got .*labels\.csv"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(
@@ -399,3 +400,22 @@ def test_pictures_without_a_white_are_refused_by_name(
     Image.new("LAB", (2, 2)).save(tmp_path / "lab.tif")
     with pytest.raises(ValueError, match="mode='LAB'"):
         read_image(tmp_path / "lab.tif", 8)
+
+
+def test_the_name_of_a_picture_may_name_its_person(tmp_path: Path) -> None:
+    """As in CheXpert, whose table has no column for it."""
+    lines = ["Path,Sex,Age,gout,split"]
+    for i in range(6):
+        name = f"train/patient{i // 2:05}/study1/view{i}.png"
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 8), 40 * i).save(tmp_path / name)
+        lines.append(f"{name},Male,{i},{i % 2},{[*Role][i // 2].value}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    settings: Any = {"names": {"file": "Path"}, "labels": ["gout"], "size": 8}
+    source = PictureTable(tmp_path, group_pattern="patient[0-9]+", **settings)
+    groups = source.load(Role.PUBLIC).groups
+    assert groups is not None and groups.tolist() == ["patient00001"] * 2
+    with pytest.raises(ValueError, match=r"`group_pattern`, in column `file` .*value='train/pat"):
+        PictureTable(tmp_path, group_pattern="subject", **settings).load(Role.PUBLIC)
+    with pytest.raises(ValueError, match=r"a regular expression in `group_pattern`, got \("):
+        PictureTable(tmp_path, group_pattern="(", **settings).load(Role.PUBLIC)
