@@ -30,6 +30,7 @@ from pate.data.features import (
     ChainedFeatures as ChainedFeatures,
     FeatureMap as FeatureMap,
     FrozenBackbone as FrozenBackbone,
+    PatchFeatures as PatchFeatures,
     PictureTransforms as PictureTransforms,
     PublicPCA as PublicPCA,
     PublicScaling as PublicScaling,

@@ -8,6 +8,7 @@ from pate.data.features._numeric import (
     PublicScaling as PublicScaling,
     RandomFeatures as RandomFeatures,
 )
+from pate.data.features._patches import PatchFeatures as PatchFeatures
 from pate.data.features._sentences import SentenceFeatures as SentenceFeatures
 from pate.data.features._torch_maps import (
     FrozenBackbone as FrozenBackbone,

@@ -159,6 +159,48 @@ class ScaledAndWaves(Waves):
         return (self.angular(scaled) - scaled.double() @ self.straight.double()).float()
 
 
+class Patches(nn.Module):
+    """The map of `PatchFeatures`.
+
+    Args:
+        input_shape: shape of a picture.
+        num_places: number of its patches.
+        num_regions: number of regions.
+        num_pixels: number of values in a patch.
+        num_centers: number of centers.
+    """
+
+    index: Tensor
+    regions: Tensor
+    floor: Tensor
+    filters: Tensor
+    offsets: Tensor
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_places: int,
+        num_regions: int,
+        num_pixels: int,
+        num_centers: int,
+    ) -> None:
+        super().__init__()
+        places = torch.zeros(num_pixels, num_places, dtype=torch.int64)
+        self.register_buffer("index", places)
+        self.register_buffer("regions", torch.zeros(num_places, num_regions))
+        self.register_buffer("floor", torch.ones(()))
+        self.register_buffer("filters", torch.zeros(num_centers, num_pixels))
+        self.register_buffer("offsets", torch.zeros(num_centers))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return features ``[B, num_centers * num_regions]`` of pictures ``[B, ...]``."""
+        patches = pictures.flatten(1)[:, self.index]
+        patches = patches - patches.mean(dim=1, keepdim=True)
+        spread = (patches.square().mean(dim=1, keepdim=True) + self.floor).sqrt()
+        likeness = self.filters @ patches / spread - self.offsets[:, None]
+        return (likeness.clamp(min=0) @ self.regions).flatten(1)
+
+
 @as_module.register
 def _of_arrays(features: MapInNumpy, shape: tuple[int, ...]) -> MapModule:
     settings, state = save_map(features, shape)

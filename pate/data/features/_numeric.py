@@ -30,6 +30,7 @@ from pate.data._records import (
     blocks_of,
     map_by_rows,
 )
+from pate.data.features._patches import PatchFeatures
 
 # larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
 _DIRECT = 4096
@@ -490,15 +491,23 @@ _MODULES = "pate.data.features._modules"
 MapSettings: TypeAlias = Json | str | list[Json]
 """Class path and arguments of a module, or only its path; or those of each part of a chain."""
 
-MapInNumpy: TypeAlias = PublicScaling | PublicPCA | RandomFeatures
+MapInNumpy: TypeAlias = PublicScaling | PublicPCA | RandomFeatures | PatchFeatures
 _IN_NUMPY: dict[str, type[MapInNumpy]] = {
     f"{_MODULES}.Scaling": PublicScaling,
     f"{_MODULES}.Projection": PublicPCA,
     f"{_MODULES}.Waves": RandomFeatures,
     f"{_MODULES}.ScaledAndWaves": AutoFeatures,
+    f"{_MODULES}.Patches": PatchFeatures,
 }
 """The maps that need no torch, by the modules that map as they do."""
-_SIZES = {"num_components": "weights", "num_features": "phases"}
+_SIZES = {
+    "num_components": "weights",
+    "num_features": "phases",
+    "num_places": "index",
+    "num_regions": "regions",
+    "num_pixels": "filters",
+    "num_centers": "offsets",
+}
 """The arguments of modules, and the arrays whose last sizes they are."""
 
 
@@ -524,6 +533,22 @@ def save_map(features: FeatureMap, shape: tuple[int, ...]) -> SavedMap:
     Raises:
         ValueError: in one line, if nothing says how a map of this class is a module.
     """
+    if isinstance(features, ChainedFeatures):
+        parts = [
+            save_map(part, inner)
+            for part, inner in zip(features.maps, features.shapes, strict=True)
+        ]
+        return SavedMap(
+            [
+                {"map": part.settings, "shape": list(inner)}
+                for part, inner in zip(parts, features.shapes, strict=True)
+            ],
+            {
+                f"{place}.{name}": values
+                for place, part in enumerate(parts)
+                for name, values in part.state.items()
+            },
+        )
     path = next((path for path, kind in _IN_NUMPY.items() if type(features) is kind), None)
     if path is None:
         made = find("as_module")(features, shape)
@@ -536,12 +561,14 @@ def save_map(features: FeatureMap, shape: tuple[int, ...]) -> SavedMap:
 
 def needs_torch(settings: MapSettings | None) -> bool:
     """Return whether the map of `SavedMap.settings`, None for none, maps by torch."""
+    if isinstance(settings, list):
+        return any(needs_torch(part["map"]) for part in settings)
     return settings is not None and _path(settings) not in _IN_NUMPY
 
 
 def restore_map(
     settings: MapSettings, state: Mapping[str, NDArray[Any]], shape: tuple[int, ...]
-) -> MapInNumpy:
+) -> MapInNumpy | ChainedFeatures:
     """Return the map that `save_map` described and that needs no torch.
 
     Args:
@@ -552,6 +579,27 @@ def restore_map(
     Raises:
         ValueError: in one line, if the arrays are not those of such a map.
     """
+    if isinstance(settings, list):
+        shapes = [tuple(part["shape"]) for part in settings]
+        of_part = [
+            {
+                name.removeprefix(f"{place}."): values
+                for name, values in state.items()
+                if name.startswith(f"{place}.")
+            }
+            for place in range(len(settings))
+        ]
+        require(shapes[:1] == [shape], f"maps of samples of shape {shape}", shapes=shapes)
+        known = sum(map(len, of_part))
+        require(known == len(state), f"the arrays of {len(settings)} maps", arrays=[*state])
+        chain = ChainedFeatures(
+            [
+                restore_map(part["map"], arrays, inner)
+                for part, arrays, inner in zip(settings, of_part, shapes, strict=True)
+            ]
+        )
+        chain.shapes = shapes
+        return chain
     kind = _IN_NUMPY[_path(settings)]
     try:
         made = kind.restored(state)
@@ -563,5 +611,5 @@ def restore_map(
     return made
 
 
-def _path(settings: MapSettings) -> str:
-    return str(settings.get("class_path")) if isinstance(settings, dict) else str(settings)
+def _path(settings: Json | str) -> str:
+    return str(settings.get("class_path")) if isinstance(settings, dict) else settings
