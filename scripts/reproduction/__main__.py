@@ -16,22 +16,24 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from pate._files import atomic_write
 from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
 from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
-from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept
+from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept, spread
 from scripts.reproduction.gillenwater_joint import permute_and_flip
 from scripts.reproduction.gillenwater_times import times
 from scripts.reproduction.multi_winner_claims import multi_winner_voting
 from scripts.reproduction.one_shot_claims import one_shot_noises
-from scripts.reproduction.page import CLAIMS, COMMAND, claims_table, page
+from scripts.reproduction.page import CLAIMS, COMMAND, claims_table, page, section
 from scripts.reproduction.shekelyan_statements import statements
 from scripts.reproduction.zhu_wang_privacy import table_2_privacy
 from scripts.reproduction.zhu_wang_theorems import theorems
 from scripts.reproduction.zhu_wang_utility import table_2_utility
+from scripts.results.__main__ import OTHER_SEED
 from tests.mechanisms.oracles import joint_slow
 
 FOLDER = Path("docs/reproduction")
@@ -92,6 +94,9 @@ def main(
         help=f"folder of findings; the page lies beside it (default: {FOLDER})",
     )
     parser.add_argument(
+        "--noise", action="store_true", help="keep how far the claims of another seed are"
+    )
+    parser.add_argument(
         "--page_only", action="store_true", help="write the page from what was made before"
     )
     options = parser.parse_args(arguments)
@@ -110,7 +115,7 @@ def main(
     missing = {}
     for name in () if options.page_only else options.names or makers:
         try:
-            _make(name, makers[name], effort, options.output)
+            _make(name, makers[name], effort, options.output, options.noise)
         except MissingDataError as error:
             missing[name] = str(error)
             print(
@@ -128,12 +133,16 @@ def main(
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output.with_suffix(".md")
     path.write_text(page(findings, options.output.name, never_made))
+    for finding in findings:
+        (options.output / f"{finding.name}.md").write_text(section(finding))
     with atomic_write(options.output / CLAIMS, "w") as file:
         file.write(claims_table(findings))
     print(path)
 
 
-def _make(name: str, maker: Callable[[Effort], Finding], effort: Effort, folder: Path) -> None:
+def _make(
+    name: str, maker: Callable[[Effort], Finding], effort: Effort, folder: Path, noise: bool
+) -> None:
     """Make one finding, print its claims and keep its files.
 
     Raises:
@@ -142,13 +151,12 @@ def _make(name: str, maker: Callable[[Effort], Finding], effort: Effort, folder:
     started = time.process_time()
     finding = maker(effort)
     seconds = time.process_time() - started
-    keep(folder, name, finding, effort, seconds)
-    print(f"{finding.paper}: {finding.title}")
+    other = maker(replace(effort, seed=effort.seed + OTHER_SEED)) if noise else finding
+    keep(folder, name, finding, effort, seconds, spread(finding, other) if noise else None)
+    print(f"{finding.paper}: {finding.title}\n\n| where | here |\n| --- | --- |")
     for claim in finding.claims:
-        print(
-            f"  {claim.where}: {claim.verdict}. Published {claim.published}; here {claim.ours}. {claim.why}"
-        )
-    print(f"  {folder / name}.csv, {seconds:.0f} s")
+        print(f"| {claim.where} | {claim.ours} |")
+    print(f"\n{folder / name}.csv, {seconds:.0f} s")
 
 
 if __name__ == "__main__":

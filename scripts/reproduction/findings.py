@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,7 @@ from PIL import Image
 
 from pate._files import atomic_write, write_json
 from pate._validation import require, require_count
+from scripts.results.__main__ import distance, provenance
 
 Row = Mapping[str, str | int | float]
 
@@ -196,6 +198,10 @@ class Kept:
             was not is left out.
         full: whether the full form was run last.
         seed: the seed of the draws.
+        run: the commit, date, processor seconds and versions of the last run; None if it is older
+            than this record.
+        noise: by the place of a claim, how far its numbers may be from those of another run.
+        reason: without a run, why there is none, and the commit that brought the figures.
     """
 
     name: str
@@ -207,10 +213,30 @@ class Kept:
     seconds: dict[str, float]
     full: bool
     seed: int
+    run: dict[str, Any] | None
+    noise: dict[str, float]
+    reason: str = ""
+
+    @property
+    def ran(self) -> str:
+        """The commit and the date of the run, or why there is none."""
+        if self.run is None:
+            return f"not run at this version: {self.reason}"
+        return f"run at {self.run['commit']} on {self.run['date']}"
 
 
-def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: float) -> None:
-    """Write a finding to ``folder``: the result, its numbers and its picture."""
+def keep(
+    folder: Path,
+    name: str,
+    finding: Finding,
+    effort: Effort,
+    seconds: float,
+    noise: Mapping[str, float] | None = None,
+) -> None:
+    """Write a finding to ``folder``: the result, its numbers and its picture.
+
+    Without ``noise`` that of an earlier run stays.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / f"{name}.csv", "w") as file:
         writer = csv.DictWriter(file, fieldnames=list(finding.rows[0]), lineterminator="\n")
@@ -227,10 +253,21 @@ def keep(folder: Path, name: str, finding: Finding, effort: Effort, seconds: flo
         "caption": finding.caption,
     }
     path = folder / f"{name}.json"
-    before = json.loads(path.read_text())["seconds"] if path.is_file() else {}
-    times = before | {"full" if effort.full else "quick": round(seconds, 1)}
-    done = {"seconds": times, "full": effort.full, "seed": effort.seed}
+    before = json.loads(path.read_text()) if path.is_file() else {"seconds": {}, "noise": {}}
+    times = before["seconds"] | {"full" if effort.full else "quick": round(seconds, 1)}
+    done = {"seconds": times, "full": effort.full, "seed": effort.seed, "run": provenance(seconds)}
+    done["noise"] = before["noise"] if noise is None else dict(noise)
     write_json(path, known | {"claims": claims} | done)
+
+
+def spread(finding: Finding, other: Finding) -> dict[str, float]:
+    """Return twice the distance of each claim's numbers in two draws of a finding, by its place.
+
+    A claim in other words, such as the name of another data set, has no noise: it comes out exactly.
+    """
+    pairs = zip(finding.claims, other.claims, strict=True)
+    far = {f"{one.where}/here": 2 * distance(one.ours, two.ours) for one, two in pairs}
+    return {place: round(noise, 9) for place, noise in far.items() if 0 < noise < math.inf}
 
 
 def kept(folder: Path) -> list[Kept]:

@@ -6,7 +6,6 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 from scripts.reproduction.findings import Claim, Kept, Verdict
 
@@ -20,7 +19,8 @@ _HEAD = """# Papers reproduced
 Tables, figures and statements of the papers that this package builds on or compares with, made again by `make
 reproduce`, which also writes this page: no number under "here" is typed by hand.
 
-{counts} They are all in [{claims}]({folder}/{claims}); here are the chief ones, each with a link to its section.
+{counts} They are all in [{claims}]({folder}/{claims}); here are the chief ones, each with a link to a page on the
+method, all claims with their reasons, and the picture.
 """
 
 _READING = """\
@@ -29,8 +29,10 @@ was tried on others, a setting that the paper leaves open is ours, or a misprint
 **refuted**; or **not testable here**. The verdict follows from the reason, which the tables name. A claim is refuted
 only if it fails in the paper's own setting, as printed, and as meant if the two differ. The table then quotes the
 paper, and the tests have a second computation of another kind. Every epsilon names its neighboring relation; epsilons
-of a paper are under the relation and the theorem that the paper states. The same seeds give the same numbers, but for
-times.
+of a paper are under the relation and the theorem that the paper states.
+
+The same seeds give the same numbers, but for times, at the commit and the versions that each file names. Other commits
+may draw otherwise: each file states how far the numbers of another seed are, and a run at night compares.
 """
 
 _SOURCES = """## Where the data come from
@@ -107,14 +109,11 @@ def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | Non
     counts = f"Verdicts on all claims: {numbers}." if numbers else "Nothing is made yet."
     parts = [
         _HEAD.format(counts=counts, claims=CLAIMS, folder=folder),
-        _headlines(findings, missing or {}),
+        _headlines(findings, folder, missing or {}),
         _READING,
     ]
-    for paper, group in groupby(findings, key=lambda finding: finding.paper):
-        parts.append(f"## {paper}\n")
-        parts.extend(_section(finding, folder) for finding in group)
     sources = "\n".join(f"| `{file}` | {what} | {source} |" for file, what, source in _FILES)
-    return "\n".join([*parts, _SOURCES.format(rows=sources), "## Times\n", _times(findings)])
+    return "\n".join([*parts, _SOURCES.format(rows=sources), "## Runs\n", _runs(findings, folder)])
 
 
 def claims_table(findings: Sequence[Kept]) -> str:
@@ -134,7 +133,7 @@ def _words(claim: Claim) -> tuple[str, str, str, str]:
     return claim.where, claim.published, claim.ours, str(claim.verdict)
 
 
-def _headlines(findings: Sequence[Kept], missing: Mapping[str, str]) -> str:
+def _headlines(findings: Sequence[Kept], folder: str, missing: Mapping[str, str]) -> str:
     lines = ["| claim | published | here | verdict |", "| --- | --- | --- | --- |"]
     for finding in findings:
         authors = _authors(finding.paper)
@@ -142,7 +141,7 @@ def _headlines(findings: Sequence[Kept], missing: Mapping[str, str]) -> str:
             if claim.headline:
                 where, *words, verdict = _words(claim)
                 lines.append(
-                    f"| {authors}: [{where}](#{finding.name}) | {' | '.join(words)} | **{verdict}** |"
+                    f"| {authors}: [{where}]({folder}/{finding.name}.md) | {' | '.join(words)} | **{verdict}** |"
                 )
     for name, file in missing.items():
         lines.append(f"| `{name}` | | | **{Verdict.UNTESTABLE}**: needs `{file}` |")
@@ -156,10 +155,10 @@ def _authors(paper: str) -> str:
     return f"{names if len(others) < 2 else f'{first} et al.'} ({year})"
 
 
-def _times(findings: Sequence[Kept]) -> str:
+def _runs(findings: Sequence[Kept], folder: str) -> str:
     lines = [
-        "| name | shown | processor seconds, quick | full | seed |",
-        "| --- | --- | ---: | ---: | ---: |",
+        "| page | paper | run | processor seconds, quick | full |",
+        "| --- | --- | --- | ---: | ---: |",
     ]
     for finding in findings:
         times = [
@@ -167,37 +166,24 @@ def _times(findings: Sequence[Kept]) -> str:
             for form in FORMS
         ]
         lines.append(
-            f"| `{finding.name}` | {FORMS[finding.full]} | {' | '.join(times)} | {finding.seed} |"
+            f"| [{finding.name}]({folder}/{finding.name}.md) | {_authors(finding.paper)} | {finding.ran} | {' | '.join(times)} |"
         )
-    sums = [sum(finding.seconds.get(form, 0.0) for finding in findings) for form in FORMS]
-    lines.append(f"| all that were run | | {' | '.join(f'{seconds:.0f}' for seconds in sums)} | |")
     return "\n".join(lines) + "\n"
 
 
-def _section(finding: Kept, folder: str) -> str:
-    lines = [
-        f'<a id="{finding.name}"></a>',
-        "",
-        f"### {finding.title}",
-        "",
-        finding.method.strip(),
-        "",
-    ]
+def section(finding: Kept) -> str:
+    """Return the page of one finding, beside its files."""
+    lines = [f"# {finding.title}", "", f"{finding.paper}.", "", finding.method.strip(), ""]
     if finding.caption:
-        lines += [
-            f"![{finding.caption}]({folder}/{finding.name}.png)",
-            "",
-            f"*{finding.caption}*",
-            "",
-        ]
+        lines += [f"![{finding.caption}]({finding.name}.png)", "", f"*{finding.caption}*", ""]
     lines += ["| where | published | here | verdict | why |", "| --- | --- | --- | --- | --- |"]
     for claim in finding.claims:
         *words, verdict = _words(claim)
         reason = f": {claim.reason}" if claim.verdict is Verdict.DIFFERENT else ""
         lines.append(f"| {' | '.join(words)} | **{verdict}**{reason} | {claim.why} |")
-    numbers = f"[{finding.name}.csv]({folder}/{finding.name}.csv)"
+    shown = f"{FORMS[finding.full]} form, seed {finding.seed}, {finding.ran}"
     lines += [
         "",
-        f"Numbers: {numbers}. Again: `{COMMAND} {finding.name}`, with `--full` as in the paper.",
+        f"Numbers: [{finding.name}.csv]({finding.name}.csv); {shown}. Again: `{COMMAND} {finding.name}`, with `--full` as in the paper.",
     ]
     return "\n".join(lines) + "\n"

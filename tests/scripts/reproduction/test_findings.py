@@ -2,6 +2,8 @@
 
 import csv
 import dataclasses
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from matplotlib.figure import Figure
 import pate
 from scripts.reproduction import Claim, Effort, Finding, Reason, Verdict
 from scripts.reproduction.__main__ import MAKERS, main
-from scripts.reproduction.findings import Kept, keep, kept
-from scripts.reproduction.page import claims_table, page
+from scripts.reproduction.findings import Kept, keep, kept, spread
+from scripts.reproduction.page import claims_table, page, section
+from scripts.results.__main__ import differences, findings
 
 ROOT = Path(pate.__file__).parents[1]
 CLAIM = Claim(
@@ -52,10 +55,15 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     )
     assert (tmp_path / "a_table.csv").read_text() == "k,error\n1,0.333333\n2,2e-07\n"
     assert (tmp_path / "a_table.png").read_bytes()[:4] == b"\x89PNG"
+    assert again.run is not None and again.run["processor_seconds"] == 12
+    run = f"{again.ran} | not run | 12 |"
     text = page([again], "found")
-    assert "| `a_table` | full | not run | 12 | 3 |" in text
+    assert f"| [a_table](found/a_table.md) | Someone (2020) | {run}" in text
+    assert "Verdicts on all claims: 1 refuted." in text
+    text = section(again)
     assert "| Table 1 | 0.3 | 0.4 | **refuted** | three of ten are not four |" in text
-    assert "![Errors](found/a_table.png)" in text and "Verdicts on all claims: 1 refuted." in text
+    assert "full form, seed 3, run at" in text
+    assert "![Errors](a_table.png)" in text
 
 
 def needs_data(effort: Effort) -> Finding:
@@ -69,8 +77,8 @@ def test_a_run_keeps_what_it_made_writes_the_page_and_goes_on_without_data(
     monkeypatch.delenv("PATE_DATA", raising=False)
     folder = tmp_path / "made"
     main(["--output", str(folder), "--seed=5"], {"a_table": lambda _: finding()})
-    assert "Table 1: refuted. Published 0.3; here 0.4." in capsys.readouterr().out
-    assert "| Table 1 | 0.3 | 0.4 |" in (tmp_path / "made.md").read_text()
+    assert "| where | here |\n| --- | --- |\n| Table 1 | 0.4 |\n" in capsys.readouterr().out
+    assert "| Table 1 | 0.3 | 0.4 |" in (folder / "a_table.md").read_text()
     before = (folder / "a_table.json").read_bytes()
     main(["--output", str(folder)], {"a_table": needs_data, "another": lambda _: finding()})
     error = capsys.readouterr().err
@@ -81,6 +89,31 @@ def test_a_run_keeps_what_it_made_writes_the_page_and_goes_on_without_data(
         ("a_table", "0.4", "refuted"),
         ("another", "0.4", "refuted"),
     ]
+
+
+def test_the_noise_of_another_seed_is_kept(tmp_path: Path) -> None:
+    def drawn(effort: Effort) -> Finding:
+        claims = (CLAIM, replace(CLAIM, where="Table 2", ours=f"{effort.seed} of 3000 places"))
+        return finding(claims=claims)
+
+    folder = tmp_path / "made"
+    main(["--output", str(folder), "--noise"], {"a_table": drawn})
+    main(["--output", str(folder), "--seed=1"], {"a_table": drawn})
+    (made,) = kept(folder)
+    assert made.noise == {"Table 2/here": 2000} and made.run and made.run["versions"]["numpy"]
+    words = finding(claims=(replace(CLAIM, ours="none"),))
+    assert spread(finding(), words) == {}
+
+
+def test_a_finding_is_a_result_that_runs_again(tmp_path: Path) -> None:
+    keep(tmp_path, "a_table", finding(), Effort(), 1.0, {"Table 1/here": 0.1})
+    keep(tmp_path, "gillenwater_times", finding(), Effort(), 1.0)
+    ((name, result),) = findings(tmp_path).items()
+    assert name == "a_table" and result.command.startswith("python -m scripts.reproduction a_table")
+    assert differences(result, [["Table 1", "0.48"]]) == []
+    assert differences(result, [["Table 1", "0.52"]]) != []
+    kept_rows = json.loads((tmp_path / "a_table.json").read_text())
+    assert kept_rows["run"]["processor_seconds"] == 1
 
 
 def test_what_was_never_made_for_want_of_data_is_on_the_page(
@@ -95,18 +128,15 @@ def test_what_was_never_made_for_want_of_data_is_on_the_page(
     )
 
 
-def test_headlines_are_short_and_lead_to_their_sections(tmp_path: Path) -> None:
+def test_headlines_are_short_and_lead_to_their_pages(tmp_path: Path) -> None:
     headline = dataclasses.replace(CLAIM, where="Table 2", headline=True)
     keep(tmp_path, "a_table", finding(claims=(CLAIM, headline)), Effort(), 1.0)
     text = page(kept(tmp_path), "made")
-    top, _, rest = text.partition("## Someone (2020)")
-    assert (
-        "| Someone (2020): [Table 2](#a_table) | 0.3 | 0.4 | **refuted** |" in top
-        and "Table 1" not in top
-    )
-    assert '<a id="a_table"></a>' in rest
+    assert "| Someone (2020): [Table 2](made/a_table.md) | 0.3 | 0.4 | **refuted** |" in text
+    assert "Table 1" not in text
+    assert "| Table 1 | 0.3 | 0.4 |" in section(kept(tmp_path)[0])
     many = dataclasses.replace(kept(tmp_path)[0], paper="One, Two & Three (2021), A paper (again)")
-    assert "| One et al. (2021): [Table 2](#a_table) |" in page([many], "made")
+    assert "| One et al. (2021): [Table 2](made/a_table.md) |" in page([many], "made")
     with pytest.raises(ValueError, match="ours of a headline in at most 120 letters"):
         dataclasses.replace(headline, ours="0" * 121)
 
@@ -166,9 +196,11 @@ def test_a_verdict_follows_from_its_reason(reason: Reason) -> None:
         seconds={},
         full=False,
         seed=0,
+        run={"commit": "12345678", "date": "2026-01-02"},
+        noise={},
     )
     shown = f"**{claim.verdict}**" + (f": {reason}" if reason in differs else "")
-    assert f"| {shown} | {claim.why} |" in page([made], "found")
+    assert f"| {shown} | {claim.why} |" in section(made)
     (row,) = csv.DictReader(claims_table([made]).splitlines())
     assert (row["verdict"], row["reason"]) == (claim.verdict, reason)
 
@@ -182,7 +214,11 @@ def test_what_was_tried_on_other_counts_is_not_reproduced_as_it_stands() -> None
 
 
 def test_the_page_is_what_was_made() -> None:
-    findings = kept(ROOT / "docs" / "reproduction")
-    assert (ROOT / "docs" / "reproduction.md").read_text() == page(findings, "reproduction")
-    assert (ROOT / "docs" / "reproduction" / "claims.csv").read_text() == claims_table(findings)
-    assert {*MAKERS} == {made.name for made in findings}
+    every = kept(ROOT / "docs" / "reproduction")
+    assert (ROOT / "docs" / "reproduction.md").read_text() == page(every, "reproduction")
+    assert (ROOT / "docs" / "reproduction" / "claims.csv").read_text() == claims_table(every)
+    for made in every:
+        text = (ROOT / "docs" / "reproduction" / f"{made.name}.md").read_text()
+        said = r"run at [0-9a-f]{8} on 20\d\d-|not run at this version: .*by [0-9a-f]{8}"
+        assert text == section(made) and re.search(said, text)
+    assert {*MAKERS} == {made.name for made in every}
