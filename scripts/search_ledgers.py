@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
 from pate._audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
+from pate._audit.neighbor import Whom, printed_totals
 from pate._files import digest, write_json
 from pate._planning.completion import resolve_settings
-from pate._runs import KEY_FILE, LABEL, Run
-from pate._runs.run import KEY_BYTES
+from pate._runs import KEY_BYTES, KEY_FILE, LABEL, Run
 from pate._settings import Partial
 from pate._validation import IntArray
 from pate._votes.store import finished_votes
@@ -49,7 +49,6 @@ SLACK = 1e-6
 """The relative error of figures, as of `pate.accounting`."""
 
 Unit = Literal["record", "group"]
-Whom = Literal["record", "group", "teacher"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,35 +301,6 @@ def _heaviest(table: Table, owners: IntArray) -> IntArray:
     return np.argsort(-np.linalg.norm(sums, axis=1), kind="stable")
 
 
-def printed(
-    statement: Mapping[str, Any], neighbor: Neighbor, place: int, planned: Planned
-) -> Iterator[tuple[str, float]]:
-    """Yield the totals that a statement prints for a neighbor: where it says so, and epsilon.
-
-    Args:
-        statement: the statement.
-        neighbor: the neighbor.
-        place: the number of its release, from 0.
-        planned: its release.
-    """
-    unit = statement["unit"]
-    covered = {
-        "replace_record": neighbor.whom == unit or (neighbor.whom, unit) == ("record", "group"),
-        "add_remove_teacher": neighbor.removed
-        and (
-            place in neighbor.absent if planned.num_teachers is not None else neighbor.whom == unit
-        ),
-    }
-    reached = [("guarantees", statement["max_teachers_per_unit"], statement["guarantees"])]
-    reached += [("reach", row["teachers"], row) for row in statement["reach"]]
-    for where, units, by_relation in reached:
-        for relation, is_covered in covered.items():
-            figure = by_relation.get(relation)
-            epsilon = figure.get("epsilon") if isinstance(figure, Mapping) else figure
-            if is_covered and neighbor.units <= units and epsilon is not None:
-                yield f"{where}, {relation}, {units} unit(s)", float(epsilon)
-
-
 @dataclass(frozen=True)
 class Fault:
     """A printed total below the truth, or a public difference that is not paid for."""
@@ -403,7 +373,15 @@ def totals(
         moved += Movement.between(one.draws, other.draws)
         assert not moved.untested, "each choice has a law"
         truth = moved.epsilon(DELTA)
-        for where, epsilon in printed(one.statement, neighbor, place, releases[place]):
+        each = releases[place].num_teachers is None
+        own = neighbor.whom == releases[place].unit if each else place in neighbor.absent
+        for where, epsilon in printed_totals(
+            one.statement,
+            neighbor.whom,
+            neighbor.units,
+            leaves=neighbor.removed,
+            own_teachers=own,
+        ):
             yield f"{name}, {where}", epsilon, truth
 
 

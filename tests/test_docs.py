@@ -93,6 +93,10 @@ def test_commands_are_understood(
         monkeypatch.chdir(request.getfixturevalue("left"))
         assert cli.main(words) == 0
         return
+    if "--neighbor" in words:
+        monkeypatch.chdir(tmp_path)
+        assert cli.main(words) == 2 and "`pate label` to be finished" in capsys.readouterr().err
+        return
     if words[0] == "audit":
         assert cli.main([*words, "--print_config"]) == 0
         assert capsys.readouterr().out.startswith("# NOT PRIVATE")

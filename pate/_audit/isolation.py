@@ -222,14 +222,12 @@ def _import(root: Path, run: Run, manifest: VoteManifest, ballots: UInt8Array) -
     named = NamedVotes(
         ids=np.array(manifest.ids), label_names=tuple(manifest.label_names), ballots=ballots
     )
-    import_votes(
-        replace(_with_key(root, run), ledger=root.parent / "ledger.sqlite"), votes_from(named)
-    )
+    import_votes(with_key(root, run, root.parent / "ledger.sqlite"), votes_from(named))
 
 
-def _with_key(root: Path, run: Run) -> Run:
-    """Return a new run with the key of another."""
-    copy = Run(root)
+def with_key(root: Path, run: Run, ledger: Path | None = None) -> Run:
+    """Return a new run with the key of another, and a ledger."""
+    copy = Run(root, ledger=ledger)
     copy.make_private()
     shutil.copy2(run.root / KEY_FILE, root / KEY_FILE)
     return copy
@@ -244,7 +242,7 @@ def shortened(plan: Any) -> Any:
 
 def _make(root: Path, run: Run, data: DataSource, plan: Any, voting: Any) -> None:
     """Make teachers of a run again, and their votes, from the same key."""
-    _with_key(root, run)
+    with_key(root, run)
     if (run.root / FIRST).is_dir():
         (root / FIRST).symlink_to((run.root / FIRST).resolve())
     pipeline = Pipeline(root, data, ledger=run.ledger_path)

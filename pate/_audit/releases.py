@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -514,19 +515,24 @@ def publication_epsilon(run: Run) -> float:
 def copied(run: Run) -> Iterator[Run]:
     """Yield a copy of a run without its labels and student, with a ledger of its own."""
     with scratch(run, "laws") as folder:
-        root = folder / "run"
-        shutil.copytree(
-            run.private,
-            root / "private",
-            ignore=shutil.ignore_patterns("label", "label.*", "student*", "*.ckpt"),
-            copy_function=_link,
-        )
-        (root / "public").mkdir()
-        content = yaml.safe_load(run.data_config.read_text())
-        ledger = root / "ledger.sqlite"
-        (root / "data.yaml").write_text(yaml.safe_dump(content | {"ledger": str(ledger)}))
+        ledger = folder / "run" / "ledger.sqlite"
+        copy = copied_to(folder / "run", run, ledger)
         Ledger(ledger, home=ledger.resolve())
-        yield Run(root, overwrite=True, ledger=ledger)
+        yield replace(copy, overwrite=True)
+
+
+def copied_to(root: Path, run: Run, ledger: Path) -> Run:
+    """Return a copy of a run without its labels and student in a new folder, with a ledger."""
+    shutil.copytree(
+        run.private,
+        root / "private",
+        ignore=shutil.ignore_patterns("label", "label.*", "student*", "*.ckpt"),
+        copy_function=_link,
+    )
+    (root / "public").mkdir()
+    content = yaml.safe_load(run.data_config.read_text())
+    (root / "data.yaml").write_text(yaml.safe_dump(content | {"ledger": str(ledger)}))
+    return Run(root, ledger=ledger)
 
 
 def _link(source: str, target: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any, get_args
 import yaml
 
 from pate._audit.canaries import CanaryRecords, Kind
-from pate._audit.tables import STATUS
+from pate._audit.neighbor import Whom, audit_neighbor
+from pate._audit.tables import STATUS, Verdict
 from pate._audit.whole import AuditResult, audit
 from pate._commands.parsing import FLAG, CommandParser, add_options
 from pate._commands.recipes import PARTS, find_recipe
@@ -17,11 +18,16 @@ from pate._commands.run import by_part, data_of, main as run_recipe
 from pate._files import locked, write_json, write_text
 from pate._runs import TEACHERS_FIT, VOTES_IMPORT, Run, StageChangedError
 from pate._settings import decode, import_path
-from pate._validation import require
+from pate._validation import given, require
 from pate.accounting._statement_words import AUDITED
 from pate.data._source import DataSource
 
 _OTHERS = PARTS[1:]
+_NEIGHBORS: dict[str, Whom] = {
+    "neighbor": "record",
+    "neighbor_group": "group",
+    "neighbor_teacher": "teacher",
+}
 _MARK = "NOT-PRIVATE.txt"
 _CHOOSE = "Choose another folder with --output"
 
@@ -30,6 +36,19 @@ def main(args: Sequence[str]) -> None:
     """Run `pate audit`."""
     words, overrides = by_part(args)
     parsed = _parser().parse_args(words)
+    named = {option: getattr(parsed, option) for option in _NEIGHBORS}
+    if chosen := given(**named):
+        require(
+            len(chosen) == 1 and parsed.output is None and not any(overrides.values()),
+            f"one of {', '.join(_NEIGHBORS)} of a run, without output or settings",
+            **chosen,
+        )
+        ((option, name),) = chosen.items()
+        # PRIVATE: to the screen alone
+        alone = audit_neighbor(parsed.recipe, _NEIGHBORS[option], name)
+        print(alone.text, end="")
+        _end(alone.verdict)
+        return
     folder = parsed.output or Path("audits") / parsed.recipe.resolve().name
     if Run(parsed.recipe).state(VOTES_IMPORT) is not None:
         _require_own(folder)
@@ -100,8 +119,12 @@ def _report(folder: Path, outcome: AuditResult) -> None:
     write_json(folder / "audit.json", outcome.content)
     write_text(folder / "audit.txt", outcome.text)
     print(f"\n{outcome.text}\n{folder / 'audit.txt'}, {folder / 'audit.json'}")
-    if STATUS[outcome.verdict]:
-        raise SystemExit(STATUS[outcome.verdict])
+    _end(outcome.verdict)
+
+
+def _end(verdict: Verdict) -> None:
+    if STATUS[verdict]:
+        raise SystemExit(STATUS[verdict])
 
 
 def _mark(run: Run) -> None:
@@ -132,7 +155,9 @@ def _parser() -> CommandParser:
         " PRIVATE: the output reveals which canaries were included.\n\nThe ledger of the records is"
         " neither read nor written: an audit has its own folder and ledger. After a kill, run the"
         " same command again to continue.\n\nA setting of a stage is overridden as in `pate run`:"
-        " --label.target_epsilon 4.",
+        " --label.target_epsilon 4.\n\nWith --neighbor, --neighbor_group or --neighbor_teacher it tests"
+        " the releases of an existing run instead, for the owner of the data alone: its output is"
+        " PRIVATE, and goes to the screen.",
         print_config=None,
     )
     kinds = "far from all records; the same, in two records; or like a record"
@@ -162,6 +187,19 @@ def _parser() -> CommandParser:
                 "type": float,
                 "default": 0.0,
                 "help": "the share of records that an adversary owns",
+            },
+            "--neighbor": {
+                "metavar": "ID",
+                "help": "of a run: make all releases of its ledger again without this private"
+                " record, with the same outcome of each draw. PRIVATE, for the owner alone",
+            },
+            "--neighbor_group": {
+                "metavar": "G",
+                "help": "likewise, without all records of a group",
+            },
+            "--neighbor_teacher": {
+                "metavar": "T",
+                "help": "likewise, without a teacher, from 0, and its records",
             },
             "--seed": {
                 "type": int,

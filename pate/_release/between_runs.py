@@ -296,7 +296,7 @@ def draw_public_samples(run: Run, data: DrawnPublic, settings: SampleSettings) -
         require_place(data.samples.parent)
         make_folder(data.samples.parent)
         with locked_output(data.samples.resolve()):
-            release(_Samples(run, data, settings))
+            release(SamplesRelease(run, data, settings))
     return released_samples(run, data, settings.unit)
 
 
@@ -320,8 +320,8 @@ def released_samples(run: Run, data: DrawnPublic, unit: Unit) -> Charge:
     return entry.events, entry.count
 
 
-class _Samples(Releasable):
-    """The samples of a source."""
+class SamplesRelease(Releasable):
+    """The public samples that are drawn from the moments of a source."""
 
     _content: bytes
     _shape: tuple[int, ...]

@@ -102,16 +102,16 @@ def test_a_kill_at_any_step_pays_once_and_draws_the_same(
     class Killed(BaseException):
         pass
 
-    original: Callable[..., object] = getattr(between_runs._Samples, step)
+    original: Callable[..., object] = getattr(between_runs.SamplesRelease, step)
 
     def killed(*_: object) -> None:
         raise Killed
 
-    monkeypatch.setattr(between_runs._Samples, step, killed)
+    monkeypatch.setattr(between_runs.SamplesRelease, step, killed)
     with pytest.raises(Killed):
         draw(data)
     assert not data.with_name("samples.npz").exists()
-    monkeypatch.setattr(between_runs._Samples, step, original)
+    monkeypatch.setattr(between_runs.SamplesRelease, step, original)
     draw(data)
     content = data.with_name("samples.npz").read_bytes()
     assert len(read_ledger(data.with_suffix(".ledger.sqlite")).entries) == 1

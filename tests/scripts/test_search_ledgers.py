@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate._audit.neighbor import Whom
 from pate._settings import Partial
 from pate.aggregators import Canonical, NoisyVotes, ScoreVotes
 from scripts.search_ledgers import (
     Planned,
-    Whom,
     made_up,
     make,
     neighbors,
