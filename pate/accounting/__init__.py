@@ -3,10 +3,10 @@
 from pate.accounting._accountant import (
     RDPAccountant as RDPAccountant,
     Target as Target,
-    adaptive_epsilon as adaptive_epsilon,
     calibrate_scale as calibrate_scale,
     epsilon_of as epsilon_of,
 )
+from pate.accounting._adaptive import adaptive_epsilon as adaptive_epsilon
 from pate.accounting._autodp import from_autodp as from_autodp, to_autodp as to_autodp
 from pate.accounting._charges import Budget as Budget
 from pate.accounting._cost import (

@@ -40,7 +40,7 @@ tolerance.
 
 **Pairs** ``(p, q)`` of laws give the probability of one outcome on either of two neighbors. The
 pairs that a kind of release allows lie below a concave arc. The corners of a polygon around the arc
-bound all of them (`pate.accounting._accountant`, fact 2).
+bound all of them (`pate.accounting._adaptive`, fact 2).
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ from pate.accounting import (
     RepeatedEvent,
     RootPeelingEvent,
     StabilityTestEvent,
-    _accountant,
+    _adaptive,
     adaptive_epsilon,
 )
-from pate.accounting._accountant import adaptive_profile, equal_rounds, pure_profile
+from pate.accounting._adaptive import adaptive_profile, equal_rounds, pure_profile
 from pate.accounting._cost import gaussian_delta
 from pate.accounting._curves import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
 
@@ -96,7 +96,7 @@ CASES = {
 
 
 def test_a_profile_is_read_at_its_nodes_and_on_chords_between_them() -> None:
-    profile = _accountant.Profile(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1]))
+    profile = _adaptive.Profile(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1]))
     for delta, epsilon in ((0.95, 0.0), (0.5, 0.0), (0.2, 1.0), (0.1, 2.0)):
         assert profile.at(delta) == pytest.approx(epsilon) and profile.at(delta) >= epsilon
     middle = math.log((1 + math.e) / 2)  # straight in exp(epsilon), and raised by a part in 10^12
@@ -109,7 +109,7 @@ def test_a_profile_is_read_at_its_nodes_and_on_chords_between_them() -> None:
         assert (
             profile.delta_at(epsilon) == pytest.approx(delta) and profile.delta_at(epsilon) >= delta
         )
-    assert _accountant.Profile(np.array([0.5, 1.0]), np.array([0.2, 0.1])).at(0.3) == 0.5
+    assert _adaptive.Profile(np.array([0.5, 1.0]), np.array([0.2, 0.1])).at(0.3) == 0.5
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -392,7 +392,7 @@ def test_order_and_repetition_of_halves_are_kept() -> None:
 def test_a_chord_that_is_too_low_is_noticed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: with the value of the upper node in place of the chord, enumeration finds
     better strategies."""
-    monkeypatch.setattr(_accountant, "_chord", lambda place, step: np.zeros_like(place))
+    monkeypatch.setattr(_adaptive, "_chord", lambda place, step: np.zeros_like(place))
     rounds, laws, count = CASES[case]
     assert (bound(rounds, count) < enumerated(np.exp(EPSILONS), laws)).any()
 
@@ -674,7 +674,7 @@ def test_half_a_round_moves_and_weighs_a_profile() -> None:
 
     def moved(value: FloatArray, place: int) -> FloatArray:
         nodes = [(place, 0.25)] * 4
-        return _accountant._before(value, [nodes])
+        return _adaptive._before(value, [nodes])
 
     for move, expected in (
         (-1, [1.0, 0.9, 0.5, 0.1]),
@@ -690,7 +690,7 @@ def test_half_a_round_moves_and_weighs_a_profile() -> None:
 
 def test_losses_at_nodes_are_moved_down_by_a_billionth_of_a_cell() -> None:
     step, q = 0.01, 0.3
-    moves = _accountant._moves(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
+    moves = _adaptive._moves(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
     # the loss of a yes, played in both directions
     assert [[place for place, _ in nodes[:2]] for nodes in moves] == [[-4, -3], [2, 3]]
     shares = [lower / (lower + upper) for (_, lower), (_, upper), *_ in moves]
