@@ -518,7 +518,10 @@ def _times_expm1(log_factor: FloatArray, power: FloatArray) -> FloatArray:
 _CORNER_SLACK = 1e-12  # above the relative rounding error of a corner
 # Phi(-25) = 3e-138: a pair with a rarer outcome adds less than (1 + gamma) 3e-138 to V(gamma)
 _MAX_QUANTILE = 25.0
-_CORNER_NODES, _CORNER_WEIGHTS = np.polynomial.legendre.leggauss(20)
+# standard deviations from the middle where corners of bits are twice as far apart as there
+_SPARSE = 6.0
+# of integrands that grow by exp(31) at most: errors are below 1e-18 of the largest value
+_CORNER_NODES, _CORNER_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 class Pairs(NamedTuple):
@@ -556,29 +559,39 @@ def randomized_response_pairs(epsilon: float) -> Pairs:
     return _moved_outwards(np.array([high]), np.array([high * np.exp(-epsilon)]))
 
 
-def gaussian_bit_pairs(mu: float, reach: float, *, spacing: float = 0.1) -> Pairs:
+def gaussian_bit_pairs(
+    mu: float, reach: float = _MAX_QUANTILE, *, nearest: float = 0.0, spacing: float = 0.1
+) -> Pairs:
     """Return corners around ``Bernoulli(Phi(a))`` against ``Bernoulli(Phi(b))``, ``|a - b| <= mu``.
 
-    ``reach`` bounds ``|a|`` and ``|b|``. These are the released bits of a Gaussian stability test:
-    ``mu`` is its window over sigma. The pairs with ``b - a = mu`` lie on the arc ``(Phi(c - mu/2),
-    Phi(c + mu/2))``, of slope ``exp(-c mu)``.
+    ``reach`` bounds ``|a|`` and ``|b|``, and ``-2 nearest`` bounds ``a + b`` from above, unless
+    ``nearest`` is 0. These are the released bits of a Gaussian stability test: ``mu`` is its window
+    over sigma, and gaps between the counts of few teachers hardly pass it. The pairs with ``b - a =
+    mu`` lie on the arc ``(Phi(c - mu/2), Phi(c + mu/2))``, of slope ``exp(-c mu)``.
     """
     require_positive(mu=mu, reach=reach, spacing=spacing)
+    require(0 <= nearest <= reach, "nearest in [0, reach]", nearest=nearest)
     require(mu <= 8, "mu <= 8", mu=mu)
-    require(spacing <= 0.5, "spacing <= 0.5", spacing=spacing)
-    end = min(reach, _MAX_QUANTILE) + mu
-    centers = np.linspace(-end, 0.0, int(np.ceil(end / spacing)) + 1)
+    require(spacing <= 0.1, "spacing <= 0.1", spacing=spacing)
+    end, nearest = min(reach, _MAX_QUANTILE) + mu, min(nearest, _MAX_QUANTILE)
+    # farther apart where few adversaries go
+    far, near = -end - _SPARSE, -nearest - _SPARSE
+    number = int(np.ceil(np.log(far / near) / np.log1p(spacing / _SPARSE))) + 1
+    centers = np.geomspace(far, near, number) + _SPARSE
     p, q, slope = ndtr(centers + mu / 2), ndtr(centers - mu / 2), np.exp(-mu * centers)
     # two tangents meet at q + (dp - s' dq) / (s - s'); as an integral of positive terms this keeps
     # its digits
-    width = float(centers[1] - centers[0])
+    width = np.diff(centers)[:, None]
     at = width * (_CORNER_NODES + 1) / 2
     density = np.exp(-((centers[:-1, None] + at - mu / 2) ** 2) / 2) / np.sqrt(2 * np.pi)
-    run = (
-        width / 2 * (density * np.expm1(mu * (width - at)) / np.expm1(mu * width)) @ _CORNER_WEIGHTS
-    )
+    shares = density * np.expm1(mu * (width - at)) / np.expm1(mu * width)
+    run = width[:, 0] / 2 * (shares @ _CORNER_WEIGHTS)
+    # the corner beyond the middle of the arc is the reflection of the last one
+    last = [-1] if nearest else []
     corners_q, corners_p = q[:-1] + run, p[:-1] + slope[:-1] * run
-    return _moved_outwards(np.append(p[0], corners_p), np.append(q[0], corners_q))
+    return _moved_outwards(
+        np.concatenate([p[:1], corners_p, p[last]]), np.concatenate([q[:1], corners_q, q[last]])
+    )
 
 
 def _moved_outwards(p: FloatArray, q: FloatArray) -> Pairs:

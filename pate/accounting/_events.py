@@ -163,6 +163,9 @@ class GaussianThresholdEvent(_NoiseEvent):
     def _bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
         return TEST, 1 / noise_multiplier
 
+    def pairs(self) -> Sequence[Pairs]:
+        return [gaussian_bit_pairs(1 / self.noise_multiplier)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class _RangeEvent(CurveEvent):
@@ -335,7 +338,9 @@ class StabilityTestEvent(Event):
     def pairs(self) -> Sequence[Pairs]:
         lowest = float(ndtri(self.delta_test))
         highest = lowest + max(0, self.num_teachers - self.shift) / self.sigma
-        return [gaussian_bit_pairs(self.mu, max(abs(lowest), abs(highest)))]
+        nearest = max(0.0, -highest - self.mu / 2)  # the middle between the two widest gaps
+        reach = max(abs(lowest), abs(highest))
+        return [gaussian_bit_pairs(self.mu, reach, nearest=nearest)]
 
     def _for_group_size(self, teachers: int) -> Event:
         # the widest gap that is not stable passes with the probability that becomes delta0

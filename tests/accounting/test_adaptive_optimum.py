@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpmath import mp
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from scipy.stats import binom
 
 from pate.accounting import (
@@ -31,38 +31,11 @@ from pate.accounting import (
 from pate.accounting._adaptive import adaptive_profile, equal_rounds, pure_profile
 from pate.accounting._cost import gaussian_delta
 from pate.accounting._curves import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
+from tests.accounting.adversaries import attack, bits, choices, enumerated
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]
 EPSILONS = np.array([-0.7, -0.1, 0.0, 0.05, 0.3, 0.9, 1.7, 2.4])
-
-
-def choices(eta: float, losses: FloatArray) -> FloatArray:
-    """Laws ``[M, 2 sides, 2 outcomes]`` of randomised response with losses ``t`` and ``t -
-    eta``."""
-    q = np.expm1(losses - eta) / (np.exp(losses - eta) - np.exp(losses))
-    p = q * np.exp(losses)
-    return np.stack([np.stack([p, 1 - p], 1), np.stack([q, 1 - q], 1)], 1)
-
-
-def bits(mu: float, thresholds: FloatArray) -> FloatArray:
-    """Laws of the bits of one Gaussian and of another ``mu`` away, in both directions."""
-    a, b = (
-        np.concatenate([thresholds, thresholds + mu]),
-        np.concatenate([thresholds + mu, thresholds]),
-    )
-    return np.stack([np.stack([ndtr(a), ndtr(-a)], 1), np.stack([ndtr(b), ndtr(-b)], 1)], 1)
-
-
-def enumerated(gamma: FloatArray, rounds: Sequence[FloatArray]) -> FloatArray:
-    """The best of all adaptive strategies that choose among ``rounds[i]`` ``[M, 2, 2]``, by its
-    definition."""
-    if not rounds:
-        return np.maximum(0.0, 1 - gamma)
-    p, q = rounds[0][:, 0], rounds[0][:, 1]
-    later = enumerated(gamma[..., None, None] * (q / p), rounds[1:])
-    best: FloatArray = (later * p).sum(-1).max(-1)
-    return best
 
 
 def bound(rounds: Sequence[Pairs], count: int, *, step: float = 0.01) -> FloatArray:
@@ -422,51 +395,7 @@ def test_narrower_families_keep_their_digits() -> None:
         p, q = gaussian_bit_pairs(mu, 8)
         width = ndtri(p) - ndtri(q)
         assert (width >= mu * (1 - 1e-8)).all()
-        np.testing.assert_allclose(width, mu, rtol=3e-3 + 0.02 * mu)
-
-
-def attack(rounds: Sequence[FloatArray], count: int, epsilon: float, step: float = 0.002) -> float:
-    """A strategy that is good at ``epsilon``, played out: below the optimum, up to roundings.
-
-    It sees every choice and every bit, which StableTopK does not show: it is an attack on their
-    curves alone.
-
-    Values and slopes at nodes; in between, the better of two tangents, which lie below a convex
-    function.
-    """
-    nodes = np.arange(round(-4 / step), round((epsilon + 5) / step) + 1)
-    gamma = np.exp(nodes * step)
-    value, slope = np.maximum(0, 1 - gamma), np.where(gamma < 1, -gamma, 0.0)  # slope times gamma
-    for _ in range(count):
-        for laws in reversed(rounds):
-            place = np.log(laws[:, 1] / laws[:, 0]) / step
-            cell = np.floor(place).astype(int)
-            ends = np.expm1((place - cell) * step), np.expm1((place - cell - 1) * step)
-            far = int(np.abs(cell).max()) + 2
-            below = np.exp((nodes[0] - np.arange(far, 0, -1)) * step)
-            values = np.concatenate([1 - below, value, np.zeros(far)])
-            slopes = np.concatenate([-below, slope, np.zeros(far)])
-            value, slope = np.full(nodes.size, -1.0), np.zeros(nodes.size)
-            for m in range(len(laws)):
-                reached, rising = np.zeros(nodes.size), np.zeros(nodes.size)
-                for o in (0, 1):
-                    start = cell[m, o] + far
-                    left, right = (
-                        slice(start, start + nodes.size),
-                        slice(start + 1, start + 1 + nodes.size),
-                    )
-                    tangents = [
-                        values[s] + slopes[s] * end[m, o]
-                        for s, end in zip((left, right), ends, strict=True)
-                    ]
-                    turns = [
-                        slopes[s] * (1 + end[m, o])
-                        for s, end in zip((left, right), ends, strict=True)
-                    ]
-                    reached += laws[m, 0, o] * np.maximum(*tangents)
-                    rising += laws[m, 0, o] * np.where(tangents[0] >= tangents[1], *turns)
-                value, slope = np.maximum(value, reached), np.where(reached > value, rising, slope)
-    return float(np.interp(epsilon, nodes * step, value))
+        np.testing.assert_allclose(width, mu, rtol=7e-3 + 0.02 * mu)
 
 
 @pytest.mark.slow
@@ -521,9 +450,9 @@ def test_refuses_what_it_has_no_pairs_for(event: Event) -> None:
 
 
 def test_bits_are_refused_where_corners_would_not_be_near_the_arc() -> None:
-    assert len(gaussian_bit_pairs(8.0, 6.0, spacing=0.5).p) > 10
-    for name, value in (("mu", 8.5), ("spacing", 0.55)):
-        with pytest.raises(ValueError, match=rf"^Expected {name} <= [0-9.]+, got {name}={value}$"):
+    assert len(gaussian_bit_pairs(8.0, 6.0).p) > 10
+    for name, value in (("mu", 8.5), ("spacing", 0.11), ("nearest", 6.5), ("nearest", -0.5)):
+        with pytest.raises(ValueError, match=rf"^Expected {name} [^\n]*, got {name}={value}$"):
             gaussian_bit_pairs(**{"mu": 1.0, "reach": 6.0, name: value})
 
 
@@ -609,21 +538,25 @@ def test_equal_rounds_have_a_grid_up_to_their_largest_loss_or_eight_deviations()
 
 
 @pytest.mark.parametrize(
-    ("reach", "end", "number"), [(2.0, 3.0, 7), (2.2, 3.2, 8), (100.0, 26.0, 53)]
+    ("reach", "nearest", "end", "number"),
+    [(2.0, 0.0, 3.0, 26), (5.0, 3.0, 6.0, 19), (100.0, 0.0, 26.0, 103)],
 )
 def test_corners_of_bits_are_where_neighboring_tangents_meet(
-    reach: float, end: float, number: int
+    reach: float, nearest: float, end: float, number: int
 ) -> None:
-    """From the farthest center, whose point of the arc is a corner, to the middle of the arc."""
-    p, q = gaussian_bit_pairs(1.0, reach, spacing=0.5)
-    assert p.shape == q.shape == (number,)
-    centers = [mp.mpf(-end) + mp.mpf(end) * i / (number - 1) for i in range(number)]
+    """From the farthest center, whose point of the arc is a corner, to the nearest one."""
+    p, q = gaussian_bit_pairs(1.0, reach, nearest=nearest)
+    assert p.shape == q.shape == (number + (nearest > 0),)
+    shrinks = (mp.mpf(nearest + 6) / (end + 6)) ** (mp.mpf(1) / (number - 1))
+    centers = [6 - (end + 6) * shrinks**i for i in range(number)]
+    assert centers[-1] - centers[-2] < 0.1 * (1 + nearest / 6) + 0.01
     with mp.workdps(60):
         arc = [(mp.ncdf(c - 0.5), mp.ncdf(c + 0.5), mp.exp(-c)) for c in centers]
         corners = [arc[0][:2]]
         for (q0, p0, s0), (q1, p1, s1) in pairwise(arc):
             at = (p1 - p0 + s0 * q0 - s1 * q1) / (s0 - s1)
             corners.append((at, p0 + s0 * (at - q0)))
+    corners += [arc[-1][:2]] * (nearest > 0)
     np.testing.assert_allclose(q, [float(corner[0]) for corner in corners], rtol=1e-9)
     np.testing.assert_allclose(p, [float(corner[1]) for corner in corners], rtol=1e-9)
     outwards = _moved_outwards(np.array([0.5]), np.array([0.25]))
@@ -645,16 +578,16 @@ def test_corners_of_choices_are_where_neighboring_tangents_meet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("delta_test", "num_teachers", "reach"),
+    ("delta_test", "num_teachers", "reach", "nearest"),
     [
-        (1e-3, 80, ndtri(1e-3) + 78 / 5),
-        (1e-9, 5, -ndtri(1e-9)),
-        (0.9, 2, ndtri(0.9)),
-        (0.9, 1, ndtri(0.9)),
+        (1e-3, 80, ndtri(1e-3) + 78 / 5, 0.0),
+        (1e-9, 5, -ndtri(1e-9), -ndtri(1e-9) - 3 / 5 - 1 / 5),
+        (0.9, 2, ndtri(0.9), 0.0),
+        (0.9, 1, ndtri(0.9), 0.0),
     ],
 )
 def test_bits_of_a_test_reach_as_far_as_its_gaps(
-    delta_test: float, num_teachers: int, reach: float
+    delta_test: float, num_teachers: int, reach: float, nearest: float
 ) -> None:
     test = StabilityTestEvent(
         sigma=5,
@@ -664,7 +597,27 @@ def test_bits_of_a_test_reach_as_far_as_its_gaps(
         neighboring_relation=REPLACE,
     )
     (pairs,) = test.pairs()
-    np.testing.assert_array_equal(pairs, gaussian_bit_pairs(2 / 5, float(reach)))
+    np.testing.assert_array_equal(
+        pairs, gaussian_bit_pairs(2 / 5, float(reach), nearest=float(nearest))
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_teachers_pass_a_test_so_rarely_that_it_tells_little(count: int) -> None:
+    """All gaps of 20 teachers, against bits at any threshold as far out."""
+    test = StabilityTestEvent(
+        sigma=10, delta_test=1e-4, shift=2, num_teachers=20, neighboring_relation=REPLACE
+    )
+    laws = bits(2 / 10, (np.arange(2, 20.1, 0.5) - 2) / 10 + ndtri(1e-4))
+    epsilons = np.array([0.0, 0.02, 0.1, 0.4])
+    best = enumerated(np.exp(epsilons), [laws] * count)
+    found, wider = (
+        adaptive_profile(pairs, count, low=-3, high=3, step=0.004)
+        for pairs in (test.pairs(), [gaussian_bit_pairs(2 / 10, -ndtri(1e-4))])
+    )
+    for epsilon, reached in zip(epsilons.tolist(), best, strict=True):
+        assert reached <= found.delta_at(epsilon) <= 1.03 * reached + 1e-6
+        assert epsilon > 0.1 or wider.delta_at(epsilon) > 1.03 * reached + 1e-6
 
 
 def test_half_a_round_moves_and_weighs_a_profile() -> None:
