@@ -1,14 +1,14 @@
 """The accountant, which states a sum of costs as epsilon at a delta, and noise for a target.
 
-It takes the smallest figure that the sum proves. Where all rounds are equal, this may be the optimum
-of the best adversary (`pate.accounting._adaptive`).
+It takes the smallest figure that the sum proves. Where all rounds are equal, or the order of
+releases is known, this may be the optimum of the best adversary (`pate.accounting._adaptive`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
 from typing import Literal, get_args
@@ -24,7 +24,7 @@ from pate._validation import (
     require_in_open_unit_interval,
     require_positive,
 )
-from pate.accounting._adaptive import equal_rounds
+from pate.accounting._adaptive import equal_rounds, ordered_profile
 from pate.accounting._base import Event, leaves, total_cost
 from pate.accounting._cost import (
     DEFAULT_ORDERS,
@@ -63,12 +63,19 @@ class RDPAccountant:
     Args:
         relation: the neighboring relation that every event must be stated under.
         orders: Renyi orders above 1, ascending, shape ``[K]``.
+        in_order: whether the events are releases that were fixed beforehand and happen in the order
+            in which they are composed (docs/accounting.md, "The order of releases"). An epsilon
+            then may use the order; a delta does not.
     """
 
     def __init__(
-        self, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
+        self,
+        *,
+        relation: NeighboringRelation,
+        orders: FloatArray = DEFAULT_ORDERS,
+        in_order: bool = False,
     ) -> None:
-        self.relation = NeighboringRelation(relation)
+        self.relation, self.in_order = NeighboringRelation(relation), in_order
         orders = np.asarray(orders, dtype=np.float64)
         require(
             orders.ndim == 1
@@ -133,7 +140,7 @@ class RDPAccountant:
         """Return the smallest proven epsilon at ``delta``, with the figures of its proof.
 
         The proof is the best of a Renyi order, a dominating Gaussian mechanism, and the optimum of
-        equal rounds.
+        equal rounds or, `in_order`, of all releases.
 
         >>> relation = NeighboringRelation.REPLACE_RECORD
         >>> accountant = RDPAccountant(relation=relation)
@@ -143,10 +150,16 @@ class RDPAccountant:
         (2.25, 0.5)
         """
         tightest = tightest_guarantee(self._cost, self.orders, delta=delta)
-        left, equal = remaining_delta(delta, self._cost.log_survival), equal_rounds(self._parts())
-        if equal is None or left <= 0 or (epsilon := equal[1].at(left)) >= tightest.epsilon:
+        left, parts = remaining_delta(delta, self._cost.log_survival), list(self._parts())
+        equal, ordered = equal_rounds(parts), None
+        if self.in_order and equal is None and left > 0:
+            spread = math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0]))
+            ordered = ordered_profile(parts, epsilon=tightest.epsilon, spread=spread)
+        number, profile = equal or ordered or (0, None)
+        if profile is None or left <= 0 or (epsilon := profile.at(left)) >= tightest.epsilon:
             return tightest
-        return Guarantee(epsilon=epsilon, delta=delta, delta0=self.delta0, rounds=equal[0])
+        proven = Guarantee(epsilon=epsilon, delta=delta, delta0=self.delta0)
+        return replace(proven, **{"in_order" if equal is None else "rounds": number})
 
     def get_epsilon(self, *, delta: float, conversion: Conversion = "tightest") -> float:
         """Return the smallest epsilon at ``delta`` that the conversion proves of the sum.

@@ -1,4 +1,4 @@
-"""The best adaptive adversary: a certified bound on the delta of rounds.
+"""The best adaptive adversary: certified bounds on the delta of releases whose order is known.
 
 **The adaptive optimum** is a certified bound on the best adversary against rounds of two-outcome
 releases. In each round, after seeing all earlier releases, an adversary picks a pair of laws ``(P,
@@ -25,20 +25,31 @@ computation from above:
 V may be replaced by anything larger wherever it is used, so each rounding error is covered by a
 factor above 1. The adversary's choices for a round are made before the round is drawn; the number
 and the kinds of rounds are fixed beforehand. Statements use this bound for rounds that are all
-equal, which have no order; budgets never do.
+equal, which have no order, and for a few releases in the order of their ledger; budgets never do.
+
+**A Gaussian release in between** of parameter ``mu`` has losses ``L`` with the law ``N(mu^2 / 2,
+mu^2)`` under P, so that it turns V into ``E_P[V(gamma e^-L)]``. Where ``gamma e^-L`` lies between
+two nodes, V is below their chord, a line in ``e^-L``, so that the expectation is below the one of
+the chords. The largest losses count as V = 1. A release of another kind that is mu-GDP comes from
+the Gaussian pair by processing (Dong, Roth & Su (2022), Theorem 2.10), which only lowers V.
+
+**The order of releases.** Rows of a ledger are played from the last to the first. The queries of a
+row may be answered one after the other, or the first part of each, then the second part of each,
+and so on: the larger V of the two is taken.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, ndtr
 
 from pate._validation import FloatArray, require, require_count, require_in_open_unit_interval
-from pate.accounting._base import Event, leaves, total_cost
+from pate.accounting._base import CompositeEvent, Event, leaves, total_cost
 from pate.accounting._cost import DEFAULT_ORDERS, convert, remaining_delta
 from pate.accounting._curves import Pairs, bounded_range_pairs
 from pate.accounting._events import BoundedRangeEvent, FailureEvent, PureDPEvent
@@ -48,8 +59,14 @@ _INTERPOLATION_SLACK = 1e-12  # above the relative error of a value on a chord
 _POSITION_SLACK = 1e-9  # above the error of the position of a loss, in cells of the grid
 _UNDERFLOW_SLACK = 1e-100  # above the loss by underflow and by outcomes rarer than Phi(-25)
 _BINOMIAL_SLACK = 1e-9  # above the relative error of a sum of binomial probabilities
+_KERNEL_SLACK = 1e-11  # above the relative error of a sum with the weights of a Gaussian's losses
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+_REACH = 13.0  # standard deviations of a Gaussian's loss; the rest, 6e-39, counts as V = 1
 # The bound on so many equal rounds takes half a second; for more of them it gains little.
 _MOST_EQUAL: Mapping[type[Event], int] = {BoundedRangeEvent: 128, PureDPEvent: 10_000}
+# The bound on releases in order takes a fifth of a second for so many moves on its grid.
+_MOST_MOVES = 40_000
+_GAUSSIAN_MOVES = 400  # that take as long as one Gaussian release
 
 
 class Profile(NamedTuple):
@@ -131,14 +148,20 @@ def adaptive_profile(
     require(1e-5 <= step <= 0.1, "step in [1e-5, 0.1]", step=step)
     require(-100 <= low <= -step, "low in [-100, -step]", low=low)
     require(step <= high <= 100, "high in [step, 100]", high=high)
-    nodes = np.arange(np.floor(low / step), np.ceil(high / step) + 1)
-    value = _decreasing(np.maximum(0.0, -np.expm1(nodes * step)) * (1 + _ROUND_SLACK))
+    end = _end(low, high, step)
+    value = end.delta
     # the recursion runs backwards in time
     moves = [_moves(pairs, step) for pairs in reversed(rounds)]
     for _ in range(count):
         for pairs in moves:
             value = _before(value, pairs)
-    return Profile(nodes * step, value)
+    return Profile(end.epsilon, value)
+
+
+def _end(low: float, high: float, step: float) -> Profile:
+    """Bound ``V`` after all releases."""
+    nodes = np.arange(np.floor(low / step), np.ceil(high / step) + 1) * step
+    return Profile(nodes, _decreasing(np.maximum(0.0, -np.expm1(nodes)) * (1 + _ROUND_SLACK)))
 
 
 def equal_rounds(events: Iterable[tuple[Event, int]]) -> tuple[int, Profile] | None:
@@ -192,6 +215,159 @@ def pure_profile(epsilon: float, count: int) -> Profile:
     rises = np.logaddexp.accumulate(log_law) + losses + np.log(-np.expm1(ends - losses))
     delta = np.exp(np.logaddexp.accumulate(rises)) * (1 + _BINOMIAL_SLACK) + _UNDERFLOW_SLACK
     return Profile(np.append(losses, 0.0)[::-1], np.minimum(1.0, np.append(0.0, delta))[::-1])
+
+
+_Row = tuple[Event, int]
+"""The event of a query, and the number of queries."""
+_Step = float | tuple[bytes, ...]
+"""The ``mu^2`` of Gaussian mechanisms, or pairs of laws, as bytes so that equal ones are one."""
+_Play = tuple[tuple[_Step, int], ...]
+"""Steps in order, with the number of times of each."""
+
+
+def ordered_profile(
+    rows: Sequence[_Row], *, epsilon: float, spread: float
+) -> tuple[int, Profile] | None:
+    """Return the number of steps in ``rows``, and a bound on their ``V`` in this order.
+
+    None if a release has neither pairs of laws nor a ``mu``, if none has pairs, so that the order
+    does not matter, or if they are too many.
+
+    Args:
+        rows: the event of a query and the number of queries, by release, oldest first.
+        epsilon: an epsilon that is not below the one looked for.
+        spread: about the standard deviation of the sum of all losses.
+    """
+    high, low = epsilon + spread, -min(5.0, 3 * spread)
+    if not 0 < spread < high <= 100 or len(rows) > _MOST_MOVES // _GAUSSIAN_MOVES:
+        return None
+    plays = []
+    for event, count in rows:
+        ways = _ways(event, count)
+        if not ways:
+            return None
+        plays.append(ways)
+    runs = [run for ways in plays for play in ways for run in play]
+    moves = sum(times * _moves_of(step) for step, times in runs)
+    if moves > _MOST_MOVES or all(isinstance(step, float) for step, _ in runs):
+        return None
+    number = sum(max(sum(times for _, times in play) for play in ways) for ways in plays)
+    # the chords then add 0.1% to the variance of the loss
+    step = float(np.clip(spread / (16 * number**0.5), (high - low) / 2**13, 0.1))
+    return number, _played(tuple(plays), low, high, step)
+
+
+def _ways(event: Event, count: int) -> tuple[_Play, ...]:
+    """Return the orders in which ``count`` queries may be answered; none if a part is unknown."""
+    parts = [(leaf, times * count) for leaf, times in leaves(event)]
+    by_part = _runs(parts)
+    if math.inf in (step for step, _ in by_part):
+        return ()
+    if len(by_part) < 2:
+        return (by_part,)
+    if sum(times for _, times in parts) > _MOST_MOVES:
+        return ()
+    by_query = _runs([(leaf, 1) for leaf in _in_turn(event)] * count)
+    return (by_part,) if by_part == by_query else (by_part, by_query)
+
+
+def _in_turn(event: Event) -> list[Event]:
+    """Return the basic events of one query, each as often as it happens, in order."""
+    if not isinstance(event, CompositeEvent):
+        return [event]
+    return [leaf for part, times in event.parts() for leaf in _in_turn(part) * times]
+
+
+def _runs(parts: Iterable[tuple[Event, int]]) -> _Play:
+    """Return steps without repetitions; Gaussian mechanisms in a row are one."""
+    play: list[tuple[_Step, int]] = []
+    for leaf, times in parts:
+        step, (last, before) = _step(leaf), play[-1] if play else (0.0, 0)
+        if isinstance(step, float):
+            if isinstance(last, float):
+                step, times = last + step * times, 1
+                del play[-1:]
+            else:
+                step, times = step * times, 1
+        elif step == last:
+            times += before
+            del play[-1]
+        if times and step:
+            play.append((step, times))
+    return tuple(play)
+
+
+@lru_cache(maxsize=1024)
+def _step(leaf: Event) -> _Step:
+    """Return the pairs of a basic event, or its ``mu^2``: infinite if none is known."""
+    try:
+        return tuple(np.stack(pairs).tobytes() for pairs in leaf.pairs())
+    except ValueError:
+        return float(leaf.cost().mu_squared)
+
+
+def _moves_of(step: _Step) -> int:
+    # two directions, and two numbers of eight bytes for each corner
+    return _GAUSSIAN_MOVES if isinstance(step, float) else sum(len(pairs) // 8 for pairs in step)
+
+
+@lru_cache(maxsize=64)
+def _played(plays: tuple[tuple[_Play, ...], ...], low: float, high: float, step: float) -> Profile:
+    """Bound ``V`` of rows, each with the orders in which its queries may be answered."""
+    end = _end(low, high, step)
+    value, moves = end.delta, cache(lambda pairs: _moves(_from_bytes(pairs), step))
+    for ways in reversed(plays):
+        before = []
+        for play in ways:
+            now = value
+            for kind, times in reversed(play):
+                if isinstance(kind, float):
+                    now = _before_gaussian(now, kind, step)
+                    continue
+                for pairs in kind[::-1] * times:
+                    now = _before(now, moves(pairs))
+            before.append(now)
+        value = np.max(before, axis=0)
+    return Profile(end.epsilon, value)
+
+
+def _from_bytes(pairs: bytes) -> Pairs:
+    return Pairs(*np.frombuffer(pairs).reshape(2, -1))
+
+
+def _before_gaussian(value: FloatArray, mu_squared: float, step: float) -> FloatArray:
+    """Return ``V`` ``[J]`` before a Gaussian release from ``value`` after it."""
+    lowest, weights, rare = _gaussian_weights(mu_squared, step)
+    size, most = value.size, lowest + weights.size - 1  # losses in cells of the grid
+    padded = np.concatenate([np.ones(max(0, most)), value, np.full(max(0, -lowest), value[-1])])
+    first = max(0, most) - lowest  # of the convolution: a loss leads so many nodes down
+    total = np.convolve(padded, weights)[first : first + size] + rare
+    return _decreasing(np.minimum(1.0, total * (1 + _KERNEL_SLACK)))
+
+
+@lru_cache(maxsize=64)
+def _gaussian_weights(mu_squared: float, step: float) -> tuple[int, FloatArray, float]:
+    """Return the least loss in cells, weights ``[K]`` of it and the next ones, and of larger ones.
+
+    Between two nodes a loss is split by the chord in gamma.
+    """
+    # next to a cell, a narrow Gaussian is as good as none
+    mu = max(math.sqrt(mu_squared) * (1 + _INTERPOLATION_SLACK), step / 64)
+    mean = mu**2 / 2
+    lowest, most = math.floor((mean - _REACH * mu) / step), math.ceil((mean + _REACH * mu) / step)
+    cells = np.arange(lowest, most)
+    # in pieces of half a standard deviation, where the quadrature errs by less than 1e-20
+    pieces = math.ceil(2 * step / mu)
+    within = ((np.arange(pieces)[:, None] + (_NODES + 1) / 2) / pieces).ravel()
+    places = np.tile(_WEIGHTS / 2 / pieces, pieces) * step / mu / math.sqrt(2 * math.pi)
+    density = np.exp(-((((cells[:, None] + within) * step - mean) / mu) ** 2) / 2) * places
+    # gamma falls with the loss: the node above a loss is the lower one of the chord
+    weights = np.zeros(cells.size + 1)
+    weights[1:] += density @ _chord(1 - within, step)
+    weights[:-1] += density @ (np.expm1((1 - within) * step) / np.expm1(step))
+    weights[0] += ndtr((lowest * step - mean) / mu)
+    weights.setflags(write=False)
+    return lowest, weights, float(ndtr((mean - most * step) / mu))
 
 
 _Node = tuple[int, float]

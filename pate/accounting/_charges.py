@@ -139,9 +139,11 @@ MAX_COUNT = 2**53  # beyond it a float does not hold every integer
 ROUNDING = 1 + 1e-12  # sums of the same costs in another order differ by a smaller factor
 
 
-def account(charges: Sequence[Charge], relation: NeighboringRelation) -> RDPAccountant:
-    """Return the accountant of all ``charges`` under ``relation``."""
-    return RDPAccountant(relation=relation).compose(
+def account(
+    charges: Sequence[Charge], relation: NeighboringRelation, *, in_order: bool = True
+) -> RDPAccountant:
+    """Return the accountant of all ``charges``, oldest first, under ``relation``."""
+    return RDPAccountant(relation=relation, in_order=in_order).compose(
         [events[relation] for events, _ in charges], [count for _, count in charges]
     )
 

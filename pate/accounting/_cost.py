@@ -345,6 +345,7 @@ class Guarantee:
         mu: the Gaussian mechanism of a proof by Gaussian differential privacy.
         width: the common width of the weights, if the proof by ``mu`` counts many bits.
         rounds: the number of rounds of a proof by the optimum of equal rounds.
+        in_order: the number of steps of a proof by the optimum of releases in their order.
     """
 
     epsilon: float
@@ -355,6 +356,7 @@ class Guarantee:
     mu: float | None = None
     width: float | None = None
     rounds: int | None = None
+    in_order: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types: the figures of the proof, with None for an infinite epsilon."""

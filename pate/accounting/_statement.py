@@ -34,7 +34,7 @@ from pate.accounting._filters import (
 )
 from pate.accounting._history import LedgerEntry, LedgerHead, LedgerSnapshot
 from pate.accounting._ledger import read_ledger
-from pate.accounting._statement_words import AUDIT, CONVERSION, WORDS, describe
+from pate.accounting._statement_words import AUDIT, WORDS, conversion, counts_order, describe
 
 REACHED = (1, 2, 3)
 """The numbers of teachers, or of users of a top k, for which a statement gives epsilons."""
@@ -154,7 +154,9 @@ class Statement:
             _require_follows(current, head)
             book = read_ledger(ledger, rows=head.rows)
             since = len(current.entries) - len(book.entries)
-        made, stated = _content(book, head, self["release"]), self.content
+        # a statement that counts no order, as earlier versions made them, is larger and true
+        made = _content(book, head, self["release"], in_order=counts_order(self.content))
+        stated = self.content
         if stated["versions"].get("pate") != __version__:
             made, stated = _without_wording(made), _without_wording(stated)
         require_same(made, stated)
@@ -235,10 +237,13 @@ def require_same(computed: Any, stated: Any, place: str = "") -> None:
     require(same, f"{place}={computed}, as it follows from the release", **{name: stated})
 
 
-def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, Any]:
+def _content(
+    book: LedgerSnapshot, head: LedgerHead, release: Any, *, in_order: bool = True
+) -> dict[str, Any]:
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types.
 
-    Its sentences are ``neighbors`` and ``conversion`` (see `_without_wording`); all else is data.
+    Figures may use the order of releases if ``in_order``. Its sentences are ``neighbors`` and
+    ``conversion`` (see `_without_wording`); all else is data.
     """
     require(
         type(release) is int and 1 <= release <= len(book.entries),
@@ -263,33 +268,38 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
     outside: dict[str, Any] = {}
     if world != book.reserved():
         outside["world"] = {
-            relation.value: _figures(world, relation, delta) for relation in relations
+            relation.value: _figures(world, relation, delta, in_order) for relation in relations
         }
     if personal := personal_figures(book.reserved()):
         outside["budgets"] = personal
-    return {
+    content = {
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
         "release": entry.release,
         "guarantees": {
-            relation.value: _guarantee(book, relation, delta)
+            relation.value: _guarantee(book, relation, delta, in_order)
             | {"neighbors": WORDS[kind].neighbors(relation, published)}
             for relation in relations
         },
-        "this_release": {relation.value: _figures(once, relation, delta) for relation in relations},
+        "this_release": {
+            relation.value: _figures(once, relation, delta, in_order) for relation in relations
+        },
         **outside,
         "costs": {
-            relation.value: _figures(book.charges(), relation, delta) for relation in relations
+            relation.value: _figures(book.charges(), relation, delta, in_order)
+            for relation in relations
         },
         "reach": [
             {"teachers": m}
             | {
-                relation.value: _figures(book.reserved(m), relation, delta)["epsilon"]
+                relation.value: _figures(
+                    book.reserved(m), relation, delta, in_order and m == teachers
+                )["epsilon"]
                 for relation in relations
             }
             for m in sorted({*REACHED, teachers})
         ],
-        "conversion": CONVERSION,
+        "conversion": "",
         "budget": None if book.budget is None else book.budget.to_dict(),
         "filter": None if book.filter is None else book.filter.to_dict(),
         "declared_after": book.declared_after,
@@ -298,6 +308,7 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
         "ledger": {**head._asdict(), "counts": ledger},
         "releases": [entry.to_dict() for entry in book.entries],
     }
+    return content | {"conversion": conversion(content)}
 
 
 def _without_wording(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -380,13 +391,15 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
 
 
 def _figures(
-    charges: Sequence[Charge], relation: NeighboringRelation, delta: float
+    charges: Sequence[Charge], relation: NeighboringRelation, delta: float, in_order: bool
 ) -> dict[str, Any]:
     """Return the epsilon of ``charges``, and the figures of its proof."""
-    return account(charges, relation).guarantee(delta=delta).to_dict()
+    return account(charges, relation, in_order=in_order).guarantee(delta=delta).to_dict()
 
 
-def _guarantee(book: LedgerSnapshot, relation: NeighboringRelation, delta: float) -> dict[str, Any]:
+def _guarantee(
+    book: LedgerSnapshot, relation: NeighboringRelation, delta: float, in_order: bool
+) -> dict[str, Any]:
     """Return the guarantee fixed beforehand under ``relation``, by a budget or a reservation."""
     budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
     # in a ledger of version 1 a release may have been stated for units that reach more teachers
@@ -403,4 +416,4 @@ def _guarantee(book: LedgerSnapshot, relation: NeighboringRelation, delta: float
             "delta0": bounds.max_delta0,
             "fixed_by": f"budget{later}",
         }
-    return _figures(book.reserved(), relation, delta) | {"fixed_by": "reservation"}
+    return _figures(book.reserved(), relation, delta, in_order) | {"fixed_by": "reservation"}

@@ -42,6 +42,7 @@ CONVERSION = (
     " Theorem 8, for the Gaussian mechanisms that dominate all releases, one by one or as many bits, and of the optimum"
     " of rounds that are all equal (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
 )
+_CONVERSION_IN_ORDER = f"{CONVERSION}, and of all releases in the order of their ledger"
 _BY_CURVE = (
     "    d = (delta - delta0) / (1 - delta0)",
     "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
@@ -67,6 +68,11 @@ _BY_PURE_ROUNDS = (
 _BY_CHOICES = (
     "    d = (delta - delta0) / (1 - delta0), which no adversary exceeds in n choices",
     "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers (2020) have it)",
+)
+_BY_ORDER = (
+    "    d = (delta - delta0) / (1 - delta0), which no adversary exceeds against these releases in this order, if queries",
+    "    of one release are answered one by one, or each part of all queries before the next part",
+    "    (The order of releases, docs/accounting.md)",
 )
 AUDIT = "audit"
 """The scope of the ledger of an audit."""
@@ -104,6 +110,17 @@ class StatementText:
     neighbors: Callable[[NeighboringRelation, Mapping[str, Any]], str]
     published: Callable[[Mapping[str, Any]], list[str]]
     reached: Callable[[Mapping[str, Any]], tuple[str, str]]
+
+
+def counts_order(statement: Mapping[str, Any]) -> bool:
+    """Return whether a figure of a statement follows from the order of releases."""
+    parts = (statement.get(name, {}) for name in ("guarantees", "this_release", "costs", "world"))
+    return any("in_order" in figures for part in parts for figures in part.values())
+
+
+def conversion(statement: Mapping[str, Any]) -> str:
+    """Return the sentence on the theorems behind the figures of a statement."""
+    return _CONVERSION_IN_ORDER if counts_order(statement) else CONVERSION
 
 
 def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
@@ -346,6 +363,9 @@ def _proof(guarantee: Guarantee, terms: Sequence[_Term]) -> _Proof:
             f"n = {guarantee.rounds} rounds",
             _BY_PURE_ROUNDS if pure else _BY_CHOICES,
         )
+    if guarantee.in_order is not None:
+        total = f"n = {guarantee.in_order} steps"
+        return _Proof("in the order of the ledger", lambda cost: "", total, _BY_ORDER)
     if guarantee.order is not None:
         return _Proof(
             f"at the Renyi order a = {guarantee.order!r}",

@@ -8,7 +8,8 @@ import pytest
 
 from pate import VoteShape
 from pate._commands.check import ledger_show, ledger_verify
-from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, epsilon_of
+from pate.accounting import Budget, Ledger, NeighboringRelation, Statement
+from pate.accounting._charges import account
 from pate.accounting._cost import format_epsilon
 from pate.accounting._statement import sha256
 from pate.aggregators import StableTopK
@@ -43,7 +44,7 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
         "40 x StableTopK (settled)" in text
         and "9 x StableTopK (reserved, counts in full, SEEDED" in text
     )
-    expected = epsilon_of(events[REPLACE], count=49, delta=1e-6)
+    expected = account([(events, 40), (events, 9)], REPLACE).get_epsilon(delta=1e-6)
     assert (
         f"epsilon = {format_epsilon(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD"
         in text
@@ -110,7 +111,8 @@ def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printe
     ledger.settle(1, realised=[(events, 3)])
     delta = 1.00000049e-6
     texts = {
-        n: format_epsilon(epsilon_of(events[REPLACE], count=n, delta=delta), 4) for n in (40, 3)
+        n: format_epsilon(account([(events, n)], REPLACE).get_epsilon(delta=delta), 4)
+        for n in (40, 3)
     }
     for command in (ledger_show, ledger_verify):
         command(ledger=ledger.path)
