@@ -1,34 +1,42 @@
 """Recipes: those that are shipped, and one for data of the user's own, by `pate init`.
 
-First the recipes in the installed package, or next to it in the checkout. Then guesses about a
-table: its special columns, its labels, its kinds of columns. At the end the command, which writes
-them into a recipe with comments on each choice.
+First the recipes in the installed package, or next to it in the checkout. Then the command, which
+reads the data, and writes guesses about them into a recipe with comments on each choice.
 """
 
+import csv
 import json
 import re
 import textwrap
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from uuid import uuid4
 
-import numpy as np
 import yaml
+from PIL.Image import Image
 
 import pate
+from pate._commands.guesses import (
+    PUBLIC_FRACTION,
+    Guess,
+    guess_arrays,
+    guess_pictures,
+    guess_table,
+    read_table,
+    shown,
+    strip_of,
+)
 from pate._commands.parsing import run_command
-from pate._files import remove_drafts, write_text
+from pate._files import atomic_write, remove_drafts, write_text
 from pate._release.transaction import suited_delta
 from pate._settings import decode
-from pate._validation import Faults, expecting, require, require_given
+from pate._validation import expecting, given, require, require_given
 from pate.accounting._cost import format_guess
 from pate.data import DataSource, Role
-from pate.data._label_table import BUDGET, LABELS, Columns, as_list, as_number, is_gap, read_columns
-from pate.data._source import SPLIT_OF_ROLE, TableSource, split_by_hash
+from pate.data._label_table import is_table
+from pate.data._source import TableSource
 
 PARTS = ("data", "teachers", "label", "student")
 """The parts of a recipe, each of them a file."""
@@ -103,215 +111,6 @@ def _shipped_file(path: str) -> str:
     return str(folder.joinpath(*file))
 
 
-_PUBLIC_FRACTION = 0.2
-"""The share of public records that is proposed, and used for guesses, without a column of roles."""
-
-_MOST_LEVELS = 50
-_HASHED = 256  # columns of words of a text
-_MOST_LISTED = 200
-_TIMES = 3.0  # that a name in a list occurs, on average
-_WORDS = 20  # letters of a text, on average
-_LISTS = r"[;|\x1f]|^\["
-_LISTS_OF_LABELS = r"[;|,\x1f]|^\["
-_ROLES = {role.value: number for role, number in SPLIT_OF_ROLE.items()}
-_NAMED = {
-    "id": r"(^|[_ -])(id|uuid|guid|key|nr|no|number|code)$",
-    "file": r"file|image|img|path|picture|photo",
-    "text": r"text|message|body|comment|description|title|sentence|review",
-    "split": r"split|fold|role|set|part",
-    "group": r"person|patient|subject|user|customer|client|member|owner|family|household",
-    "label": r"^(labels?|targets?|class(es)?|y|categor(y|ies)|topics?|tags?|genres?)$",
-}
-
-
-@dataclass
-class Guess:
-    """Settings of a source, each with its reason.
-
-    Attributes:
-        settings: the values by name.
-        reasons: for each, a comment.
-        remarks: lines for the user.
-        hashed: whether a hash of ids is to choose the public records.
-    """
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    hashed: bool = False
-
-    def add(self, name: str, value: object, reason: str) -> None:
-        """Add a setting."""
-        self.settings[name], self.reasons[name] = value, reason
-
-
-def guess_table(path: Path, content: str) -> Guess:
-    """Return the settings of the source of a table.
-
-    Labels, ids and roles are guessed from all records, because they say what a column is. Kinds of
-    features are guessed from public records only.
-
-    Args:
-        path: the file.
-        content: the column of which features are made, ``file`` or ``text``; ``id`` for numbers.
-
-    Raises:
-        ValueError: if columns are missing that no other one could be, with a line for each fault.
-    """
-    table, faults, guess = read_columns(path, ()), Faults(), Guess()
-    identity = "file" if content == "file" else "id"
-    names: dict[str, str] = {}
-    for special in dict.fromkeys((identity, content, "split", "group")):
-        if special in table.values or (special == "group" and "identity" in table.values):
-            continue
-        rest = [name for name in table.values if name not in names.values()]
-        found = next(_candidates(table, special, rest), None)
-        if found is not None:
-            names[special] = found
-        elif special in (identity, content):
-            with faults.gather():
-                require(False, _MISSING[special].format(path=path), columns=[*table.values])
-    if names:
-        guess.add("names", names, "Guessed: the columns that the file calls otherwise")
-    faults.refuse()
-    guess.hashed = names.get("split", "split") not in table.values
-    taken = {*names.values(), identity, content, "split", "group", "identity", BUDGET}
-    rest = [name for name in table.values if name not in taken]
-    public = _public_rows(table, names, identity)
-    _guess_labels(guess, table, rest, public)
-    if content == "id":
-        labels = guess.settings.get("labels", ())
-        _guess_features(guess, table, [name for name in rest if name not in labels], public)
-    return guess
-
-
-_MISSING = {
-    "id": "a column of ids in {path}, a value of its own for each record, given once and kept for"
-    " good, such as uuid.uuid4().hex",
-    "file": "a column of names of picture files in {path}",
-    "text": "a column of texts in {path}",
-}
-
-
-def _candidates(table: Columns, special: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield columns that may be a special one, likely ones first."""
-    likely = [name for name in names if re.search(_NAMED[special], name.lower())]
-    others = [name for name in names if name not in likely] if special in _BY_VALUES else []
-    for name in (*likely, *others):
-        values = table.values[name]
-        different = len(set(values))
-        full = not any(is_gap(value) for value in values)
-        fits = {
-            "id": full and different == len(values),
-            "file": full and all(re.search(r"\.\w{2,4}$", value) for value in values),
-            "text": _is_text(values),
-            "split": set(values) <= _ROLES.keys(),
-            "group": full and different < len(values) and not set(values) <= LABELS.keys(),
-        }
-        if fits[special]:
-            yield name
-
-
-_BY_VALUES = ("file", "text", "split")
-"""Special columns that their values tell, whatever their name is."""
-
-
-def _is_text(values: Sequence[str]) -> bool:
-    return sum(map(len, values)) >= _WORDS * len(values) and any(" " in v for v in values)
-
-
-def _public_rows(table: Columns, names: Mapping[str, str], identity: str) -> list[int]:
-    """Return the rows of public records, as far as the columns tell; all rows if none is public."""
-    roles = table.values.get(names.get("split", "split"))
-    if roles is not None:
-        rows = [row for row, role in enumerate(roles) if role in ("public", "1")]
-    else:
-        key = next(
-            names.get(name, name)
-            for name in ("group", "identity", identity)
-            if names.get(name, name) in table.values
-        )
-        split = split_by_hash(
-            np.array(table.values[key]), _PUBLIC_FRACTION, 0.1, source=str(table.path)
-        )
-        rows = np.flatnonzero(split == SPLIT_OF_ROLE[Role.PUBLIC]).tolist()
-    return rows or [*range(len(table.lines))]
-
-
-def _guess_labels(guess: Guess, table: Columns, rest: Sequence[str], public: Sequence[int]) -> None:
-    """Guess a column of lists, or else the columns of 0 and 1, or else a column of classes."""
-    lists, classes = {}, {}
-    for name in rest:
-        values = [table.values[name][row] for row in public]
-        found = Counter(
-            part for value in values if not is_gap(value) for part in as_list(value) if part
-        )
-        called = re.search(_NAMED["label"], name.lower())
-        apart = any(
-            re.search(_LISTS if not called else _LISTS_OF_LABELS, value) for value in values
-        )
-        if len(found) <= min(_MOST_LISTED, found.total() / _TIMES):
-            if apart and not all(as_number(part) is not None for part in found):
-                lists[name] = sorted(found)
-            elif called and not found.keys() <= LABELS.keys():
-                classes[name] = sorted(found)
-    marked = [
-        name
-        for name in rest
-        if {value for value in table.values[name] if not is_gap(value)} <= LABELS.keys()
-    ]
-    named = [name for name in marked if re.match(r"(y|label|target|class)[_ .-]", name.lower())]
-    if lists or (classes and not marked):
-        guess.add(
-            "labels",
-            lists or classes,
-            "Guessed: names that public records list; add others that you expect, delete features",
-        )
-    elif marked:
-        chosen = named or marked
-        guess.add(
-            "labels", chosen, "Guessed: the columns of 0 and 1; delete those that are features"
-        )
-        if any(is_gap(value) for name in chosen for value in table.values[name]):
-            guess.add("unknown_labels", "nan", "Guessed: columns of labels have gaps")
-    else:
-        guess.remarks.append(
-            "No column of 0 and 1, and none that lists names: write `labels` in data.yaml."
-        )
-
-
-def _guess_features(
-    guess: Guess, table: Columns, rest: Sequence[str], public: Sequence[int]
-) -> None:
-    levels: dict[str, int] = {}
-    texts: dict[str, int] = {}
-    others: dict[str, int] = {}
-    for name in rest:
-        values = [table.values[name][row] for row in public if not is_gap(table.values[name][row])]
-        if any(as_number(value) is None for value in values):
-            different = len(set(values))
-            few = different <= min(_MOST_LEVELS, max(10, len(values) / 2))
-            kind = levels if few else texts if _is_text(values) and find_spec("sklearn") else others
-            kind[name] = _HASHED if kind is texts else different
-    if levels:
-        counts = ", ".join(f"{name} {count}" for name, count in levels.items())
-        guess.add(
-            "categories",
-            dict.fromkeys(levels, "public"),
-            f"Guessed: the columns of few words, and their levels among public records: {counts}",
-        )
-    if texts:
-        guess.add("texts", texts, "Guessed: the columns of sentences, each as hashed words")
-    if others:
-        left = ", ".join(others)
-        guess.add(
-            "columns",
-            [name for name in rest if name not in others],
-            f"Guessed: all other columns, without those of many words: {left}",
-        )
-        guess.remarks.append(f"Left out, because of too many different words: {left}.")
-
-
 _SHOWN = 8  # names of labels
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -346,7 +145,12 @@ _KINDS = {
     "huggingface": _Kind("a data set of Hugging Face", "data/mine", files=("splits.py",)),
     "python": _Kind("anything that your own class reads", "records.csv", files=("records.py",)),
 }
-_TABLES = (".csv", ".parquet")
+_PRIVATE = "private"
+_FRACTIONS = re.compile(
+    r"^    # (The share of .*|From --(public|test)_fraction\.)\n|^    (# )?(public|test)_fraction: .*\n",
+    re.MULTILINE,
+)
+"""Lines of a data.yaml on shares of records, which another `pate init` may set."""
 
 
 def init(
@@ -355,7 +159,9 @@ def init(
     kind: str | None = None,
     data: Path | None = None,
     public_fraction: float | None = None,
+    test_fraction: float | None = None,
     budgets: list[float] | None = None,
+    random_ids: Path | None = None,
 ) -> None:
     """Write a recipe for data of your own.
 
@@ -363,7 +169,8 @@ def init(
     choice. `pate run` runs it.
 
     The data are read: data.yaml holds guesses about their columns, all faults of a file are listed,
-    and the records of each role counted.
+    and the records of each role counted. Lines that begin with PRIVATE, and the strip of pictures
+    in the folder's private/, are for your own eyes.
 
     The recipe has epsilon 2 and delta 1e-6: whoever sees all that is published guesses right 88.1%
     of the time at most whether any one record is there. delta suits up to 100,000 private records;
@@ -375,17 +182,28 @@ def init(
         data: the place of the data, which are read for the settings of data.yaml.
         public_fraction: the share of your records to publish, chosen by a hash, if no column
             `split` says which.
+        test_fraction: the share of test records: of all if a hash chooses the public ones, and of
+            the public ones if the column `split` names none.
         budgets: the personal budgets, such as [0.5,1,2], in a column `budget`: a public list.
+        random_ids: write a copy of a CSV file that has no ids, with a column of random ones, and a
+            recipe for the copy. Keep it.
     """
     named = kind or _kind_of(data)
-    guess = Guess() if data is None else _read(named, data, public_fraction, budgets)
-    files = recipe_files(folder, named, data, guess)
+    if random_ids is not None:
+        data = _with_random_ids(named, data, random_ids)
+    chosen = {"public_fraction": public_fraction, "test_fraction": test_fraction}
+    guess, strip = Guess(), None
+    if data is not None:
+        guess, strip = _read(named, data, given(**chosen), budgets)
+    files = recipe_files(folder, named, guess.root or data, guess)
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
         # drafts that a killed command left
         remove_drafts(folder.glob(".*"), files)
         others = sorted(
-            path.name for path in folder.iterdir() if not _holds(path, files.get(path.name))
+            path.name
+            for path in folder.iterdir()
+            if path.name != _PRIVATE and not _holds(path, files.get(path.name))
         )
         require(not others, f"a new or empty folder {folder}", files=others)
     for name, text in files.items():
@@ -393,7 +211,33 @@ def init(
     print(f"{folder}: {', '.join(files)}")
     for remark in guess.remarks:
         print(textwrap.fill(remark, 100, break_long_words=False, break_on_hyphens=False))
+    if strip is not None:
+        place = folder / _PRIVATE / "pictures.png"
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        with atomic_write(place) as file:
+            strip.save(file, "PNG")
+        print(f"PRIVATE: {place} shows private pictures as teachers see them.")
     print(f"Read data.yaml first, then: pate run {folder}")
+
+
+def _with_random_ids(kind: str, data: Path | None, copy: Path) -> Path:
+    """Write a copy of a table with a column of random ids, and return its path.
+
+    The ids come from the system's generator: they name records, and must say nothing about them.
+    """
+    fits = data is not None and kind in ("csv", "text") and copy.suffix == ".csv"
+    require(fits, "--random_ids COPY.csv of a table", kind=kind, random_ids=str(copy))
+    assert data is not None
+    require(not copy.exists(), "a new file for the copy with ids", random_ids=str(copy))
+    table, _ = read_table(data)
+    require("id" not in table.values, f"a table without a column `id` in {data}")
+    with atomic_write(copy, "w") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["id", *table.values])
+        rows = zip(*table.values.values(), strict=True)
+        writer.writerows([uuid4().hex, *row] for row in rows)
+    copy.chmod(0o600)
+    return copy
 
 
 def _kind_of(data: Path | None) -> str:
@@ -402,8 +246,8 @@ def _kind_of(data: Path | None) -> str:
     data = require_given(data, requirement)
     if data.suffix == ".npz":
         return "npz"
-    if data.suffix in _TABLES and data.is_file():
-        return "text" if "text" in read_columns(data, ()).values else "csv"
+    if is_table(data) and data.is_file():
+        return "text" if "text" in read_table(data)[0].values else "csv"
     if any(data.glob("list_attr_celeba.*")):
         return "celeba"
     if any(data.glob("dataset*.json")):
@@ -412,40 +256,39 @@ def _kind_of(data: Path | None) -> str:
     return "folder"
 
 
-def _read(kind: str, data: Path, fraction: float | None, budgets: list[float] | None) -> Guess:
-    """Return the guesses about data, after reading them.
+def _read(
+    kind: str, data: Path, fractions: Mapping[str, float], budgets: list[float] | None
+) -> tuple[Guess, Image | None]:
+    """Return the guesses about data, after reading them, and a strip of private pictures.
 
     Raises ``ValueError`` with a line for each fault of theirs.
     """
     guess, content = Guess(), _KINDS[kind].content
     if kind in ("huggingface", "python"):
-        return guess
+        return guess, None
     if not data.exists():
         guess.remarks.append(f"Nothing is at {data} yet: data.yaml describes what is expected.")
-        return guess
-    if content is not None:
-        tables = [data] if content != "file" else sorted(data.glob("*.csv"))
-        require(tables, f"a CSV file of labels in {data}")
-        named = [table for table in tables if table.name == "labels.csv"]
-        guess = guess_table((named or tables)[0], content)
-        if content == "file" and not named:
-            guess.add("table", tables[0].name, "Guessed: the CSV file in the folder")
-    if fraction is not None:
-        guess.add("public_fraction", fraction, "From --public_fraction")
+        return guess, None
+    if content == "file":
+        guess = guess_pictures(data)
+    elif content is not None:
+        guess = guess_table(data, content)
+    elif kind == "npz":
+        guess = guess_arrays(data)
+    require(not fractions or kind != "celeba", "--public_fraction of data other than CelebA's")
+    for name, fraction in fractions.items():
+        guess.add(name, fraction, f"From --{name}")
     if budgets is not None:
         weighed = ("npz", "csv", "text")
         require(kind in weighed, f"--budgets of data among {', '.join(weighed)}", kind=kind)
         guess.add("budgets", budgets, "From --budgets")
     if content is not None and not guess.settings.get("labels"):
-        return guess
-    settings = yaml.safe_load(_data_file(kind, data, guess))["data"]
-    if guess.hashed or kind == "npz":
-        settings["init_args"].setdefault("public_fraction", _PUBLIC_FRACTION)
+        return guess, None
+    settings = yaml.safe_load(_data_file(kind, guess.root or data, guess))["data"]
+    if guess.hashed:
+        settings["init_args"].setdefault("public_fraction", PUBLIC_FRACTION)
     source: TableSource = decode(DataSource, settings)
     sizes = {role: len(source.load(role).ids) for role in Role}
-    if kind == "npz":
-        with np.load(data) as arrays:
-            guess.hashed = "split" not in arrays.files
     try:
         source.require_distinct()
     except ValueError as error:
@@ -456,9 +299,11 @@ def _read(kind: str, data: Path, fraction: float | None, budgets: list[float] | 
             " Give each record an id for good; or, if a register assigned these numbers, write"
             " `permanent_ids: true` in data.yaml."
         )
-    guess.remarks[:0] = _sizes(source, sizes, hashed=guess.hashed, said=fraction is not None)
-    guess.remarks.append(_promise(sizes[Role.PRIVATE]))
-    return guess
+    said = "public_fraction" in fractions
+    guess.remarks[:0] = _sizes(source, sizes, hashed=guess.hashed, said=said)
+    strip = strip_of(source)
+    guess.remarks += [*shown(source, guess, strip), _promise(sizes[Role.PRIVATE])]
+    return guess, strip
 
 
 def _sizes(
@@ -479,7 +324,7 @@ def _sizes(
         way = (
             ""
             if said
-            else f": name a column `split`, or say so: --public_fraction {_PUBLIC_FRACTION}"
+            else f": name a column `split`, or say so: --public_fraction {PUBLIC_FRACTION}"
         )
         lines.append(f"{counted}, {public:,} of YOUR records {would} be published{way}.")
     return lines
@@ -539,7 +384,12 @@ def _data_file(kind: str, data: Path | None, guess: Guess) -> str:
 
 
 def _holds(path: Path, text: str | None) -> bool:
-    return text is not None and path.is_file() and path.read_bytes() == text.encode()
+    """Return whether a file holds a text, with any shares of public and test records."""
+    if text is None or not path.is_file():
+        return False
+    return _FRACTIONS.sub("", path.read_bytes().decode(errors="replace")) == _FRACTIONS.sub(
+        "", text
+    )
 
 
 def _with_setting(text: str, name: str, value: object, reason: str) -> str:

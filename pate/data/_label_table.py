@@ -41,7 +41,6 @@ LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0, "0.0": 0.0, "1.0": 1.0, "-1.0": -1.0} 
 GAPS = frozenset(("", "na", "n/a", "<na>", "nan", "null", "none", "?"))
 """Texts, in lower case, in place of a value that is missing."""
 _LARGEST = float(np.finfo(np.float32).max)
-_NO_LABEL = dict.fromkeys(("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "?"), math.nan)
 _SEPARATORS = ";|,"
 """Separators of label names in one value."""
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
@@ -180,8 +179,9 @@ def read_label_table(
         chosen = [others[place] for place in select_labels(others, names, source=path.name)]
     labels: dict[str, list[float]] = {}
     unknown = reading.unknown_labels
-    signs = LABELS if unknown is None else LABELS | _NO_LABEL
     for name in chosen:
+        gaps = () if unknown is None else filter(is_gap, set(columns[name]))
+        signs = LABELS | dict.fromkeys(gaps, math.nan)
         with faults.gather():
             if isinstance(wanted, Mapping):
                 labels |= _listed(table, name, wanted[name], labels)

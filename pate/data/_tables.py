@@ -220,7 +220,7 @@ class NumberTable(TableSource):
         texts: the number of hashed columns, at least 2, of each column of texts: counts of its
             words as in `TextTable`, without a vocabulary. A missing text has no words.
         formats: how the numbers of a column are written: ``decimal_comma`` (1.234,5),
-            ``thousands_comma`` (1,234.5), ``percent`` (12%), or as dates, which become days since
+            ``thousands_comma`` (1,234.5), each with a sign of a currency or without, ``percent`` (12%), or as dates, which become days since
             2000: ``iso_date`` (2024-01-31 10:00, with a time zone or in UTC), or the pattern of
             another way, such as ``%d.%m.%Y``.
         gaps: further texts in place of a missing number, such as ``n.d.`` or ``inf``.
@@ -407,6 +407,7 @@ class NumberColumns(ArrayFeatures):
 
 FORMATS = ("decimal_comma", "thousands_comma", "percent", "iso_date")
 """Formats of numbers that have a name."""
+_CURRENCIES = "$€£¥ "
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -430,8 +431,9 @@ def number_of(text: str, form: str | None = None) -> float | None:
     if form in ("decimal_comma", "thousands_comma"):
         point, group = (",", ".") if form == "decimal_comma" else (".", ",")
         whole = rf"[-+]?(\d{{1,3}}(\{group}\d{{3}})+|\d+)(\{point}\d*)?"
-        plain = text.replace(group, "").replace(point, ".")
-        return as_number(plain) if re.fullmatch(whole, text) else None
+        written = text.strip(_CURRENCIES)
+        plain = written.replace(group, "").replace(point, ".")
+        return as_number(plain) if re.fullmatch(whole, written) else None
     try:
         date = datetime.fromisoformat(text) if form == "iso_date" else datetime.strptime(text, form)
     except ValueError:

@@ -190,11 +190,6 @@ class AggregatorContract(Contract):
     least_draws = 300
     """Number of queries with each of all ballots, at least."""
     single_draws = 100
-    grid: Grid = (
-        ((1, 1), (1, 1), (1, 1), (1, 0)),
-        ((0, 0), (0, 0), (1, 0), (0, 0)),
-        ((1, 0), (0, 1), (1, 0), (0, 1)),
-    )
     predictions: tuple[float, ...] | None = None
     features: tuple[float, ...] | None = None
     """Public features of every query, for an aggregator that needs them."""
@@ -202,6 +197,15 @@ class AggregatorContract(Contract):
     """Why no neighbors come within 10% of the event's curve; empty if some do, at some order."""
     answers_coins_because = ""
     """Why an aggregator that can abstain answers teachers who toss coins; empty if it does not."""
+
+    @property
+    def grid(self) -> Grid:
+        """Ballots whose laws are sampled: all but one teacher agree, or half of them."""
+        row, column = np.indices((self.num_teachers, self.num_labels))
+        all_but_one = (row < row.max()) | (column < column.max())
+        one = (row == row.max() - 1) & (column == 0)
+        ballots = (all_but_one, one, (row + column) % 2 == 0)
+        return tuple(tuple(map(tuple, (1 * each).tolist())) for each in ballots)
 
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Aggregator:

@@ -96,7 +96,7 @@ def test_epsilon_of_next_to_no_noise(delta: float, mu: float) -> None:
         exact = mp.mpf(mu) ** 2 / 2 + near * mu
     epsilon = gaussian_epsilon(delta, mu)
     assert epsilon >= exact * (1 - 1e-15)
-    assert epsilon <= exact * (1 + 1e-11) or exact > 1e308 and epsilon == math.inf
+    assert epsilon <= exact * (1 + 1e-11) or (exact > 1e308 and epsilon == math.inf)
 
 
 def test_next_to_all_noise_costs_nothing() -> None:

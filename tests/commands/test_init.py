@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
+from PIL import Image
 
 from pate import cli, load_student
 from pate._commands.recipes import (
@@ -220,6 +221,8 @@ def test_a_table_is_read_for_its_recipe(
         "columns": ["age", "sex", "city", "bmi", "note"],
         "categories": {"sex": "public", "city": "public"},
         "texts": {"note": 256},
+        "formats": {},
+        "gaps": [],
         "fill": "public",
         "features": "AutoFeatures",
     }
@@ -634,3 +637,123 @@ def test_a_command_that_was_killed_goes_on(
         "a new or empty folder" in capsys.readouterr().err
         and (tmp_path / "label.yaml").read_text() == "mine"
     )
+
+
+def write_chexpert(folder: Path, num: int = 60) -> Path:
+    """Write a file like CheXpert's own: names begin with the folder, labels are 1, 0, -1 or blank."""
+    generator = np.random.default_rng(0)
+    lines = ["Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Edema,Pleural Other"]
+    for i in range(num):
+        name = (
+            f"CheXpert-v1.0-small/train/patient{i // 2 + 1:05}/study1/view{i % 2 + 1}_frontal.jpg"
+        )
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        scan = generator.integers(0, 256, (20, 24), dtype=np.uint8)
+        Image.fromarray(scan).save(folder / name)
+        edema = ("1.0", "0.0", "-1.0", "")[i % 4]
+        lines.append(f"{name},Male,{i},Frontal,AP,{'1.0' if i % 3 else ''},{edema},0.0")
+    table = folder / "CheXpert-v1.0-small" / "train.csv"
+    table.write_text("\n".join(lines))
+    return table.parent
+
+
+def test_chexpert_is_read_as_it_comes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, recipe = write_chexpert(tmp_path), tmp_path / "recipe"
+    shares = ["--public_fraction=0.3", "--test_fraction=0.2"]
+    assert cli.main(["init", str(recipe), "--data", str(data), *shares]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    settings = yaml.safe_load((recipe / "data.yaml").read_text())["data"]["init_args"]
+    assert settings["unknown_labels"] == -1 and settings["group_pattern"] == "patient[0-9]+"
+    assert settings["labels"] == ["No Finding", "Edema", "Pleural Other"]
+    source = read_data(recipe / "data.yaml")
+    private = source.load(Role.PRIVATE)
+    num = len(private)
+    have, known = (private.labels == 1).sum(axis=0), (private.labels < 2).sum(axis=0)
+    assert (
+        f"PRIVATE: labels of {num} private records: No Finding {have[0]} of {have[0]} known,"
+        f" Edema {have[1]} of {known[1]} known, Pleural Other 0." in said
+    )
+    assert "PRIVATE: no private record has Pleural Other" in said
+    assert "PRIVATE: all private records that know No Finding have it" in said
+    assert private.groups is not None and len(set(private.groups.tolist())) == num // 2
+    assert "read as numbers" not in said and "nearly black" not in said
+
+
+def test_a_strip_of_pictures_shows_what_teachers_see(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_pictures(tmp_path / "pictures")
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "pictures")]
+    assert cli.main(words) == 0
+    place = tmp_path / "my" / "private" / "pictures.png"
+    assert f"PRIVATE: {place} shows private pictures" in capsys.readouterr().out
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    source = read_data(tmp_path / "my" / "data.yaml")
+    seen = np.asarray(source.load(Role.PRIVATE).features)
+    strip = np.asarray(Image.open(place)) / 255
+    assert strip.shape == (64, 8 * 64, 3)
+    assert np.abs(strip[:, :64].transpose(2, 0, 1) - seen[0]).max() < 1e-6
+    assert cli.main(words) == 0  # again, in the folder that it wrote
+    for path in (tmp_path / "pictures").rglob("*.*g"):
+        twelve = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16
+        path.unlink()
+        Image.fromarray(twelve).save(path, "PNG")
+    assert cli.main(words) == 0
+    assert "PRIVATE: pictures are nearly black." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("sign", "guessed"), [(np.nan, "nan"), (-1, -1)])
+def test_unknown_labels_of_arrays_are_guessed(
+    sign: float, guessed: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = make_arrays()
+    labels = arrays["Y"].astype(np.float64)
+    labels[np.flatnonzero(arrays["split"] == 0)[:3], 0] = sign
+    np.savez(tmp_path / "mine.npz", **(arrays | {"Y": labels}))  # type: ignore[arg-type]
+    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "mine.npz")]) == 0
+    settings = yaml.safe_load((tmp_path / "my" / "data.yaml").read_text())["data"]["init_args"]
+    assert settings["unknown_labels"] == guessed
+    assert "of 397 known" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_share_that_init_proposes_can_be_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the same folder, unless somebody changed it."""
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path / "my.csv", 300)
+    words = ["init", "my", "--data", "my.csv"]
+    assert cli.main(words) == 0
+    assert cli.main([*words, "--public_fraction", "0.2"]) == 0
+    assert "public_fraction: 0.2" in Path("my", "data.yaml").read_text()
+    assert cli.main([*words, "--public_fraction", "0.3", "--test_fraction", "0.2"]) == 0
+    text = Path("my", "data.yaml").read_text()
+    assert "\n    public_fraction: 0.3\n" in text and "\n    test_fraction: 0.2\n" in text
+    Path("my", "data.yaml").write_text(text.replace("[diabetes, gout]", "[gout]"))
+    capsys.readouterr()
+    assert cli.main(words) == 2
+    assert "a new or empty folder my, got files=['data.yaml']" in capsys.readouterr().err
+
+
+def test_records_without_ids_get_random_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{i % 2},{[*Role][i % 3].value}" for i in range(30)]
+    Path("mine.csv").write_text("\n".join(["age,gout,split", *rows]))
+    words = ["init", "my", "--data", "mine.csv"]
+    assert cli.main(words) == 2
+    assert "--random_ids COPY" in capsys.readouterr().err
+    assert cli.main([*words, "--random_ids", "copy.csv"]) == 0
+    source = read_data(Path("my", "data.yaml"))
+    ids = [name for role in Role for name in source.load(role).ids.tolist()]
+    assert len(set(ids)) == 30 and all(re.fullmatch("[0-9a-f]{32}", name) for name in ids)
+    assert Path("copy.csv").stat().st_mode & 0o777 == 0o600
+    source.require_distinct()
+    for wrong, message in (
+        ([*words, "--random_ids", "copy.csv"], "a new file for the copy"),
+        (["init", "m", "--data", "copy.csv", "--random_ids", "c.csv"], "without a column `id`"),
+        (["init", "m", "--kind", "npz", "--data", "m.npz", "--random_ids", "c.csv"], "of a table"),
+    ):
+        assert cli.main(wrong) == 2
+        assert message in capsys.readouterr().err

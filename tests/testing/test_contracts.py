@@ -280,3 +280,26 @@ def test_a_test_class_that_leaves_something_out_is_refused(contract: type) -> No
     """pytest passes over abstract classes without a word."""
     with pytest.raises(TypeError, match=r"^Expected TestNothing to define \w+, "):
         type("TestNothing", (contract,), {})
+
+
+class ThreeLabels(AggregatorContract):
+    """Says how many labels it has, and nothing about ballots."""
+
+    num_labels, num_teachers = 3, 5
+
+    def make(self, relation: NeighboringRelation) -> Aggregator:
+        return NoisyVotes(sigma_votes=1.5, neighboring_relation=relation)
+
+    def law(self, votes: Counts, relation: NeighboringRelation) -> Law:
+        (row,) = votes.counts.tolist()
+        return gaussian_labels_law([h - votes.num_teachers / 2 for h in row], 1.5)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return []
+
+
+def test_ballots_are_as_many_as_a_contract_has_teachers_and_labels() -> None:
+    contract = ThreeLabels()
+    contract.test_release_follows_the_law()
+    assert np.shape(contract.grid) == (3, 5, 3)
+    assert {np.sum(ballots) for ballots in contract.grid} == {14, 1, 8}
