@@ -43,6 +43,7 @@ from pate.testing._laws import (
     chi_square_p_value,
     renyi_divergence,
     unpaid_loss,
+    usual_ballots,
 )
 
 Array = NDArray[Any]
@@ -190,6 +191,7 @@ class AggregatorContract(Contract):
     least_draws = 300
     """Number of queries with each of all ballots, at least."""
     single_draws = 100
+    grid: Grid = usual_ballots(4, 2)
     predictions: tuple[float, ...] | None = None
     features: tuple[float, ...] | None = None
     """Public features of every query, for an aggregator that needs them."""
@@ -198,14 +200,11 @@ class AggregatorContract(Contract):
     answers_coins_because = ""
     """Why an aggregator that can abstain answers teachers who toss coins; empty if it does not."""
 
-    @property
-    def grid(self) -> Grid:
-        """Ballots whose laws are sampled: all but one teacher agree, or half of them."""
-        row, column = np.indices((self.num_teachers, self.num_labels))
-        all_but_one = (row < row.max()) | (column < column.max())
-        one = (row == row.max() - 1) & (column == 0)
-        ballots = (all_but_one, one, (row + column) % 2 == 0)
-        return tuple(tuple(map(tuple, (1 * each).tolist())) for each in ballots)
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        shape = cls.num_teachers, cls.num_labels
+        if "grid" not in vars(cls) and np.shape(cls.grid)[1:] != shape:
+            cls.grid = usual_ballots(*shape)
 
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Aggregator:

@@ -41,6 +41,15 @@ from pate.accounting._cost import (
 Input = TypeVar("Input")
 
 
+def usual_ballots(num_teachers: int, num_labels: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return ballots on which all but one teacher agree, or half of them."""
+    row, column = np.indices((num_teachers, num_labels))
+    all_but_one = (row < row.max()) | (column < column.max())
+    one = (row == row.max() - 1) & (column == 0)
+    ballots = (all_but_one, one, (row + column) % 2 == 0)
+    return tuple(tuple(map(tuple, (1 * each).tolist())) for each in ballots)
+
+
 def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> float:
     """Return the least epsilon at which two laws ``[m]`` are (epsilon, ``delta``)-close.
 
