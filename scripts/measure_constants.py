@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument("--teachers", type=int, default=0)
     options = parser.parse_args(arguments)
     print(
         f"| task | epsilon | constant | mean accuracy | least | more than {MOST} below | mean mAP |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|")
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     for name in options.tasks:
         arrays = arrays_of(Path(os.environ["PATE_DATA"]) / "multilabel" / "mulan" / f"{name}.npz")
         for epsilon in options.epsilons:
             (constant, _), *pairs = figures(
-                *arrays, epsilon=epsilon, seeds=options.seeds, teachers=options.teachers
+                *arrays, epsilon=epsilon, seeds=seeds, teachers=options.teachers
             )
             rest, precisions = zip(*pairs, strict=True)
             below = sum(accuracy < constant - MOST for accuracy in rest)
@@ -81,7 +83,7 @@ def figures(
     folds: NDArray[Any],
     *,
     epsilon: float,
-    seeds: int,
+    seeds: Iterable[int],
     teachers: int = 0,
 ) -> Iterator[tuple[float, float]]:
     """Yield test accuracy and mAP of the constant answer, then of the student of each release."""
@@ -109,7 +111,7 @@ def figures(
     assert voting is not None
     shares = np.broadcast_to(labels[private].mean(axis=0), labels[test].shape)
     yield _scored(shares - 0.5, labels[test])
-    for seed in range(seeds):
+    for seed in seeds:
         release = voting.aggregate(votes, generator=np.random.default_rng(seed))
         student = student_of(release, scaled[public][: votes.num_queries], votes.num_teachers)
         yield _scored(student.logits(scaled[test]), labels[test])

@@ -1,7 +1,7 @@
 """Measure `pate run` with only a target epsilon, and other methods, as Markdown.
 
     export PATE_DATA=...    # the folder that holds multilabel/
-    python -m scripts.measure_runs    # every table of docs/measured.md
+    python -m scripts.measure_runs    # the tables and fixed features of docs/measured.md
     python -m scripts.measure_runs tmc2007_500:1:8 --ways votes rivals
     python -m scripts.measure_runs yeast:1:4 20ng:1 --ways votes drawn
     python -m scripts.measure_runs yeast:0.5:1:2:8 corel5k:0.5:1:2:8 --seeds 40 --ways votes
