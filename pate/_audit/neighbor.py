@@ -164,7 +164,13 @@ def _partition(run: Run) -> str:
 
 
 def printed_totals(
-    statement: Mapping[str, Any], whom: Whom, units: int, *, leaves: bool, own_teachers: bool
+    statement: Mapping[str, Any],
+    whom: Whom,
+    units: int,
+    *,
+    leaves: bool,
+    own_teachers: bool,
+    budget: float | None = None,
 ) -> Iterator[tuple[str, float]]:
     """Yield the epsilons that a statement prints for a neighbor, and where.
 
@@ -175,7 +181,12 @@ def printed_totals(
         leaves: whether they leave, and are not altered.
         own_teachers: whether they are teachers of the release that is stated, or its records or
             groups where each of them is a teacher.
+        budget: the personal budget of a record; None without one.
     """
+    for personal in statement.get("budgets", ()):
+        if whom == "record" and units == 1 and personal["epsilon"] == budget:
+            own = float(personal["epsilon"])
+            yield f"budget {own:g}", min(own, float(personal[_REPLACE.value]["epsilon"]))
     parts = [("guarantees", statement["max_teachers_per_unit"], statement["guarantees"])]
     parts += [("reach", row["teachers"], row) for row in statement["reach"]]
     for part, most, figures in parts:
@@ -528,7 +539,9 @@ def _totals_tests(
     settings = run.inputs_of(first_stage(run)).settings
     each = settings.get("num_teachers") is None and settings.get("unit") == neighbor.whom
     own = bool(neighbor.absent(run)) or each
-    found = printed_totals(statement, neighbor.whom, 1, leaves=True, own_teachers=own)
+    found = printed_totals(
+        statement, neighbor.whom, 1, leaves=True, own_teachers=own, budget=neighbor.budget
+    )
     printed = {where: epsilon for where, epsilon in found if "m =" not in where}
     if not printed:
         power = f"nothing: no total is printed for one {neighbor.whom}"
