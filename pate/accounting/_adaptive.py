@@ -67,6 +67,7 @@ _MOST_EQUAL: Mapping[type[Event], int] = {BoundedRangeEvent: 128, PureDPEvent: 1
 # The bound on releases in order takes a fifth of a second for so many moves on its grid.
 _MOST_MOVES = 40_000
 _GAUSSIAN_MOVES = 400  # that take as long as one Gaussian release
+_ROUND_MOVES = 16  # that take as long as a round without its moves
 
 
 class Profile(NamedTuple):
@@ -254,6 +255,8 @@ def ordered_profile(
     number = sum(max(sum(times for _, times in play) for play in ways) for ways in plays)
     # the chords then add 0.1% to the variance of the loss
     step = float(np.clip(spread / (16 * number**0.5), (high - low) / 2**13, 0.1))
+    # ends in the middle of cells, so that other roundings give the same nodes
+    low, high = ((round(end / step) - 0.5) * step for end in (low, high))
     return number, _played(tuple(plays), low, high, step)
 
 
@@ -307,8 +310,10 @@ def _step(leaf: Event) -> _Step:
 
 
 def _moves_of(step: _Step) -> int:
+    if isinstance(step, float):
+        return _GAUSSIAN_MOVES
     # two directions, and two numbers of eight bytes for each corner
-    return _GAUSSIAN_MOVES if isinstance(step, float) else sum(len(pairs) // 8 for pairs in step)
+    return sum(_ROUND_MOVES + len(pairs) // 8 for pairs in step)
 
 
 @lru_cache(maxsize=64)
