@@ -242,12 +242,9 @@ def ordered_profile(
     high, low = epsilon + spread, -min(5.0, 3 * spread)
     if not 0 < spread < high <= 100 or len(rows) > _MOST_MOVES // _GAUSSIAN_MOVES:
         return None
-    plays = []
-    for event, count in rows:
-        ways = _ways(event, count)
-        if not ways:
-            return None
-        plays.append(ways)
+    plays = [_ways(event, count) for event, count in rows if count]
+    if () in plays:
+        return None
     runs = [run for ways in plays for play in ways for run in play]
     moves = sum(times * _moves_of(step) for step, times in runs)
     if moves > _MOST_MOVES or all(isinstance(step, float) for step, _ in runs):
