@@ -31,7 +31,7 @@ from pate.accounting._history import LedgerSnapshot
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """The first line of every file that an audit writes."""
-FIXED_BEFOREHAND = "no release was chosen by what an earlier one showed"
+FIXED_BEFOREHAND = "no release decided the number, kinds or costs of later ones"
 """The condition on which a sum of releases is a guarantee without a budget."""
 WORLD = "To the world, if all of them drew their noise and tell nobody,"
 """Begins the second figure of releases with noise from several parties."""

@@ -500,7 +500,7 @@ def test_what_was_reserved_is_the_guarantee_and_what_was_settled_a_cost(ledger: 
     assert "no guarantee, because" in text and "no guarantee" not in before.text
     assert "3 x GaussianEvent" in text and "7 x GaussianEvent" in text
     assert (
-        "No budget keeps this: it holds if no release was chosen by what an earlier one showed"
+        "No budget keeps this: it holds if no release decided the number, kinds or costs of later ones"
         in text
     )
     after.verify(ledger=ledger.path)
@@ -655,7 +655,7 @@ def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     budget = Budget(max_epsilon=4.0, delta=1.00000049e-6, neighboring_relation=REPLACE)
     released(ledger, EVENTS, 5, budget=budget, delta=1.00000049e-6)
-    said = "under ADD_REMOVE_TEACHER: that epsilon holds if no release was chosen by what an earlier one showed"
+    said = "under ADD_REMOVE_TEACHER: that epsilon holds if no release decided the number, kinds or costs of later ones"
     assert said not in statement(ledger).text
     ledger.reserve(EVENTS, count=5, run="x", description="y", seeded=False)
     text = statement(ledger).text

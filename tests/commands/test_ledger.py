@@ -49,7 +49,10 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
         f"epsilon = {format_epsilon(expected, 4)} at delta = 1e-06 (delta0 = 4.9e-08) under REPLACE_RECORD"
         in text
     )
-    assert "    The sums hold if no release was chosen by what an earlier one showed.\n" in text
+    assert (
+        "    The sums hold if no release decided the number, kinds or costs of later ones.\n"
+        in text
+    )
     kept = "under REPLACE_RECORD; no release is made beyond it, whatever earlier ones showed. Spent are 0."
     assert f"\nBudget: epsilon <= 8 at delta = 1e-06 {kept}" in text
 
@@ -150,7 +153,7 @@ def test_a_ledger_says_after_which_release_its_budget_came(tmp_path: Path, capsy
         text = capsys.readouterr().out
         number = len(ledger.entries())
         assert (
-            "The sums hold if no release was chosen by what an earlier one showed." in text
+            "The sums hold if no release decided the number, kinds or costs of later ones." in text
         ) == (number > 1)
     condition = (
         "It was declared after release 2: it holds if neither that nor its"

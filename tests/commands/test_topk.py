@@ -96,7 +96,7 @@ def test_releases_add_up_until_the_budget_is_spent(
     )
     unkept = (
         "It has none under REPLACE_RECORD: that epsilon holds if no release"
-        " was chosen by what an earlier one showed."
+        " decided the number, kinds or costs of later ones."
     )
     assert f"\n{unkept}\n" in text
     assert topk(output="third.csv") == 2

@@ -339,7 +339,7 @@ def test_later_releases_are_counted(of_votes: Path) -> None:
     assert now != then
     assert said.index(f"ε = {now}") < said.index(f"epsilon = {then}")
     assert f"ε = {then}" not in said
-    condition = "What all of them cost together holds if no release was chosen by what an earlier one showed."
+    condition = "What all of them cost together holds if no release decided the number, kinds or costs of later ones."
     assert " ".join(page.sections["ledger"].split()).endswith(f"all39together{now} {condition}")
 
 
