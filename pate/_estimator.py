@@ -22,6 +22,7 @@ from pate._pipeline import Pipeline, label
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
 from pate._validation import (
+    LARGEST,
     UNKNOWN,
     BoolArray,
     FloatArray,
@@ -204,12 +205,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             table = check_labels(table, source="Y", unknown=self.unknown_labels, hint="")
             right, known = known_truth(table)
             answers = right.astype(np.uint8)
-        records, targets = (
-            _dense(values)
-            for values in validate_data(
-                self, X, answers, accept_sparse="csr", multi_output=True, dtype=np.float64
-            )
+        checked, targets = validate_data(
+            self, X, answers, accept_sparse="csr", multi_output=True, dtype=np.float64
         )
+        records, targets = _bounded(checked), _dense(targets)
         labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         names = self._label_names(Y, labels.shape[1])
         random = check_random_state(self.random_state)
@@ -234,7 +233,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         )
         kind = AutoFeatures if self.teacher is None else PublicScaling
         if not drawn:
-            self._map: FeatureMap = kind().fit(ArrayFeatures(as_float32(public, what="X_public")))
+            self._map: FeatureMap = kind().fit(ArrayFeatures(as_float32(public)))
         ids = np.char.mod("public%09d", np.arange(len(public)))
         with TemporaryDirectory(prefix="pate") as folder:
             run = Path(folder) / type(self).__name__
@@ -316,7 +315,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes, as `predict` does."""
         check_is_fitted(self)
-        samples = _dense(validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64))
+        samples = _bounded(
+            validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64)
+        )
         probabilities = self._student.predict(self._features(samples))
         if self._taken_for is not None and len(samples) >= _ENOUGH:
             (mean, deviation), (center, spread) = _moments(samples), self._taken_for
@@ -381,14 +382,14 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         return tuple(names)
 
     def _features(self, X: FloatArray) -> FloatArray:
-        return self._map.transform(ArrayFeatures(as_float32(X, what="X")))[:].astype(np.float64)
+        return self._map.transform(ArrayFeatures(as_float32(X)))[:].astype(np.float64)
 
     def _public_samples(
         self, X_public: ArrayLike | None, random: np.random.RandomState
     ) -> FloatArray:
         bounds = self._checked_bounds()
         if X_public is not None:
-            public = _dense(
+            public = _bounded(
                 validate_data(
                     self,
                     X_public,
@@ -446,6 +447,16 @@ class _OneFit(Arrays):
 def _dense(values: Any) -> NDArray[Any]:
     """Return an array, dense or sparse, as a dense one."""
     return np.asarray(values.toarray() if issparse(values) else values)
+
+
+def _bounded(values: Any) -> FloatArray:
+    """Return features, dense or sparse, as a dense array, clipped to what float32 holds."""
+    if issparse(values):
+        values = values.copy()  # entries of one place are added: their sum is finite
+        values.data = values.data.clip(-LARGEST, LARGEST)
+    dense = _dense(values)
+    within = max(dense.max(initial=0), -dense.min(initial=0)) <= LARGEST
+    return dense if within else dense.clip(-LARGEST, LARGEST)
 
 
 def _save(

@@ -23,6 +23,7 @@ from pate._validation import (
 from pate.accounting._ledger import is_ledger_of, one_ledger
 
 CountArray = NDArray[np.integer]
+_LONGEST = 1 << 30  # characters of a value, so that no user's is too long
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,6 +301,7 @@ def _rows(path: Path, first: str, second: str) -> Iterator[tuple[str, str]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # strict: a quote that is never closed would make all users after it one item
+            csv.field_size_limit(_LONGEST)
             reader = csv.reader(file, strict=True)
             names = [name.strip() for name in next(reader, [])]
             require(

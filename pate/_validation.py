@@ -21,6 +21,8 @@ Given = TypeVar("Given")
 
 UNKNOWN = 255
 """The entry of labels in {0, 1} where a label is unknown."""
+LARGEST = np.finfo(np.float32).max
+"""The bound of features, on either side."""
 MOST_VOTERS = 1 << 23
 """The largest number of voters with exact sums, and the nominal one if their number is private."""
 
@@ -165,21 +167,25 @@ def require_count(minimum: int, **values: float) -> None:
         require(enough, f"an integer {name} >= {minimum}", **{name: value})
 
 
-def as_float32(values: ArrayLike, *, what: str = "features") -> Float32Array:
-    """Return numbers as float32.
+def as_float32(values: ArrayLike) -> Float32Array:
+    """Return numbers as float32; finite ones beyond its range as its largest, 3.4e38.
 
-    Raises ``ValueError`` if one is too large for it, rather than infinite.
+    A record that holds one must not make a run fail.
 
-    >>> as_float32([0.5])
-    array([0.5], dtype=float32)
+    >>> as_float32([0.5, -1e39, np.inf])
+    array([ 5.0000000e-01, -3.4028235e+38,            inf], dtype=float32)
     """
-    try:
-        with np.errstate(over="raise"):
-            return np.asarray(values, dtype=np.float32)
-    except (FloatingPointError, OverflowError):
-        raise ValueError(
-            f"Expected {what} up to 3.4e38, the largest number of float32, got a larger one"
-        ) from None
+    given = np.asarray(values)
+    if given.dtype == np.float32:
+        return given
+    wide = given if given.dtype.kind in "biuf" else given.astype(np.float64)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32)
+    beyond = np.isinf(narrow)
+    if beyond.any():
+        beyond &= np.isfinite(wide)
+        narrow[beyond] = np.copysign(LARGEST, wide[beyond])
+    return narrow
 
 
 def require_label_names(what: str, names: Iterable[str]) -> None:

@@ -55,7 +55,8 @@ from pate._stages.teachers_stage import residual_files
 from pate._validation import AwaitedError, expecting, require, require_count, require_given
 from pate._votes import Voting
 from pate.aggregators import load_plugins
-from pate.data import DataSource
+from pate.data import DataSource, Role
+from pate.data._pictures import ImageFiles
 from pate.teachers._jobs import CurveFormat, Execution
 
 
@@ -71,6 +72,12 @@ def teachers_fit(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
         logger=options.get("logger", "csv"),
         dry_run=options.dry_run,
     )
+    pictures = options.data.load(Role.PRIVATE).features if options.dry_run else None
+    if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
+        print(
+            f"PRIVATE: {len(lost)} pictures are missing or no pictures, and count as black ones,"
+            f" such as {lost[0].name}."
+        )
 
 
 def read_teachers_fit(args: Sequence[str], preset: Preset) -> tuple[Namespace, Any, Json]:

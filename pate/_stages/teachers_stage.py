@@ -329,8 +329,11 @@ def fit_corrections(
                 else private.features[rows]
             )
             right, known = known_truth(private.labels[rows])
-            solution = correction(flat(seen), right - start.answers(samples), known, penalty)
-            file.write(solution.astype("<f4").tobytes())
+            # for a record of extreme numbers a map or a student may have no finite ones
+            with np.errstate(all="ignore"):
+                residuals: FloatArray = right - np.nan_to_num(start.answers(samples))
+                solution = correction(flat(np.nan_to_num(seen)), residuals, known, penalty)
+                file.write(np.nan_to_num(solution.astype("<f4")).tobytes())
             bar.update()
     run.finish(TEACHERS_FIT, {path: digest(path) for path in files}, ledger_beside=data.ledger_path)
 

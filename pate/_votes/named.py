@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from pate._files import Blocks, Stream, digest, read_arrays, write_arrays
 from pate._progress import step_bar
 from pate._validation import (
+    LARGEST,
     FloatArray,
     IntArray,
     StrArray,
@@ -452,7 +453,7 @@ def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.flo
 
 
 def _checked_features(features: ArrayLike, size: int) -> FloatArray:
-    """Return features ``[N, F]`` as float64."""
+    """Return features ``[N, F]`` as float64, clipped to what float32 holds."""
     array = np.asarray(features)
     require(
         array.ndim == 2 and len(array) == size,
@@ -461,12 +462,7 @@ def _checked_features(features: ArrayLike, size: int) -> FloatArray:
     )
     require(array.dtype.kind in "buif", "features that are numbers", dtype=str(array.dtype))
     require(np.isfinite(array).all(), "finite features", features="others")
-    require(
-        np.abs(array).max(initial=0) <= float(np.finfo(np.float32).max),
-        "features up to 3.4e38, the largest number of float32",
-        features="larger ones",
-    )
-    return array.astype(np.float64)
+    return array.astype(np.float64).clip(-LARGEST, LARGEST)
 
 
 def _checked_counts(counts: ArrayLike, shape: tuple[int, int], num_teachers: int) -> IntArray:

@@ -22,6 +22,7 @@ from scipy.sparse import load_npz
 
 from pate._files import read_arrays
 from pate._validation import (
+    LARGEST,
     Faults,
     Float32Array,
     FloatArray,
@@ -212,12 +213,16 @@ def read_sparse(path: Path) -> Any:
     what = "a file of scipy.sparse.save_npz"
     require(path.is_file(), what, missing=str(path))
     with expecting(what, ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error, got=path):
-        matrix = load_npz(path).tocsr()
+        stored = load_npz(path)
+        numbers = as_float32(stored.data)
+        bad = int((~np.isfinite(numbers)).sum())
+        require(bad == 0, f"finite features in {path.name}", numbers_that_are_not=bad)
+        # entries of one place are added: their sum is finite
+        stored.data = stored.data.astype(np.float64).clip(-LARGEST, LARGEST)
+        matrix = stored.tocsr()
         matrix.check_format(full_check=True)
     matrix.sum_duplicates()
-    matrix.data = as_float32(matrix.data, what=f"features in {path.name}")
-    bad = int((~np.isfinite(matrix.data)).sum())
-    require(bad == 0, f"finite features in {path.name}", numbers_that_are_not=bad)
+    matrix.data = as_float32(matrix.data)
     return matrix
 
 
@@ -319,7 +324,7 @@ def _finite_features(values: NDArray[Any], *, source: str) -> Features:
     features = (
         _StoredFeatures(values)
         if isinstance(values, np.memmap)
-        else ArrayFeatures(np.ascontiguousarray(as_float32(values, what=f"features in {source}")))
+        else ArrayFeatures(np.ascontiguousarray(as_float32(values)))
     )
     blocks = (features[rows] for rows in blocks_of(features, range(features.shape[0])))
     bad = sum(

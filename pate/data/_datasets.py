@@ -131,10 +131,13 @@ class ItemPictures(Pictures):
         keys: where its pictures are.
         keep: whether pictures that were read are kept in memory for the next time, if they are not
             too many.
+        private: whether a picture that cannot be read is a black one.
     """
 
-    def __init__(self, items: Items, keys: Keys, *, keep: bool = True) -> None:
-        super().__init__(len(items), keys.size, keep=keep)
+    def __init__(
+        self, items: Items, keys: Keys, *, keep: bool = True, private: bool = False
+    ) -> None:
+        super().__init__(len(items), keys.size, keep=keep, private=private)
         self._items, self._keys = items, keys
 
     def picture(self, row: int) -> UInt8Array:
@@ -148,7 +151,7 @@ class ItemPictures(Pictures):
         return center_crop(value, self.size)
 
     def once(self) -> ItemPictures:
-        return ItemPictures(self._items, self._keys, keep=False)
+        return ItemPictures(self._items, self._keys, keep=False, private=self.private)
 
 
 class _Datasets(DataSource):
@@ -229,18 +232,18 @@ class _Datasets(DataSource):
             labels=checked.shape[1],
         )
         return Records(
-            features=_features_of(items, keys),
+            features=_features_of(items, keys, self._datasets[Role.PUBLIC], role is Role.PRIVATE),
             labels=checked,
             ids=np.asarray(ids),
             groups=np.asarray(owners[0]) if owners else None,
         )
 
 
-def _features_of(items: Items, keys: Keys) -> Features:
-    """Return the features of all items, of the kind that the first one is of."""
-    first = _part(items[0], keys.features)
+def _features_of(items: Items, keys: Keys, public: Items, private: bool) -> Features:
+    """Return the features of all items, of the kind that the first public one is of."""
+    first = _part(public[0], keys.features)
     if isinstance(first, Image.Image):
-        return ItemPictures(items, keys)
+        return ItemPictures(items, keys, private=private)
     if isinstance(first, str):
         (texts,) = _values(items, [keys.features])
         return features_of_texts(texts, keys.num_features, keys.sentences)

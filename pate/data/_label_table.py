@@ -5,6 +5,7 @@ import csv
 import gzip
 import math
 import re
+import sys
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0, "0.0": 0.0, "1.0": 1.0, "-1.0": -1.0} 
 }
 GAPS = frozenset(("", "na", "n/a", "<na>", "nan", "null", "none", "?"))
 """Texts, in lower case, in place of a value that is missing."""
-_LARGEST = float(np.finfo(np.float32).max)
+LONGEST = 1 << 30
+"""Characters of a value, so that no record is too long."""
 _SEPARATORS = ";|,"
 """Separators of label names in one value."""
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
@@ -251,12 +253,14 @@ def is_gap(text: str, gaps: Collection[str] = ()) -> bool:
 
 
 def as_number(text: str) -> float | None:
-    """Return the number that a text is; None if it is none that float32 holds."""
+    """Return the finite number that a text is, the largest one for those beyond; None if none."""
     try:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and abs(number) <= _LARGEST else None
+    if math.isinf(number) and "n" not in text.lower():  # `1e999`, and not `inf`
+        return math.copysign(sys.float_info.max, number)
+    return number if math.isfinite(number) else None
 
 
 def _coded(
@@ -321,6 +325,7 @@ def _csv_lines(path: Path, encoding: str) -> list[tuple[int, list[str]]]:
         with read(path, "rt", newline="", encoding=codec) as file:
             head = file.readline()
             file.seek(0)
+            csv.field_size_limit(LONGEST)
             # spreadsheets write `;` where decimals have commas
             reader = csv.reader(file, delimiter=max(",;\t", key=head.count), strict=True)
             return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]

@@ -5,8 +5,12 @@ A folder has a table of labels: in CelebA's format, or separated by commas.
 
 from __future__ import annotations
 
+import errno
+import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from posixpath import normpath
 from typing import Any
@@ -48,6 +52,8 @@ A file is one of these whatever its name says: others may start a program.
 _EIGHT_BITS = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV"))
 _WHITE = {"I;16": 65535.0, "I;16L": 65535.0, "I;16B": 65535.0, "I;16N": 65535.0, "F": 1.0}
 """The value of white in modes of Pillow that it does not convert to 8 bits by that value."""
+_OF_THE_FILE = (None, errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""Numbers of system errors that follow from a file, and not from the machine."""
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # tags of TIFF
 _READING = 2
 """Raised where the same file is read as another picture: runs begun before are refused."""
@@ -61,10 +67,12 @@ class Pictures(Features):
         size: pictures are cut to their central square and resized to this many pixels.
         keep: whether pictures that were read are kept in memory for the next time, if they are not
             too many.
+        private: whether a picture that cannot be read is a black one, because no private record
+            may make a run fail; an error otherwise.
     """
 
-    def __init__(self, num: int, size: int, *, keep: bool) -> None:
-        self.size = size
+    def __init__(self, num: int, size: int, *, keep: bool, private: bool = False) -> None:
+        self.size, self.private = size, private
         self._kept: UInt8Array | None = None
         self._read: BoolArray = np.zeros(num, dtype=np.bool_)
         if keep and num * 3 * size * size <= _KEEP_BYTES:
@@ -86,7 +94,7 @@ class Pictures(Features):
         """Return the pictures ``index``, float32 ``[..., 3, size, size]``."""
         index = np.asarray(index)
         if self._kept is None:
-            pixels = np.stack([self.picture(i) for i in index.ravel().tolist()]).reshape(
+            pixels = np.stack([self._pixels(i) for i in index.ravel().tolist()]).reshape(
                 *index.shape, *self.shape[1:]
             )
         else:
@@ -95,10 +103,32 @@ class Pictures(Features):
                 # a worker maps the arrays of the process that sent them, for reading only
                 self._kept, self._read = self._kept.copy(), self._read.copy()
             for i in missing.tolist():
-                self._kept[i] = self.picture(i)
+                self._kept[i] = self._pixels(i)
                 self._read[i] = True
             pixels = self._kept[index]
         return pixels.astype(np.float32) / np.float32(255)
+
+    def _pixels(self, row: int) -> UInt8Array:
+        if not self.private:
+            return self.picture(row)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # one would tell of a private record
+                return self.picture(row)
+        except Exception as error:
+            if _is_of_the_machine(error):
+                raise
+            return np.zeros(self.shape[1:], dtype=np.uint8)
+
+
+def _is_of_the_machine(error: BaseException | None) -> bool:
+    """Return whether a fault, or one behind it, says nothing of a picture, such as short memory."""
+    while error is not None:
+        numbered = isinstance(error, OSError) and error.errno not in _OF_THE_FILE
+        if numbered or isinstance(error, MemoryError):
+            return True
+        error = error.__context__
+    return False
 
 
 class ImageFiles(Pictures):
@@ -109,26 +139,54 @@ class ImageFiles(Pictures):
         size: pictures are cut to their central square and resized to this many pixels.
         keep: whether pictures that were read are kept in memory for the next time, if they are not
             too many.
+        private: whether a picture that cannot be read is a black one.
     """
 
-    def __init__(self, paths: list[Path], size: int, *, keep: bool = True) -> None:
-        super().__init__(len(paths), size, keep=keep)
+    def __init__(
+        self, paths: list[Path], size: int, *, keep: bool = True, private: bool = False
+    ) -> None:
+        super().__init__(len(paths), size, keep=keep, private=private)
         self.paths = paths
 
     def picture(self, row: int) -> UInt8Array:
         return read_image(self.paths[row], self.size)
 
     def select(self, rows: IntArray) -> ImageFiles:
-        return ImageFiles([self.paths[row] for row in rows], self.size)
+        return ImageFiles([self.paths[row] for row in rows], self.size, private=self.private)
 
     def once(self) -> ImageFiles:
-        return ImageFiles(self.paths, self.size, keep=False)
+        return ImageFiles(self.paths, self.size, keep=False, private=self.private)
 
     def identity(self) -> str:
+        # a private picture may be missing
         files = [
-            (path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in self.paths
+            (path.name, stat.st_size, stat.st_mtime_ns)
+            if (stat := _stat_of(path)) is not None
+            else (path.name, None, None)
+            for path in self.paths
         ]
         return repr((_READING, files))
+
+    def unopened(self) -> list[Path]:
+        """Return the files that are missing, or whose head is none of a picture."""
+        return [path for path in self.paths if not _opens(path)]
+
+
+def _stat_of(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (OSError, ValueError):  # of a name that no file can have
+        return None
+
+
+def _opens(path: Path) -> bool:
+    if _stat_of(path) is None or not path.is_file():
+        return False
+    try:
+        with warnings.catch_warnings(), Image.open(path, formats=FORMATS):
+            return True
+    except Exception:  # of classes that depend on the format
+        return False
 
 
 def require_distinct_files(paths: Iterable[Path]) -> None:
@@ -139,9 +197,7 @@ def require_distinct_files(paths: Iterable[Path]) -> None:
     """
     first: dict[tuple[int, int], Path] = {}
     for path in paths:
-        try:
-            stat = path.stat()
-        except OSError:
+        if (stat := _stat_of(path)) is None:
             continue
         other = first.setdefault((stat.st_dev, stat.st_ino), path)
         require(
@@ -244,6 +300,9 @@ class PictureFolder(TableSource):
         require_distinct_files(pictures.paths)
         records = super().load(role)
         assert isinstance(records.features, ImageFiles)
+        if role is Role.PRIVATE:
+            pictures = ImageFiles(records.features.paths, self.size, private=True)
+            return replace(records, features=pictures)
         absent = [str(path) for path in records.features.paths if not path.is_file()]
         require(not absent, f"a picture for every row of {self.path}", missing=absent[:3])
         return records
@@ -321,7 +380,7 @@ class CelebA(PictureFolder):
                 f"{len(names)} values per row of {path.name}",
                 row=" ".join(row)[:80],
             )
-        with expecting(f"whole numbers in {path}", ValueError):
+        with expecting(f"whole numbers in {path}", ValueError, OverflowError):
             values = np.array([row[1:] for row in rows], dtype=np.int64)
         require_distinct(f"pictures of {path.name}", (row[0] for row in rows))
         return names, [row[0] for row in rows], check_labels(values, source=path.name, hint="")

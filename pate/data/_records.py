@@ -312,7 +312,8 @@ def map_by_rows(
     for index in blocks_of(features, range(len(mapped))):
         for place, values in zip(index, features[index].reshape(len(index), -1), strict=True):
             row[:] = values
-            mapped[place] = change(row)
+            with np.errstate(all="ignore"):  # a warning would tell of a private record
+                mapped[place] = change(row)
     return mapped
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -24,6 +24,7 @@ from pate._validation import (
     Faults,
     Float32Array,
     IntArray,
+    as_float32,
     require,
     require_count,
     require_distinct,
@@ -178,8 +179,19 @@ def features_of_texts(
     return (
         HashedTexts(hashed(texts, num_features))
         if sentences is None
-        else EmbeddedTexts(texts, sentences, apart=apart)
+        else EmbeddedTexts(readable_texts(texts), sentences, apart=apart)
     )
+
+
+def readable_texts(texts: Iterable[str | None]) -> list[str]:
+    """Return texts that any model takes: a missing one is empty, a lone surrogate a question mark.
+
+    A record that holds one must not make a run fail.
+
+    >>> readable_texts(["a" + chr(0xD800), None])
+    ['a?', '']
+    """
+    return [("" if text is None else text).encode(errors="replace").decode() for text in texts]
 
 
 def hashed(texts: Sequence[str], num_features: int) -> Any:
@@ -193,7 +205,8 @@ def hashed(texts: Sequence[str], num_features: int) -> Any:
         raise ValueError(
             "Expected scikit-learn, which hashes words: pip install 'pate[sklearn]'"
         ) from None
-    return HashingVectorizer(n_features=num_features, dtype=np.float32).transform(texts)
+    words = HashingVectorizer(n_features=num_features, dtype=np.float32)
+    return words.transform(readable_texts(texts))
 
 
 class NumberTable(TableSource):
@@ -501,7 +514,7 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
     hint, form = _hint(wrong[0]) if wrong else "", encoding.formats.get(name)
     what = f"a finite number{hint}" if form is None else f"the format {form}"
     table.require(name, [number is not None for number in numbers], what)
-    return np.array(numbers, dtype=np.float32)[:, None]
+    return as_float32(np.array(numbers, dtype=np.float64))[:, None]
 
 
 def unknown_levels(encoding: ColumnEncoding, table: Columns) -> list[str]:

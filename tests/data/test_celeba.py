@@ -142,10 +142,6 @@ def _edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
         ),
         (lambda f: shutil.rmtree(f / "img_align_celeba"), "a folder of pictures"),
         (
-            lambda f: (f / "img_align_celeba" / "000003.jpg").unlink(),
-            r"missing=\['.*000003\.jpg'\]",
-        ),
-        (
             _edit("list_attr_celeba.txt", lambda text: text.replace(" -1", "  3", 1)),
             r"labels among \(-1, 1\)",
         ),
@@ -167,10 +163,16 @@ def test_damaged_folders(folder: Path, damage: Callable[[Path], None], message: 
         CelebA(folder).records(Role.PRIVATE)
 
 
-def test_unreadable_picture(folder: Path) -> None:
-    (folder / "img_align_celeba" / "000001.jpg").write_bytes(b"no picture")
-    with pytest.raises(ValueError, match=r"000001\.jpg"):
-        CelebA(folder).records(Role.PRIVATE).features[np.array([0])]
+@pytest.mark.parametrize("role", [Role.PUBLIC, Role.TEST])
+def test_unreadable_picture(folder: Path, role: Role) -> None:
+    """Of private ones see `tests/stages/test_extreme_records.py`."""
+    name = str(CelebA(folder).load(role).ids[0])
+    (folder / "img_align_celeba" / name).write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=name):
+        CelebA(folder).records(role).features[np.array([0])]
+    (folder / "img_align_celeba" / name).unlink()
+    with pytest.raises(ValueError, match=rf"missing=\['.*{name}'\]"):
+        CelebA(folder).records(role)
 
 
 def test_unknown_attribute(faces: Path) -> None:

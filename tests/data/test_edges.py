@@ -4,13 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 import pate
 from pate import cli
 from pate._silos.exchange import Invitation
 from pate._validation import require_label_names
-from pate.data import ArrayFeatures
 from tests.conftest import make_arrays, recipe
 
 NAMES = {
@@ -114,49 +112,6 @@ def test_names_of_all_languages_are_label_names() -> None:
     require_label_names(
         "label names", ["effusion", "Größe", "می‌خواهم", "👩‍⚕️", "two words", "a" * 1000, "a\u00a0b"]
     )
-
-
-BEYOND = [1e300, -1e300, 1e39]
-
-
-@pytest.mark.parametrize("value", BEYOND)
-def test_features_beyond_float32(
-    value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arrays = make_arrays()
-    arrays["X"] = arrays["X"].astype(np.float64)
-    arrays["X"][3, 1] = value
-    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
-    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
-    error = refused(["run", str(folder), f"--run={tmp_path / 'run'}"], capsys)
-    assert (
-        "up to 3.4e38, the largest number of float32" in error and not (tmp_path / "run").exists()
-    )
-    with pytest.raises(ValueError, match=r"^Expected features up to 3\.4e38"):
-        ArrayFeatures(arrays["X"])
-    features = np.full((2, 3), value)
-    with pytest.raises(ValueError, match=r"^Expected features up to 3\.4e38"):
-        pate.NamedVotes(
-            ids=np.array(["x", "y"]),
-            label_names=("a",),
-            ballots=np.ones((2, 3, 1), dtype=np.uint8),
-            features=features,
-        )
-
-
-def test_features_beyond_float32_are_nothing_for_a_classifier() -> None:
-    classifier = pate.PateClassifier(bounds=(-3, 3), classes=[0, 1], n_teachers=None, noise_seed=0)
-    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([0, 1], 30)
-    with pytest.warns(UserWarning, match="no label to be better than a constant"):
-        classifier.fit(X, y)
-    for value in BEYOND:
-        large = np.where(X[5, 0] == X, value, X)
-        for private, public in ((large, None), (X, large)):
-            with pytest.raises(ValueError, match=r"^Expected (features|X_public) up to 3\.4e38"):
-                # without bounds, which refuse such samples first
-                clone(classifier).set_params(bounds=None).fit(private, y, X_public=public)
-        with pytest.raises(ValueError, match=r"^Expected X up to 3\.4e38"):
-            classifier.predict(np.full((1, 2), value))
 
 
 def test_more_faces_than_the_disk_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -273,9 +273,9 @@ def test_no_table_and_no_record(pictures: Path) -> None:
 
 
 def test_an_unreadable_picture_is_named(pictures: Path) -> None:
-    (pictures / "p03.jpg").write_bytes(b"no picture")
-    with pytest.raises(ValueError, match=r"p03\.jpg"):
-        PictureTable(pictures, size=8).load(Role.PRIVATE).features[np.array([1])]
+    (pictures / "p02.jpg").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"p02\.jpg"):
+        PictureTable(pictures, size=8).load(Role.TEST).features[np.array([0])]
 
 
 def test_private_pictures_are_read_where_they_are_needed(

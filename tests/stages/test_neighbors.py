@@ -57,7 +57,7 @@ def splits(private: int, public: int, test: int) -> np.ndarray:
 def of_features() -> Arrays:
     generator = np.random.default_rng(0)
     split = splits(90, 60, 30)
-    features = generator.standard_normal((len(split), 6)).astype(np.float32)
+    features = generator.standard_normal((len(split), 6)).astype(np.float32).astype(np.float64)
     ids = np.char.mod("p%04d", np.arange(len(split)))
     return {"X": features, "Y": (features[:, :3] > 0).astype(np.uint8), "split": split, "ids": ids}
 
@@ -80,7 +80,7 @@ def write_scaled(folder: Path, arrays: Arrays) -> dict[str, Any]:
 
 
 def far_features(arrays: Arrays, rows: np.ndarray) -> None:
-    arrays["X"][rows] = 1e30
+    arrays["X"][rows] = np.resize([1e39, -1e300, 1e30], 6)  # the first two beyond float32
 
 
 def of_attributes() -> Arrays:
@@ -116,7 +116,8 @@ def of_faces() -> Arrays:
     split = splits(60, 40, 20)
     images, attributes = render_faces(len(split), seed=3)
     ids = np.char.mod("%06d.jpg", np.arange(1, len(split) + 1))
-    return {"images": images, "Y": attributes[:, [3, 9, 13, 17, 24]], "split": split, "ids": ids}
+    labels, damaged = attributes[:, [3, 9, 13, 17, 24]], np.zeros(len(ids), dtype=np.bool_)
+    return {"images": images, "Y": labels, "split": split, "ids": ids, "damaged": damaged}
 
 
 def write_folder(folder: Path, arrays: Arrays) -> dict[str, Any]:
@@ -124,6 +125,8 @@ def write_folder(folder: Path, arrays: Arrays) -> dict[str, Any]:
     pictures.mkdir()
     for name, image in zip(arrays["ids"], arrays["images"], strict=True):
         Image.fromarray(image).save(pictures / str(name), quality=95)
+    for name in arrays["ids"][arrays["damaged"]]:
+        (pictures / str(name)).write_bytes(b"no picture")
     names = ["Big_Nose", "Eyeglasses", "Male", "Pale_Skin", "Young"]
     rows = [
         f"{name} {' '.join(str(2 * int(value) - 1) for value in values)}"
@@ -145,6 +148,8 @@ def write_folder(folder: Path, arrays: Arrays) -> dict[str, Any]:
 
 
 def far_pixels(arrays: Arrays, rows: np.ndarray) -> None:
+    """Noise, and a file that is no picture where a person has several."""
+    arrays["damaged"][rows[1:]] = True
     arrays["images"][rows] = (
         np.random.default_rng(0).integers(0, 2, size=arrays["images"][rows].shape) * 255
     )
