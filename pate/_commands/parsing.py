@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from inspect import getdoc, signature
@@ -191,13 +191,18 @@ class CommandParser(SettingsParser):
 
         An unknown option is reported before a missing one, because it may be its misspelling.
         """
-        self._words = tuple(args or ())
         options = self.shown._option_string_actions
+        self._words = tuple(_with_values(args or (), options))
+        if self._subcommands_action is None:
+            places = {action.dest for action in self._actions if not action.option_strings}
+            taken = len(places) > 0 and places <= {"path", "run"}
+            self._words = tuple(_with_run(self._words, "--run" in options and not places, taken))
         plain = [name for name, action in options.items() if not isinstance(action, ActionTypeHint)]
         if (unknown := unknown_option(self._words, options, plain)) is not None:
             self._refuse_elsewhere(unknown)
             self.error(f"Expected a known option, got {unknown}{did_you_mean(unknown, options)}")
-        return super().parse_args(args, *rest, **settings)
+        words = args if args is None else self._words
+        return super().parse_args(words, *rest, **settings)
 
     def instantiate(self, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed options as objects. Raises ``ValueError`` in one line."""
@@ -232,6 +237,47 @@ class CommandParser(SettingsParser):
             line, listing = line + did_you_mean(setting, known), f"--{key}.help {kind}"
         sys.stderr.write(f"{name}: {one_line(line)} (`{name} {listing}` lists them)\n")
         self.exit(2)
+
+
+def _with_values(words: Sequence[str], options: Mapping[str, argparse.Action]) -> Iterator[str]:
+    """Yield words with and without the values of switches, as their options take them.
+
+    Some switches are flags, others settings in files of YAML, where they are true or false; a user
+    need not know which.
+    """
+    rest = list(words)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        action, follows = options.get(name), rest[0] if rest else ""
+        if getattr(action, "_typehint", None) is bool and not equals:
+            yield f"{name}={rest.pop(0) if follows in _SWITCHES else 'true'}"
+        elif isinstance(action, argparse._StoreTrueAction) and (value or follows) in _SWITCHES:
+            if (value or rest.pop(0)) == "true":
+                yield name
+        else:
+            yield name + equals + value
+
+
+_SWITCHES = ("true", "false")
+
+
+def _with_run(words: Sequence[str], optional: bool, positional: bool) -> Iterator[str]:
+    """Yield words with the run where a command takes it: behind ``--run``, or by its place.
+
+    Args:
+        words: the words.
+        optional: whether the command has ``--run``, and takes nothing by its place.
+        positional: whether it takes the run, and nothing else, by its place.
+    """
+    if optional and words and not words[0].startswith("-"):
+        yield "--run"
+    for word in words:
+        if not positional or not word.startswith("--run"):
+            yield word
+        elif word.startswith("--run="):
+            yield word.removeprefix("--run=")
+        elif word != "--run":
+            yield word
 
 
 _HEADINGS = re.compile(

@@ -304,3 +304,25 @@ def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> No
     assert run_folder(["--config", str(file)]) == Path("runs/mine")
     assert run_folder(["--config", str(file), "--run", "runs/other"]) == Path("runs/other")
     assert run_folder(["--overwrite"]) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("predict model new.csv --probabilities", "predict model new.csv --probabilities true"),
+        ("predict model new.csv --trust true", "predict model new.csv --trust"),
+        ("predict model new.csv --trust=false", "predict model new.csv"),
+        ("check --run run", "check run"),
+        ("status --run=run", "status run"),
+        ("references run", "references --run run"),
+        ("frontier run --student", "frontier --run run --student true"),
+    ],
+)
+def test_a_switch_and_a_run_may_be_written_either_way(
+    given: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for words in (given, meant):
+        assert cli.main(words.split()) == 2
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1] and "Expected" in said[0] and "known option" not in said[0]
