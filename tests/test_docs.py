@@ -233,11 +233,7 @@ NOISELESS = [
     "--label.aggregator.init_args.scale_gap=0.1",
     "--label.aggregator.init_args.sigma_test=0.1",
 ]
-LOUD = [
-    "--label.target_epsilon=1e5",
-    "--data.init_args.size=12",
-    "--data.init_args.features.init_args.num_components=8",
-]
+LOUD = ["--label.target_epsilon=1e5", "--data.init_args.size=12"]
 SMALL = {
     "faces": [*LOUD, "--teachers.num_teachers=200"],
     "faces_stable_topk": [*LOUD, "--teachers.num_teachers=12"],

@@ -113,6 +113,11 @@ def _shipped_file(path: str) -> str:
 
 _SHOWN = 8  # names of labels
 _TEMPLATES = Path(__file__).parent / "templates"
+_PICTURE = 8  # pixels along the shorter side
+_OF_PICTURES = {
+    "class_path": "ChainedFeatures",
+    "init_args": {"maps": ["PatchFeatures", "PublicScaling"]},
+}
 
 
 @dataclass(frozen=True)
@@ -122,14 +127,12 @@ class _Kind:
     Attributes:
         what: a description of the data.
         place: the default place of the data.
-        teachers: the template of ``teachers.yaml``.
         files: further files of the recipe, each a template of the same name.
         content: the column of its table of which features are made, if it is a table.
     """
 
     what: str
     place: str
-    teachers: str = "teachers_table.yaml"
     files: tuple[str, ...] = ()
     content: str | None = None
 
@@ -139,7 +142,7 @@ _KINDS = {
     "csv": _Kind(
         "a CSV or parquet file of numbers, words and labels", "data/mine.csv", content="id"
     ),
-    "celeba": _Kind("a folder in CelebA's format", "data/celeba", "teachers_pictures.yaml"),
+    "celeba": _Kind("a folder in CelebA's format", "data/celeba"),
     "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine", content="file"),
     "text": _Kind("a CSV or parquet file of texts and labels", "data/mine.csv", content="text"),
     "huggingface": _Kind("a data set of Hugging Face", "data/mine", files=("splits.py",)),
@@ -301,6 +304,9 @@ def _read(
         )
     said = "public_fraction" in fractions
     guess.remarks[:0] = _sizes(source, sizes, hashed=guess.hashed, said=said)
+    _, *sides = source.load(Role.PUBLIC).features.shape
+    if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:
+        guess.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
     strip = strip_of(source)
     guess.remarks += [*shown(source, guess, strip), _promise(sizes[Role.PRIVATE])]
     return guess, strip
@@ -361,11 +367,8 @@ def recipe_files(
         guess: settings of the source; None for the template's.
     """
     data_kind = _KINDS[kind]
-    sources = {
-        "teachers.yaml": data_kind.teachers,
-        **{name: name for name in ("label.yaml", "student.yaml", *data_kind.files)},
-    }
-    texts = {name: (_TEMPLATES / template).read_text() for name, template in sources.items()}
+    written = ("teachers.yaml", "label.yaml", "student.yaml", *data_kind.files)
+    texts = {name: (_TEMPLATES / name).read_text() for name in written}
     filled = _data_file(kind, data, Guess() if guess is None else guess)
     for name in data_kind.files:
         filled = filled.replace(f"FOLDER/{name}", _quoted(str(folder.absolute() / name)))

@@ -95,11 +95,8 @@ def test_pictures_and_a_table_are_enough(
     assert (
         cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
     )
-    small = ["--data.init_args.size=12", "--data.init_args.features.init_args.num_components=8"]
-    assert (
-        cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL, *small])
-        == 0
-    )
+    words = ["--run", str(tmp_path / "run"), "--data.init_args.size=12"]
+    assert cli.main(["run", str(tmp_path / "recipe"), *words]) == 0
     assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
 
 
@@ -401,6 +398,24 @@ def test_what_epsilon_lets_guess_is_what_it_says(capsys: pytest.CaptureFixture[s
     assert suited_delta(100_000) == 1e-6 and "up to 100,000 private records" in shown
 
 
+@pytest.mark.parametrize(
+    ("shape", "patches"),
+    [((14, 14), True), ((1, 14, 14), True), ((9, 9, 3), True), ((2, 9), False)],
+)
+def test_arrays_of_pictures_are_seen_by_patches(
+    shape: tuple[int, ...], patches: bool, tmp_path: Path
+) -> None:
+    arrays = make_arrays() | {"X": np.random.default_rng(0).random((600, *shape))}
+    np.savez(tmp_path / "my.npz", **arrays)  # type: ignore[arg-type]
+    words = [str(tmp_path / "recipe"), "--data", str(tmp_path / "my.npz")]
+    assert cli.main(["init", *words]) == 0
+    source = read_data(tmp_path / "recipe" / "data.yaml")
+    assert (source.input_shape == (9 * 128,)) == patches
+    assert (
+        "Guessed: X holds pictures" in (tmp_path / "recipe" / "data.yaml").read_text()
+    ) == patches
+
+
 def test_splits_of_hugging_face_are_read_as_the_recipe_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,7 +436,9 @@ def test_splits_of_hugging_face_are_read_as_the_recipe_says(
             "labels": ["a", "b"],
             "ids": "name",
         }
-        settings["init_args"]["features"]["init_args"]["num_components"] = 3
+        assert "PatchFeatures" in str(settings["init_args"]["features"])
+        settings["init_args"]["features"] = {"class_path": "PublicPCA"}
+        settings["init_args"]["features"]["init_args"] = {"num_components": 3}
         (folder / "data.yaml").write_text(yaml.safe_dump({"data": settings}))
         source = read_data(folder / "data.yaml")
         assert source.records(Role.PRIVATE).features.shape == (400, 3)
