@@ -15,11 +15,14 @@ from pate.data import DataSource, FeatureMap, Role
 
 
 def load_data(run: Run) -> DataSource:
-    """Return the data source that ``data.yaml`` in the run's folder describes.
+    """Return the data source that ``data.yaml`` in the run's folder describes, or of a rehearsal.
 
     Raises ``ValueError`` if that file is missing, names no data, or describes other data than the
     run began with.
     """
+    if run.data is not None:
+        source: DataSource = run.data
+        return source
     require_data_config(run)
     if first_stage(run) is VOTES_IMPORT:
         require(

@@ -264,6 +264,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     bounds = None if low_high is None else [bound.tolist() for bound in low_high]
                     data = DrawnPublic(data, samples=place, bounds=bounds)
                 pipeline = Pipeline(run, data, ledger=self.ledger)
+                pipeline.rehearse(plan, settings)
                 if isinstance(data, DrawnPublic):
                     pipeline.draw_public_samples(settings, unit=plan.unit)
                     samples = data.load(Role.PUBLIC)
@@ -271,7 +272,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     public, ids = np.asarray(samples.features, dtype=np.float64), samples.ids
                 pipeline.fit_teachers(plan)
                 pipeline.vote()
-                released = pipeline.label(settings)
+                released = pipeline._released(settings, rehearsed=True)
             else:
                 # refuse an unreachable target before teachers are fitted
                 resolve_settings(

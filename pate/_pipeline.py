@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pate._data_file import load_data, load_ledger, read_data, require_data_conf
 from pate._files import locked, read_json
 from pate._planning.completion import resolve_settings, sample_settings
 from pate._registry import find
+from pate._rehearsal import kind_of_votes, rehearse_release, rehearse_run
 from pate._release.between_runs import (
     choose_ledger,
     draw_public_samples,
@@ -34,7 +34,13 @@ from pate._runs import (
     first_stage,
 )
 from pate._stages.student_stage import StudentPlan, fit_student, make_references, test_student
-from pate._stages.teachers_stage import fit_closed_form, forget, load_plan, seal_closed_form
+from pate._stages.teachers_stage import (
+    fit_closed_form,
+    forget,
+    load_plan,
+    own_threads,
+    seal_closed_form,
+)
 from pate._stages.votes_import import (
     VotesFrom,
     import_votes,
@@ -42,11 +48,11 @@ from pate._stages.votes_import import (
     require_served,
     votes_from,
 )
-from pate._validation import require, require_given
-from pate._votes import NoisyTotal, Voting
+from pate._validation import MOST_VOTERS, require, require_given
+from pate._votes import NoisyTotal, VoteShape, Voting
 from pate._votes.named import NamedVotes
 from pate._votes.store import finished_votes
-from pate.data import DataSource, DrawnPublic
+from pate.data import DataSource, DrawnPublic, Role
 from pate.data._records import Unit
 from pate.student._carried import ExportedStudent, load_student
 from pate.teachers._jobs import CurveFormat, Execution
@@ -86,6 +92,49 @@ class Pipeline:
         self.data = data
         self.ledger = None if ledger is None else Path(ledger)
         self.overwrite = overwrite
+
+    def rehearse(
+        self,
+        plan: Plan,
+        settings: LabelSettings,
+        student: StudentPlan | None = None,
+        *,
+        votes: Voting | None = None,
+    ) -> None:
+        """Run all stages on made-up records in a temporary folder, in seconds and at no cost.
+
+        The records are a few public samples with made-up labels. What can fail for reasons that
+        public facts know fails here, before teachers are trained and labels are paid for. `label`
+        rehearses itself with a linear student; `pate run` rehearses everything.
+
+        Args:
+            plan: how teachers are made. Of networks two are trained, for two steps.
+            settings: the settings of the labels.
+            student: how the student is trained; None for the linear one.
+            votes: the form of the teachers' votes, as in `vote`.
+
+        Raises:
+            ValueError: in one line, if a stage fails.
+        """
+        data: Any = require_given(self.data, "the data of a run, as in Pipeline(folder, data)")
+        run = open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
+        if isinstance(data, DrawnPublic) and not data.samples.is_file():
+            data = data.rehearsal()
+        require_by_record(plan, data.budgets)
+        rehearse_run(
+            run,
+            data,
+            plan,
+            resolve_settings(
+                settings,
+                VoteShape(getattr(plan, "num_teachers", None) or MOST_VOTERS, data.num_labels),
+                len(data.load(Role.PUBLIC).ids),
+                kind_of_votes(plan, votes),
+                budgets=data.budgets,
+            ),
+            None if student is None else student.configuration(),
+            voting=votes,
+        )
 
     def draw_public_samples(self, settings: LabelSettings, *, unit: Unit = "record") -> None:
         """Draw the public samples of a `DrawnPublic`, unless they exist. Their file is PUBLIC.
@@ -133,7 +182,7 @@ class Pipeline:
         chosen_execution = execution or Execution()
         with (
             nullcontext() if dry_run else locked(self.folder, shared=chosen_execution.shared),
-            _own_threads(),
+            own_threads(),
         ):
             run = open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
             if isinstance(plan, ClosedFormPlan):
@@ -164,7 +213,7 @@ class Pipeline:
             ValueError: in one line, if there are no teachers, or the data have changed.
         """
         chosen_execution = execution or Execution()
-        with self._opened(shared=chosen_execution.shared) as run, _own_threads():
+        with self._opened(shared=chosen_execution.shared) as run, own_threads():
             run.require_finished(TEACHERS_FIT)
             plan, data = load_plan(run), self.data or load_data(run)
             if isinstance(plan, ClosedFormPlan):
@@ -198,7 +247,7 @@ class Pipeline:
             ValueError: in one line, if the data hold only some of the units, or are not the data of
                 the teachers.
         """
-        with self._opened() as run, _own_threads():
+        with self._opened() as run, own_threads():
             require(
                 first_stage(run) is TEACHERS_FIT,
                 "a run whose teachers were trained here, which forget",
@@ -231,7 +280,12 @@ class Pipeline:
         return self._released(settings, None if votes is None else votes_from(votes, unit=unit))
 
     def _released(
-        self, settings: LabelSettings, source: VotesFrom | None, total: AwaitedTotal | None = None
+        self,
+        settings: LabelSettings,
+        source: VotesFrom | None = None,
+        total: AwaitedTotal | None = None,
+        *,
+        rehearsed: bool = False,
     ) -> StatedLabels:
         if source is not None and not self.folder.exists():
             # the lock creates the folder, which a refusal must not leave behind
@@ -252,6 +306,8 @@ class Pipeline:
                     before=released_before(run),
                     budgets=manifest.budgets,
                 )
+                if not rehearsed:
+                    rehearse_release(run, store, complete, self.data)
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for
                 return release_labels(run, store, complete, total)
@@ -309,7 +365,7 @@ class Pipeline:
         Raises:
             ValueError: in one line, if a stage is not finished.
         """
-        with self._opened() as run, _own_threads():
+        with self._opened() as run, own_threads():
             require(
                 first_stage(run) is TEACHERS_FIT,
                 "a run whose teachers were trained here, which references measure",
@@ -395,15 +451,3 @@ def open_run(
         run = replace(run, ledger=choose_ledger(run.root, ledger, data, overwrite=run.overwrite))
     require_ledger(run)
     return run
-
-
-@contextmanager
-def _own_threads() -> Iterator[None]:
-    """Restore the program's number of torch threads, which stages of networks change."""
-    torch = sys.modules.get("torch")
-    before = None if torch is None else torch.get_num_threads()
-    try:
-        yield
-    finally:
-        if torch is not None:
-            torch.set_num_threads(before)

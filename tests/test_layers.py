@@ -26,7 +26,7 @@ ZONES = {
         aggregators _closed_form_plan teachers._jobs student._metrics student._carried
         student._predictions
         _planning.tables _release _planning.completion
-        _stages _pipeline _estimator
+        _stages _rehearsal _pipeline _estimator
         testing._aggregators testing._batches testing._sources _commands cli __main__""",
     "networks": """
         data.features._torch_maps models data._datasets data._augmentation _network_settings

@@ -95,46 +95,6 @@ class Altered(DataSource):
         )
 
 
-class MadeUp(DataSource):
-    """Private records made up of the public samples of another source: nothing private is read.
-
-    Args:
-        source: the source. Its public samples become private records too, with random labels.
-        seed: the seed of the labels.
-        grouped: whether each record is a group of its own.
-    """
-
-    def __init__(self, source: DataSource, *, seed: int = 0, grouped: bool = False) -> None:
-        super().__init__(
-            features=source.feature_map,
-            permanent_ids=True,
-            unknown_labels=source.unknown_labels,
-            budgets=source.budgets,
-        )
-        require_count(0, seed=seed)
-        self._source, self._seed, self._grouped = source, seed, grouped
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of the labels of the source."""
-        return self._source.label_names
-
-    def load(self, role: Role) -> Records:
-        """Return the raw public or test records of the source, or made-up private ones."""
-        if role is not Role.PRIVATE:
-            return self._source.load(role)
-        public = self._source.load(Role.PUBLIC)
-        labels = np.random.default_rng(self._seed).integers(0, 2, public.labels.shape)
-        ids = np.array([f"made-up-{name}" for name in public.ids.tolist()])
-        return Records(
-            features=public.features,
-            labels=labels.astype(np.uint8),
-            ids=ids,
-            groups=ids if self._grouped else None,
-            budgets=np.resize(self.budgets, len(ids)) if self.budgets else None,
-        )
-
-
 class _OneChanged(Features):
     def __init__(self, features: Features, row: int, values: Float32Array) -> None:
         self._features, self._row, self._values = features, row, values

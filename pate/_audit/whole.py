@@ -26,7 +26,6 @@ from scipy.stats import binom
 
 from pate._audit.canaries import CanaryMoments, CanaryRecords, CanaryTeachers, CanaryVotes, Exact
 from pate._audit.isolation import (
-    MadeUp,
     has_ballots,
     isolation_tests,
     shortened,
@@ -39,6 +38,7 @@ from pate._data_file import load_data, load_ledger
 from pate._files import make_once, write_text
 from pate._pipeline import Pipeline
 from pate._planning.completion import sample_settings
+from pate._rehearsal import MadeUp
 from pate._release.between_runs import SampleSettings
 from pate._release.label_settings import LabelSettings, queries_on
 from pate._release.labels import chosen_rows

@@ -37,7 +37,6 @@ from pate._commands.stages import (
 )
 from pate._data_file import load_ledger, read_data
 from pate._files import Json, lock_run, read_json, require_place
-from pate._networks import is_linear
 from pate._pipeline import Pipeline
 from pate._planning.completion import (
     describe_gap,
@@ -48,12 +47,13 @@ from pate._planning.completion import (
 )
 from pate._planning.tables import text_table
 from pate._registry import find
+from pate._rehearsal import kind_of_votes, rehearse_run
 from pate._release.between_runs import SampleSettings, choose_ledger, released_samples
 from pate._release.label_settings import LabelSettings, is_paid, require_possible
 from pate._release.labels import require_student_for
 from pate._runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
-from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting
+from pate._votes import Moments, VoteShape, Voting
 from pate.accounting._accountant import epsilon_of
 from pate.accounting._charges import Charge
 from pate.accounting._cost import explain_epsilon, format_epsilon, format_exact
@@ -149,12 +149,8 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         if not is_paid(before, first[0]):
             unpaid = [*unpaid, first[0].charge(first[1])]
     require_possible(run, settings, shape, *samples_and_labels, unpaid=unpaid)
-    if not is_linear(student_settings["model"]["network"]) and (
-        parsed.overwrite or not Run(root).is_finished(STUDENT)
-    ):
-        find("rehearse_student")(
-            Run(root), student_settings, known, num_queries=settings.num_queries
-        )
+    known.require_distinct()
+    rehearse_run(run, known, plan, settings, student_settings, voting=voting)
     vote = _VOTE._replace(words=(f"--votes={voting}",) if voting else ())
     steps = [_FIT, vote, _LABEL, _STUDENT, _TEST, *([_REFERENCES] if parsed.references else [])]
     if parsed.dry_run:
@@ -196,7 +192,7 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
         pipeline.fit_teachers(ClosedFormPlan(unit=plan.unit))
         pipeline.vote()
-        pipeline.label(first[0])
+        pipeline._released(first[0], rehearsed=True)
         _STUDENT.command(
             *_arguments(_STUDENT, recipe, before.root, overrides, overwrite=parsed.overwrite)
         )
@@ -258,14 +254,12 @@ def _label_settings(
     size = len(data.load(Role.PUBLIC).ids)
     shape = VoteShape(plan.num_teachers or MOST_VOTERS, data.num_labels)
     require(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged")
-    kind: type[Votes] = Scores if voting == "scores" else Ballots
-    if isinstance(plan, ClosedFormPlan):
-        require(
-            voting is None,
-            "no --votes of teachers in closed form, whose ballots follow from how they were made",
-            votes=voting,
-        )
-        kind = Moments if plan.start_from is None else Ballots
+    require(
+        voting is None or not isinstance(plan, ClosedFormPlan),
+        "no --votes of teachers in closed form, whose ballots follow from how they were made",
+        votes=voting,
+    )
+    kind = kind_of_votes(plan, voting)
     return resolve_settings(asked, shape, size, kind, before=before, budgets=data.budgets), shape
 
 

@@ -284,7 +284,9 @@ def _released(args: Sequence[str], preset: Preset) -> StatedLabels:
     )
     settings, overwrite = from_options(LabelSettings, options), options.overwrite
     if origin is None:
-        return Pipeline(options.run, overwrite=overwrite).label(settings)
+        # `pate run` has rehearsed all stages before the first
+        rehearsed = preset is not NO_PRESET
+        return Pipeline(options.run, overwrite=overwrite)._released(settings, rehearsed=rehearsed)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=overwrite)
     if origin == "votes":
         return pipeline.label(settings, options.votes, unit=options.unit)

@@ -365,9 +365,17 @@ def rehearse(
     synthetic = _synthetic_votes(aggregator, shape, like, predictions, features)
     for count in (0, 1, synthetic.num_queries):
         votes, size = synthetic[:count], (count, shape.num_labels)
-        release = aggregator.aggregate(
-            votes, generator=np.random.Generator(np.random.Philox(key=0))
-        )
+        try:
+            release = aggregator.aggregate(
+                votes, generator=np.random.Generator(np.random.Philox(key=0))
+            )
+        except (ValueError, OSError):
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"Expected {type(aggregator).__name__} to answer made-up votes, got"
+                f" {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            ) from error
         shapes = {
             name: np.shape(array)
             for name in ("labels", "mask", "noisy_counts")

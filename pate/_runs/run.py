@@ -206,11 +206,13 @@ class Run:
         root: the folder.
         overwrite: whether to redo a stage whose configuration changed, deleting its outputs.
         ledger: the ledger of the private data set; None for ``ledger.sqlite`` in the run's folder.
+        data: the source of its records, of a rehearsal; None for the one that data.yaml describes.
     """
 
     root: Path
     overwrite: bool = False
     ledger: Path | None = None
+    data: Any = None
 
     @property
     def private(self) -> Path:

@@ -1,6 +1,6 @@
 """The stage `student`: LightningCLI, with a run's folder in place of a log folder.
 
-In a rehearsal the student trains for one batch before any budget is spent.
+In a rehearsal the student trains for one batch, without the user's callbacks and loggers.
 """
 
 import logging
@@ -11,7 +11,6 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
 from jsonargparse import ArgumentError
@@ -41,7 +40,7 @@ from pate._stages.student_stage import (
     write_predictions,
 )
 from pate._validation import expecting, require, require_given, require_known
-from pate.data import DataSource, Role
+from pate.data import DataSource
 from pate.student._answers import weights_of_tensors
 from pate.student._carried import Trained
 from pate.student._metrics import DECISION_METRICS, Metric
@@ -70,6 +69,14 @@ _TALKATIVE = (
     "lightning_fabric.utilities.seed",
 )
 _LOSS = "val_loss"
+_LEAVES_NONE = (
+    "max_epochs",
+    "max_steps",
+    "limit_train_batches",
+    "limit_test_batches",
+    "enable_checkpointing",
+)
+"""Settings of a trainer that leave no student, or no figures of it, at 0."""
 _SETTINGS = ("seed_everything", "trainer", "model", "data", "optimize")
 
 
@@ -171,6 +178,12 @@ class StudentCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Return the trainer, which writes to the run's folder."""
         trainer = self._get(self.config_init, "trainer")
+        require(
+            not trainer["fast_dev_run"],
+            "no trainer.fast_dev_run, which leaves no student: `pate run --dry_run` rehearses all"
+            " stages, and spends nothing",
+            fast_dev_run=trainer["fast_dev_run"],
+        )
         if trainer["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
         if trainer["logger"] in (None, True):
@@ -422,72 +435,72 @@ def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = Stu
         kind(arguments, exit_on_error=False)
 
 
-def rehearse_student(run: Run, content: Json, source: DataSource, *, num_queries: int) -> None:
-    """Train a student for one batch of made-up labels of the public samples, and discard it.
+def rehearse_student(run: Run, content: Json, source: DataSource) -> None:
+    """Train, export and test a student of the labels of a rehearsal, by one batch of each.
 
-    Writes nothing.
+    Callbacks and loggers are made, but see nothing.
 
     Args:
-        run: the run of the student.
+        run: the run of the rehearsal.
         content: the settings of `pate student fit`.
-        source: the records, of which the public ones are read.
-        num_queries: the number of queries that will be labeled.
+        source: its records.
 
     Raises:
-        ValueError: in one line, if a student cannot be trained by these settings.
+        ValueError: in one line, if these settings leave no student with figures.
     """
-    # any mix of labels; the last query has no answer, as there may be samples without labels
-    labels = np.indices((num_queries, source.num_labels)).sum(axis=0) % 2
-    made_up = ReleasedLabels(
-        ids=source.records(Role.PUBLIC).ids[:num_queries],
-        label_names=source.label_names,
-        num_teachers=1,
-        delta=0.0,
-        aggregator={},
-        release=0,
-        labels=labels.astype(np.uint8),
-        mask=np.broadcast_to(
-            np.arange(num_queries)[:, None] < max(1, num_queries - 1), labels.shape
-        ),
-    )
+    trainer: Json = content.get("trainer") or {}
+    limits = {f"limit_{role}_batches": 1 for role in ("train", "val", "test")}
+    brief: Json = {
+        name: 0 if trainer.get(name) == 0 else value
+        for name, value in (limits | {"max_epochs": 1}).items()
+    }
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
+    brief |= quiet | {
+        "min_epochs": None,
+        "min_steps": None,
+        "num_sanity_val_steps": 0,
+        "check_val_every_n_epoch": 1,
+        "val_check_interval": None,
+        "overfit_batches": 0.0,
+    }
 
     class MadeUpData(StudentData):
         def _read(self) -> tuple[DataSource, ReleasedLabels]:
-            return source, made_up
+            return source, ReleasedLabels.load(self.run.root)
 
     class Rehearsal(StudentCLI):
         data_class = MadeUpData
 
-        def fit(self, model: Student, ckpt_path: str | None = None, **_: Any) -> None:
-            require_logits(model._make_network, source)
-            trainer = self.trainer
-            callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-            # settings of several processes are checked; one process suffices for the rest
-            if trainer.world_size > 1:
-                model.trainer = trainer
-                model.setup("fit")
-                trainer = Trainer(accelerator="cpu", devices=1, callbacks=callbacks, **quiet)
-            trainer.fit(model, self.datamodule)
-            # callbacks do not look for their metrics after a single batch
-            wanted = {
-                monitor for callback in callbacks if (monitor := getattr(callback, "monitor", None))
+        def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+            made = super().instantiate_trainer(**kwargs)
+            callbacks: list[Callback] = made.callbacks  # type: ignore[attr-defined]
+            self.watched = {
+                monitor for each in callbacks if (monitor := getattr(each, "monitor", None))
             }
-            require_known("metrics to monitor", sorted(wanted), trainer.callback_metrics)
+            own = [each for each in callbacks if each in self.trainer_defaults["callbacks"]]
+            # settings of several processes are checked; one process suffices for the rest
+            if made.world_size > 1:
+                made = Trainer(accelerator="cpu", devices=1, plugins=[LocalCheckpoints()], **brief)
+            made.callbacks = [  # type: ignore[attr-defined]
+                each for each in own if isinstance(each, ModelCheckpoint)
+            ]
+            made.loggers = []
+            return made
 
-    quiet: Json = {
-        "fast_dev_run": True,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    try:
-        run_student("fit", run, content | {"trainer": content["trainer"] | quiet}, Rehearsal)
-    except OSError:  # a problem of the machine
-        raise
-    except Exception as error:
-        line = " ".join(str(error).split())
-        if not line.startswith("Expected "):
-            line = (
-                "Expected a student that can be trained on one batch, got"
-                f" {type(error).__name__}: {line[:300]}"
+        def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+            super().fit(model, ckpt_path, **kwargs)
+            known = self.trainer.callback_metrics
+            left = self._checkpoint(_LAST) is not None and self.trainer.global_step > 0
+            if left:
+                require_known("metrics to monitor", sorted(self.watched), known)
+                self.test(model, datamodule=self.datamodule, verbose=False)
+            none = {
+                name: value
+                for name, value in trainer.items()
+                if name in _LEAVES_NONE and value is not None and not value
+            }
+            require(
+                left and model.test_report, "a trainer that leaves a student with figures", **none
             )
-        raise ValueError(line) from error
+
+    run_student("fit", run, content | {"trainer": trainer | brief}, Rehearsal)

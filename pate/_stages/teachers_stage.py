@@ -8,7 +8,8 @@ never been there. All of it is PRIVATE.
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,18 @@ _ONE_OF_MANY = (
     "Note: the data say whose record each is, but `unit: record` protects one record alone, not"
     " the person; `unit: group` protects all records of a person together."
 )
+
+
+@contextmanager
+def own_threads() -> Iterator[None]:
+    """Restore the program's number of torch threads, which stages of networks change."""
+    torch = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    try:
+        yield
+    finally:
+        if torch is not None:
+            torch.set_num_threads(before)
 
 
 def begin_fit(

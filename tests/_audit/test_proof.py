@@ -9,7 +9,8 @@ import yaml
 
 import pate
 from pate import cli
-from pate._audit.isolation import Altered, MadeUp
+from pate._audit.isolation import Altered
+from pate._rehearsal import MadeUp
 from pate._release import transaction
 from pate.data import Role
 from tests._audit.worlds import Drawn

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate._audit.isolation import Altered, MadeUp
+from pate._audit.isolation import Altered
+from pate._rehearsal import MadeUp
 from pate.data import (
     Arrays,
     DataSource,

@@ -698,8 +698,9 @@ def test_killed_after_the_reservation_the_same_release_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr("pate.aggregators._noisy_votes.NoisyVotes.aggregate", cut)
-        for module in ("labels", "label_settings"):
-            patch.setattr(f"pate._release.{module}.rehearse", lambda *_, **__: None)
+        for name in ("_release.labels.rehearse", "_release.label_settings.rehearse"):
+            patch.setattr(f"pate.{name}", lambda *_, **__: None)
+        patch.setattr("pate._pipeline.rehearse_release", lambda *_: None)
         assert label("--votes=votes.npz") == 130
     assert spent() == 1 and not Path("runs/mine/public/labels.npz").exists()
     for _ in range(2):
