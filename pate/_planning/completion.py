@@ -8,14 +8,15 @@ answers.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pate._closed_form_plan import ClosedFormPlan
 from pate._release.between_runs import SampleSettings
 from pate._release.label_settings import LabelSettings
 from pate._release.labels import StatedLabels
-from pate._release.transaction import require_promise
+from pate._release.transaction import require_promise, suited_delta
 from pate._settings import decode, parts
 from pate._validation import MOST_VOTERS, require, require_given
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
@@ -416,6 +417,39 @@ def describe_gap(aggregator: Aggregator, shape: VoteShape) -> str | None:
         f" most {gap.available:g}."
     )
     return line if gap.votes <= gap.available else f"{line} {_REMEDY}."
+
+
+_MANY_NOISES = 10  # votes for each unit of noise, below which a constant answer is about as good
+
+
+def describe_hopeless(plan: Any, settings: LabelSettings, num_units: int) -> Iterator[str]:
+    """Yield a line for each reason why a release promises or shows next to nothing. PRIVATE.
+
+    Args:
+        plan: how teachers are made.
+        settings: the settings of the release, complete.
+        num_units: the number of private units, which is PRIVATE.
+    """
+    delta, units = settings.delta, f"PRIVATE: {num_units} private records (or groups)"
+    if delta * num_units >= 1:
+        yield (
+            f"{units} and delta = {delta:g}, not below one over their number: a program that"
+            f" publishes one of them would be as private. delta = {suited_delta(num_units):g} suits."
+        )
+    if plan.start_from is not None:
+        return  # a teacher without records repeats the released student
+    noise = min(settings.mechanism.noise.values(), default=0.0)
+    alone = isinstance(plan, ClosedFormPlan)
+    if not alone and num_units < 2 * plan.num_teachers:
+        yield (
+            f"{units} for {plan.num_teachers} teachers: most have one or none, and learn nothing. Choose fewer"
+            " teachers, or `fit: closed_form`."
+        )
+    elif alone and num_units < _MANY_NOISES * noise:
+        yield (
+            f"{units}, each with a vote, for noise of {noise:.3g} votes: labels will hardly be"
+            " better than a constant answer. Use more records or a larger epsilon."
+        )
 
 
 def describe_unanswered(released: StatedLabels) -> str | None:

@@ -1,9 +1,11 @@
 """A target completes a partial aggregator; without a target it is refused."""
 
+from dataclasses import replace
+
 import pytest
 
-from pate import LabelSettings, Partial, VoteShape, cli
-from pate._planning.completion import complete_aggregator
+from pate import ClosedFormPlan, LabelSettings, Partial, TeacherPlan, VoteShape, cli
+from pate._planning.completion import complete_aggregator, describe_hopeless
 from pate._settings import decode, encode
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
@@ -15,7 +17,9 @@ from pate.aggregators import (
     StableMajority,
     StableTopK,
 )
+from pate.models import Linear
 
+TRAINED = TeacherPlan(network=Linear, num_teachers=60, num_steps=1, batch_size=1)
 PANEL = VoteShape(60, 6)
 TARGET = Target(epsilon=4.0, delta=1e-4, num_queries=50)
 
@@ -112,3 +116,37 @@ def test_a_wrong_value_is_refused_by_the_parser(
     assert stopped.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith("pate label: ") and word.partition("=")[2] in error
+
+
+@pytest.mark.parametrize(
+    ("plan", "delta", "number", "message"),
+    [
+        (ClosedFormPlan(), 1e-3, 1000, "delta = 0.001, not below one over their number"),
+        (ClosedFormPlan(), 1e-3, 999, None),
+        (
+            ClosedFormPlan(),
+            1e-5,
+            29,
+            "29 private records (or groups), each with a vote, for noise of 3",
+        ),
+        (ClosedFormPlan(), 1e-5, 30, None),
+        (
+            TRAINED,
+            1e-5,
+            119,
+            "119 private records (or groups) for 60 teachers: most have one or none",
+        ),
+        (TRAINED, 1e-5, 120, None),
+        (replace(TRAINED, start_from="first"), 1e-5, 4, None),
+    ],
+)
+def test_what_shows_or_promises_nothing_is_told(
+    plan: object, delta: float, number: int, message: str | None
+) -> None:
+    settings = LabelSettings(NoisyVotes(sigma_votes=3.0), delta=delta, num_queries=5)
+    lines = [*describe_hopeless(plan, settings, number)]
+    if message is None:
+        assert not lines
+    else:
+        (line,) = lines
+        assert line.startswith("PRIVATE: ") and message in line
