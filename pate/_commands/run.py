@@ -163,7 +163,8 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     if parsed.dry_run:
         if known is data:
             print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
-            words, preset = fit_arguments
+            # with the number of teachers, which may follow from the target
+            words, preset = _arguments(_FIT, recipe, root, overrides)
             teachers_fit([*words, "--dry_run"], preset)
         if samples is not None:
             print(_planned_samples(samples))

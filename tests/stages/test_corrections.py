@@ -320,3 +320,12 @@ def test_forgetting_changes_one_teacher(warm: Path, tmp_path: Path) -> None:
     files = sorted((tmp_path / "fit" / "run" / "private" / "votes").glob("votes_*.npy"))
     after = np.concatenate([np.load(file) for file in files])
     assert np.flatnonzero((after != before).any(axis=(1, 2))).tolist() in ([], [mine])
+
+
+def test_a_dry_run_knows_the_number_of_teachers_that_the_target_finds(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    folder = warm_recipe(tmp_path, teachers=None)
+    assert cli.main(["run", str(folder), f"--run={tmp_path / 'dry'}", "--dry_run"]) == 0
+    assert "PRIVATE: corrections of " in capsys.readouterr().out
+    assert not (tmp_path / "dry").exists()
