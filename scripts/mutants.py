@@ -203,6 +203,8 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     # composition
     ("pate/accounting/_cost.py", "return 2 if self", "return 1 if self"),
     ("pate/accounting/_accountant.py", "math.sqrt(mu_squared)", "mu_squared"),
+    ("pate/accounting/_adaptive.py", "for ways in reversed(plays):", "for ways in plays:"),
+    ("pate/accounting/_adaptive.py", "density @ _chord(1 - within, step)", "0.0"),
     ("pate/accounting/_filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
     ("pate/accounting/_cost.py", "math.sqrt(mu_squared)", "mu_squared"),
     (
