@@ -10,11 +10,12 @@ tried, for small numbers of silos.
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain, combinations, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -142,8 +143,15 @@ def _require_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> N
         }
 
 
-def fewest_opened(silos: int, colluding: int, dropouts: int) -> int:
-    """Return the fewest honest silos in a sum that a server can open by its choice of lists.
+class Opened(NamedTuple):
+    """The least of what a server opens by the best lists, and the most sums by one choice of them."""
+
+    fewest_silos: int
+    most_sums: int
+
+
+def opened_sums(silos: int, colluding: int, dropouts: int) -> Opened:
+    """Return what a server can open by its choice of lists.
 
     The last silos collude with it. An honest one answers any list with it and at least ``silos -
     dropouts`` others.
@@ -155,26 +163,19 @@ def fewest_opened(silos: int, colluding: int, dropouts: int) -> int:
         missing = chain.from_iterable(combinations(others, size) for size in range(dropouts + 1))
         return [frozenset(range(silos)) - frozenset(gone) for gone in missing]
 
-    return min(
-        (
-            size
-            for shown in product(*map(lists, honest))
-            for size in _opened(shown, honest, threshold - colluding)
-        ),
-        default=len(honest),
-    )
+    sizes = [_sizes(shown, honest, threshold - colluding) for shown in product(*map(lists, honest))]
+    return Opened(min(min(each, default=len(honest)) for each in sizes), max(map(len, sizes)))
 
 
-def _opened(shown: Sequence[frozenset[int]], honest: range, needed: int) -> Iterator[int]:
-    """Yield the number of honest silos in each sum that can be opened after these lists."""
+def _sizes(shown: Sequence[frozenset[int]], honest: range, needed: int) -> list[int]:
+    """Return the number of honest silos in each sum that can be opened after these lists."""
     listed = [sum(name in each for each in shown) for name in honest]
     own_mask = {name for name in honest if listed[name] >= needed}
     pairs = {name for name in honest if len(shown) - listed[name] >= needed}
     # for silos with unknown masks of pairs, only the sum is free of them
     hidden = [name for name in honest if name not in pairs]
-    yield from (1 for name in pairs & own_mask)
-    if hidden and own_mask.issuperset(hidden):
-        yield len(hidden)
+    together = [len(hidden)] if hidden and own_mask.issuperset(hidden) else []
+    return [1 for _ in pairs & own_mask] + together
 
 
 SMALL = (
@@ -203,11 +204,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for party, (noise, epsilon) in figures.items():
         print(f"| {party} | {noise:.2f} | {epsilon:.2f} |")
     print(
-        "\n| silos | colluding | dropouts | fewest honest silos opened | stated |\n| ---: | ---: | ---: | ---: | ---: |"
+        "\n| silos | colluding | dropouts | fewest honest silos opened | stated | most sums opened |"
+        "\n| ---: | ---: | ---: | ---: | ---: | ---: |"
     )
     for silos, colluding, dropouts in SMALL:
-        opened = fewest_opened(silos, colluding, dropouts)
-        print(f"| {silos} | {colluding} | {dropouts} | {opened} | {silos - colluding - dropouts} |")
+        opened, stated = opened_sums(silos, colluding, dropouts), silos - colluding - dropouts
+        row = (silos, colluding, dropouts, opened.fewest_silos, stated, opened.most_sums)
+        print(f"| {' | '.join(map(str, row))} |")
 
 
 if __name__ == "__main__":

@@ -373,6 +373,7 @@ class Meeting:
             sigma_silos=float(self.mechanism.sigma_silos),
             colluding=self.mechanism.colluding,
             dropouts=self.mechanism.dropouts,
+            single_sums=self.mechanism.single_sums,
             delta=_DELTA,
         )
         shape = len(self.names), self.queries, self.labels

@@ -51,6 +51,7 @@ class Invitation:
         colluding: as in `SiloVotes`.
         dropouts: the number of silos that may fall silent once all have dealt their shares.
         delta: the delta at which the sum is to be stated.
+        single_sums: as in `SiloVotes`.
 
     Raises:
         ValueError: if two silos have the same key, a name is no file's name, numbers are out of
@@ -66,6 +67,7 @@ class Invitation:
     colluding: int
     dropouts: int
     delta: float
+    single_sums: bool = False
 
     def __post_init__(self) -> None:
         strange = [name for name in self.teachers if not _NAME.fullmatch(name)]
@@ -110,6 +112,7 @@ class Invitation:
             silos=len(self.teachers),
             colluding=self.colluding,
             dropouts=self.dropouts,
+            single_sums=self.single_sums,
         )
 
     @property
@@ -133,10 +136,16 @@ class Invitation:
         return sha256(self.content)
 
     def __str__(self) -> str:
+        single = (
+            ""
+            if self.mechanism.has_one_sum
+            else ". A server that shows silos different lists of those in the sum can open the counts of one silo by"
+            " themselves, with all of the stated noise"
+        )
         return (
             f"{len(self.label_names)} labels of {len(self.ids)} samples, from {', '.join(self.teachers)}."
             f" The noise of a count is {self.sigma_silos:.4g} votes or more, of each silo {self.mechanism.share_sigma:.4g},"
-            f" though {self.colluding} know what they drew and {self.dropouts} drop out"
+            f" though {self.colluding} know what they drew and {self.dropouts} drop out{single}"
         )
 
     @classmethod
@@ -156,7 +165,10 @@ class Invitation:
         ):
             values = read_json(content)
             require_known("keys", values, [field.name for field in fields(cls)])
-            kinds = {"colluding": int, "dropouts": int, "sigma_silos": float, "delta": float}
+            kinds = {"colluding": int, "dropouts": int, "single_sums": bool} | {
+                "sigma_silos": float,
+                "delta": float,
+            }
             require(all(type(values[name]) is kind for name, kind in kinds.items()), "numbers")
             invitation = cls(**values)
             require(invitation.content == content, "the content that `pate label --silos` wrote")

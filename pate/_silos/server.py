@@ -320,6 +320,7 @@ def invited(
         sigma_silos=float(mechanism.sigma_silos),
         colluding=mechanism.colluding,
         dropouts=mechanism.dropouts,
+        single_sums=mechanism.single_sums,
         delta=float(complete.delta),
     )
     return (

@@ -390,12 +390,15 @@ class SiloVotes(Aggregator):
         colluding: number of silos that may pool the shares that they drew, or send them to the
             server; at least 1.
         dropouts: number of silos that may fail to send their counts.
+        single_sums: whether a server may open the counts of one silo by themselves, with all of the
+            stated noise, if it shows silos different lists of those in the sum. It can where one
+            silo is sure to take part without colluding and another may drop out.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to
-            take part without colluding, or so many that may drop out that a server could open a
-            sum with less noise.
+            take part without colluding, or so many that may drop out that a server could open
+            another sum than the one of all that take part.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
@@ -405,6 +408,7 @@ class SiloVotes(Aggregator):
     silos: int
     colluding: int = 1
     dropouts: int = 0
+    single_sums: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -417,14 +421,11 @@ class SiloVotes(Aggregator):
             colluding=self.colluding,
             dropouts=self.dropouts,
         )
-        # a server could show each silo another list of silos in the sum, and open a part of it
-        safe = (
-            self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
-            or self.num_honest == 1
-        )
+        alone = self.num_honest == 1
+        hint = "; `single_sums` lets a server open the counts of one silo" if alone else ""
         require(
-            safe,
-            "dropouts * (dropouts + 1) < silos - colluding, or one silo left whose noise is enough",
+            self.has_one_sum or (alone and self.single_sums),
+            f"dropouts * (dropouts + 1) < silos - colluding{hint}",
             silos=self.silos,
             colluding=self.colluding,
             dropouts=self.dropouts,
@@ -434,6 +435,13 @@ class SiloVotes(Aggregator):
     def num_honest(self) -> int:
         """The number of silos with shares that are sure to be in the sum, and secret."""
         return self.silos - self.colluding - self.dropouts
+
+    @property
+    def has_one_sum(self) -> bool:
+        """Whether a server can open one sum only, whichever lists of silos it shows to whom."""
+        return not self.dropouts or (
+            self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
+        )
 
     @property
     def share_sigma(self) -> float:

@@ -44,6 +44,8 @@ class TestSiloVotes(AggregatorContract):
                 {"dropouts": -1},
             ),
             {"silos": 5, "colluding": 1, "dropouts": 2},
+            {"silos": 5, "colluding": 1, "dropouts": 2, "single_sums": True},
+            {"silos": 3, "colluding": 1, "dropouts": 1},
         ]
 
 
@@ -113,7 +115,14 @@ def test_two_figures_are_those_of_the_noise_that_is_not_known(
 ) -> None:
     """Drawn as silos draw: in the sum of those that stay, less the shares of those that collude,
     and in all of it."""
-    aggregator = SiloVotes(sigma_silos=3.0, silos=silos, colluding=colluding, dropouts=dropouts)
+    alone = silos - colluding - dropouts == 1
+    aggregator = SiloVotes(
+        sigma_silos=3.0,
+        silos=silos,
+        colluding=colluding,
+        dropouts=dropouts,
+        single_sums=alone,
+    )
     generator, zeros = np.random.default_rng(silos), np.zeros((20_000, 2), dtype=np.int64)
     shares = [summand(zeros, aggregator.share_sigma, generator) for _ in range(silos - dropouts)]
     in_votes = [share.view(np.int64) * share_grid(aggregator.share_sigma) for share in shares]

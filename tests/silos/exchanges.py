@@ -58,6 +58,7 @@ class Hospitals:
             colluding=colluding,
             dropouts=dropouts,
             delta=1e-6,
+            single_sums=silos - colluding - dropouts == 1,
         )
         invite(self.exchange, self.terms)
 

@@ -667,8 +667,12 @@ def test_terms_that_protect_nobody_are_refused() -> None:
         "label_names": ["y"],
         "sigma_silos": 1.0,
     }
-    for colluding, dropouts in ((2, 0), (1, 1)):
-        Invitation(**terms, colluding=colluding, dropouts=dropouts)
+    Invitation(**terms, colluding=2, dropouts=0)
+    said = "can open the counts of one silo by themselves, with all of the stated noise"
+    assert said in str(Invitation(**terms, colluding=1, dropouts=1, single_sums=True))
+    assert said not in str(Invitation(**terms, colluding=2, dropouts=0, single_sums=True))
+    with pytest.raises(ValueError, match=r"silos - colluding; `single_sums` lets a server open"):
+        Invitation(**terms, colluding=1, dropouts=1)
     for colluding, dropouts in ((3, 0), (2, 1), (1, 2), (0, 1)):
         with pytest.raises(
             ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither|an integer)"

@@ -27,6 +27,7 @@ class Labelling(Hospitals):
             f"--aggregator.sigma_silos={3.0}",
             f"--aggregator.silos={silos}",
             "--aggregator.dropouts=1",
+            "--aggregator.single_sums=true",
             *more,
         ]
         (folder / "exchange" / "invitation.json").unlink()

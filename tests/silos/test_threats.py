@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pate.aggregators import SiloVotes
-from scripts.measure_silos import SMALL, fewest_opened, measure
+from scripts.measure_silos import SMALL, measure, opened_sums
 
 PAGE = (Path(__file__).parents[2] / "docs" / "silos.md").read_text()
 PARTIES = {
@@ -36,24 +36,43 @@ def test_the_page_has_what_is_measured(tmp_path: Path) -> None:
     assert measured["2 silos together"][0] == pytest.approx(1, rel=0.04)
 
 
-def accepted(silos: int, colluding: int, dropouts: int) -> bool:
+def accepted(silos: int, colluding: int, dropouts: int, *, single_sums: bool = False) -> bool:
     try:
-        SiloVotes(sigma_silos=1.0, silos=silos, colluding=colluding, dropouts=dropouts)
+        SiloVotes(
+            sigma_silos=1.0,
+            silos=silos,
+            colluding=colluding,
+            dropouts=dropouts,
+            single_sums=single_sums,
+        )
     except ValueError:
         return False
     return True
 
 
-def test_no_list_opens_a_sum_with_less_noise_than_is_stated() -> None:
-    """All lists for up to five silos, each as large as may be; where a server gains by one the
-    mechanism is refused."""
-    cases = [
-        case
-        for case in product((2, 3, 4, 5), (1, 2, 3), (0, 1, 2))
-        if case[2] <= (case[0] - 1) // 2
-    ]
-    tried = [(case, fewest_opened(*case)) for case in cases if case[0] - case[1] - case[2] >= 1]
-    assert {case for case, _ in tried} >= set(SMALL)
-    for (silos, colluding, dropouts), opened in tried:
-        enough = opened >= silos - colluding - dropouts
-        assert enough == accepted(silos, colluding, dropouts), (silos, colluding, dropouts)
+CASES = [
+    (silos, colluding, dropouts)
+    for silos, colluding, dropouts in (
+        *product((2, 3, 4, 5), (1, 2, 3), (0, 1, 2)),
+        *((6, 2, 1), (6, 4, 1), (6, 3, 2)),
+    )
+    if dropouts <= (silos - 1) // 2 and silos - colluding - dropouts >= 1
+]
+
+
+def test_no_lists_open_another_sum_than_the_one_that_is_stated() -> None:
+    """All lists of up to five silos, and some of six, each as large as may be. A server that gains
+    by some opens less than all that are sure to take part, or two sums; terms that allow it are
+    refused."""
+    assert {*SMALL} <= {*CASES}
+    single = set()
+    for case in CASES:
+        (silos, colluding, dropouts), opened = case, opened_sums(*case)
+        enough = opened.fewest_silos >= silos - colluding - dropouts
+        assert accepted(*case) == (enough and opened.most_sums <= 1), case
+        assert accepted(*case) == (dropouts == 0 or dropouts * (dropouts + 1) < silos - colluding)
+        # one who accepts that the counts of a silo are opened by themselves still has all the noise
+        assert accepted(*case, single_sums=True) == enough, case
+        if enough and opened.most_sums > 1:
+            single.add(case)
+    assert single == {(3, 1, 1), (4, 2, 1), (5, 2, 2), (5, 3, 1), (6, 3, 2), (6, 4, 1)}
