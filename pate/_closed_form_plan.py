@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Protocol, get_args
 
 from pate._networks import LINEAR, is_linear
 from pate._settings import to_plain
-from pate._validation import MOST_VOTERS, require, require_count
-from pate.data._records import Unit
+from pate._validation import MOST_VOTERS, StrArray, given, require, require_count
+from pate.data._records import Records, Unit, parts_of_groups
 
 CLOSED_FORM = "closed_form"
 """The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
@@ -24,6 +24,35 @@ class Plan(Protocol):
     @property
     def unit(self) -> Unit:
         """The protected unit: a record or a group."""
+
+    @property
+    def max_teachers_per_group(self) -> int | None:
+        """The largest number of teachers that a group reaches, where records are protected."""
+
+
+def assigned_units(records: Records, plan: Plan, key: bytes) -> StrArray:
+    """Return the name ``[N]`` by which each record is assigned to a teacher, or votes.
+
+    It is the id or the group of the record or, with a bound on the teachers of a group, its part of
+    the group: a function of this record alone.
+
+    Raises like `Records.units`.
+    """
+    most = plan.max_teachers_per_group
+    if most is None:
+        return records.units(plan.unit)
+    return parts_of_groups(records.ids, records.units("group"), most, key=key)
+
+
+def require_bound(plan: Plan) -> None:
+    """Raise ``ValueError`` unless a bound on the teachers of a group comes with records."""
+    most = plan.max_teachers_per_group
+    require_count(1, **given(max_teachers_per_group=most))
+    require(
+        most is None or plan.unit == "record",
+        "unit: record with max_teachers_per_group",
+        unit=plan.unit,
+    )
 
 
 def start_place(start_from: str | None) -> str | None:
@@ -43,6 +72,10 @@ class ClosedFormPlan:
             the number of teachers, at least 2, to which a keyed hash assigns them.
         unit: what privacy protects, a ``record`` or a ``group`` of records, such as
             all records of one person.
+        max_teachers_per_group: with ``unit: record``, the largest number of teachers that the
+            records of one group reach. A keyed hash of its id puts each record into one of so many
+            parts of its group, and the records of a part vote together. The release is then priced
+            for a group, too, and adds up with releases by the same groups. None for no bound.
         network: the path ``pate.models.Linear``, the only one that there is in closed form, or
             None.
         start_from: None for teachers who vote by moments; or the released student whose answers
@@ -55,8 +88,10 @@ class ClosedFormPlan:
     unit: Unit = "record"
     network: str | dict[str, str] | None = None
     start_from: str | None = None
+    max_teachers_per_group: int | None = None
 
     def __post_init__(self) -> None:
+        require_bound(self)
         require_count(2, num_teachers=self.nominal)
         require(
             self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal

@@ -5,6 +5,7 @@ At the end stand its teachers that are classifiers of scikit-learn, each fitted 
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
@@ -472,13 +473,17 @@ def _save(
     """Write private records and public samples for `Arrays`, with one unused test record.
 
     If each record votes for itself, ids do not matter. Parts are assigned by a key that is drawn
-    for this fit only, so that row numbers suffice as ids.
+    for this fit only, so that row numbers suffice as ids. Groups are compared with those of other
+    fits on one ledger, by ids that follow from records.
     """
+    own = np.char.mod("private%09d", np.arange(len(X)))
+    if "group" in facts:
+        own = _ids_by_content(X, labels, facts["group"])
     private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
     arrays = {
         "X": np.concatenate((X, public, np.zeros((1, X.shape[1])))),
         "Y": np.concatenate((private, np.zeros((len(public) + 1, labels.shape[1]), np.float32))),
-        "ids": np.concatenate((np.char.mod("private%09d", np.arange(len(X))), ids, ["test"])),
+        "ids": np.concatenate((own, ids, ["test"])),
         "split": np.repeat([0, 1, 2], [len(X), len(public), 1]),
         "label_names": np.array(names),
     }
@@ -486,6 +491,21 @@ def _save(
         column = np.asarray(values)
         arrays[name] = np.concatenate((column, np.zeros(len(public) + 1, column.dtype)))
     np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
+
+
+def _ids_by_content(X: FloatArray, labels: UInt8Array, groups: StrArray) -> StrArray:
+    """Return ids ``[N]``: a digest of the record, and a number where records are equal."""
+    digests = np.array(
+        [
+            hashlib.blake2b(row.tobytes() + known.tobytes(), digest_size=12).hexdigest()
+            for row, known in zip(X, labels, strict=True)
+        ]
+    )
+    order = np.lexsort((groups, digests))
+    _, first, inverse = np.unique(digests[order], return_index=True, return_inverse=True)
+    numbers = np.empty(len(X), dtype=np.int64)
+    numbers[order] = np.arange(len(X)) - first[inverse]
+    return np.char.add(np.char.mod("private%d-", numbers), digests)
 
 
 def ballots_of(

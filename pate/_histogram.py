@@ -21,6 +21,7 @@ from pate._validation import (
     require_positive,
 )
 from pate.accounting._ledger import is_ledger_of, one_ledger
+from pate.accounting._privacy_unit import EACH, PrivacyUnit
 
 CountArray = NDArray[np.integer]
 _LONGEST = 1 << 30  # characters of a value, so that no user's is too long
@@ -175,6 +176,10 @@ class HistogramSource(Protocol):
     def path(self) -> Path:
         """The file or folder of the users' contributions."""
 
+    @property
+    def privacy_unit(self) -> PrivacyUnit:
+        """For whom a release is priced."""
+
     def counted_by(self, ledger: Path) -> str:
         """Return the scope of a ledger, as statements name it."""
 
@@ -249,6 +254,11 @@ class HistogramFiles:
         Raises ``ValueError`` if another ledger there may count them too.
         """
         return one_ledger(self._place)
+
+    @property
+    def privacy_unit(self) -> PrivacyUnit:
+        """A user with all that it contributes, who counts for itself."""
+        return PrivacyUnit(unit="user", partition=EACH)
 
     def counted_by(self, ledger: Path) -> str:
         """Return the scope of a ledger: ``private data`` for the default, ``named`` for others."""

@@ -38,7 +38,7 @@ from pate._validation import IntArray
 from pate._votes.store import finished_votes
 from pate.aggregators import Canonical, NoisyVotes, Peeling
 from pate.data import Arrays
-from pate.data._records import assign_teachers
+from pate.data._records import assign_teachers, parts_of_groups
 
 DELTA = 1e-5
 LABELS, FEATURES = 3, 4
@@ -64,6 +64,7 @@ class Planned:
         epsilon: the target of this release.
         max_teachers: how many teachers a unit may reach.
         budget: the budget of the ledger; None to name none.
+        most: the largest number of teachers that the records of a group reach; None for any.
     """
 
     unit: Unit
@@ -74,6 +75,12 @@ class Planned:
     epsilon: float = 1.0
     max_teachers: int = 1
     budget: float | None = None
+    most: int | None = None
+
+    @property
+    def has_partition(self) -> bool:
+        """Whether teachers are others than records or groups."""
+        return self.num_teachers is not None or self.most is not None
 
     @property
     def text(self) -> str:
@@ -81,6 +88,7 @@ class Planned:
         words = [f"by {self.unit}"]
         words += [f"{self.num_teachers} teachers"] if self.num_teachers else []
         words += [f"start_from release {self.start + 1}"] if self.start is not None else []
+        words += [f"{self.most} teachers a group"] if self.most is not None else []
         words += [f"votes of release {self.again + 1}"] if self.again is not None else []
         words += [self.aggregator.cls.__name__] if self.aggregator is not None else []
         words += [f"epsilon {self.epsilon:g}", f"m = {self.max_teachers}"]
@@ -90,7 +98,12 @@ class Planned:
     def plan(self, folder: Path) -> ClosedFormPlan:
         """Return the plan of the teachers of a release whose runs lie in a folder."""
         start = None if self.start is None else str(folder / f"run{self.start}")
-        return ClosedFormPlan(unit=self.unit, num_teachers=self.num_teachers, start_from=start)
+        return ClosedFormPlan(
+            unit=self.unit,
+            num_teachers=self.num_teachers,
+            start_from=start,
+            max_teachers_per_group=self.most,
+        )
 
     @property
     def settings(self) -> LabelSettings:
@@ -154,6 +167,8 @@ def sequence(generator: np.random.Generator) -> list[Planned]:
             planned = replace(planned, start=None, aggregator=None)
         if planned.start is not None and planned.start in {one.again for one in releases}:
             planned = replace(planned, start=None, aggregator=None)
+        if planned.unit == "record" and planned.again is None and generator.random() < 0.3:
+            planned = replace(planned, most=int(generator.choice((2, 5))))
         if planned.budget is not None:
             planned = replace(planned, epsilon=min(planned.epsilon, planned.budget))
         releases.append(planned)
@@ -278,18 +293,29 @@ def neighbors(
     rows = np.flatnonzero(groups == _heaviest(table, groups)[0])
     yield Neighbor(whom="group", units=1, rows=rows, removed=generator.random() < 0.5)
     for place, planned in enumerate(releases):
-        if planned.num_teachers is None or planned.again is not None:
+        if not planned.has_partition or planned.again is not None:
             continue
-        names = table["group" if planned.unit == "group" else "ids"][:PRIVATE].tolist()
-        teachers = assign_teachers(names, num_teachers=planned.num_teachers, key=key_of(place))
+        teachers = _teachers_of(table, planned, key_of(place))
         leaving = _heaviest(table, teachers)[: int(generator.integers(1, 3))]
         same = [place, *(i for i, other in enumerate(releases) if other.again == place)]
         yield Neighbor(
             whom="teacher",
             units=len(leaving),
             rows=np.flatnonzero(np.isin(teachers, leaving)),
-            absent=dict.fromkeys(same, leaving.tolist()),
+            # parts that vote leave with their records
+            absent=dict.fromkeys(same, leaving.tolist() if planned.num_teachers else []),
         )
+
+
+def _teachers_of(table: Table, planned: Planned, key: bytes) -> IntArray:
+    """Return the number of the teacher of each private record, ``[N]``."""
+    ids, groups = table["ids"][:PRIVATE], table["group"][:PRIVATE]
+    names = groups if planned.unit == "group" else ids
+    if planned.most is not None:
+        names = parts_of_groups(ids, groups, planned.most, key=key)
+    if planned.num_teachers is None:
+        return np.unique(names, return_inverse=True)[1]
+    return assign_teachers(names.tolist(), num_teachers=planned.num_teachers, key=key)
 
 
 def _heaviest(table: Table, owners: IntArray) -> IntArray:
@@ -373,7 +399,7 @@ def totals(
         moved += Movement.between(one.draws, other.draws)
         assert not moved.untested, "each choice has a law"
         truth = moved.epsilon(DELTA)
-        each = releases[place].num_teachers is None
+        each = not releases[place].has_partition
         own = neighbor.whom == releases[place].unit if each else place in neighbor.absent
         for where, epsilon in printed_totals(
             one.statement,

@@ -238,6 +238,7 @@ def copy_run(root: Path, copy: Path) -> Path:
             run=entry.run,
             description=entry.description,
             seeded=entry.seeded,
+            privacy_unit=entry.privacy_unit,
         )
         if entry.settled:
             ledger.settle(release, realised=entry.realised)

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pate
-from pate.accounting import GaussianEvent, Ledger, NeighboringRelation, Statement
+from pate.accounting import GaussianEvent, Ledger, NeighboringRelation, PrivacyUnit, Statement
+from pate.accounting._privacy_unit import EACH
 
+RECORDS = PrivacyUnit(unit="record", partition=EACH)
+"""Releases for which each record votes for itself: they add up under both relations."""
 PUBLISHED: dict[str, Any] = {
     "kind": "labels",
     "neighboring_relation": "replace_record",
@@ -30,7 +33,14 @@ def made_statement(folder: Path) -> Statement:
         for relation in NeighboringRelation
     }
     ledger = Ledger(folder / "ledger.sqlite")
-    release = ledger.reserve(events, count=7, run="one", description="NoisyVotes", seeded=False)
+    release = ledger.reserve(
+        events,
+        count=7,
+        run="one",
+        description="NoisyVotes",
+        seeded=False,
+        privacy_unit=RECORDS,
+    )
     ledger.settle(release, published=PUBLISHED)
     return Statement.of(ledger.snapshot(), release)
 

@@ -25,6 +25,7 @@ MOST_PARAMETERS = 8
 # configurations, Lightning's command line and scikit-learn take settings from these constructors
 MANY_PARAMETERS = {
     "pate/_estimator.py:PateClassifier.__init__",
+    "pate/accounting/_ledger.py:Ledger.reserve",
     "pate/data/_arrays.py:Arrays.__init__",
     "pate/data/_tables.py:NumberTable.__init__",
     "pate/data/_pictures.py:PictureTable.__init__",

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pate._audit.laws import Gaussians, Outcomes
 from pate._audit.tables import Trial, scratch, untested
-from pate._closed_form_plan import FIRST, ClosedFormPlan
+from pate._closed_form_plan import FIRST, ClosedFormPlan, assigned_units
 from pate._files import digest
 from pate._pipeline import Pipeline
 from pate._release.label_settings import LabelSettings
@@ -145,7 +145,8 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
             _make(after, run, Altered(data, change=change, row=row), plan, voting)
             # of records in closed form each has a row of its own
             if not isinstance(plan, ClosedFormPlan) or plan.start_from is not None:
-                key, unit = sealing_key(run), str(private.units(plan.unit)[row])
+                key = sealing_key(run)
+                unit = str(assigned_units(private, plan, key)[row])
                 owner = int(assign_teachers([unit], num_teachers=plan.num_teachers, key=key)[0])
             tests += _compared(before, after, change, owner, what)
             shutil.rmtree(after)

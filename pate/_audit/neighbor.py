@@ -27,7 +27,7 @@ from pate._audit.forced import DivergedError, Draw, ForcedGenerator, Movement, r
 from pate._audit.isolation import has_ballots, shortened, with_key
 from pate._audit.releases import copied_to, without_budget
 from pate._audit.tables import VERDICTS, Trial, Verdict, scratch, text_of, untested, verdict_of
-from pate._closed_form_plan import FIRST, ClosedFormPlan
+from pate._closed_form_plan import FIRST, ClosedFormPlan, assigned_units
 from pate._data_file import load_data, load_ledger
 from pate._networks import is_linear
 from pate._pipeline import Pipeline
@@ -35,6 +35,7 @@ from pate._progress import stage_bar
 from pate._registry import find
 from pate._release.between_runs import SampleSettings, SamplesRelease, student_run
 from pate._release.label_settings import LabelSettings
+from pate._release.privacy_units import unit_of
 from pate._release.transaction import release
 from pate._runs import (
     LABEL,
@@ -115,7 +116,7 @@ class Neighbor:
 
     def absent(self, run: Run) -> tuple[int, ...]:
         """Return the teachers of a run that take no part."""
-        own = self.partition is not None and self.partition == _partition(run)
+        own = self.partition is not None and self.partition == unit_of(run).partition
         return (int(self.name),) if own else ()
 
 
@@ -141,7 +142,7 @@ def neighbor_of(run: Run, whom: Whom, name: str) -> Neighbor:
         number = int(name)
     if imported:
         require(has_ballots(finished_votes(run).manifest()), "votes with the ballots of teachers")
-        return Neighbor(whom=whom, name=name, ids=(), partition=_partition(run))
+        return Neighbor(whom=whom, name=name, ids=(), partition=unit_of(run).partition)
     private, plan = load_data(run).load(Role.PRIVATE), load_plan(run)
     if whom != "teacher":
         rows = np.flatnonzero(private.units(whom) == name)
@@ -150,17 +151,11 @@ def neighbor_of(run: Run, whom: Whom, name: str) -> Neighbor:
         return Neighbor(whom=whom, name=name, ids=private.ids[rows].tolist(), budget=budget)
     teachers = plan.num_teachers
     require(teachers is not None, f"a {plan.unit}, as each one is a teacher", teacher=name)
-    units = map(str, private.units(plan.unit))
-    assigned = assign_teachers(units, num_teachers=teachers, key=sealing_key(run))
+    key = sealing_key(run)
+    units = map(str, assigned_units(private, plan, key))
+    assigned = assign_teachers(units, num_teachers=teachers, key=key)
     ids = private.ids[assigned == number].tolist()
-    return Neighbor(whom=whom, name=name, ids=ids, partition=_partition(run))
-
-
-def _partition(run: Run) -> str:
-    """Return a text that says who the teachers of a run are."""
-    inputs = run.inputs_of(first_stage(run))
-    plan = [inputs.settings.get(name) for name in ("unit", "num_teachers")]
-    return json.dumps([plan, inputs.digests.get("partition") or dict(inputs.digests)])
+    return Neighbor(whom=whom, name=name, ids=ids, partition=unit_of(run).partition)
 
 
 def printed_totals(

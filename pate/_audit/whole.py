@@ -33,7 +33,7 @@ from pate._audit.isolation import (
 )
 from pate._audit.releases import law_tests, moments_tests, without_budget
 from pate._audit.tables import VERDICTS, Trial, Verdict, scratch, text_of, verdict_of
-from pate._closed_form_plan import FIRST, ClosedFormPlan, Plan
+from pate._closed_form_plan import FIRST, ClosedFormPlan, Plan, assigned_units
 from pate._data_file import load_data, load_ledger
 from pate._files import make_once, write_text
 from pate._pipeline import Pipeline
@@ -503,7 +503,8 @@ def canary_votes(
     private = data.records(Role.PRIVATE)
     rows = rows_of(data.ids, private.ids)
     plan = run.inputs_of(TEACHERS_FIT).settings
-    units, key = private.units(plan["unit"]), sealing_key(run)
+    key = sealing_key(run)
+    units = assigned_units(private, load_plan(run), key)
     if isinstance(votes, MomentVotes) and isinstance(votes.voters, RecordVoters):
         return CanaryMoments(votes, data.canaries, rows)
     groups: Any = (

@@ -7,7 +7,7 @@ ledger verify` add up the releases of a ledger.
 
 import shlex
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,9 @@ from pate.accounting._filters import describe_personal, personal_figures
 from pate.accounting._statement_words import (
     FIXED_BEFOREHAND,
     WORLD,
+    Total,
     describe_budget,
+    describe_missing_total,
     describe_reach,
     describe_state,
 )
@@ -323,12 +325,12 @@ def ledger_verify(
 
 def _print_sum(book: LedgerSnapshot, delta: float) -> None:
     require_in_open_unit_interval(delta=delta)
-    reserved, most = book.reserved(), book.max_teachers_per_unit
-    units = describe_reach(most, most)
-    _print_epsilons(reserved, delta, units)
-    if (world := to_world(reserved)) != [*reserved]:
+    totals = {relation: _totals_of(book, relation) for relation in NeighboringRelation}
+    _print_epsilons(totals, LedgerSnapshot.reserved, delta)
+    reserved = book.reserved()
+    if to_world(reserved) != [*reserved]:
         print(f"This holds against those who take part, who know some of the noise. {WORLD} it is")
-        _print_epsilons(world, delta, units, indent="    ")
+        _print_epsilons(totals, lambda part: to_world(part.reserved()), delta, indent="    ")
     if len(book.entries) > 1:
         print(f"    The sums hold if {FIXED_BEFOREHAND}.")
     if any(entry.realised is not None for entry in book.entries):
@@ -336,25 +338,44 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
             "what happened cost less, no guarantee, because it was not fixed before the noise was"
             " drawn:"
         )
-        _print_epsilons(book.charges(), delta, units, indent="    ")
-    for line in describe_personal(personal_figures(reserved)):
-        print(line)
+        _print_epsilons(totals, LedgerSnapshot.charges, delta, indent="    ")
+    for _, priced in totals[NeighboringRelation.REPLACE_RECORD]:
+        for line in describe_personal(personal_figures(priced.reserved())):
+            print(line)
     budget = describe_budget(book)
     if budget is not None:
         print(budget)
 
 
+def _totals_of(book: LedgerSnapshot, relation: NeighboringRelation) -> list[Total]:
+    """Return the totals of a ledger for each of its units that has one, and say which has none."""
+    totals: dict[str, Total] = {}
+    for unit in dict.fromkeys(entry.privacy_unit for entry in book.entries):
+        total = book.total_for(unit, relation)
+        if total is not None:
+            totals.setdefault(total[0].describe(relation), total)
+        if (missing := describe_missing_total(book, unit, relation)) is not None:
+            print(missing)
+    return [*totals.values()]
+
+
 def _print_epsilons(
-    charges: Sequence[Charge], delta: float, units: str, *, indent: str = ""
+    totals: Mapping[NeighboringRelation, Sequence[Total]],
+    charges: Callable[[LedgerSnapshot], Sequence[Charge]],
+    delta: float,
+    *,
+    indent: str = "",
 ) -> None:
-    """Print the total of charges under both relations."""
-    for relation in NeighboringRelation:
-        total = account(charges, relation)
-        print(
-            f"{indent}epsilon = {format_epsilon(total.get_epsilon(delta=delta), 4)} at delta ="
-            f" {format_exact(delta)} (delta0 = {total.delta0:.3g}) under"
-            f" {relation.value.upper()}{units}"
-        )
+    """Print the totals of charges under both relations."""
+    for relation, parts in totals.items():
+        for unit, book in parts:
+            total, most = account(charges(book), relation), book.max_teachers_per_unit
+            whom = f" for {unit.describe(relation)}" if unit.unit is not None else ""
+            print(
+                f"{indent}epsilon = {format_epsilon(total.get_epsilon(delta=delta), 4)} at delta ="
+                f" {format_exact(delta)} (delta0 = {total.delta0:.3g}) under"
+                f" {relation.value.upper()}{whom}{describe_reach(most, most)}"
+            )
 
 
 def _delta_of(book: LedgerSnapshot) -> float:

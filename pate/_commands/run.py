@@ -54,6 +54,7 @@ from pate._rehearsal import kind_of_votes, rehearse_run
 from pate._release.between_runs import SampleSettings, choose_ledger, released_samples
 from pate._release.label_settings import LabelSettings, is_paid, require_possible
 from pate._release.labels import require_student_for
+from pate._release.privacy_units import planned_unit
 from pate._runs import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_VOTE, Run
 from pate._validation import MOST_VOTERS, require
 from pate._votes import Moments, VoteShape, Voting
@@ -147,11 +148,12 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         require_place(folder)
     before = Run(root / FIRST, parsed.overwrite, run.ledger_path)
     samples_and_labels = known.load(Role.PUBLIC).ids, known.label_names
+    unit = planned_unit(run, plan)
     if first is not None:
-        require_possible(before, *first, *samples_and_labels, unpaid=unpaid)
+        require_possible(before, *first, *samples_and_labels, unit=unit, unpaid=unpaid)
         if not is_paid(before, first[0]):
             unpaid = [*unpaid, first[0].charge(first[1])]
-    require_possible(run, settings, shape, *samples_and_labels, unpaid=unpaid)
+    require_possible(run, settings, shape, *samples_and_labels, unit=unit, unpaid=unpaid)
     known.require_distinct()
     rehearse_run(run, known, plan, settings, student_settings, voting=voting)
     if not is_paid(run, settings):
@@ -198,7 +200,9 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     if first is not None:
         print(f"[0/{len(steps)}] first release", flush=True)
         pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
-        pipeline.fit_teachers(ClosedFormPlan(unit=plan.unit))
+        pipeline.fit_teachers(
+            ClosedFormPlan(unit=plan.unit, max_teachers_per_group=plan.max_teachers_per_group)
+        )
         pipeline.vote()
         pipeline._released(first[0], rehearsed=True)
         _STUDENT.command(

@@ -20,7 +20,7 @@ from pate._release.transaction import require_promise, suited_delta
 from pate._settings import decode, parts
 from pate._validation import MOST_VOTERS, require, require_given
 from pate._votes import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
-from pate.accounting import GaussianEvent, Target, calibrate_scale, epsilon_of
+from pate.accounting import GaussianEvent, NeighboringRelation, Target, calibrate_scale, epsilon_of
 from pate.accounting._charges import Budget, Charge
 from pate.accounting._cost import format_epsilon, format_exact, smallest_where
 from pate.accounting._filters import affordable
@@ -83,6 +83,14 @@ def resolve_settings(
         object.__new__(aggregator.cls).require_kind(kind)
     if settings.target_epsilon is None:
         return replace(settings, num_queries=number)
+    require(
+        not before
+        or settings.relation is NeighboringRelation.REPLACE_RECORD
+        or shape.num_teachers == MOST_VOTERS,
+        "an aggregator for replace_record with a target that covers an earlier release, whose"
+        " teachers were others",
+        neighboring_relation=settings.relation.value,
+    )
     target = Target(
         epsilon=settings.target_epsilon,
         delta=settings.delta,

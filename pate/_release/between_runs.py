@@ -32,6 +32,7 @@ from pate._files import (
     read_json,
     require_place,
 )
+from pate._release.privacy_units import name_grouping
 from pate._release.transaction import (
     PendingRelease,
     Releasable,
@@ -56,6 +57,7 @@ from pate._version import __version__
 from pate.accounting import LedgerEntry, NeighboringRelation, Statement, read_ledger
 from pate.accounting._charges import Charge
 from pate.accounting._ledger import Ledger, is_ledger_of, one_ledger
+from pate.accounting._privacy_unit import EACH, PrivacyUnit
 from pate.accounting._statement_words import AUDIT
 from pate.aggregators._base import Aggregator
 from pate.data._arrays import DrawnPublic, drawn_ids
@@ -353,9 +355,13 @@ class SamplesRelease(Releasable):
             f"at most {MOST_VOTERS} private records, whose sums are exact",
         )
         private.units(settings.unit)
+        ledger = open_ledger(self._run, settings.max_teachers_per_unit)
+        grouping = None
+        if settings.unit == "group":
+            grouping = name_grouping(ledger.path, private)
         events, count = settings.charge
         yield ReservationRequest(
-            ledger=open_ledger(self._run, settings.max_teachers_per_unit),
+            ledger=ledger,
             events=events,
             count=count,
             relation=settings.relation,
@@ -363,6 +369,7 @@ class SamplesRelease(Releasable):
             budget=None,
             run=self._run.root.absolute().name,
             description=DrawnPublic.__name__,
+            privacy_unit=PrivacyUnit(unit=settings.unit, grouping=grouping, partition=EACH),
         )
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
@@ -489,6 +496,21 @@ class Start:
     def answers(self, samples: Float32Array) -> FloatArray:
         """Return the probabilities ``[n, C]`` of raw samples ``[n, ...]``."""
         return np.asarray(self.student.predict_proba(samples), dtype=np.float64)
+
+
+def require_start_for(run: Run, start_from: str, unit: PrivacyUnit) -> None:
+    """Raise ``ValueError`` if a student's release was priced for less than the ``unit`` of a run.
+
+    One of an earlier version does not say it. Then no total is stated.
+    """
+    labels = ReleasedLabels.read(labels_file(student_run(run, start_from)))
+    entry = read_ledger(run.ledger_path).entries[labels.release - 1]
+    before, relation = entry.privacy_unit, NeighboringRelation.REPLACE_RECORD
+    require(
+        before.unit is None or before.held_by(unit, relation) is not None,
+        f"a student whose release was priced for {unit.describe(relation)}, by the same groups",
+        start_from=f"release {entry.release}, {before.why_alone(unit, relation)}",
+    )
 
 
 def released_before(run: Run) -> list[Charge]:

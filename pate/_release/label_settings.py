@@ -44,6 +44,7 @@ from pate._votes.store import (
 from pate._votes.voters import RecordVoters
 from pate.accounting import ComposedEvent, NeighboringRelation, RepeatedEvent
 from pate.accounting._charges import Budget, Charge, FilterName
+from pate.accounting._privacy_unit import PrivacyUnit
 from pate.aggregators._base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
 from pate.aggregators._score_votes import PersonalVotes
 
@@ -272,6 +273,7 @@ def require_possible(
     ids: StrArray,
     label_names: Sequence[str],
     *,
+    unit: PrivacyUnit,
     unpaid: Sequence[Charge] = (),
 ) -> None:
     """Raise ``ValueError`` if the labels that a run is yet to release would be refused.
@@ -284,6 +286,8 @@ def require_possible(
         shape: the numbers of teachers and labels.
         ids: the ids of the public samples.
         label_names: names of the labels.
+        unit: for whom they will be priced, as far as it is known. A grouping that is yet to be
+            named is taken for the one that the budget holds for.
         unpaid: releases that the same command makes before this one. The ledger must be able to
             pay for all, so that none is refused after another was paid for.
     """
@@ -310,6 +314,7 @@ def require_possible(
         delta=settings.delta,
         budget=settings.budget,
         max_teachers_per_unit=settings.max_teachers_per_unit,
+        privacy_unit=unit,
     )
     predictions = None
     if settings.predictions is not None:

@@ -36,6 +36,7 @@ from pate._release.label_settings import (
     queries_on,
     rehearse,
 )
+from pate._release.privacy_units import unit_by
 from pate._release.transaction import (
     PendingRelease,
     Releasable,
@@ -309,6 +310,7 @@ class LabelsRelease(Releasable):
                 budget=settings.budget,
                 run=self._run.root.resolve().name,
                 description=type(aggregator).__name__,
+                privacy_unit=unit_by(self._run.state(first_stage(self._run)), self._key),
             )
 
     def draw(self, release: int, generator: np.random.Generator) -> None:

@@ -334,7 +334,7 @@ def release_top_k(
 
 
 def top_k_statement_fields(
-    settings: TopKSettings, mechanism: Mechanism[Any], histogram: Histogram
+    settings: TopKSettings, mechanism: Mechanism[Any], histogram: Histogram, unit: str | None
 ) -> dict[str, Any]:
     """Return the published facts of a top k and its mechanism, by the keys of their statement."""
     # the number of items counts only if they are public
@@ -351,6 +351,7 @@ def top_k_statement_fields(
         "neighboring_relation": settings.relation.value,
         "delta": settings.delta,
         "contributions": histogram.bound,
+        "unit": unit,
         "max_teachers_per_unit": settings.max_teachers_per_unit,
         "mechanism": {"class": type(mechanism).__name__}
         | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
@@ -397,7 +398,9 @@ class _TopK(Releasable):
         )
         self._mechanism = settings.mechanism_for(self._histogram)
         # fails before anything is paid if the list could not be stated
-        self._facts = top_k_statement_fields(settings, self._mechanism, self._histogram)
+        self._facts = top_k_statement_fields(
+            settings, self._mechanism, self._histogram, self._source.privacy_unit.unit
+        )
         yield ReservationRequest(
             ledger=Ledger(
                 self._ledger,
@@ -411,6 +414,7 @@ class _TopK(Releasable):
             budget=settings.budget,
             run=self.file.absolute().stem,
             description=type(self._mechanism).__name__,
+            privacy_unit=self._source.privacy_unit,
         )
 
     def finished(self) -> Statement | None:
@@ -430,7 +434,8 @@ class _TopK(Releasable):
         mechanism = self._settings.mechanism_for(histogram)
         try:
             statement = Statement.read(self.statement_file)
-            facts = top_k_statement_fields(self._settings, mechanism, histogram)
+            unit = self._source.privacy_unit.unit
+            facts = top_k_statement_fields(self._settings, mechanism, histogram, unit)
             statement.verify(ledger=self._ledger, released=self.file, facts=facts)
         except ValueError:
             return None  # of another call

@@ -16,7 +16,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,6 +52,7 @@ from pate.accounting._charges import (
 )
 from pate.accounting._filters import affordable
 from pate.accounting._ledger import require_payable
+from pate.accounting._privacy_unit import PrivacyUnit
 from pate.mechanisms._noise import KEY_BITS, draw_key, private_generator, seeded_generator
 
 LARGEST_DELTA = 1e-3
@@ -208,6 +209,7 @@ class ReservationRequest:
         budget: the limit on all releases of the ledger together, or None.
         run: the name of the run in the ledger.
         description: the name of the release in the ledger.
+        privacy_unit: for whom it is priced.
     """
 
     ledger: Ledger
@@ -218,6 +220,7 @@ class ReservationRequest:
     budget: Budget | None
     run: str
     description: str
+    privacy_unit: PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,7 +352,12 @@ def _reserve(publication: Releasable, terms: ReservationRequest, pending: Pendin
         book = ledger.snapshot()
         if not any(entry.token == pending.token for entry in book.entries):
             _require_delta_left(
-                book, charge, ledger.max_teachers_per_unit, terms.relation, terms.delta
+                book,
+                charge,
+                terms.privacy_unit,
+                ledger.max_teachers_per_unit,
+                terms.relation,
+                terms.delta,
             )
         return ledger.reserve(
             terms.events,
@@ -360,6 +368,7 @@ def _reserve(publication: Releasable, terms: ReservationRequest, pending: Pendin
             budget=terms.budget,
             delta=terms.delta,
             token=pending.token,
+            privacy_unit=terms.privacy_unit,
         )
     except ValueError as error:
         # nothing was reserved
@@ -369,13 +378,17 @@ def _reserve(publication: Releasable, terms: ReservationRequest, pending: Pendin
 
 
 def _require_delta_left(
-    book: LedgerSnapshot, charge: Charge, teachers: int, relation: NeighboringRelation, delta: float
+    book: LedgerSnapshot,
+    charge: Charge,
+    unit: PrivacyUnit,
+    teachers: int,
+    relation: NeighboringRelation,
+    delta: float,
 ) -> None:
-    """Raise ``ValueError`` if the tests of all releases and one more use up ``delta``."""
-    most = max(book.max_teachers_per_unit, teachers)
-    require_delta_beyond_tests(
-        [*book.charges(most), *for_group_size([charge], most)], relation, delta
-    )
+    """Raise ``ValueError`` if the tests of a total and one more release use up ``delta``."""
+    most, total = max(book.max_teachers_per_unit, teachers), book.total_for(unit, relation)
+    earlier = [] if total is None else total[1].charges(most)
+    require_delta_beyond_tests([*earlier, *for_group_size([charge], most)], relation, delta)
 
 
 def require_payable_release(
@@ -386,6 +399,7 @@ def require_payable_release(
     delta: float,
     budget: Budget | None,
     max_teachers_per_unit: int,
+    privacy_unit: PrivacyUnit,
 ) -> None:
     """Raise ``ValueError`` if a ledger could not pay for a future release; write nothing.
 
@@ -396,12 +410,22 @@ def require_payable_release(
         delta: the delta of its statement.
         budget: the limit that it requests, or None.
         max_teachers_per_unit: how many teachers one unit may reach.
+        privacy_unit: for whom it will be priced. Groups without a name yet are taken for those of
+            the budget.
     """
     book = read_ledger(path) if path.exists() else LedgerSnapshot()
+    unit = privacy_unit
+    if unit.unit == "group" and unit.grouping is None:
+        unit = replace(unit, grouping=book.budget_unit.grouping)
     try:
-        _require_delta_left(book, charge, max_teachers_per_unit, relation, delta)
+        _require_delta_left(book, charge, unit, max_teachers_per_unit, relation, delta)
         require_payable(
-            path, charge, budget=budget, delta=delta, max_teachers_per_unit=max_teachers_per_unit
+            path,
+            charge,
+            budget=budget,
+            delta=delta,
+            max_teachers_per_unit=max_teachers_per_unit,
+            privacy_unit=unit,
         )
     except ValueError as error:
         raise _with_its_ledger(error, path, book.entries, budget, charge) from None

@@ -177,20 +177,24 @@ class Disclosure:
             f" {format_exact(guarantee['delta'])} under"
             f" {name.upper()}, between data sets where {guarantee['neighbors']}."
             for name, guarantee in by_relation(self.statement, "guarantees")
+            if guarantee["unit"] is not None
         ]
         _, self.whose, unknown = ledger_words(self.statement)
         self.conditions = [
             *describe_conditions(self.statement),
             *([] if unknown is None else [unknown]),
         ]
+        name, stated = by_relation(self.statement, "guarantees")[0]
         reach = ", ".join(
-            f"{format_epsilon(row[self.statement['neighboring_relation']])} for {row['teachers']}"
-            for row in self.statement["reach"]
+            f"{format_epsilon(row[name])} for {row['teachers']}" for row in self.statement["reach"]
         )
-        self.reach = (
-            f"What all releases reserved is, by how many teachers a {unit} reaches, an"
-            f" epsilon of {reach}."
-        )
+        self.unit = stated["unit"] or unit  # of the total
+        self.reach = stated["missing"] or ""
+        if stated["unit"] is not None:
+            self.reach = (
+                "Epsilon of all releases, as reserved, by the number of teachers that a"
+                f" {stated['unit']} reaches: {reach}."
+            )
         mechanism = self.statement["aggregator"]["class_path"].rpartition(".")[2]
         self.mechanism = f"{mechanism}, with the settings in the statement."
         self.trust = _TRUST_OF_PARTIES if "world" in self.statement else _TRUST
@@ -223,10 +227,8 @@ class Disclosure:
 
     def plain(self) -> tuple[Answer, ...]:
         """Return answers for the owners of the records."""
-        unit, (name, guarantee) = (
-            self.statement["unit"],
-            by_relation(self.statement, "guarantees")[0],
-        )
+        name, guarantee = by_relation(self.statement, "guarantees")[0]
+        unit = self.unit
         most = format_guess(guarantee, self.today.total_variation)
         return (
             Answer(
@@ -273,8 +275,8 @@ class Disclosure:
             Answer("Epsilon and delta", " ".join([*self.guarantee, *self.conditions])),
             Answer(
                 "Unit of privacy",
-                f"One {self.statement['unit']}. {self.reach}",
-                f"how many {self.statement['unit']}s of one person there are at most.",
+                f"One {self.unit}. {self.reach}",
+                f"how many {self.unit}s of one person there are at most.",
             ),
             Answer(
                 "Algorithms and their correctness",
@@ -341,7 +343,7 @@ class Disclosure:
                 + self._unprotected_figures(),
             },
             "privacy_loss": {
-                "privacy_unit": f"{statement['unit']}-level",
+                "privacy_unit": f"{self.unit}-level",
                 "privacy_unit_details": f"Two data sets are adjacent where {own['neighbors']}."
                 f" {self.reach}",
                 "privacy_parameters": {

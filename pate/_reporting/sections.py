@@ -126,12 +126,13 @@ def _statement(released: Released) -> Iterator[Block]:
         yield Text(today.text.partition("\n")[0], "warning")
     else:
         stated = by_relation(today.content, "guarantees")[0][1]
-        most = format_guess(stated, today.total_variation)
-        yield Text(
-            f"Whoever sees all this guesses right {most} of the time at most, for any"
-            f" {today['unit']}: which of two data sets was used, where {stated['neighbors']}."
-            " Blind guesses are right 50% of the time."
-        )
+        if stated["unit"] is not None:
+            most = format_guess(stated, today.total_variation)
+            yield Text(
+                f"An observer of everything published guesses right at most {most} of the time"
+                f" which of two data sets was used, where {stated['neighbors']}."
+                " Blind guesses are right 50% of the time."
+            )
     figures = [
         Figure(
             f"ε = {format_epsilon(guarantee['epsilon'])}",
@@ -139,7 +140,9 @@ def _statement(released: Released) -> Iterator[Block]:
             f"Neighbors are data sets where {guarantee['neighbors']}.",
         )
         for name, guarantee in by_relation(today.content, "guarantees")
+        if guarantee["unit"] is not None
     ]
+    missing = dict.fromkeys(g["missing"] for g in today["guarantees"].values() if g["missing"])
     if "world" in today.content:
         figures += [
             Figure(
@@ -159,6 +162,8 @@ def _statement(released: Released) -> Iterator[Block]:
         for row in today.content.get("budgets", ())
     ]
     yield Figures(tuple(figures))
+    if missing:
+        yield Text(" ".join(missing), "warning")
     yield Text(_COVERS)
     later = len(today["releases"]) - len(statement["releases"])
     if later:
@@ -200,9 +205,10 @@ def _ledger(released: Released) -> Iterator[Block]:
         rows.append((str(release["release"]), *cells, _epsilon([charge], relation, delta)))
     if len(reserved) > 1:
         queries = sum(count for _, count in reserved)
-        rows.append(
-            ("all", "", "", f"{queries:,}", "", "together", _epsilon(reserved, relation, delta))
-        )
+        whom = today["guarantees"][relation.value]["unit"]
+        together = next(row for row in today["reach"] if row["teachers"] == teachers)
+        total = "no total" if whom is None else format_epsilon(together[relation.value])
+        rows.append(("all", "", "", f"{queries:,}", "", "together", total))
     head = (
         "release",
         "when",

@@ -135,6 +135,7 @@ class StageState:
         again: for teachers that are forgetting records: the settings of the stages to run again,
             by their names.
         forgotten: for teachers: the number of units that they forgot and the data may still hold.
+        grouping: for teachers: the name of the groups of their records, if these matter.
     """
 
     inputs: StageInputs
@@ -144,6 +145,7 @@ class StageState:
     beside: str | None = None
     again: Mapping[str, Json] = field(default_factory=dict)
     forgotten: int = 0
+    grouping: str | None = None
 
     @classmethod
     def from_dict(cls, state: Json) -> Self:
@@ -162,7 +164,7 @@ class StageState:
         return {"format": FORMAT, "finished": self.finished, **begun, **more}
 
 
-_MORE = ("files", "release", "beside", "again", "forgotten")
+_MORE = ("files", "release", "beside", "again", "forgotten", "grouping")
 """The facts about a state that its file names where there are any."""
 
 

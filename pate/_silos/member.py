@@ -18,6 +18,7 @@ from pate._votes.named import read_votes
 from pate.accounting._charges import Budget, Charge, account, to_world
 from pate.accounting._cost import NeighboringRelation, format_epsilon, format_exact
 from pate.accounting._ledger import Ledger, one_ledger, read_ledger, require_payable
+from pate.accounting._privacy_unit import RECORD
 from pate.mechanisms._noise import private_generator, summand
 
 _STATE = "secrets.json"
@@ -274,7 +275,12 @@ class Member:
         # as the ledger will decide when the masked vector is made, and others have paid
         delta = self.exchange.invitation.delta if budget is None else budget.delta
         require_payable(
-            path, self._charge, budget=self.consent.budget, delta=delta, max_teachers_per_unit=1
+            path,
+            self._charge,
+            budget=self.consent.budget,
+            delta=delta,
+            max_teachers_per_unit=1,
+            privacy_unit=RECORD,
         )
         if budget is None:
             ways = "`max_epsilon` with `delta`, a budget in the ledger, or a yes at a terminal"
@@ -296,6 +302,7 @@ class Member:
             budget=budget,
             delta=self.exchange.invitation.delta if budget is None else None,
             token=self._token,
+            privacy_unit=RECORD,
         )
 
     @property

@@ -8,15 +8,18 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from pate._closed_form_plan import assigned_units
 from pate._data_file import load_data
 from pate._histogram import Histogram
 from pate._release.between_runs import ledger_scope
+from pate._release.privacy_units import unit_of
 from pate._release.top_k import TopKSettings, release_top_k
 from pate._runs import TEACHERS_FIT, TEACHERS_VOTE, Run
 from pate._runs.released import sealing_key
 from pate._stages.teachers_stage import load_plan, require_same_data
 from pate._validation import BoolArray, IntArray, UInt8Array, require, require_distinct
 from pate.accounting import Statement, read_ledger
+from pate.accounting._privacy_unit import PrivacyUnit
 from pate.data import DataSource, Role
 from pate.data._records import assign_teachers, known_truth
 from pate.student._carried import ExportedStudent, load_student
@@ -25,8 +28,8 @@ Figure = Literal["accuracy", "micro_f1"]
 """The figure by which a teacher compares students: the share of right labels, or micro-F1."""
 
 _BOUND = (
-    "a user is a teacher of the run with the records of its own partition, and counts once for"
-    " each student that answers these records best; an altered record is one of one teacher"
+    "a teacher of the run, which holds the records of its own partition, counts once for each"
+    " student that answers these records best"
 )
 
 
@@ -87,6 +90,11 @@ class Candidates:
         """The ledger of the run."""
         return self.run.ledger_path
 
+    @property
+    def privacy_unit(self) -> PrivacyUnit:
+        """The unit and the teachers of the run."""
+        return unit_of(self.run)
+
     def counted_by(self, ledger: Path) -> str:
         """Say which releases the ledger of the run counts."""
         return ledger_scope(self.run)
@@ -121,7 +129,7 @@ class Candidates:
         """Return ``[T, K]``, the students that each teacher counts for; none without records."""
         plan, key = load_plan(self.run), sealing_key(self.run)
         private = self._data.load(Role.PRIVATE)
-        units = private.units(plan.unit)
+        units = assigned_units(private, plan, key)
         if plan.num_teachers is None:
             teachers: IntArray = np.unique(units, return_inverse=True)[1].astype(np.int64)
         else:

@@ -16,13 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan, Plan
+from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan, Plan, assigned_units
 from pate._data_file import describe_data
 from pate._files import atomic_write, code_version, digest, make_folder, read_json, require_disk
 from pate._linear import fit_linear, flat
 from pate._progress import stage_bar
 from pate._registry import find
-from pate._release.between_runs import Start, ledger_setting, open_ledger, start_digest
+from pate._release.between_runs import (
+    Start,
+    ledger_setting,
+    open_ledger,
+    require_start_for,
+    start_digest,
+)
+from pate._release.privacy_units import forget_members, name_grouping
 from pate._runs import (
     KEY_FILE,
     LABEL,
@@ -48,6 +55,7 @@ from pate._validation import (
 from pate._votes import Voting, pack_ballots, rows_of
 from pate._votes.store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
 from pate._votes.voters import Geometry, GroupVoters, RecordVoters
+from pate.accounting._privacy_unit import PrivacyUnit
 from pate.data import DataSource, Features, Role
 from pate.data._records import as_features, assign_teachers, known_truth, partition_records
 from pate.teachers._jobs import CHUNK_SIZE, Execution
@@ -103,11 +111,21 @@ def begin_fit(
     digests |= start_digest(run, getattr(plan, "start_from", None))
     inputs = StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
     made_from = origin_of(inputs)
-    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
+    by_groups = plan.unit == "group" or plan.max_teachers_per_group is not None
+    if run.needs(TEACHERS_FIT, inputs):
+        if by_groups:
+            grouping = name_grouping(run.ledger_path, data.load(Role.PRIVATE))
+        if (start_from := getattr(plan, "start_from", None)) is not None:
+            require_start_for(run, start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):
         return None
     make_folder(folder)
-    if plan.unit == "record" and data.records(Role.PRIVATE).groups is not None:
+    if grouping is not None:
+        state = run.state(TEACHERS_FIT)
+        assert state is not None, "it has begun"
+        run.record(TEACHERS_FIT, replace(state, grouping=grouping))
+    elif data.load(Role.PRIVATE).groups is not None:
         print(_ONE_OF_MANY, file=sys.stderr, flush=True)
     return folder, key, made_from
 
@@ -178,7 +196,7 @@ def fit_closed_form(
         len(private) <= MOST_VOTERS, f"at most {MOST_VOTERS} private records, whose sums are exact"
     )
     data.require_distinct()
-    units = private.units(plan.unit)
+    _ = assigned_units(private, plan, bytes(16))  # refused here
     public = _all_of(data.records(Role.PUBLIC).features)
     feature_map = data.feature_map
     geometry = Geometry.of(public, () if feature_map is None else feature_map.widths)
@@ -191,7 +209,9 @@ def fit_closed_form(
     if beginning is None:
         return
     folder, key, _ = beginning
-    groups: StrArray | IntArray | None = units if plan.unit == "group" else None
+    units = assigned_units(private, plan, key)
+    each = plan.unit == "record" and plan.max_teachers_per_group is None
+    groups: StrArray | IntArray | None = None if each else units
     if plan.num_teachers is not None:
         names = (str(unit) for unit in units)
         groups = assign_teachers(names, num_teachers=plan.num_teachers, key=key)
@@ -308,7 +328,7 @@ def fit_corrections(
     )
     private, public = data.records(Role.PRIVATE), _with_constant(data, Role.PUBLIC)
     data.require_distinct()
-    units = private.units(plan.unit)
+    _ = assigned_units(private, plan, bytes(16))  # refused here
     shape = (plan.nominal, public.shape[1], data.num_labels)
     size = 4 * int(np.prod(shape))
     if dry_run:
@@ -324,6 +344,7 @@ def fit_corrections(
     with atomic_write(files[0]) as file:
         np.save(file, start.answers(data.load(Role.PUBLIC).features[np.arange(len(public))]))
     penalty = float((public.astype(np.float64) ** 2).sum(axis=1).mean())
+    units = assigned_units(private, plan, key)
     partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=key)
     raw, feature_map = data.load(Role.PRIVATE), data.feature_map
     raw_rows = rows_of(private.ids, raw.ids)
@@ -491,7 +512,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         f"{plan.unit}s of the private data, which are to be there until they are forgotten",
         missing=missing,
     )
-    rest = data.without(private.ids[named].tolist())
+    rest, gone = data.without(private.ids[named].tolist()), private.ids[named]
     before, after = training_inputs(data, plan), training_inputs(rest, plan)
     digests = {name: begun.digests[name] for name in before}
     require(
@@ -518,6 +539,8 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
             forgotten=state.forgotten + len(set(units)),
         )
         run.record(TEACHERS_FIT, changed)
+    if not missing:
+        forget_members(run.ledger_path, gone)
     if isinstance(plan, ClosedFormPlan):
         fit_closed_form(run, rest, plan)
     else:

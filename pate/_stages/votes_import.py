@@ -23,11 +23,13 @@ from pate._release.between_runs import (
     require_ledger,
 )
 from pate._release.label_settings import LabelSettings, require_possible
+from pate._release.privacy_units import unit_by
 from pate._runs import LABEL, TEACHERS_FIT, VOTES_IMPORT, Run, StageInputs, ensure_key, read_key
 from pate._validation import require
 from pate._votes import Votes
 from pate._votes.named import NamedVotes, Silos
 from pate._votes.store import FORMS, VoteStore, require_features
+from pate.accounting._privacy_unit import PrivacyUnit
 from pate.data._records import Role
 from pate.data._source import DataSource, expand_path
 
@@ -150,7 +152,16 @@ def require_served(
     num_samples = len(silos.ids)
     complete = resolve_settings(settings, silos.shape, num_samples, silos.kind)
     aggregator = complete.mechanism
-    require_possible(run, complete, silos.shape, silos.ids, silos.label_names)
+    unit = str(_import_settings(run, votes, data)["unit"])
+    state, key = run.state(VOTES_IMPORT), read_key(run)
+    require_possible(
+        run,
+        complete,
+        silos.shape,
+        silos.ids,
+        silos.label_names,
+        unit=unit_by(state, key) if state and key else PrivacyUnit(unit=unit),
+    )
     if "features" in aggregator.needs and silos.features is None:
         described, name = _import_settings(run, votes, data)["data"], type(aggregator).__name__
         require_features(described, name, silos.kind, num_samples)

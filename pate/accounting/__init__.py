@@ -45,4 +45,5 @@ from pate.accounting._ledger import (
     read_ledger as read_ledger,
     verify_ledger as verify_ledger,
 )
+from pate.accounting._privacy_unit import PrivacyUnit as PrivacyUnit
 from pate.accounting._statement import Statement as Statement

@@ -280,6 +280,17 @@ def parse_events(text: str) -> Events:
     return MappingProxyType(events)
 
 
+@lru_cache(maxsize=4096)
+def name_for_group_size(text: str, units: int) -> str:
+    """Return the JSON ``text`` of events as they are for so many units together."""
+    if units == 1:
+        return text
+    events = parse_events(text).items()
+    return name_of(
+        plain_events({relation: event.for_group_size(units) for relation, event in events})
+    )
+
+
 BESIDE = 3 + WIDTHS.size
 """The number of values that follow the curve."""
 _DIGITS = 26  # bits of one factor: a product of two fits into the 53 bits of a float
@@ -337,12 +348,6 @@ class Totals:
         if count == 0:
             return np.zeros((2, self.orders.size + BESIDE))
         return self._terms(events).value * count
-
-    def on_orders(self, orders: FloatArray, teachers: int) -> Totals:
-        """Return the sum of the same charges on other orders and for another group size."""
-        other = Totals(orders, teachers)
-        other._counts = dict(self._counts)
-        return other
 
     def _current_sums(self) -> _Sums:
         if self._sums is None:

@@ -23,6 +23,7 @@ from pate._validation import (
     given,
     require,
     require_count,
+    require_given,
     require_in_open_unit_interval,
 )
 from pate.accounting._charges import (
@@ -34,6 +35,7 @@ from pate.accounting._charges import (
     as_cost,
     cost_of_charges,
     for_group_size,
+    name_for_group_size,
     name_of,
     parse_events,
     plain_charges,
@@ -51,11 +53,13 @@ from pate.accounting._filters import (
     require_filter_of_first,
     require_kept,
 )
+from pate.accounting._privacy_unit import RECORD, UNKNOWN, PrivacyUnit
 
 # of a release, in a statement
 _LISTED = (
     *("release", "at", "run", "description", "events"),
-    *("count", "max_teachers_per_unit", "seeded", "settled", "realised", "published"),
+    *("count", "max_teachers_per_unit", "privacy_unit"),
+    *("seeded", "settled", "realised", "published"),
 )
 _KINDS = ("budget", "home", "reserve", "settle", "state")
 _DECODER = json.JSONDecoder(object_pairs_hook=distinct_keys)
@@ -90,6 +94,8 @@ class LedgerEntry:
     """The published facts in plain JSON types, for the statement; known once it is settled."""
     max_teachers_per_unit: int = 1
     """How many teachers one unit may reach, as it was declared for this release."""
+    privacy_unit: PrivacyUnit = UNKNOWN
+    """For whom it was priced; rows of earlier versions do not say it."""
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -100,7 +106,8 @@ class LedgerEntry:
         """Return plain JSON types."""
         plain = {name: getattr(self, name) for name in _LISTED}
         realised = None if self.realised is None else plain_charges(self.realised)
-        return plain | {"events": plain_events(self.events), "realised": realised}
+        plain |= {"events": plain_events(self.events), "realised": realised}
+        return plain | {"privacy_unit": self.privacy_unit.to_dict()}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
@@ -114,12 +121,23 @@ class LedgerEntry:
                 (parse_events(name_of(paid["events"])), paid["count"])
                 for paid in fields["realised"]
             )
+        fields["privacy_unit"] = PrivacyUnit.from_dict(fields["privacy_unit"])
         entry = cls(**fields | {"events": parse_events(name_of(fields["events"]))})
         require_charged_count(1, entry.count)
         require_count(1, max_teachers_per_unit=entry.max_teachers_per_unit)
         for _, count in entry.realised or ():
             require_charged_count(0, count)
         return entry
+
+    def for_group_size(self, units: int) -> LedgerEntry:
+        """Return the release with the events that it has for so many of its units together."""
+        if units == 1:
+            return self
+        ((events, _),) = for_group_size([(self.events, self.count)], units)
+        realised = self.realised
+        if realised is not None:
+            realised = tuple(for_group_size(realised, units))
+        return replace(self, events=events, realised=realised)
 
 
 @dataclass(frozen=True)
@@ -133,6 +151,8 @@ class LedgerSnapshot:
     """Where the file lay when a release was last prepared; None if it was never recorded."""
     declared_after: int = 0
     """How many releases there were when the budget was declared."""
+    budget_unit: PrivacyUnit = UNKNOWN
+    """For whom the budget was declared; earlier versions did not say it."""
     digests: tuple[str, ...] = field(default=(), repr=False)
     """The digest of each row. A release has one or two rows; a budget and each home have one."""
 
@@ -145,6 +165,50 @@ class LedgerSnapshot:
         """Whether the ledger once ended at ``head``: it is that ledger, possibly with more rows."""
         rows, digest = head
         return rows == 0 or (0 < rows <= len(self.digests) and self.digests[rows - 1] == digest)
+
+    def for_unit(self, unit: PrivacyUnit, relation: NeighboringRelation) -> LedgerSnapshot | None:
+        """Return the ledger with the events that each release has for one ``unit``.
+
+        None where a release says nothing about it, so that there is no total. The only release of a
+        ledger needs no other to agree with.
+
+        Args:
+            unit: the unit that is added, removed or altered.
+            relation: the relation of the total.
+        """
+        if len(self.entries) == 1 and self.entries[0].privacy_unit == unit:
+            return self
+        held = [entry.privacy_unit.held_by(unit, relation) for entry in self.entries]
+        if None in held:
+            return None
+        if {*held} <= {1}:
+            return self
+        priced = (
+            entry.for_group_size(units)
+            for entry, units in zip(self.entries, held, strict=True)
+            if units is not None
+        )
+        return replace(self, entries=tuple(priced))
+
+    def total_for(
+        self, unit: PrivacyUnit, relation: NeighboringRelation
+    ) -> tuple[PrivacyUnit, LedgerSnapshot] | None:
+        """Return the ledger as `for_unit` does, with the unit; None if there is no total.
+
+        Where there is none for a group there may be one for each of its records.
+        """
+        record = unit.unit == "group" and relation is NeighboringRelation.REPLACE_RECORD
+        for whom in (unit, RECORD)[: 1 + record]:
+            if (priced := self.for_unit(whom, relation)) is not None:
+                return whom, priced
+        return None
+
+    def for_budget(self) -> LedgerSnapshot:
+        """Return the ledger as `for_unit` of the budget; ``ValueError`` if a release refuses."""
+        if self.budget is None or self.budget_unit.unit is None:
+            return self
+        priced = self.for_unit(self.budget_unit, self.budget.neighboring_relation)
+        return require_given(priced, "releases that are priced for the unit of the budget")
 
     @property
     def max_teachers_per_unit(self) -> int:
@@ -179,7 +243,9 @@ class LedgerSnapshot:
     def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the total cost under ``relation`` on ``orders``, for the units of the budget."""
         return cost_of_charges(
-            self.charges(None if self.budget is None else self.budget.max_teachers_per_unit),
+            self.for_budget().charges(
+                None if self.budget is None else self.budget.max_teachers_per_unit
+            ),
             relation,
             orders,
         )
@@ -191,11 +257,12 @@ class History:
     def __init__(self) -> None:
         self.entries: list[LedgerEntry] = []
         self.budget: Budget | None = None
+        self.budget_unit = UNKNOWN
         self.filter: PrivacyFilter | None = None
         self.home: Path | None = None
         self.declared_after = 0
         self._digests: list[str] = []
-        self._names: list[str] = []  # of the events of each release
+        self._names: list[str] = []  # of the events of each release, for the unit of the budget
         self._settled_by: dict[int, int] = {}  # the row that settled each release
         self._totals = Totals(DEFAULT_ORDERS)
         self._personal = False  # whether a release names personal budgets
@@ -213,6 +280,7 @@ class History:
             self.filter,
             self.home,
             self.declared_after,
+            self.budget_unit,
             tuple(self._digests),
         )
 
@@ -275,13 +343,18 @@ class History:
     def _fold_budget(self, body: Mapping[str, Any]) -> None:
         require(self.budget is None, "one budget")
         budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
+        unit = PrivacyUnit.from_dict(body.get("privacy_unit", {}))
         bounds.require_follows(budget)
         if (
             "max_teachers_per_unit" in body["budget"]
         ):  # earlier versions kept budgets for units that reach one
             self._require_covered(budget)
-        self._totals = self._totals.on_orders(orders_of_sums(bounds), budget.max_teachers_per_unit)
+        self._require_one_unit(unit, budget.neighboring_relation)
         self.budget, self.filter, self.declared_after = budget, bounds, len(self.entries)
+        self.budget_unit = unit
+        priced = self.snapshot().for_budget()
+        self._names = [name_of(plain_events(entry.events)) for entry in priced.entries]
+        self._totals = totals_of(priced, orders_of_sums(bounds), budget.max_teachers_per_unit)
 
     def _fold_home(self, body: Mapping[str, Any]) -> None:
         require(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
@@ -295,6 +368,7 @@ class History:
         require(isinstance(token, str | None), "a token as a text", token=token)
         teachers = body.get("max_teachers_per_unit", 1)
         self._require_covered_by_budget(teachers)
+        unit = PrivacyUnit.from_dict(body.get("privacy_unit", {}))
         entry = LedgerEntry(
             release=len(self.entries) + 1,
             **{field: body[field] for field in ("at", "run", "description", "count")},
@@ -304,8 +378,10 @@ class History:
             delta=delta,
             token=token,
             max_teachers_per_unit=teachers,
+            privacy_unit=unit,
         )
-        self._require_kept(name, entry.events, entry.count, entry.max_teachers_per_unit)
+        name = name_for_group_size(name, self._held_by_budget(unit))
+        self._require_kept(name, parse_events(name), entry.count, teachers)
         self._personal |= _names_budgets(name)
         self.entries.append(entry)
         self._names.append(name)
@@ -320,6 +396,8 @@ class History:
             for _, count in paid:
                 require_charged_count(0, count)
             charges = tuple((parse_events(name), count) for name, count in paid)
+            units = self._held_by_budget(entry.privacy_unit)
+            paid = [(name_for_group_size(name, units), count) for name, count in paid]
             name = self._names[entry.release - 1]
             require(
                 not _names_budgets(name),
@@ -374,6 +452,30 @@ class History:
             max_teachers_per_unit=budget.max_teachers_per_unit,
         )
 
+    def _require_one_unit(self, unit: PrivacyUnit, relation: NeighboringRelation) -> None:
+        """Raise ``ValueError`` unless all releases so far are priced for the unit of a budget."""
+        for entry in self.entries:
+            require(
+                unit.unit is None or entry.privacy_unit.held_by(unit, relation) is not None,
+                f"a budget for the units of all releases of the ledger: release {entry.release} was"
+                f" not priced for {unit.describe(relation)}",
+            )
+
+    def _held_by_budget(self, unit: PrivacyUnit) -> int:
+        """Return how many units of a release one unit of the budget holds.
+
+        Raises ``ValueError`` if it is not known.
+        """
+        if self.budget is None or self.budget_unit.unit is None:
+            return 1
+        relation = self.budget.neighboring_relation
+        return require_given(
+            unit.held_by(self.budget_unit, relation),
+            f"a release priced for {self.budget_unit.describe(relation)}, for whom the budget of"
+            " the ledger holds",
+            priced_for=unit.describe(relation),
+        )
+
     def _require_covered_by_budget(self, teachers: int) -> None:
         require_count(1, max_teachers_per_unit=teachers)
         if self.budget is not None:
@@ -398,18 +500,23 @@ class History:
         *,
         delta: float | None,
         teachers: int,
+        unit: PrivacyUnit,
     ) -> list[dict[str, Any]]:
         """Return the rows that reserve ``count`` times ``events`` for units of so many teachers.
 
-        Raises ``ValueError`` if the budget cannot pay, or holds for units of fewer teachers.
+        Raises ``ValueError`` if the budget cannot pay, or holds for other units or units of fewer
+        teachers.
         """
         plain, rows = plain_events(events), []
-        name, current, bounds, totals = name_of(plain), self.budget, self.filter, self._totals
+        current, bounds, totals = self.budget, self.filter, self._totals
+        name = name_for_group_size(name_of(plain), self._held_by_budget(unit))
         if current is None and budget is not None:
             relation = budget.neighboring_relation
+            self._require_one_unit(unit, relation)
+            declared = replace(self.snapshot(), budget=budget, budget_unit=unit).for_budget()
             # of the first release even if more followed: the choice of a budget may rest on the
             # outputs of later ones
-            first = self.entries[0].events if self.entries else events
+            first = declared.entries[0].events if self.entries else events
             reach = budget.max_teachers_per_unit
             self._require_covered(budget)
             require(
@@ -423,13 +530,14 @@ class History:
                 f"a first release of known cost for units that reach {reach} teachers",
             )
             current, bounds = budget, make_filter(budget, once)
-            totals = totals.on_orders(orders_of_sums(bounds), reach)
+            totals = totals_of(declared, orders_of_sums(bounds), reach)
             # reserved, not settled: the final cost of a release depends on its noise
-            reserved = cost_of_charges(self.snapshot().reserved(reach), relation, totals.orders)
+            reserved = cost_of_charges(declared.reserved(reach), relation, totals.orders)
             before = restrict_to_filter(reserved, bounds)
             if not bounds.admits(before):
                 refuse(current, bounds, before, when="before this release")
-            rows.append({"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()})
+            row = {"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()}
+            rows.append(row | {"privacy_unit": unit.to_dict()})
         require(
             budget in (None, current),
             f"the budget of the ledger, {_describe(current)}",
@@ -441,11 +549,12 @@ class History:
             total = restrict_to_filter(as_cost(totals.values_after(name, count), relation), bounds)
             if not bounds.admits(total):
                 spent = restrict_to_filter(as_cost(totals.values(), relation), bounds)
-                query = events[relation].for_group_size(totals.teachers).cost(bounds.orders)
+                held = parse_events(name)[relation]
+                query = held.for_group_size(totals.teachers).cost(bounds.orders)
                 remainder = describe_remainder(bounds, spent, query, count)
                 refuse(current, bounds, total, remainder=remainder)
         reach = current.max_teachers_per_unit if current else teachers
-        self._require_kept(name, events, count, reach)
+        self._require_kept(name, parse_events(name), count, reach)
         return [
             *rows,
             {
@@ -454,8 +563,19 @@ class History:
                 "count": count,
                 "delta": current.delta if delta is None and current else delta,
                 "max_teachers_per_unit": teachers,
+                "privacy_unit": unit.to_dict(),
             },
         ]
+
+
+def totals_of(book: LedgerSnapshot, orders: FloatArray, teachers: int) -> Totals:
+    """Return the running sum of all charges of a ledger, for units that reach ``teachers``."""
+    totals = Totals(orders, teachers)
+    for entry in book.entries:
+        for events, count in entry.charges:
+            if count:
+                totals.add(name_of(plain_events(events)), count)
+    return totals
 
 
 def _names_budgets(events: str) -> bool:
@@ -531,11 +651,12 @@ class Verifier:
         if declared is not None and budget is not None and bounds is None:
             self.check(None)
             relation, reach = budget.neighboring_relation, budget.max_teachers_per_unit
-            orders, reserved = orders_of_sums(declared), self.history.snapshot().reserved(reach)
+            priced = self.history.snapshot().for_budget()
+            orders, reserved = orders_of_sums(declared), priced.reserved(reach)
             if reserved:
                 require_filter_of_first(declared, budget, reserved[0][0][relation].cost())
             self._require_admitted(cost_of_charges(reserved, relation, orders), declared)
-            self._totals = self._totals.on_orders(orders, reach)
+            self._totals = totals_of(priced, orders, reach)
         elif len(self._rows) >= _BLOCK:
             self.check(declared)
 

@@ -49,6 +49,7 @@ from pate.accounting._history import (
     LedgerSnapshot,
     Verifier,
 )
+from pate.accounting._privacy_unit import UNKNOWN, PrivacyUnit
 
 _IN_FOLDER, _BESIDE = "ledger.sqlite", ".ledger.sqlite"
 # endings of files that lie next to data of the same name
@@ -148,9 +149,10 @@ def _files_of(ledger: Path, entries: list[os.DirEntry[str]]) -> list[Path]:
     return [path for entry in entries if (path := Path(entry)).stem == stem and entry.is_file()]
 
 
-_APPLICATION, _VERSION = 0x70617465, 2  # "pate"
-# rows of version 1 do not say how many teachers a unit reaches: readers of that one overlook it
-_READ = 1, _VERSION
+_APPLICATION, _VERSION = 0x70617465, 3  # "pate"
+# rows of version 1 do not say how many teachers a unit reaches, rows of version 2 not for whom they
+# were priced: readers of these versions overlook it
+_READ = 1, 2, _VERSION
 _TABLE = (
     "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest"
     " TEXT NOT NULL)"
@@ -410,6 +412,7 @@ class Ledger:
         budget: Budget | None = None,
         delta: float | None = None,
         token: str | None = None,
+        privacy_unit: PrivacyUnit = UNKNOWN,
     ) -> int:
         """Reserve the cost of ``count`` queries before their noise; return the release number.
 
@@ -427,11 +430,13 @@ class Ledger:
             delta: the delta at which the epsilon of this release is stated; None for the delta of
                 the budget.
             token: a text unique to this release, by which it is found again; None for none.
+            privacy_unit: for whom it is priced. A release that does not say it adds up with no
+                other.
 
         Raises:
-            ValueError: if the ledger's budget cannot pay for the release, holds for units that
-                reach fewer teachers, or differs from ``budget``, or if the token belongs to a
-                release of another cost. Nothing is written then.
+            ValueError: if the ledger's budget cannot pay for the release, holds for other units or
+                for units that reach fewer teachers, or differs from ``budget``, or if the token
+                belongs to a release of another cost. Nothing is written then.
         """
         require_charged_count(1, count)
         require_events(events)
@@ -442,6 +447,7 @@ class Ledger:
             description=description,
         )
         require_in_open_unit_interval(**given(delta=delta))
+        require(isinstance(privacy_unit, PrivacyUnit), "a PrivacyUnit", privacy_unit=privacy_unit)
         require(
             token is None or (isinstance(token, str) and token), "a token as a text", token=token
         )
@@ -461,6 +467,7 @@ class Ledger:
                 budget,
                 delta=None if delta is None else float(delta),
                 teachers=self.max_teachers_per_unit,
+                unit=privacy_unit,
             )
             facts = {"run": run, "description": description, "seeded": bool(seeded)}
             bodies[-1] |= facts | given(token=token)
@@ -596,14 +603,27 @@ def read_ledger(path: Path, *, rows: int | None = None) -> LedgerSnapshot:
 
 
 def require_payable(
-    path: Path, charge: Charge, *, budget: Budget | None, delta: float, max_teachers_per_unit: int
+    path: Path,
+    charge: Charge,
+    *,
+    budget: Budget | None,
+    delta: float,
+    max_teachers_per_unit: int,
+    privacy_unit: PrivacyUnit,
 ) -> None:
     """Raise ``ValueError`` as `Ledger.reserve` would, of a ledger that may be yet to be made.
 
     Writes nothing.
     """
     history, (events, count) = _read_history(path) if path.exists() else History(), charge
-    history.reservation(events, count, budget, delta=delta, teachers=max_teachers_per_unit)
+    history.reservation(
+        events,
+        count,
+        budget,
+        delta=delta,
+        teachers=max_teachers_per_unit,
+        unit=privacy_unit,
+    )
 
 
 def _read_history(path: Path, *, rows: int | None = None) -> History:

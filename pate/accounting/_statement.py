@@ -25,7 +25,7 @@ from pate.accounting._charges import (
     for_group_size,
     to_world,
 )
-from pate.accounting._cost import DEFAULT_ORDERS, NeighboringRelation
+from pate.accounting._cost import DEFAULT_ORDERS, Guarantee, NeighboringRelation
 from pate.accounting._filters import (
     filter_from_dict,
     personal_figures,
@@ -34,7 +34,18 @@ from pate.accounting._filters import (
 )
 from pate.accounting._history import LedgerEntry, LedgerHead, LedgerSnapshot
 from pate.accounting._ledger import read_ledger
-from pate.accounting._statement_words import AUDIT, WORDS, conversion, counts_order, describe
+from pate.accounting._privacy_unit import PrivacyUnit
+from pate.accounting._statement_words import (
+    AUDIT,
+    WORDS,
+    Total,
+    by_relation,
+    conversion,
+    counts_order,
+    describe,
+    describe_missing_total,
+    describe_neighbors,
+)
 
 REACHED = (1, 2, 3)
 """The numbers of teachers, or of users of a top k, for which a statement gives epsilons."""
@@ -47,6 +58,9 @@ class Statement:
     the budget, and otherwise the reservations of all releases. ``costs`` is the final cost, which
     may be less. Figures are for a unit that reaches as many teachers of each release as any of
     them, or the budget, declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
+
+    Releases add up for the ``unit`` of a guarantee. Where there is no total for the release's own
+    unit it is a record; without any total it is None, and so is epsilon.
 
     Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
 
@@ -121,9 +135,9 @@ class Statement:
         order, and the time of the budget then rest on the word of its author. With a ledger, it is
         made from the rows that the ledger held then, all of which it must still hold.
 
-        The sentences ``neighbors`` and ``conversion`` are the wording of one version of `pate`.
-        They are compared if this version made the statement. Otherwise only the data are, from
-        which all figures follow, and `text` words them anew.
+        The sentences ``neighbors``, ``missing`` and ``conversion`` are the wording of one version
+        of `pate`. They are compared if this version made the statement. Otherwise only the data
+        are, from which all figures follow, and `text` words them anew.
 
         Args:
             ledger: the file of the ledger.
@@ -191,10 +205,12 @@ class Statement:
 
         It belongs to the guarantee that is stated first.
         """
-        relation = NeighboringRelation(self["neighboring_relation"])
-        if self["guarantees"][relation.value]["fixed_by"] != "reservation":
-            return 1.0  # only the epsilon was fixed beforehand
-        return account(_listed(self.content).reserved(), relation).get_delta(0.0)
+        (name, guarantee), *_ = by_relation(self.content, "guarantees")
+        relation, book = NeighboringRelation(name), _listed(self.content)
+        total = book.total_for(book.entries[self["release"] - 1].privacy_unit, relation)
+        if total is None or guarantee["fixed_by"] != "reservation":
+            return 1.0  # only the epsilon was fixed beforehand, if anything
+        return account(total[1].reserved(), relation).get_delta(0.0)
 
 
 def sha256(path: Path) -> str:
@@ -242,8 +258,8 @@ def _content(
 ) -> dict[str, Any]:
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types.
 
-    Figures may use the order of releases if ``in_order``. Its sentences are ``neighbors`` and
-    ``conversion`` (see `_without_wording`); all else is data.
+    Figures may use the order of releases if ``in_order``. Its sentences are ``neighbors``,
+    ``missing`` and ``conversion`` (see `_without_wording`); all else is data.
     """
     require(
         type(release) is int and 1 <= release <= len(book.entries),
@@ -264,43 +280,61 @@ def _content(
         list(NeighboringRelation),
     )
     published["max_teachers_per_unit"] = teachers
-    once, world = for_group_size([(entry.events, entry.count)], teachers), to_world(book.reserved())
+    once, reserved = for_group_size([(entry.events, entry.count)], teachers), book.reserved()
+    totals = {relation: book.total_for(entry.privacy_unit, relation) for relation in relations}
+    # the word for the unit of imported votes may have been said later; rows keep theirs
+    alone = published.get("unit", "user") if len(book.entries) == 1 else None
+    words = {relation: total and (alone or total[0].unit) for relation, total in totals.items()}
     outside: dict[str, Any] = {}
-    if world != book.reserved():
+    if to_world(reserved) != reserved:
         outside["world"] = {
-            relation.value: _figures(world, relation, delta, in_order) for relation in relations
+            relation.value: _figures(
+                None if total is None else to_world(total[1].reserved()), relation, delta, in_order
+            )
+            for relation, total in totals.items()
         }
-    if personal := personal_figures(book.reserved()):
+    records = totals[NeighboringRelation.REPLACE_RECORD]
+    if records is not None and (personal := personal_figures(records[1].reserved())):
         outside["budgets"] = personal
     content = {
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
         "release": entry.release,
         "guarantees": {
-            relation.value: _guarantee(book, relation, delta, in_order)
-            | {"neighbors": WORDS[kind].neighbors(relation, published)}
-            for relation in relations
+            relation.value: _guarantee(book, total, relation, delta, in_order)
+            | {
+                "unit": words[relation],
+                "neighbors": describe_neighbors(kind, published, total, relation, words[relation]),
+                "missing": describe_missing_total(book, entry.privacy_unit, relation),
+            }
+            for relation, total in totals.items()
         },
         "this_release": {
             relation.value: _figures(once, relation, delta, in_order) for relation in relations
         },
         **outside,
         "costs": {
-            relation.value: _figures(book.charges(), relation, delta, in_order)
-            for relation in relations
+            relation.value: _figures(
+                None if total is None else total[1].charges(), relation, delta, in_order
+            )
+            for relation, total in totals.items()
         },
         "reach": [
             {"teachers": m}
             | {
                 relation.value: _figures(
-                    book.reserved(m), relation, delta, in_order and m == teachers
+                    None if total is None else total[1].reserved(m),
+                    relation,
+                    delta,
+                    in_order and m == teachers,
                 )["epsilon"]
-                for relation in relations
+                for relation, total in totals.items()
             }
             for m in sorted({*REACHED, teachers})
         ],
         "conversion": "",
         "budget": None if book.budget is None else book.budget.to_dict(),
+        "budget_unit": book.budget_unit.to_dict(),
         "filter": None if book.filter is None else book.filter.to_dict(),
         "declared_after": book.declared_after,
         "num_queries": entry.count,
@@ -315,7 +349,9 @@ def _without_wording(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a statement without the sentences that another version may word otherwise."""
     data = {name: value for name, value in content.items() if name != "conversion"}
     data["guarantees"] = {
-        relation: {name: value for name, value in guarantee.items() if name != "neighbors"}
+        relation: {
+            name: value for name, value in guarantee.items() if name not in ("neighbors", "missing")
+        }
         for relation, guarantee in content["guarantees"].items()
     }
     return data
@@ -329,6 +365,7 @@ def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:
         budget=None if budget is None else Budget(**budget),
         filter=None if bounds is None else filter_from_dict(bounds),
         declared_after=content["declared_after"],
+        budget_unit=PrivacyUnit.from_dict(content["budget_unit"]),
     )
 
 
@@ -377,7 +414,8 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
             require_filter_of_first(
                 bounds,
                 budget,
-                book.entries[0]
+                book.for_budget()
+                .entries[0]
                 .events[budget.neighboring_relation]
                 .for_group_size(budget.max_teachers_per_unit)
                 .cost(),
@@ -391,16 +429,25 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
 
 
 def _figures(
-    charges: Sequence[Charge], relation: NeighboringRelation, delta: float, in_order: bool
+    charges: Sequence[Charge] | None, relation: NeighboringRelation, delta: float, in_order: bool
 ) -> dict[str, Any]:
-    """Return the epsilon of ``charges``, and the figures of its proof."""
+    """Return the epsilon of ``charges``, and the figures of its proof; no epsilon without them."""
+    if charges is None:
+        return Guarantee(epsilon=math.inf, delta=delta, delta0=0.0).to_dict()
     return account(charges, relation, in_order=in_order).guarantee(delta=delta).to_dict()
 
 
 def _guarantee(
-    book: LedgerSnapshot, relation: NeighboringRelation, delta: float, in_order: bool
+    book: LedgerSnapshot,
+    total: Total | None,
+    relation: NeighboringRelation,
+    delta: float,
+    in_order: bool,
 ) -> dict[str, Any]:
     """Return the guarantee fixed beforehand under ``relation``, by a budget or a reservation."""
+    if total is None:
+        return _figures(None, relation, delta, in_order) | {"fixed_by": "nothing"}
+    unit, priced = total
     budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
     # in a ledger of version 1 a release may have been stated for units that reach more teachers
     if (
@@ -408,6 +455,7 @@ def _guarantee(
         and bounds is not None
         and budget.neighboring_relation is relation
         and budget.max_teachers_per_unit == teachers
+        and (len(book.entries) == 1 or book.budget_unit.covers(unit, relation))
     ):
         later = f" declared after release {book.declared_after}" if book.declared_after else ""
         return {
@@ -416,4 +464,4 @@ def _guarantee(
             "delta0": bounds.max_delta0,
             "fixed_by": f"budget{later}",
         }
-    return _figures(book.reserved(), relation, delta, in_order) | {"fixed_by": "reservation"}
+    return _figures(priced.reserved(), relation, delta, in_order) | {"fixed_by": "reservation"}

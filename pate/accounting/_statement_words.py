@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate.accounting._base import Event, leaves
-from pate.accounting._charges import Charge, cost_of_charges
+from pate.accounting._charges import Charge, cost_of_charges, for_group_size
 from pate.accounting._cost import (
     EXCESS_LIMIT,
     LOSS_LIMIT,
@@ -28,6 +28,7 @@ from pate.accounting._cost import (
 from pate.accounting._events import PureDPEvent
 from pate.accounting._filters import describe_personal
 from pate.accounting._history import LedgerSnapshot
+from pate.accounting._privacy_unit import NOT_NAMED, PrivacyUnit
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """The first line of every file that an audit writes."""
@@ -123,6 +124,61 @@ def conversion(statement: Mapping[str, Any]) -> str:
     return _CONVERSION_IN_ORDER if counts_order(statement) else CONVERSION
 
 
+Total = tuple[PrivacyUnit, LedgerSnapshot]
+"""The unit for which releases have a total, and the ledger with the events that they have for it."""
+
+
+def describe_neighbors(
+    kind: str,
+    published: Mapping[str, Any],
+    total: Total | None,
+    relation: NeighboringRelation,
+    word: str | None,
+) -> str:
+    """Return the difference between neighbors of a total, or of a release without one.
+
+    Args:
+        kind: the kind of the release.
+        published: its published facts.
+        total: the total, if there is one.
+        relation: its relation.
+        word: the word for the unit of the total.
+    """
+    if total is None or len(total[1].entries) == 1:
+        return WORDS[kind].neighbors(relation, published)
+    (unit, book), kept = total, ""
+    if unit.unit == "record" and any(e.privacy_unit.grouping for e in book.entries):
+        kept = " and its group"
+    elif unit.unit == "group" and any(e.privacy_unit.unit == "record" for e in book.entries):
+        kept = ", as its records do,"
+    facts = {**published, "unit": word, "kept": kept}
+    return WORDS[kind].neighbors(relation, facts)
+
+
+def describe_missing_total(
+    book: LedgerSnapshot, unit: PrivacyUnit, relation: NeighboringRelation
+) -> str | None:
+    """Return a sentence on why there is no total for a unit; None if there is one."""
+    if book.for_unit(unit, relation) is not None:
+        return None
+    reasons: dict[str, list[int]] = {}
+    for entry in book.entries:
+        if entry.privacy_unit.held_by(unit, relation) is None:
+            reasons.setdefault(entry.privacy_unit.why_alone(unit, relation), []).append(
+                entry.release
+            )
+    which = "; ".join(
+        f"{'release' if len(numbers) == 1 else 'releases'} {', '.join(map(str, numbers))}"
+        f" {'is' if len(numbers) == 1 else 'are'} {reason}"
+        for reason, numbers in reasons.items()
+    )
+    if {*reasons} == {NOT_NAMED}:
+        return f"There is no total: {which}."
+    return (
+        f"There is no total for {unit.describe(relation)} under {relation.value.upper()}: {which}."
+    )
+
+
 def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
     """Return a statement as text.
 
@@ -137,7 +193,7 @@ def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
     lines = [
         *warning,
-        *_headline(statement),
+        *_headline(statement, book),
         *describe_conditions(statement),
         *_costs_so_far(statement),
         *_reach(statement),
@@ -187,6 +243,8 @@ def describe_budget(book: LedgerSnapshot) -> str | None:
         return None
     spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
     units = describe_reach(budget.max_teachers_per_unit, book.max_teachers_per_unit)
+    if len(book.entries) > 1:
+        units = f" for {book.budget_unit.describe(budget.neighboring_relation)}{units}"
     return (
         f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta = {format_exact(budget.delta)} under"
         f" {budget.neighboring_relation.value.upper()}{units};"
@@ -200,39 +258,55 @@ def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
 
 
 def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
-    """Return one part of a statement by relation, its own first."""
+    """Return one part of a statement by relation: one with a total first, and its own."""
+    stated, own = statement["guarantees"], statement["neighboring_relation"]
     return sorted(
-        statement[part].items(), key=lambda item: item[0] != statement["neighboring_relation"]
+        statement[part].items(), key=lambda item: (stated[item[0]]["unit"] is None, item[0] != own)
     )
 
 
-def _headline(statement: Mapping[str, Any]) -> Iterator[str]:
-    neighbors = WORDS[statement["kind"]].neighbors
+def _headline(statement: Mapping[str, Any], book: LedgerSnapshot) -> Iterator[str]:
+    kind, whose = statement["kind"], ledger_words(statement)[1]
+    own = book.entries[statement["release"] - 1].privacy_unit
     for name, guarantee in by_relation(statement, "guarantees"):
-        at, total = format_exact(guarantee["delta"]), format_epsilon(guarantee["epsilon"])
+        relation = NeighboringRelation(name)
+        at, epsilon = format_exact(guarantee["delta"]), format_epsilon(guarantee["epsilon"])
+        total = book.total_for(own, relation)
+        neighbors = "    neighbors are data sets where {}."
+        differ = neighbors.format(
+            describe_neighbors(kind, statement, total, relation, guarantee["unit"])
+        )
         if len(statement["releases"]) == 1:
-            yield f"epsilon = {total} at delta = {at} under {name.upper()}:"
-        else:
-            once, whose = statement["this_release"][name], ledger_words(statement)[1]
-            other = (
-                ""
-                if once["delta"] == guarantee["delta"]
-                else f" at delta = {format_exact(once['delta'])}"
-            )
-            where = f"epsilon at delta = {at} under {name.upper()}"
-            this = f"{format_epsilon(once['epsilon'])}{other}"
-            yield f"{where}: this release {this}; all releases of {whose} {total}:"
-        differ = neighbors(NeighboringRelation(name), statement)
-        yield f"    neighbors are data sets where {differ}."
+            yield f"epsilon = {epsilon} at delta = {at} under {name.upper()}:"
+            yield differ
+            continue
+        once = statement["this_release"][name]
+        other = (
+            ""
+            if once["delta"] == guarantee["delta"]
+            else f" at delta = {format_exact(once['delta'])}"
+        )
+        where = f"epsilon at delta = {at} under {name.upper()}"
+        this = f"{where}: this release {format_epsilon(once['epsilon'])}{other}"
+        if guarantee["missing"] is None:
+            yield f"{this}; all releases of {whose} {epsilon}:"
+            yield differ
+            continue
+        yield f"{this}:"
+        yield neighbors.format(describe_neighbors(kind, statement, None, relation, None))
+        if total is not None:
+            yield f"{where}: all releases of {whose} {epsilon}:"
+            yield differ
     yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
-    first = statement["guarantees"][statement["neighboring_relation"]]["epsilon"]
-    if (meaning := explain_epsilon(first)) is not None:
+    _, first = by_relation(statement, "guarantees")[0]
+    if first["unit"] is not None and (meaning := explain_epsilon(first["epsilon"])) is not None:
         yield meaning
 
 
 def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
     """Yield sentences on the adversaries and the conditions under which epsilons hold."""
     guarantees = by_relation(statement, "guarantees")
+    yield from dict.fromkeys(g["missing"] for _, g in guarantees if g["missing"])
     if "world" in statement:
         figures = " and ".join(
             f"{format_epsilon(figure['epsilon'])} under {name.upper()}"
@@ -243,11 +317,11 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
         name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] == "reservation"
     ]
     for name, guarantee in guarantees:
-        if guarantee["fixed_by"] != "reservation":
+        if guarantee["fixed_by"].startswith("budget"):
             condition = describe_keeping(statement["declared_after"])
             yield f"Under {name.upper()} this is the budget of the ledger: {condition}"
-    if len(statement["releases"]) > 1:
-        of_all = len(unkept) == len(guarantees)
+    if len(statement["releases"]) > 1 and unkept:
+        of_all = all(g["fixed_by"] in ("reservation", "nothing") for _, g in guarantees)
         where = (
             "No budget keeps this: it" if of_all else f"It has none under {unkept[0]}: that epsilon"
         )
@@ -256,7 +330,10 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
-    costs = by_relation(statement, "costs")
+    stated = statement["guarantees"]
+    costs = [
+        cost for cost in by_relation(statement, "costs") if stated[cost[0]]["unit"] is not None
+    ]
     if all(cost["epsilon"] == statement["guarantees"][name]["epsilon"] for name, cost in costs):
         return
     texts = (
@@ -274,12 +351,15 @@ def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
 
 def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
     names = [name for name, _ in by_relation(statement, "costs")]
-    whom, when = WORDS[statement["kind"]].reached(statement)
-    yield f"What all releases reserved is, at delta = {format_exact(statement['delta'])}, an epsilon for {whom} of:"
+    stated = by_relation(statement, "guarantees")[0][1]
+    unit = stated["unit"] or statement["unit"]
+    whom, when = WORDS[statement["kind"]].reached({**statement, "unit": unit})
+    yield f"Epsilon of all releases, as reserved, at delta = {format_exact(statement['delta'])} if {whom}:"
     yield "    m" + "".join(f"{name.upper():>22}" for name in names)
     for row in statement["reach"]:
         yield f"    {row['teachers']}" + "".join(
-            f"{format_epsilon(row[name]):>22}" for name in names
+            f"{'none' if statement['guarantees'][name]['unit'] is None else format_epsilon(row[name]):>22}"
+            for name in names
         )
     yield f"    {when}"
 
@@ -299,14 +379,23 @@ def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
 def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]:
     """Return the lines that derive the figures under the statement's own relation."""
     relation = NeighboringRelation(statement["neighboring_relation"])
-    reserved, paid = book.reserved(), book.charges()
+    entry = book.entries[statement["release"] - 1]
+    total = book.total_for(entry.privacy_unit, relation)
+    if total is None:
+        once = for_group_size([(entry.events, entry.count)], book.max_teachers_per_unit)
+        return _sum(
+            once, statement["this_release"][relation.value], relation, "What this release reserved"
+        )
+    reserved, paid = total[1].reserved(), total[1].charges()
     guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
     as_reserved = all(entry.realised is None for entry in book.entries)
     if guarantee["fixed_by"] != "reservation":
         bounds = book.filter
         assert bounds is not None
         keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
-        spent = bounds.describe_spent(cost_of_charges(paid, relation, bounds.orders))
+        spent = bounds.describe_spent(
+            cost_of_charges(book.for_budget().charges(), relation, bounds.orders)
+        )
         title = "What was reserved" if as_reserved else "What happened"
         return [
             f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:",
@@ -424,7 +513,8 @@ def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, 
             else f"{teachers} teachers at most take part or do not"
         )
     far = "" if teachers == 1 else f", which reaches {teachers} teachers at most,"
-    return f"one {unit} of the private data{far} is added, removed or altered, and keeps its id where it is altered"
+    kept = published.get("kept", "")
+    return f"one {unit} of the private data{far} is added, removed or altered, and keeps its id{kept} where it is altered"
 
 
 def _published_labels(statement: Mapping[str, Any]) -> list[str]:
@@ -460,13 +550,15 @@ def _call(value: Any) -> str:
 def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
     unit = statement["unit"]
     return (
-        f"a {unit} that reaches m teachers",
-        f"A {unit} in whose place another stands, under another id, is one removed and one added: m is doubled.",
+        f"a {unit} reaches m teachers",
+        f"Replacing a {unit} by one with a new id counts as two changes: read the row 2m.",
     )
 
 
 def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
     removed = relation is NeighboringRelation.ADD_REMOVE_TEACHER
+    if published["unit"] != "user":
+        return f"{_neighbors_of_labels(relation, published)} ({published['contributions']})"
     users = published["max_teachers_per_unit"]
     change = "is there or not" if removed else "is altered in any way"
     who = "one user contributes" if users == 1 else f"{users} users at most contribute"
@@ -525,10 +617,12 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _reached_by_users(_: Mapping[str, Any]) -> tuple[str, str]:
+def _reached_by_users(statement: Mapping[str, Any]) -> tuple[str, str]:
+    if statement["unit"] != "user":
+        return _reached_by_unit(statement)
     return (
-        "m users at once",
-        "A user in whose place another stands is one who leaves and one who comes: m = 2.",
+        "m users change at once",
+        "Replacing a user by another counts as two changes: read the row m = 2.",
     )
 
 

@@ -460,6 +460,29 @@ class MappedFeatures(Features):
         return as_features(self._map.transform(self._raw.select(rows).once()))
 
 
+def parts_of_groups(ids: StrArray, groups: StrArray, num_parts: int, *, key: bytes) -> StrArray:
+    """Return the part of its group ``[N]`` that each record belongs to, by a keyed hash of its id.
+
+    Dropping all but some records of a group would bound it, too, but then the removal of one record
+    brings in another.
+
+    Args:
+        ids: ids of the records, ``[N]``.
+        groups: the group of each record, ``[N]``.
+        num_parts: the number of parts of a group.
+        key: the secret of the partition.
+    """
+    names = (
+        f"{group}/{int.from_bytes(_hashed(f'part of a group {name}', key), 'big') % num_parts}"
+        for name, group in zip(ids.tolist(), groups.tolist(), strict=True)
+    )
+    return np.array(list(names), dtype=np.str_)
+
+
+def _hashed(text: str, key: bytes) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8, key=key).digest()
+
+
 def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> IntArray:
     """Return the teacher of each record, ``[N]`` integers in ``[0, num_teachers)``.
 
@@ -477,11 +500,7 @@ def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> I
     """
     require_count(2, num_teachers=num_teachers)
     require(16 <= len(key) <= 64, "a key of 16 to 64 bytes", length=len(key))
-    teachers = (
-        int.from_bytes(hashlib.blake2b(unit.encode(), digest_size=8, key=key).digest(), "big")
-        % num_teachers
-        for unit in units
-    )
+    teachers = (int.from_bytes(_hashed(unit, key), "big") % num_teachers for unit in units)
     return np.fromiter(teachers, dtype=np.int64)
 
 

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Dataset
 
-from pate._closed_form_plan import start_place
+from pate._closed_form_plan import assigned_units, require_bound, start_place
 from pate._networks import require_factory
 from pate._settings import RecordsInitArgs
 from pate._validation import (
@@ -162,6 +162,10 @@ class TeacherPlan:
             whose release is in the ledger of the same records. The student's weights are taken if
             its network is of the same class, and otherwise its answers to public samples are
             learned first.
+        max_teachers_per_group: with ``unit: record``, the largest number of teachers that the
+            records of one group reach: a keyed hash of its id puts each record into one of so many
+            parts of its group, and a part has one teacher. The release is then priced for a group,
+            too, and adds up with releases by the same groups. None for no bound.
     """
 
     network: NetworkFactory
@@ -181,8 +185,10 @@ class TeacherPlan:
     accelerator: str = "auto"
     precision: Precision = "32-true"
     start_from: str | None = None
+    max_teachers_per_group: int | None = None
 
     def __post_init__(self) -> None:
+        require_bound(self)
         require_factory(self.network)
         require_count(2, num_teachers=self.num_teachers)
         require(
@@ -281,7 +287,10 @@ class PartitionedRecords:
         Raises like `Records.units`.
         """
         rows = partition_records(
-            records.ids, records.units(plan.unit), num_teachers=plan.num_teachers, key=key
+            records.ids,
+            assigned_units(records, plan, key),
+            num_teachers=plan.num_teachers,
+            key=key,
         )
         return cls(records, dict(enumerate(rows)))
 

@@ -83,7 +83,6 @@ def test_honest_releases_pass_for_a_record(table: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="rows for other units are added up")
 @pytest.mark.parametrize(("whom", "name"), [("group", "family-03"), ("teacher", "4")])
 def test_totals_hold_for_whom_they_are_printed(whom: Whom, name: str, table: Path) -> None:
     label(table, "first", epsilon=4.0)

@@ -25,6 +25,7 @@ from pate.accounting import (
     verify_ledger,
 )
 from pate.accounting._charges import Events, name_of, plain_events
+from tests.statements import RECORDS
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 ONE_LINE = r"^Expected [^\n]*$"
@@ -60,7 +61,13 @@ NO_TESTS = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, max
 
 def reserve(ledger: Ledger, events: Events, count: int, budget: Budget | None = None) -> int:
     return ledger.reserve(
-        events, count=count, run="run", description="test", seeded=False, budget=budget
+        events,
+        count=count,
+        run="run",
+        description="test",
+        seeded=False,
+        budget=budget,
+        privacy_unit=RECORDS,
     )
 
 

@@ -16,13 +16,20 @@ from pate.accounting import (
 )
 from pate.accounting._history import History
 from tests.accounting.ledgers import BUDGET, bodies, forge, gaussian, require_stop, reserve, stable
+from tests.statements import RECORDS
 
 
 def test_a_row_holds_events_and_no_epsilon_that_another_theorem_would_change(path: Path) -> None:
     ledger = Ledger(path)
     for i in range(3):
         ledger.reserve(
-            stable(), count=1, run="run", description="text", seeded=False, delta=10.0 ** -(3 + i)
+            stable(),
+            count=1,
+            run="run",
+            description="text",
+            seeded=False,
+            delta=10.0 ** -(3 + i),
+            privacy_unit=RECORDS,
         )
     reserve(ledger, gaussian(60), 1, BUDGET)
     rows = bodies(path)
@@ -39,6 +46,7 @@ def test_a_row_holds_events_and_no_epsilon_that_another_theorem_would_change(pat
         "count",
         "delta",
         "max_teachers_per_unit",
+        "privacy_unit",
         "run",
         "description",
         "seeded",

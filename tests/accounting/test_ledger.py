@@ -32,6 +32,7 @@ from tests.accounting.ledgers import (
     reserve,
     stable,
 )
+from tests.statements import RECORDS
 
 
 def test_releases_are_numbered_and_kept(path: Path) -> None:
@@ -158,6 +159,7 @@ def test_other_malformed_calls_write_nothing(path: Path) -> None:
     many = {r: RepeatedEvent(event=wide[r], count=10**400) for r in NeighboringRelation}
     unchanged(path, lambda: reserve(ledger, many, 1))
     named = {"count": 1, "run": "run", "description": "text", "seeded": False}
+    named |= {"privacy_unit": RECORDS}
     for wrong in (
         {"run": 5},
         {"description": None},

@@ -29,6 +29,7 @@ from pate.accounting import (
 )
 from pate.accounting._charges import Events, account
 from pate.accounting._cost import gaussian_delta
+from tests.statements import RECORDS
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 BUDGET = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE)
@@ -106,6 +107,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def reserve(self, which: int, noise: float, count: int, budget: Budget | None) -> int:
         named = {"run": "run", "description": "text", "seeded": False, "delta": 1e-6}
+        named |= {"privacy_unit": RECORDS}
         return self.handles[which].reserve(events(noise), count=count, budget=budget, **named)  # type: ignore[arg-type]
 
     @rule(

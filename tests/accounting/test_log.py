@@ -5,12 +5,13 @@ import random
 import re
 import sqlite3
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pate.accounting import Ledger, LedgerHead, _ledger, read_ledger, verify_ledger
+from pate.accounting import Ledger, LedgerHead, PrivacyUnit, _ledger, read_ledger, verify_ledger
 from tests.accounting.ledgers import (
     BUDGET,
     ONE_LINE,
@@ -310,28 +311,34 @@ def test_a_ledger_is_marked_as_one(path: Path) -> None:
     path = path.parent / "of" / "folders" / path.name
     reserve(Ledger(path), gaussian(60), 1)
     header = path.read_bytes()[:100]
-    assert header[68:72] == b"pate" and header[60:64] == (2).to_bytes(4, "big")
+    assert header[68:72] == b"pate" and header[60:64] == (3).to_bytes(4, "big")
 
 
-def test_a_ledger_of_the_first_version_is_read_and_marked_with_its_next_row(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "unsaid"), [(1, {"max_teachers_per_unit", "privacy_unit"}), (2, {"privacy_unit"})]
+)
+def test_a_ledger_of_an_earlier_version_is_read_and_marked_with_its_next_row(
+    path: Path, version: int, unsaid: set[str]
+) -> None:
     reserve(Ledger(path), gaussian(60), 1)
     rows = [
-        {name: value for name, value in body.items() if name != "max_teachers_per_unit"}
-        for body in bodies(path)
+        {name: value for name, value in body.items() if name not in unsaid} for body in bodies(path)
     ]
     older = forge(path.with_name("older"), rows)
     with closing(sqlite3.connect(older)) as connection:
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute(f"PRAGMA user_version = {version}")
     before = older.read_bytes()
-    assert verify_ledger(older).entries == Ledger(path).entries() == Ledger(older).entries()
+    (entry,) = Ledger(path).entries()
+    expected = (replace(entry, privacy_unit=PrivacyUnit()),)
+    assert verify_ledger(older).entries == Ledger(older).entries() == expected
     assert older.read_bytes() == before
     reserve(Ledger(older), gaussian(60), 1)
     assert (
-        older.read_bytes()[60:64] == (2).to_bytes(4, "big")
+        older.read_bytes()[60:64] == (3).to_bytes(4, "big")
         and len(verify_ledger(older).entries) == 2
     )
     with closing(sqlite3.connect(older)) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 4")
     require_stop(older)
 
 

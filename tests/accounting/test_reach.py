@@ -24,7 +24,7 @@ from pate.accounting import (
 from pate.accounting._charges import Charge, Events, account, for_group_size
 from pate.mechanisms import GumbelPeeling
 from tests.accounting.ledgers import REPLACE, TEACHER, bodies, forge, gaussian, require_stop
-from tests.statements import PUBLISHED
+from tests.statements import PUBLISHED, RECORDS
 
 SHARED = Budget(max_epsilon=1.5, delta=1e-5, neighboring_relation=REPLACE, max_teachers_per_unit=2)
 NO_PRESET = Budget(max_epsilon=1.5, delta=1e-5, neighboring_relation=REPLACE)
@@ -34,7 +34,7 @@ def reserve(
     path: Path, events: Events, count: int, *, teachers: int = 1, budget: Budget | None = None
 ) -> int:
     ledger = Ledger(path, max_teachers_per_unit=teachers)
-    named = {"run": "run", "description": "test", "delta": 1e-5}
+    named = {"run": "run", "description": "test", "delta": 1e-5, "privacy_unit": RECORDS}
     release = ledger.reserve(events, count=count, seeded=False, budget=budget, **named)  # type: ignore[arg-type]
     ledger.settle(release, published=PUBLISHED | {"delta": 1e-5, "max_teachers_per_unit": teachers})
     return release
@@ -227,7 +227,7 @@ def test_a_budget_needs_a_price_for_its_units(path: Path) -> None:
 
 def test_what_is_settled_for_less_leaves_more_of_the_budget(path: Path) -> None:
     ledger = Ledger(path, max_teachers_per_unit=2)
-    named = {"run": "run", "description": "test", "seeded": False}
+    named = {"run": "run", "description": "test", "seeded": False, "privacy_unit": RECORDS}
     ledger.reserve(gaussian(40), count=8, budget=SHARED, **named)  # type: ignore[arg-type]
     ledger.settle(1, realised=[(gaussian(40), 2)])
     ledger.reserve(gaussian(40), count=6, **named)  # type: ignore[arg-type]
@@ -263,10 +263,8 @@ def test_an_older_ledger_is_for_the_units_that_its_releases_were_stated_for(path
     one teacher."""
     reserve(path, gaussian(40), 3, budget=NO_PRESET)
     reserve(path, gaussian(40), 3)
-    rows = [
-        {key: value for key, value in row.items() if key != "max_teachers_per_unit"}
-        for row in bodies(path)
-    ]
+    unsaid = ("max_teachers_per_unit", "privacy_unit")
+    rows = [{key: value for key, value in row.items() if key not in unsaid} for row in bodies(path)]
     del rows[0]["budget"]["max_teachers_per_unit"]
     rows[-1]["published"]["max_teachers_per_unit"] = 2
     older = forge(path.with_name("older.sqlite"), rows)
@@ -275,6 +273,12 @@ def test_an_older_ledger_is_for_the_units_that_its_releases_were_stated_for(path
     stated = Statement.of(book, 2)
     stated.verify(ledger=older)
     guarantee = stated["guarantees"]["replace_record"]
-    assert guarantee["fixed_by"] == "reservation"  # the budget is for others
-    assert guarantee["epsilon"] == epsilon(for_group_size([(gaussian(40), 6)], 2))
+    # the rows do not say for whom they are, and the budget is for others
+    assert (guarantee["epsilon"], guarantee["fixed_by"]) == (None, "nothing")
+    this_release = stated["this_release"]["replace_record"]["epsilon"]
+    assert this_release == epsilon(for_group_size([(gaussian(40), 3)], 2))
+    rows[2]["published"]["max_teachers_per_unit"] = 2
+    alone = forge(path.with_name("alone.sqlite"), rows[:3])
+    guarantee = Statement.of(verify_ledger(alone), 1)["guarantees"]["replace_record"]
+    assert (guarantee["epsilon"], guarantee["fixed_by"]) == (this_release, "reservation")
     assert book.spent(REPLACE).mu_squared == pytest.approx(6 * 0.0025)

@@ -35,7 +35,7 @@ from pate.accounting._cost import gaussian_delta
 from pate.accounting._statement import _content
 from pate.aggregators import FixedStableTopK, StableTopK
 from tests.accounting.adversaries import FloatArray, attack, bits, choices, enumerated
-from tests.statements import PUBLISHED, edits
+from tests.statements import PUBLISHED, RECORDS, edits
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 Row = tuple[Event, int]
@@ -374,7 +374,13 @@ def warm_ledger(folder: Path) -> Ledger:
     ledger = Ledger(folder / "ledger.sqlite")
     for events, count in ((NOISE, 1), (STABLE.events(SHAPE), 3)):
         release = ledger.reserve(
-            events, count=count, run="one", description="labels", seeded=False, delta=1e-6
+            events,
+            count=count,
+            run="one",
+            description="labels",
+            seeded=False,
+            delta=1e-6,
+            privacy_unit=RECORDS,
         )
         ledger.settle(release, published=PUBLISHED)
     return ledger

@@ -29,6 +29,7 @@ from pate.accounting import (
     Ledger,
     NeighboringRelation,
     PartiesEvent,
+    PrivacyUnit,
     PureDPEvent,
     StabilityTestEvent,
     Statement,
@@ -37,11 +38,12 @@ from pate.accounting import (
 from pate.accounting._charges import account, require_delta_beyond_tests
 from pate.accounting._cost import format_epsilon, format_exact, format_guess
 from pate.accounting._filters import make_filter
+from pate.accounting._privacy_unit import EACH
 from pate.accounting._statement import REACHED, _content, require_same
 from pate.accounting._statement_words import AUDIT, AUDITED, WORLD, describe_keeping
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.accounting import oracles
-from tests.statements import PUBLISHED, edits
+from tests.statements import PUBLISHED, RECORDS, edits
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 SIGMA, SCALE, DELTA_TEST, TEACHERS = 25.0, 30.0, 1e-9, 100
@@ -69,16 +71,21 @@ GAUSSIAN = {
 }
 
 
+def voters(unit: str) -> PrivacyUnit:
+    """Return the unit of releases for which each unit votes for itself."""
+    return PrivacyUnit(unit=unit, partition=EACH)
+
+
 def released(
     book: Ledger, events: Mapping[NeighboringRelation, Event], count: int, **changes: Any
 ) -> int:
     """Reserve a release with its facts, which ``changes`` may change, and settle it as it was
     reserved."""
     named_options = {"realised", "budget", "seeded"} & set(changes)
-    options = {name: changes.pop(name) for name in named_options}
-    realised = options.pop("realised", None)
+    named = {name: changes.pop(name) for name in named_options}
+    realised = named.pop("realised", None)
     published = PUBLISHED | changes
-    options = {"seeded": False} | options
+    options = {"seeded": False, "privacy_unit": voters(published["unit"]), **named}
     release = book.reserve(
         events,
         count=count,
@@ -95,7 +102,9 @@ def released(
 def ledger(tmp_path: Path) -> Ledger:
     book = Ledger(tmp_path / "ledger.sqlite")
     released(book, EVENTS, 50)
-    book.reserve(GAUSSIAN, count=7, run="two", description="NoisyVotes", seeded=False)
+    book.reserve(
+        GAUSSIAN, count=7, run="two", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
     return book
 
 
@@ -194,7 +203,9 @@ def stated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
     released(book, EVENTS, 50)
     budget = Budget(max_epsilon=20.0, delta=1e-6, neighboring_relation=REPLACE)
     released(book, GAUSSIAN, 7, budget=budget, realised=[(GAUSSIAN, 3)])
-    book.reserve(GAUSSIAN, count=2, run="two", description="NoisyVotes", seeded=False)
+    book.reserve(
+        GAUSSIAN, count=2, run="two", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
     return book.path, statement(book, 2).content
 
 
@@ -212,6 +223,7 @@ KEYS = [
     *(
         "conversion",
         "budget",
+        "budget_unit",
         "filter",
         "declared_after",
         "num_queries",
@@ -279,7 +291,7 @@ def test_every_edit_is_noticed(stated: tuple[Path, dict[str, Any]]) -> None:
 def test_what_follows_is_noticed_without_the_ledger(stated: tuple[Path, dict[str, Any]]) -> None:
     """All but the releases themselves, which the ledger alone can confirm."""
     _, content = stated
-    alone = {"releases", "ledger", "budget", "filter", "declared_after", "release"}
+    alone = {"releases", "ledger", "budget", "budget_unit", "filter", "declared_after", "release"}
     for key in set(content) - alone:
         accepted = [
             place
@@ -303,6 +315,8 @@ INCOHERENT: dict[str, Any] = {
         realised=[{"events": made["releases"][0]["events"], "count": 51}]
     ),
     "a budget without a filter": lambda made: made.update(filter=None),
+    "a budget for other units": lambda made: made.update(budget_unit={"unit": "patient"}),
+    "a unit that is no text": lambda made: made["releases"][0].update(privacy_unit={"unit": []}),
     "releases beyond the budget": lambda made: made["releases"][0].update(count=10**6),
     "another number": lambda made: made["releases"][0].update(release=3),
     "not settled": lambda made: made["releases"][1].update(published=None),
@@ -322,7 +336,9 @@ def test_a_statement_names_its_file(ledger: Ledger, tmp_path: Path) -> None:
     file = tmp_path / "labels.npz"
     file.write_bytes(b"labels")
     digest = hashlib.sha256(b"labels").hexdigest()
-    ledger.reserve(GAUSSIAN, count=3, run="three", description="NoisyVotes", seeded=False)
+    ledger.reserve(
+        GAUSSIAN, count=3, run="three", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
     ledger.settle(3, published=PUBLISHED | {"sha256": digest, "num_answered": 2})
     made = statement(ledger, 3)
     assert (
@@ -355,7 +371,7 @@ def test_units_that_reach_more_teachers(tmp_path: Path, teachers: int) -> None:
     always."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     released(ledger, EVENTS, 5, max_teachers_per_unit=teachers, unit="patient")
-    released(ledger, GAUSSIAN, 7)
+    released(ledger, GAUSSIAN, 7, unit="patient")
     made = statement(ledger)
     made.verify(ledger=ledger.path)
     wider = {relation: event.for_group_size(teachers) for relation, event in EVENTS.items()}
@@ -369,7 +385,7 @@ def test_units_that_reach_more_teachers(tmp_path: Path, teachers: int) -> None:
         )
         assert rows[3] > rows[2] > rows[1]
     assert ("which reaches" in made.text) == (teachers > 1)
-    assert f"    {teachers} " in made.text and "for a patient that reaches m teachers" in made.text
+    assert f"    {teachers} " in made.text and "if a patient reaches m teachers:" in made.text
 
 
 def test_a_release_of_several_parties_has_two_figures(
@@ -459,7 +475,9 @@ def test_a_statement_is_on_the_whole_ledger(ledger: Ledger, tmp_path: Path) -> N
     first = statement(ledger)
     older = tmp_path / "older.sqlite"
     shutil.copy(ledger.path, older)
-    ledger.reserve(GAUSSIAN, count=1, run="three", description="NoisyVotes", seeded=False)
+    ledger.reserve(
+        GAUSSIAN, count=1, run="three", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
     assert first.verify(ledger=ledger.path) == 1
     latest = statement(ledger)
     assert latest.verify(ledger=ledger.path) == 0 and len(latest["releases"]) == 3
@@ -470,7 +488,12 @@ def test_a_statement_is_on_the_whole_ledger(ledger: Ledger, tmp_path: Path) -> N
     other = Ledger(tmp_path / "other.sqlite")
     for entry in ledger.entries():
         other.reserve(
-            entry.events, count=entry.count, run="x", description=entry.description, seeded=False
+            entry.events,
+            count=entry.count,
+            run="x",
+            description=entry.description,
+            seeded=False,
+            privacy_unit=RECORDS,
         )
     with pytest.raises(ValueError, match="it may be an older copy"):
         latest.verify(ledger=other.path)
@@ -566,7 +589,7 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
 
 def test_a_key_occurs_once(ledger: Ledger, tmp_path: Path) -> None:
     """Of two, some readers take the first and some the last."""
-    ledger.reserve(GAUSSIAN, count=1, run="x", description="y", seeded=False)
+    ledger.reserve(GAUSSIAN, count=1, run="x", description="y", seeded=False, privacy_unit=RECORDS)
     text = json.dumps(statement(ledger).content)
     Statement.from_json(text).verify(ledger=ledger.path)
     for place in (text.index("{") + 1, text.index('"guarantees": {') + len('"guarantees": {')):
@@ -585,7 +608,15 @@ def test_a_key_occurs_once(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
     budget = Budget(max_epsilon=9.0, delta=1e-6, neighboring_relation=REPLACE)
-    ledger.reserve(GAUSSIAN, count=1, run="x", description="y", seeded=False, budget=budget)
+    ledger.reserve(
+        GAUSSIAN,
+        count=1,
+        run="x",
+        description="y",
+        seeded=False,
+        budget=budget,
+        privacy_unit=RECORDS,
+    )
     made = statement(ledger)
     condition = (
         "it holds if neither that nor its figures followed from what releases 1 .. 2 showed."
@@ -613,7 +644,9 @@ def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
         Statement.from_json(made.content | {"filter": other}).verify()
 
 
-def test_another_word_for_whom_it_protects_is_another_statement(ledger: Ledger) -> None:
+def test_another_word_for_whom_it_protects_is_another_statement(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, EVENTS, 50)
     before = statement(ledger)
     ledger.settle(1, published=PUBLISHED)
     assert statement(ledger) == before
@@ -624,6 +657,10 @@ def test_another_word_for_whom_it_protects_is_another_statement(ledger: Ledger) 
         assert made.verify(ledger=ledger.path) == 0
     with pytest.raises(ValueError, match=r"^Expected unit=patient, [^\n]*got unit='record'$"):
         Statement.from_json(after.content | {"unit": "record"}).verify(ledger=ledger.path)
+    # a total is for whom the rows were priced, whatever the word of one release is
+    released(ledger, GAUSSIAN, 7)
+    assert "one record of" in statement(ledger).text
+    assert statement(ledger)["guarantees"]["replace_record"]["unit"] == "record"
 
 
 def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -> None:
@@ -657,7 +694,7 @@ def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
     released(ledger, EVENTS, 5, budget=budget, delta=1.00000049e-6)
     said = "under ADD_REMOVE_TEACHER: that epsilon holds if no release decided the number, kinds or costs of later ones"
     assert said not in statement(ledger).text
-    ledger.reserve(EVENTS, count=5, run="x", description="y", seeded=False)
+    ledger.reserve(EVENTS, count=5, run="x", description="y", seeded=False, privacy_unit=RECORDS)
     text = statement(ledger).text
     assert said in text and text.startswith(
         "epsilon at delta = 1.00000049e-06 under REPLACE_RECORD: this release "
@@ -775,7 +812,9 @@ def test_a_statement_is_of_today(tmp_path: Path, limit: float | None) -> None:
     released(book, GAUSSIAN, 5, budget=budget, unit="patient")
     before = statement(book)
     assert before.today(book.snapshot()) == before
-    book.reserve(GAUSSIAN, count=7, run="two", description="", seeded=True)
+    book.reserve(
+        GAUSSIAN, count=7, run="two", description="", seeded=True, privacy_unit=voters("patient")
+    )
     after = before.today(book.snapshot())
     assert after == statement(book)
     assert after["costs"][REPLACE.value]["epsilon"] > before["costs"][REPLACE.value]["epsilon"]
@@ -787,7 +826,9 @@ def test_another_ledger_continues_no_statement(ledger: Ledger, tmp_path: Path) -
     made = statement(ledger)
     other = Ledger(tmp_path / "other.sqlite")
     for _ in range(4):
-        other.reserve(GAUSSIAN, count=7, run="two", description="", seeded=False)
+        other.reserve(
+            GAUSSIAN, count=7, run="two", description="", seeded=False, privacy_unit=RECORDS
+        )
     with pytest.raises(ValueError, match="all rows that it held"):
         made.today(other.snapshot())
 
@@ -865,11 +906,15 @@ def test_equal_rounds_are_stated_by_their_exact_composition(tmp_path: Path) -> N
         for k in range(n // 2)
     )
     assert float(d) == pytest.approx(made["guarantees"]["replace_record"]["delta"], rel=1e-6)
-    ledger.reserve(GAUSSIAN, count=1, run="two", description="NoisyVotes", seeded=False)
+    ledger.reserve(
+        GAUSSIAN, count=1, run="two", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
     both = statement(ledger)
     assert both["this_release"] == {
         name: {
-            key: value for key, value in guarantee.items() if key not in ("neighbors", "fixed_by")
+            key: value
+            for key, value in guarantee.items()
+            if key not in ("neighbors", "missing", "unit", "fixed_by")
         }
         for name, guarantee in made["guarantees"].items()
     }

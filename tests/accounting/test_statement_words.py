@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from pate.accounting import NeighboringRelation
+from pate.accounting import LedgerEntry, LedgerSnapshot, NeighboringRelation, PrivacyUnit
+from pate.accounting._privacy_unit import EACH
 from pate.accounting._statement_words import (
     _BY_BITS,
     AUDIT,
@@ -19,6 +20,7 @@ from pate.accounting._statement_words import (
     describe_keeping,
     describe_ledger,
 )
+from tests.accounting.ledgers import gaussian
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,9 @@ def test_how_a_budget_is_kept_names_the_releases_before_it() -> None:
         assert describe_keeping(number).endswith(f" followed from what {shown} showed.")
 
 
+NONE = "There is no total."
+
+
 @pytest.mark.parametrize(
     ("releases", "fixed_by", "sentences"),
     [
@@ -80,6 +85,17 @@ def test_how_a_budget_is_kept_names_the_releases_before_it() -> None:
                 f"It has none under ADD_REMOVE_TEACHER: that epsilon holds if {FIXED_BEFOREHAND}.",
             ],
         ),
+        (2, ("nothing", "nothing"), [NONE]),
+        (
+            2,
+            ("reservation", "nothing"),
+            [NONE, f"No budget keeps this: it holds if {FIXED_BEFOREHAND}."],
+        ),
+        (
+            2,
+            ("budget", "nothing"),
+            [NONE, "Under REPLACE_RECORD this is the budget of the ledger: "],
+        ),
     ],
 )
 def test_conditions_are_those_of_the_relations_without_a_budget(
@@ -88,7 +104,9 @@ def test_conditions_are_those_of_the_relations_without_a_budget(
     content = {
         "neighboring_relation": "replace_record",
         "guarantees": {
-            name: {"fixed_by": how}
+            name: {"fixed_by": how, "unit": None, "missing": NONE}
+            if how == "nothing"
+            else {"fixed_by": how, "unit": "record", "missing": None}
             for name, how in zip(("replace_record", "add_remove_teacher"), fixed_by, strict=True)
         },
         "declared_after": 0,
@@ -108,7 +126,8 @@ def test_costs_are_told_where_they_differ_from_the_guarantee(
     content = {
         "neighboring_relation": "replace_record",
         "guarantees": {
-            name: {"epsilon": epsilon} for name, epsilon in zip(names, (3.0, 2.0), strict=True)
+            name: {"epsilon": epsilon, "unit": "record"}
+            for name, epsilon in zip(names, (3.0, 2.0), strict=True)
         },
         "costs": {
             name: {"epsilon": epsilon, "delta": 1e-6}
@@ -132,8 +151,24 @@ def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(
     releases: int, delta: float
 ) -> None:
     guarantee = {"epsilon": 2.0, "delta": 1e-6, "neighbors": "of another version"}
+    guarantee |= {"unit": "patient", "missing": None}
+    entries = [
+        LedgerEntry(
+            release=number,
+            at="",
+            run="",
+            description="",
+            events=gaussian(40.0),
+            count=1,
+            seeded=False,
+            settled=True,
+            privacy_unit=PrivacyUnit(unit="patient", partition=EACH),
+        )
+        for number in range(1, releases + 1)
+    ]
     content = {
         "kind": "labels",
+        "release": 1,
         "unit": "patient",
         "max_teachers_per_unit": 1,
         "neighboring_relation": "replace_record",
@@ -142,7 +177,7 @@ def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(
         "releases": [{}] * releases,
         "ledger": {"counts": AUDIT},
     }
-    first, second, *_ = _headline(content)
+    first, second, *_ = _headline(content, LedgerSnapshot(tuple(entries)))
     other = "" if delta == 1e-6 else " at delta = 1e-07"
     assert first == (
         "epsilon = 2.000 at delta = 1e-06 under REPLACE_RECORD:"

@@ -20,6 +20,7 @@ from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.accounting._cost import format_epsilon
 from pate.aggregators import NoisyVotes
 from tests.conftest import copy_run, make_arrays, recipe
+from tests.statements import RECORDS
 
 
 def current_umask() -> int:
@@ -136,6 +137,7 @@ def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
         "description": "",
         "seeded": False,
         "budget": settings.budget,
+        "privacy_unit": RECORDS,
     }
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.reserve(complete.mechanism.events(VoteShape(10, 4)), **paid)

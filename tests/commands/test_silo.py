@@ -15,6 +15,7 @@ from pate._silos.exchange import Exchange, waiting
 from pate._silos.secrets import read_public_keys
 from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation
 from tests.silos.exchanges import Hospitals
+from tests.statements import RECORDS
 
 
 def words(hospitals: Hospitals, name: str, *more: str) -> list[str]:
@@ -163,7 +164,13 @@ def test_nothing_is_sent_before_its_cost_is_accepted(
         }
         limit = Budget(max_epsilon=most, delta=1e-6, neighboring_relation=relation)
         Ledger(ledger).reserve(
-            small, count=1, run="earlier", description="a sum", seeded=False, budget=limit
+            small,
+            count=1,
+            run="earlier",
+            description="a sum",
+            seeded=False,
+            budget=limit,
+            privacy_unit=RECORDS,
         )
         assert cli.main(words(hospitals, "south", *known, "--ledger", str(ledger))) == status
         assert ("south" in hospitals.exchange.absent("keys")) == bool(status)

@@ -19,8 +19,16 @@ from pate._release import top_k, transaction
 from pate._release.labels import verify_published
 from pate._release.top_k import TopKSettings, release_top_k
 from pate._validation import IntArray
-from pate.accounting import Event, Ledger, NeighboringRelation, Statement, read_ledger
+from pate.accounting import (
+    Event,
+    Ledger,
+    NeighboringRelation,
+    PrivacyUnit,
+    Statement,
+    read_ledger,
+)
 from pate.accounting._charges import account
+from pate.accounting._privacy_unit import EACH
 from pate.mechanisms import GumbelPeeling, TopKMechanism
 
 
@@ -178,7 +186,14 @@ def test_what_all_releases_cost_was_fixed_before_their_noise() -> None:
     """Others in the ledger may be settled for less, by what came out."""
     events = GumbelPeeling(k=3, scale=1e3).events()
     book = Ledger(Path("ledger.sqlite"))
-    first = book.reserve(events, count=5, run="labels", description="a screen", seeded=False)
+    first = book.reserve(
+        events,
+        count=5,
+        run="labels",
+        description="a screen",
+        seeded=False,
+        privacy_unit=PrivacyUnit(unit="user", partition=EACH),
+    )
     book.settle(first, realised=[(events, 1)])
     stated = release("top.csv")
     for relation in NeighboringRelation:

@@ -153,7 +153,7 @@ def test_what_is_published_of_a_limited_domain_follows_from_it_alone(histogram: 
     settings = TopKSettings(k=2, kbar=5, scale=3.0, mechanism="limited_domain")
     mechanism = settings.mechanism_for(histogram)
     assert isinstance(mechanism, LimitedDomain)
-    facts = top_k_statement_fields(settings, mechanism, histogram)
+    facts = top_k_statement_fields(settings, mechanism, histogram, "user")
     # five that may be named, and the one below them
     assert facts["gap"] == {
         "counts": mechanism.gap_to_answer(probability=0.9, num_items=6),
@@ -162,13 +162,14 @@ def test_what_is_published_of_a_limited_domain_follows_from_it_alone(histogram: 
     assert (
         facts["num_items"] == (8 if histogram.public else None)
         and facts["max_teachers_per_unit"] == 1
+        and facts["unit"] == "user"
     )
 
 
 def test_what_is_published_of_a_choice_among_all_items_counts_them() -> None:
     settings = TopKSettings(k=2, scale=3.0)
     mechanism = settings.mechanism_for(ITEMS)
-    facts = top_k_statement_fields(settings, mechanism, ITEMS)
+    facts = top_k_statement_fields(settings, mechanism, ITEMS, "user")
     assert facts["gap"]["counts"] == mechanism.gap_to_answer(probability=0.9, num_items=8)
 
 
@@ -190,7 +191,7 @@ def test_stable_sets_are_released_whole_or_not_at_all(mechanism: str, neighbors:
     assert set(found) <= {0, 2, 4}
     equal = np.full(8, 500)
     assert not any(made.choose(equal, generator=seeded_generator(seed)).size for seed in range(20))
-    facts = top_k_statement_fields(settings, made, far)
+    facts = top_k_statement_fields(settings, made, far, "user")
     assert facts["gap"]["probability"] == 0.9 and not facts["ordered"]
     assert made.accuracy(gap=facts["gap"]["counts"], num_items=8) == pytest.approx(0.9)
     with pytest.raises(ValueError, match=r"^Expected `items` with `pairs`"):

@@ -12,8 +12,9 @@ import pytest
 
 from pate._histogram import Histogram, HistogramFiles
 from pate._release.top_k import TopKSettings, release_top_k
-from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
+from pate.accounting import Ledger, NeighboringRelation, PrivacyUnit, Statement, read_ledger
 from pate.accounting._charges import account
+from pate.accounting._privacy_unit import EACH
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, LimitedDomain
 from tests.statements import edits
 
@@ -91,10 +92,12 @@ KEYS = [
     *(
         "conversion",
         "budget",
+        "budget_unit",
         "filter",
         "declared_after",
         "num_queries",
         "delta",
+        "unit",
         "max_teachers_per_unit",
     ),
     *("contributions", "mechanism", "num_items", "ordered", "gap", "versions", "sha256"),
@@ -172,11 +175,13 @@ def test_a_statement_ends_where_its_release_was_settled(
 ) -> None:
     """What another process adds at the same time is not in it."""
     settle, events = Ledger.settle, CanonicalMechanism(k=2, scale=30.0).events()
+    named: dict[str, Any] = {"count": 1, "description": "CanonicalMechanism", "seeded": False}
+    named["privacy_unit"] = PrivacyUnit(unit="user", partition=EACH)
 
     def crowded(self: Ledger, number: int, **changes: Any) -> Any:
-        self.reserve(events, count=1, run="other", description="CanonicalMechanism", seeded=False)
+        self.reserve(events, run="other", **named)
         head = settle(self, number, **changes)
-        self.reserve(events, count=1, run="another", description="CanonicalMechanism", seeded=False)
+        self.reserve(events, run="another", **named)
         return head
 
     with monkeypatch.context() as patch:

@@ -16,13 +16,22 @@ from pate._release import transaction
 from pate._release.labels import LabelsRelease
 from pate._release.top_k import TopKSettings, _TopK, release_top_k
 from pate._release.transaction import PendingRelease, Releasable, pending_release
-from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, read_ledger
+from pate.accounting import (
+    Budget,
+    Ledger,
+    NeighboringRelation,
+    PrivacyUnit,
+    Statement,
+    read_ledger,
+)
 from pate.accounting._charges import BudgetExceededError
 from pate.accounting._filters import affordable
+from pate.accounting._privacy_unit import EACH
 from pate.aggregators import NoisyVotes
 from pate.mechanisms import LimitedDomain
 from tests.accounting import ledgers as events
 from tests.release.test_labels_crash import SCREEN, Killed
+from tests.statements import RECORDS
 
 STEPS = {
     "request_digest": None,
@@ -201,7 +210,12 @@ def test_a_top_k_that_no_epsilon_could_state_is_not_paid_for(tmp_path: Path) -> 
         k=1, kbar=2, scale=1.0, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD
     )
     ledger.reserve(
-        limited.events(), count=3, run="others", description="LimitedDomain", seeded=False
+        limited.events(),
+        count=3,
+        run="others",
+        description="LimitedDomain",
+        seeded=False,
+        privacy_unit=PrivacyUnit(unit="user", partition=EACH),
     )
     with pytest.raises(
         ValueError,
@@ -264,6 +278,7 @@ def test_what_is_reserved_is_not_asked_whether_its_delta_suffices_again(tmp_path
             budget=None,
             run="one",
             description="",
+            privacy_unit=RECORDS,
         )
         return transaction._reserve(publication, terms, pending_release(seeds, "request", 1))
 

@@ -80,10 +80,11 @@ def test_all_releases_are_stated_for_the_units_that_reach_most(
     )
     assert "which reaches 2 teachers at most" in out.split("The ledger of")[-2]
     assert label("one", *filter(None, [order[0]])) == 0  # states its labels again
-    assert (
-        stated("one")["guarantees"] == stated("two")["guarantees"]
-        and verified("one") == verified("two") == 0
-    )
+    first, second = (stated(run)["guarantees"] for run in ("one", "two"))
+    assert first["replace_record"] == second["replace_record"]
+    # each run has teachers of its own, which no other release is about
+    assert first["add_remove_teacher"]["epsilon"] is second["add_remove_teacher"]["epsilon"] is None
+    assert verified("one") == verified("two") == 0
     capsys.readouterr()
     assert cli.main(["ledger", "show", "--ledger=votes.ledger.sqlite"]) == 0
     out = capsys.readouterr().out
@@ -91,7 +92,7 @@ def test_all_releases_are_stated_for_the_units_that_reach_most(
         r"epsilon = ([\d.]+) at delta = 1e-05 \(delta0 = 0\) under REPLACE_RECORD(.*)", out
     )
     assert shown is not None and float(shown[1]) == pytest.approx(total, abs=1e-4)
-    assert shown[2] == " for a unit that reaches 2 teachers at most"
+    assert shown[2] == " for one record for a unit that reaches 2 teachers at most"
     assert out.count("made for a unit that reaches 2 teachers at most") == 1
     assert out.count("made for a unit that reaches 1 teacher at most") == 1
 
@@ -140,7 +141,7 @@ def test_a_budget_is_for_units_of_two_teachers_or_refuses_them(capsys: Captured)
     assert spent == pytest.approx(epsilon(for_group_size([once()] * 3, 2))) and spent < 1.5
     assert verified("five") == 0
     assert (
-        "under REPLACE_RECORD for a unit that reaches 2 teachers at most;"
+        "under REPLACE_RECORD for one record for a unit that reaches 2 teachers at most;"
         in capsys.readouterr().out
     )
     # what units of one teacher could still afford, units of two cannot
@@ -162,8 +163,10 @@ def test_a_target_and_a_budget_of_two_teachers_fit(capsys: Captured) -> None:
     assert 1.95 < stated("one")["costs"]["replace_record"]["epsilon"] <= 2
 
 
-def test_a_list_of_users_is_stated_for_several(capsys: Captured) -> None:
-    """`pate topk`, in a ledger of its own and in that of labels for units of two teachers."""
+@pytest.mark.parametrize("unit", ["user", "record"])
+def test_a_list_of_users_is_stated_for_several(unit: str, capsys: Captured) -> None:
+    """`pate topk`, in a ledger of its own and in that of labels for units of two teachers: a total
+    is for users, and there is none with labels for records."""
     Path("pairs.csv").write_text(
         "user,item\n" + "".join(f"u{n},{'abc'[n % 3]}\n" for n in range(30))
     )
@@ -183,15 +186,23 @@ def test_a_list_of_users_is_stated_for_several(capsys: Captured) -> None:
     assert content["guarantees"]["add_remove_teacher"]["neighbors"].startswith(
         "all that 2 users at most contribute is"
     )
-    assert label("one", TWO) == 0
+    assert label("one", TWO, f"--unit={unit}") == 0
     assert cli.main([*words, "--output=both.csv", "--ledger=votes.ledger.sqlite"]) == 0
     book = read_ledger(Path("votes.ledger.sqlite"))
     assert [entry.max_teachers_per_unit for entry in book.entries] == [2, 1]
     content = json.loads(Path("both.privacy.json").read_text())
     charges = [(entry.events, entry.count) for entry in book.entries]
-    assert content["guarantees"]["replace_record"]["epsilon"] == pytest.approx(
-        epsilon(for_group_size(charges, 2))
-    )
+    this_release = content["this_release"]["replace_record"]["epsilon"]
+    assert this_release == pytest.approx(epsilon(for_group_size(charges[1:], 2)))
+    guarantee = content["guarantees"]["replace_record"]
+    if unit == "user":
+        assert guarantee["epsilon"] == pytest.approx(epsilon(for_group_size(charges, 2)))
+    else:
+        assert guarantee["epsilon"] is None
+        assert (
+            "one user under REPLACE_RECORD: release 1 is priced for one record."
+            in (guarantee["missing"])
+        )
     assert (
         cli.main(
             ["ledger", "verify", "--ledger=votes.ledger.sqlite", "--statement=both.privacy.json"]

@@ -111,7 +111,7 @@ def test_it_changes_with_the_statement(of_votes: Path) -> None:
         ((*guarantee, "delta"), 2e-7, "2e-07"),
         ((*guarantee, "neighbors"), "one silo moves", "one silo moves"),
         (("reach", 2, "replace_record"), 71.0, "71.000 for 3"),
-        (("unit",), "hospital", "One hospital"),
+        ((*guarantee, "unit"), "hospital", "One hospital"),
         (("num_teachers",), 77, "77 teachers"),
         (("num_teachers",), None, "a teacher for each record"),
         (("num_labels",), 78, "78 labels"),
@@ -131,12 +131,17 @@ def test_it_changes_with_the_statement(of_votes: Path) -> None:
         ]["epsilon"]
         == 0.77
     )
+    # the unit of the total, which may be another than the release's own
+    other = changed(findings, *guarantee, "unit", to="hospital").entry["deployment"]["privacy_loss"]
+    assert other["privacy_unit"] == "hospital-level"
     nothing = {
         "epsilon": None,
         "delta": 1e-6,
         "delta0": 1.0,
         "fixed_by": "reservation",
         "neighbors": "any",
+        "unit": "record",
+        "missing": None,
     }
     unbounded = changed(findings, *guarantee, to=nothing)
     assert "epsilon" not in unbounded.entry["deployment"]["privacy_loss"]["privacy_parameters"]

@@ -81,7 +81,7 @@ def test_the_first_sentence_bounds_guesses(of_faces: Path) -> None:
     statement = Statement.read(of_faces / "public" / "privacy.json")
     relation = statement["guarantees"][statement["neighboring_relation"]]
     shown = re.search(
-        r"Whoever sees all this guesses right ([\d.]+)% of the time at most, for any", said
+        r"An observer of everything published guesses right at most ([\d.]+)% of the time", said
     )
     assert shown is not None and said.index(shown[0]) < said.index("ε = ")
     of_epsilon = (math.exp(relation["epsilon"]) + relation["delta"]) / (

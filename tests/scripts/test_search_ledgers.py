@@ -21,7 +21,6 @@ from scripts.search_ledgers import (
 )
 
 BY_RECORD, BY_GROUP = Planned(unit="record"), Planned(unit="group")
-MIXED = pytest.mark.xfail(strict=True, reason="rows for other units are added up")
 
 
 def figures(folder: Path, releases: Sequence[Planned], whom: Whom) -> list[tuple[float, float]]:
@@ -55,13 +54,11 @@ def test_less_noise_than_stated_is_found(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-@MIXED
 def test_groups_after_records(tmp_path: Path) -> None:
     assert all(true <= total for total, true in figures(tmp_path, [BY_RECORD, BY_GROUP], "group"))
 
 
 @pytest.mark.slow
-@MIXED
 @pytest.mark.parametrize("aggregator", [NoisyVotes, Canonical])
 def test_a_teacher_after_records(aggregator: Any, tmp_path: Path) -> None:
     settings = {"k": 1} if aggregator is Canonical else {}
@@ -87,7 +84,6 @@ def test_releases_for_one_unit_add_up(unit: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@MIXED
 def test_random_ledgers(tmp_path: Path) -> None:
     faults, compared = list[Any](), 0
     for seed in range(8):

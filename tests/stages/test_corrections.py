@@ -17,6 +17,7 @@ from pate.accounting._charges import account
 from pate.accounting._ledger import Ledger
 from pate.data._records import assign_teachers
 from tests.conftest import make_arrays, recipe
+from tests.statements import RECORDS
 
 KEY = bytes.fromhex("5e" * 32)
 TEACHERS = 40
@@ -308,6 +309,7 @@ def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
             max_delta0=6e-5,
             filter="renyi",
         ),
+        privacy_unit=RECORDS,
     )
     assert cli.main(["run", str(folder), f"--run={tmp_path / 'run'}", *WORDS]) == 2
     # the sum of both; either by itself is within 25

@@ -47,6 +47,7 @@ TEACHERS: dict[str, Any] = {
     "accelerator": "cpu",
     "precision": "bf16-mixed",
     "start_from": "first",
+    "max_teachers_per_group": 2,
 }
 ELSEWHERE = {
     "unit": "groups of the private records",

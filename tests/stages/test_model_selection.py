@@ -17,7 +17,7 @@ from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.data import Arrays
 from pate.data._records import assign_teachers
 from pate.mechanisms import GumbelPeeling
-from tests.accounting.ledgers import gaussian
+from tests.accounting.ledgers import gaussian, reserve
 from tests.conftest import make_arrays
 
 Captured = pytest.CaptureFixture[str]
@@ -99,7 +99,7 @@ def test_a_choice_is_made_for_the_units_that_labels_were_released_for(
     for number, teachers in enumerate((1, 2)):
         (copied / "ledger.sqlite").unlink()
         ledger = Ledger(copied / "ledger.sqlite", max_teachers_per_unit=teachers)
-        ledger.reserve(gaussian(60), count=1, run="other", description="NoisyVotes", seeded=False)
+        reserve(ledger, gaussian(60), 1)
         words = [
             *map(str, students),
             "--run",
