@@ -44,6 +44,11 @@ def assigned_units(records: Records, plan: Plan, key: bytes) -> StrArray:
     return parts_of_groups(records.ids, records.units("group"), most, key=key)
 
 
+def uses_groups(plan: Plan) -> bool:
+    """Return whether teachers, or the price of their release, depend on groups of records."""
+    return plan.unit == "group" or plan.max_teachers_per_group is not None
+
+
 def require_bound(plan: Plan) -> None:
     """Raise ``ValueError`` unless a bound on the teachers of a group comes with records."""
     most = plan.max_teachers_per_group

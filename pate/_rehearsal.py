@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._closed_form_plan import FIRST, ClosedFormPlan
+from pate._closed_form_plan import FIRST, ClosedFormPlan, uses_groups
 from pate._data_file import load_data
 from pate._files import Json
 from pate._networks import is_linear
@@ -155,7 +155,7 @@ def rehearse_run(
     kind = kind_of_votes(plan, voting)
     voters = 0 if kind is Moments else plan.num_teachers
     rows = _rows(settings, len(data.load(Role.PUBLIC).ids), voters * data.num_labels)
-    made_up = MadeUp(data, grouped=plan.unit == "group", rows=rows.tolist())
+    made_up = MadeUp(data, grouped=uses_groups(plan), rows=rows.tolist())
     with _scene(run, made_up) as here:
         if plan.start_from is not None:  # a release that is made up, too
             first = LabelSettings(Partial(ScoreVotes), delta=settings.delta, target_epsilon=8.0)

@@ -33,7 +33,7 @@ from pate._audit.isolation import (
 )
 from pate._audit.releases import law_tests, moments_tests, without_budget
 from pate._audit.tables import VERDICTS, Trial, Verdict, scratch, text_of, verdict_of
-from pate._closed_form_plan import FIRST, ClosedFormPlan, Plan, assigned_units
+from pate._closed_form_plan import FIRST, ClosedFormPlan, Plan, assigned_units, uses_groups
 from pate._data_file import load_data, load_ledger
 from pate._files import make_once, write_text
 from pate._pipeline import Pipeline
@@ -585,7 +585,7 @@ def prove(
             public = data.load(Role.PUBLIC)
             np.savez(folder / "drawn.npz", X=public.features[:], ids=public.ids)
             data = DrawnPublic(data._source, samples=folder / "drawn.npz", bounds=data._bounds)
-        made_up = MadeUp(data, grouped=plan.unit == "group")
+        made_up = MadeUp(data, grouped=uses_groups(plan))
         copy, ledger = folder / "run", folder / "ledger.sqlite"
         if first is not None:
             start = Pipeline(copy / FIRST, made_up, ledger=ledger)

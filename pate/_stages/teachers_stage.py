@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan, Plan, assigned_units
+from pate._closed_form_plan import CLOSED_FORM, ClosedFormPlan, Plan, assigned_units, uses_groups
 from pate._data_file import describe_data
 from pate._files import atomic_write, code_version, digest, make_folder, read_json, require_disk
 from pate._linear import fit_linear, flat
@@ -112,9 +112,8 @@ def begin_fit(
     inputs = StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
     made_from = origin_of(inputs)
     folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
-    by_groups = plan.unit == "group" or plan.max_teachers_per_group is not None
     if run.needs(TEACHERS_FIT, inputs):
-        if by_groups:
+        if uses_groups(plan):
             grouping = name_grouping(run.ledger_path, data.load(Role.PRIVATE))
         if (start_from := getattr(plan, "start_from", None)) is not None:
             require_start_for(run, start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
