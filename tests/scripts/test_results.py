@@ -40,6 +40,12 @@ def test_every_page_agrees_with_the_files() -> None:
     assert list(results.found(results.ROOT, results.read())) == []
 
 
+def test_the_readme_quotes_only_what_was_run() -> None:
+    files = results.read()
+    quoted = files["readme"].quoted
+    assert quoted and all(files[name].run for name in quoted)
+
+
 def test_a_table_names_its_file_and_its_run(checkout: Path) -> None:
     assert list(results.found(checkout, FILES)) == []
     text = results.rendered("<!-- table: small -->\n| old |\n<!-- end -->\n", FILES)
