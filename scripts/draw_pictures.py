@@ -4,14 +4,13 @@
     python -m scripts.draw_pictures /tmp/images --small       # a minute, to see that all are drawn
 
 A picture that a command of the page draws is drawn by that command, the last one above it. The
-demo's run of `configs/faces` shows the faces, and a headless Chromium the report.
+demo's run of `configs/faces` shows the faces.
 """
 
 import argparse
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import chdir
 from pathlib import Path
@@ -97,26 +96,6 @@ def _release(picture: Path, small: bool) -> None:
     draw_release.main([str(_demo(small)), str(picture)])
 
 
-def _report(picture: Path, small: bool) -> None:
-    """Draw the report in the light, and how it goes on in the dark."""
-    _demo(small)
-    call(command_above("report.md", picture.name))
-    width, height = 900, 1200
-    sheet = Image.new("RGB", (2 * width, height))
-    for i, scheme in enumerate(("1", "0")):
-        command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        command += [
-            f"--blink-settings=preferredColorScheme={scheme}",
-            f"--window-size={width},{2 * height}",
-        ]
-        command += [f"--user-data-dir={Path('profile').absolute()}", "--screenshot=shot.png"]
-        subprocess.run([*command, "page.html"], check=True, capture_output=True)
-        with Image.open("shot.png") as shot:
-            part = shot.crop((0, height * i, width, height * (i + 1)))
-            sheet.paste(part, (width * i, 0))
-    sheet.save(picture)
-
-
 PICTURES: dict[str, Callable[[Path, bool], None]] = {
     "faces.jpg": _faces,
     "frontier.png": _frontier,
@@ -124,7 +103,6 @@ PICTURES: dict[str, Callable[[Path, bool], None]] = {
     "map.png": _map,
     "plan.png": _plan,
     "release.png": _release,
-    "report.png": _report,
     "variants.png": _frontier,
 }
 

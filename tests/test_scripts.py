@@ -4,7 +4,6 @@ import csv
 import importlib
 import importlib.util
 import re
-import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -238,8 +237,6 @@ def test_the_table_of_networks_has_medians_and_refusals() -> None:
 @pytest.mark.slow
 def test_one_command_draws_all_pictures_of_the_pages(tmp_path: Path) -> None:
     script = importlib.import_module("scripts.draw_pictures")
-    if shutil.which("chromium") is None:
-        del script.PICTURES["report.png"]
     # one form of the frontier draws both of its pictures
     names = [name for name in script.PICTURES if name not in ("frontier.png", "plan.png")]
     script.main([str(tmp_path), "--small", "--only", *names])
