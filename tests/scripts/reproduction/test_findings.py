@@ -112,6 +112,10 @@ def test_a_finding_is_a_result_that_runs_again(tmp_path: Path) -> None:
     assert name == "a_table" and result.command.startswith("python -m scripts.reproduction a_table")
     assert differences(result, [["Table 1", "0.48"]]) == []
     assert differences(result, [["Table 1", "0.52"]]) != []
+    timed = finding(claims=(CLAIM, replace(CLAIM, where="7.3, run times", ours="1.0 ms")))
+    keep(tmp_path, "shekelyan_netflix", timed, Effort(), 1.0)
+    times = findings(tmp_path)["shekelyan_netflix"]
+    assert differences(times, [["Table 1", "0.4"], ["7.3, run times", "2.0 ms, or so"]]) == []
     kept_rows = json.loads((tmp_path / "a_table.json").read_text())
     assert kept_rows["run"]["processor_seconds"] == 1
 
