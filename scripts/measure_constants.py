@@ -3,6 +3,7 @@
     export PATE_DATA=...    # the folder that holds multilabel/
     python -m scripts.measure_constants
     python -m scripts.measure_constants emotions medical --epsilons 0.1 1 --seeds 40
+    python -m scripts.measure_constants emotions --purpose accuracy
     python -m scripts.measure_constants yeast birds emotions --teachers 100 --seeds 20
 
 Each record is its own voter, noise has the target epsilon at delta 1e-6 under REPLACE_RECORD, and
@@ -18,8 +19,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,7 @@ from pate._linear import student_of
 from pate._validation import MOST_VOTERS
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Ballots, Geometry, Moments, RecordVoters, Rounds, Scores, ScoreVotes
+from pate.aggregators._score_votes import Purpose
 from pate.data import ArrayFeatures
 from pate.data.features import PublicScaling
 from pate.student._metrics import average_precision
@@ -48,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument("--teachers", type=int, default=0)
+    parser.add_argument("--purpose", choices=get_args(Purpose), default="never_below_constant")
     options = parser.parse_args(arguments)
     print(
         f"| task | epsilon | constant | mean accuracy | least | more than {MOST} below | mean mAP |"
@@ -58,7 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arrays = arrays_of(Path(os.environ["PATE_DATA"]) / "multilabel" / "mulan" / f"{name}.npz")
         for epsilon in options.epsilons:
             (constant, _), *pairs = figures(
-                *arrays, epsilon=epsilon, seeds=seeds, teachers=options.teachers
+                *arrays,
+                epsilon=epsilon,
+                seeds=seeds,
+                teachers=options.teachers,
+                purpose=options.purpose,
             )
             rest, precisions = zip(*pairs, strict=True)
             below = sum(accuracy < constant - MOST for accuracy in rest)
@@ -85,6 +93,7 @@ def figures(
     epsilon: float,
     seeds: Iterable[int],
     teachers: int = 0,
+    purpose: Purpose = "never_below_constant",
 ) -> Iterator[tuple[float, float]]:
     """Yield test accuracy and mAP of the constant answer, then of the student of each release."""
     private, public, test = folds < 3, folds == 3, folds == 4
@@ -107,6 +116,8 @@ def figures(
     terms: dict[str, Any] = {"num_queries": votes.num_queries, "delta": 1e-6}
     outlook = Outlook(shape=votes.shape, relation=NeighboringRelation.REPLACE_RECORD, **terms)
     (proposal,) = aggregator.proposals(outlook)
+    if isinstance(proposal, ScoreVotes):
+        proposal = replace(proposal, purpose=purpose)
     voting = proposal.calibrated(outlook.target(epsilon=epsilon), votes.shape)
     assert voting is not None
     shares = np.broadcast_to(labels[private].mean(axis=0), labels[test].shape)

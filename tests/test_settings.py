@@ -192,7 +192,7 @@ def test_a_function_is_a_network_too() -> None:
 def test_data_are_described_as_a_file_describes_them() -> None:
     found = describe_data(Arrays(Path("x.npz"), features=PublicPCA(num_components=2)))
     assert found["class_path"] == "pate.data.Arrays"
-    assert found["init_args"]["test_fraction"] == 0.1
+    assert found["init_args"]["test_fraction"] is None
     with pytest.raises(ValueError, match="read the records again"):
         describe_data(InMemory(np.zeros((2, 2))))
 

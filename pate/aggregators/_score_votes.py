@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -27,7 +27,12 @@ from pate.mechanisms._noise import add_gaussian
 
 # of a slope's prior variance to the least noise
 _RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
-_CONSTANT = (0.05, 1.0)  # the least and the largest entry that is the same for all samples
+# the least and the largest entry that is the same for all samples: with 1, levels have half of a
+# ballot's squared norm, and a seventeenth is enough for them
+_CONSTANT = (0.05, 0.25)
+# of the mean variance, from which a direction is asked with half of its share in the first round:
+# less would ask all directions alike, where noise leaves a few of the widest ones
+_PENALTY = 4.0
 # prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
 _RATIO_DEVIATION = 0.5
 _OPEN = 1.5  # standard deviations of a level around one half within which it is asked again
@@ -36,7 +41,14 @@ _OPEN = 1.5  # standard deviations of a level around one half within which it is
 _COMMON = 0.25
 # standard deviations: hardly ever worse than a constant, over many labels and releases
 _SIGNIFICANT = 3.0
+_LIKELY = 1.0  # standard deviations: better than a constant on average
+# by which the deviation of a level counts more than that of slopes, which have a prior
+_LEVEL_WITHOUT_PRIOR = 2.0
 _NEEDED = 2.0  # standard deviations, by which labels seem to need parts after the first
+
+
+Purpose = Literal["accuracy", "never_below_constant", "ranking"]
+"""What a release is for."""
 
 
 class Learner:
@@ -49,6 +61,7 @@ class Learner:
             label ``[C]`` or of all.
         later_share: the share of a ballot's squared norm, at most, that parts of the features after
             the first have until labels seem to need them.
+        purpose: what decisions are for.
     """
 
     def __init__(
@@ -57,16 +70,20 @@ class Learner:
         num_labels: int,
         num_independent: float | FloatArray,
         later_share: float = 1.0,
+        purpose: Purpose = "accuracy",
     ) -> None:
         self._geometry, self._num_independent = geometry, num_independent
-        self._later_share = later_share
+        self._later_share, self._purpose = later_share, purpose
         variances = geometry.variances
         shape = (len(variances), num_labels)
         self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
         self._needed = False  # whether labels seem to depend on parts after the first
         # no direction that hardly varies changes the penalty
         kept = np.concatenate(
-            [v / (v + (v**2).sum() / v.sum()) for v in map(variances.__getitem__, self._parts)]
+            [
+                v / (v + _PENALTY * (v**2).sum() / v.sum())
+                for v in map(variances.__getitem__, self._parts)
+            ]
         )
         self._shares, self._least = self._apportioned(kept), self._apportioned(kept**2)
         self._constant = _CONSTANT[1]
@@ -217,9 +234,12 @@ class Learner:
         differ = (logits > 0) != above
         gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
         along = samples.T @ differ
-        squares = 4 * (
-            (along**2 * self._errors).sum(axis=0) + differ.sum(axis=0) ** 2 * level_error
-        )
+        slopes = (along**2 * self._errors).sum(axis=0)
+        level = differ.sum(axis=0) ** 2 * level_error
+        if self._purpose != "never_below_constant":
+            likely = np.sqrt(slopes + _LEVEL_WITHOUT_PRIOR**2 * level)
+            return above, (gains >= 2 * _LIKELY * likely) & differ.any(axis=0)
+        squares = 4 * (slopes + level)
         enough = gains >= _SIGNIFICANT * np.sqrt(squares)
         # a prior that is found by noise is sure of itself: the label's own evidence says more
         evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
@@ -269,6 +289,7 @@ _ENOUGH, _PLENTY, _LATER_SHARE = 20.0, 160.0, 0.5
 # the error of levels for which few records spend a share of the budget on them first, as if there
 # were so many labels at most: no more than the largest share, and none below the least
 _LEVEL_ERROR, _LEAST_LEVELS, _MOST_LEVELS, _MANY_LABELS = 0.05, 0.1, 0.8, 16
+_RANKING_LEVELS = 0.15  # the largest share where rankings count, which need no levels
 _LEVEL_ROUNDS = 3
 
 
@@ -293,10 +314,11 @@ class ScoreVotes(Aggregator):
     with which rounds tell them (``variance_ratio``). The student is the posterior mean of all
     rounds under Gaussian priors, weighted by how likely their variances are for the label and,
     counted as one label more, for all labels. The first round gives each direction the share of a
-    ballot's norm by which ridge regression would not shrink it, with a penalty of the mean variance
-    along directions, weighted by these variances, so that directions that hardly vary change
-    nothing. The next rounds give it the share by which the posterior is not shrunk there, and
-    another that is proportional to the square of the first.
+    ballot's norm by which ridge regression would not shrink it, with a penalty of four times the
+    mean variance along directions, weighted by these variances, so that directions that hardly vary
+    change nothing. The next rounds give it the share by which the posterior is not shrunk there,
+    and another that is proportional to the square of the first. Levels of labels have a seventeenth
+    of the squared norm at most.
 
     Few records tell hardly more than the labels that most of them have. They spend up to four
     fifths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
@@ -317,9 +339,14 @@ class ScoreVotes(Aggregator):
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
-    decisions: a label departs from its constant answer only if the expected gain on public samples
-    is three posterior standard deviations. The constant answer gives a label if its level is one
-    standard deviation above one half.
+    decisions. A label departs from its constant answer, which gives it if its level is one standard
+    deviation above one half, by the ``purpose`` of the release:
+
+    - ``accuracy``: if the expected gain on public samples is one posterior standard deviation, in
+      which that of the level counts twice: better on average, and now and then a little worse.
+    - ``never_below_constant``: if it is three, and the label's own evidence agrees.
+    - ``ranking``: as for accuracy, with a share of 0.15 at most for levels. Order among samples is
+      better where records are few, and labels that most of them have may be denied.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Koskela, Tobaben & Honkela (2023)),
     with squared inverse multipliers that add up to ``num_queries / multiplier_scores^2`` for a
@@ -344,6 +371,7 @@ class ScoreVotes(Aggregator):
             is smaller by ``sqrt(n)``.
         rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up
             to 1, and a rest of rounding is divided out.
+        purpose: what the release is for: ``accuracy``, ``never_below_constant`` or ``ranking``.
         neighboring_relation: the relation under which the cost is stated first.
 
     Raises:
@@ -355,9 +383,13 @@ class ScoreVotes(Aggregator):
 
     multiplier_scores: float
     rounds: tuple[float, ...] = (0.1, 0.15, 0.25, 0.5)
+    purpose: Purpose = "accuracy"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        purposes = get_args(Purpose)
+        known = f"a purpose among {', '.join(purposes)}"
+        require(self.purpose in purposes, known, purpose=self.purpose)
         object.__setattr__(self, "rounds", tuple(self.rounds))
         require_positive(**{f"rounds[{i}]": share for i, share in enumerate(self.rounds)})
         require(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
@@ -425,7 +457,8 @@ def released(
         multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
         divisor = noisy_knowing(knowing, count, multiplier, generator)
         left -= KNOWN_SHARE
-    of_levels = share_of_levels(voters.num_labels, count, noise_multiplier)
+    most = _RANKING_LEVELS if aggregator.purpose == "ranking" else _MOST_LEVELS
+    of_levels = share_of_levels(voters.num_labels, count, noise_multiplier, most)
     few = private is not None and _LEVEL_ROUNDS * of_levels > _LEAST_LEVELS
     first_part = voters.geometry.first_part
     plenty = count / (noise_multiplier * first_part.num_directions)
@@ -437,6 +470,7 @@ def released(
         # of models the mean is learned, whatever number of samples they rest on
         math.inf if private is None else divisor,
         _LATER_SHARE * min(1.0, plenty / _PLENTY),
+        aggregator.purpose,
     )
     known_share = float(np.mean(divisor)) / count
 
@@ -451,7 +485,7 @@ def released(
         question = learner.question_of_levels()
         if question is None:
             break
-        share = share_of_levels(int(question.held.sum()), count, noise_multiplier)
+        share = share_of_levels(int(question.held.sum()), count, noise_multiplier, most)
         rest -= share
         yield asked(share, question)
     unit = rest / math.fsum(aggregator.rounds)
@@ -459,14 +493,16 @@ def released(
         yield asked(unit * share, learner.question())
 
 
-def share_of_levels(num_labels: int, count: float, noise_multiplier: float) -> float:
+def share_of_levels(
+    num_labels: int, count: float, noise_multiplier: float, most: float = _MOST_LEVELS
+) -> float:
     """Return the share of the budget for a round about the levels of ``num_labels`` labels.
 
     It follows from the noisy number of voters: few hardly tell more than the labels that most of
     them have. The nominal number says nothing, since it is the largest one for records.
     """
     labels = min(num_labels, _MANY_LABELS)
-    all_rounds = min(labels * (noise_multiplier / count / _LEVEL_ERROR) ** 2, _MOST_LEVELS)
+    all_rounds = min(labels * (noise_multiplier / count / _LEVEL_ERROR) ** 2, most)
     return all_rounds / _LEVEL_ROUNDS
 
 
@@ -580,6 +616,7 @@ class PersonalVotes(ScoreVotes):
     Args:
         multiplier_scores: noise multiplier of one query, for records of the largest budget.
         rounds: as in `ScoreVotes`.
+        purpose: as in `ScoreVotes`.
         budgets: the budgets that records may have, ascending epsilons: a public list.
         delta: the delta of the budgets.
         neighboring_relation: the relation under which the cost is stated first.
