@@ -3,6 +3,7 @@
 from pate.models import (
     MLP,
     Backbone,
+    ConvNet,
     Factory,
     Linear,
     ResNet8,
@@ -13,6 +14,7 @@ from pate.models import (
 __all__ = [
     "MLP",
     "Backbone",
+    "ConvNet",
     "Factory",
     "Linear",
     "ResNet8",

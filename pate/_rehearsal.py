@@ -113,7 +113,7 @@ class MadeUp(DataSource):
 
     def records(self, role: Role) -> Records:
         """Return the records of a role with mapped features."""
-        if self._rows is None:
+        if self._rows is None or self.feature_map is None:
             return super().records(role)
         mapped = self._source.records(Role.PUBLIC).features.select(self._rows)
         return replace(self.load(role), features=mapped)

@@ -14,7 +14,7 @@ from pate import ClosedFormPlan, LabelSettings, NamedVotes, Pipeline, StudentPla
 from pate._rehearsal import MadeUp
 from pate.accounting import read_ledger
 from pate.aggregators import NoisyVotes, Release
-from pate.data import Arrays, Records, Role
+from pate.data import Arrays, PublicPCA, Records, Role
 from tests.conftest import make_arrays, recipe
 
 HERE = "tests.test_rehearsal"
@@ -540,3 +540,12 @@ def test_made_up_records_are_a_few_public_samples_with_other_names(tmp_path: Pat
     assert private.ids.tolist() == [f"made-up-private-{name}" for name in public.ids.tolist()]
     assert private.units("group").tolist() == private.ids.tolist()
     made_up.require_distinct()
+
+
+def test_a_student_of_raw_samples_sees_those_of_the_rehearsal(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    source = Arrays(tmp_path / "data.npz", features=PublicPCA(2))
+    made_up = MadeUp(source, rows=[3, 1])
+    assert (made_up.input_shape, made_up.unmapped().input_shape) == ((2,), (6,))
+    raw = made_up.unmapped().records(Role.PUBLIC).features
+    assert (raw[:] == make_arrays()["X"][400:500][[3, 1]]).all()

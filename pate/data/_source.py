@@ -207,6 +207,13 @@ class DataSource(RecordsInitArgs, ABC):
         rest._records, rest._left_out = {}, ids
         return rest
 
+    def unmapped(self) -> Self:
+        """Return the source of the same records with raw features."""
+        raw = copy(self)
+        raw._records, raw._feature_map = {}, None
+        vars(raw).pop("input_shape", None)  # it was that of mapped features
+        return raw
+
     def _raw(self, role: Role) -> Records:
         """Return the raw records of a role, without private ones that are left out."""
         raw = self.load(role)

@@ -9,11 +9,12 @@ from typing import NoReturn
 
 from pate._lazy import no_attribute
 from pate.models._factory import Factory
-from pate.models._networks import MLP, Backbone, Linear, ResNet8, ResNet50, SmallCNN
+from pate.models._networks import MLP, Backbone, ConvNet, Linear, ResNet8, ResNet50, SmallCNN
 
 __all__ = [
     "MLP",
     "Backbone",
+    "ConvNet",
     "Factory",
     "Linear",
     "ResNet8",

@@ -1,4 +1,4 @@
-"""Networks: linear and MLP heads, a small CNN, a small ResNet and torchvision's ResNet-50.
+"""Networks: linear and MLP heads, small CNNs, a small ResNet and torchvision's ResNet-50.
 
 A `Backbone` is a network of timm or torchvision with features in place of logits.
 """
@@ -77,6 +77,45 @@ class SmallCNN(nn.Sequential):
         if channels_last:
             # pictures need no change: a convolution takes on the format of its weights
             self.to(memory_format=torch.channels_last)
+
+
+class ConvNet(nn.Sequential):
+    """Convolutions with batch norm, the second and later ones of stride 2, and one linear layer.
+
+    It keeps the place of what it sees, and is meant for a student of a few thousand pictures. Batch
+    norm ties samples together, which a student of released labels may. Pictures are halved until a
+    side has at most 8 pixels, by further convolutions of the last width.
+
+    Args:
+        input_shape: ``(channels, height, width)``, or ``(height, width)``.
+        num_labels: number of labels.
+        widths: channels of each convolution.
+        dropout: share of the last layer's inputs that are left out in training.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_labels: int,
+        widths: Sequence[int] = (32, 32, 64),
+        dropout: float = 0.3,
+    ) -> None:
+        channels, *sides = input_shape if len(input_shape) == 3 else (1, *input_shape)
+        require(len(sides) == 2, "pictures of two or three axes", shape=tuple(input_shape))
+        layers: list[nn.Module] = [nn.Unflatten(1, (1, sides[0]))] if len(input_shape) == 2 else []
+        every = [channels, *widths]
+        while min(sides) > _SMALL << (len(every) - 2):
+            every.append(every[-1])
+        for place, (before, after) in enumerate(itertools.pairwise(every)):
+            stride = 2 if place else 1
+            layers += [nn.Conv2d(before, after, 3, stride, padding=1, bias=False)]
+            layers += [nn.BatchNorm2d(after), nn.ReLU()]
+            sides = [-(-side // stride) for side in sides]
+        last = nn.Linear(every[-1] * prod(sides), num_labels)
+        super().__init__(*layers, nn.Flatten(), nn.Dropout(dropout), last)
+
+
+_SMALL = 8  # pixels along a side before the last layer
 
 
 class ResNet8(nn.Sequential):

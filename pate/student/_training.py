@@ -81,6 +81,8 @@ class StudentData(pl.LightningDataModule):
             student with ``pseudo_confidence`` learns from them.
         predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes
             predictions.
+        raw: whether the student sees the samples as they come, such as pixels, and not through the
+            feature map by which teachers see records.
 
     Attributes:
         constants: ``C`` logits of the constant answer, from all targets.
@@ -101,6 +103,7 @@ class StudentData(pl.LightningDataModule):
         soft: bool = True,
         unlabelled: int = 0,
         predict_on: Literal["test", "public"] = "test",
+        raw: bool = False,
     ) -> None:
         super().__init__()
         require_count(1, batch_size=batch_size)
@@ -108,7 +111,8 @@ class StudentData(pl.LightningDataModule):
         require(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
         self.run = Run(Path(run))
         self.batch_size, self.num_workers = batch_size, num_workers
-        self.source, released = self._read()
+        source, released = self._read()
+        self.source = source.unmapped() if raw else source
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
         public, rows = queried(self.source, released)

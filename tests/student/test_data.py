@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pate import ReleasedLabels
+from pate import ClosedFormPlan, LabelSettings, Pipeline, ReleasedLabels, StudentPlan
 from pate._votes import rows_of
-from pate.data import Role
+from pate.data import Arrays, ChainedFeatures, PatchFeatures, PublicPCA, PublicScaling, Role
+from pate.models import ConvNet
 from pate.student import StudentData
 from tests.conftest import make_arrays
 
@@ -30,6 +31,41 @@ def test_released_labels_and_nothing_else(finished: Path) -> None:
     ):
         assert (of_id[public.ids[position[features.tobytes()]]] == labels).all()
         assert mask.all()
+
+
+def test_a_raw_student_sees_what_no_map_has_changed(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Arrays(finished.parent / "data.npz", features=PublicPCA(2))
+    monkeypatch.setattr("pate.student._training.load_data", lambda _: source)
+    mapped, raw = StudentData(finished), StudentData(finished, raw=True)
+    assert (mapped.input_shape, raw.input_shape) == ((2,), (6,))
+    features, labels, _ = collect(raw.test_dataloader())
+    assert (features == make_arrays()["X"][500:]).all()
+    assert (labels == collect(mapped.test_dataloader())[1]).all()
+    assert source.feature_map is not None and source.input_shape == (2,)
+
+
+@pytest.mark.slow
+def test_a_network_learns_pixels_from_votes_by_patches(tmp_path: Path) -> None:
+    arrays = make_arrays() | {"X": np.random.default_rng(0).random((600, 1, 8, 8))}
+    arrays["X"][:, 0, 2:5, 2:5] += 2 * arrays["Y"][:, :1, None]
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    features = ChainedFeatures([PatchFeatures(8, pool=2), PublicScaling()])
+    source = Arrays(tmp_path / "data.npz", features=features)
+    run = Pipeline(tmp_path / "run", source, ledger=tmp_path / "ledger.sqlite")
+    run.fit_teachers(ClosedFormPlan())
+    run.vote()
+    run.label(LabelSettings(delta=1e-6, target_epsilon=1e4, noise_seed=0))
+    trainer = {"max_epochs": 20, "enable_progress_bar": False, "enable_model_summary": False}
+    data = {"raw": True, "batch_size": 16}
+    run.fit_student(StudentPlan(network=ConvNet, data=data, trainer=trainer))
+    figures = run.test_student()["student"]["per_label"]
+    assert figures["a"]["f1"] > 0.9
+    away = run.student()
+    assert away.settings["features"] is None and away.input.shape == (1, 8, 8)
+    found, right = away.predict(arrays["X"][500:].astype(np.float32))[:, 0], arrays["Y"][500:, 0]
+    assert found[right == 1].mean() == pytest.approx(figures["a"]["recall"], abs=1e-9)
 
 
 def test_truth_takes_the_place_of_all_queries(finished: Path) -> None:
