@@ -41,7 +41,7 @@ class PatchFeatures(FeatureMap):
     Args:
         num_centers: number of centers.
         patch_size: pixels along the side of a patch; None for a third of the picture's, at least 3
-            and at most 6.
+            and at most 8.
         stride: pixels from one patch to the next; None for about sixteen patches along a side.
         pool: number of regions along a side.
         seed: seed of the public patches, and of those that k-means starts with.
@@ -163,7 +163,7 @@ class PatchFeatures(FeatureMap):
         elif shape[2] <= _CHANNELS < shape[0]:
             pixels = np.moveaxis(pixels, 2, 0)
         side = min(pixels.shape[1:])
-        size = self.patch_size or min(6, max(3, round(side / 3)))
+        size = self.patch_size or min(8, max(3, round(side / 3)))
         require(size <= side, f"patches of at most {side} pixels", patch_size=size)
         stride = self.stride or max(1, round(side / _SIDE))
         windows = sliding_window_view(pixels, (size, size), axis=(1, 2))[:, ::stride, ::stride]

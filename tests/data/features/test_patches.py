@@ -148,7 +148,7 @@ def test_it_is_named_in_a_recipe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "size", "places"), [((8, 8), 3, 36), ((14, 14), 5, 100), ((3, 64, 64), 6, 225)]
+    ("shape", "size", "places"), [((8, 8), 3, 36), ((14, 14), 5, 100), ((3, 64, 64), 8, 225)]
 )
 def test_patches_and_strides_follow_from_the_size(
     shape: tuple[int, ...], size: int, places: int
