@@ -10,6 +10,7 @@ import pytest
 from pate._audit.neighbor import Whom
 from pate._settings import Partial
 from pate.aggregators import Canonical, NoisyVotes, ScoreVotes
+from scripts import search_ledgers
 from scripts.search_ledgers import (
     Planned,
     made_up,
@@ -81,6 +82,23 @@ def test_releases_for_one_unit_add_up(unit: Any, tmp_path: Path) -> None:
     ]
     found = figures(tmp_path, releases, unit)
     assert len(found) >= 20 and all(true <= total for total, true in found)
+
+
+def test_the_command_names_faults_and_ends_with_status_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    neighbor = search_ledgers.Neighbor(whom="group", units=1, rows=np.arange(30))
+    fault = search_ledgers.Fault(neighbor, "1.455 printed, 9.660 true", 6.6)
+    results = iter([[], [fault]])
+    monkeypatch.setattr(
+        search_ledgers, "search", lambda *_: search_ledgers.Searched(3, 20, next(results))
+    )
+    with pytest.raises(SystemExit) as ended:
+        search_ledgers.main(["--ledgers", "2", "--seed", "4"])
+    assert ended.value.code == 1
+    printed = capsys.readouterr().out
+    assert "ledger 5, 1 faults; 1 group(s) with 30 records removed: 1.455 printed" in printed
+    assert "2 ledgers, 6 releases, 40 totals: 1 ledgers print" in printed
 
 
 @pytest.mark.slow
