@@ -1,9 +1,9 @@
 """For whom the releases of a run are priced: its units, their groups, and its teachers.
 
 Two releases by groups add up for a group only where no record changed its group in between. A file
-next to the ledger keeps the members of each grouping, as keyed hashes. Rows of the ledger, which
-statements list, hold only the random name of a grouping. It is the same on neighboring data: a
-record that is there or not contradicts no other.
+next to the ledger keeps the members of the groups, as keyed hashes, and a record in another group
+is refused: if statements told that groups had changed, they would tell whether the only record that
+moved is there. Rows of the ledger, which statements list, hold the random name of the file.
 """
 
 from __future__ import annotations
@@ -20,57 +20,52 @@ from typing import Any
 
 from pate._runs import TEACHERS_FIT, Run, StageState, first_stage
 from pate._runs.released import sealing_key
-from pate._validation import StrArray
+from pate._validation import StrArray, require
 from pate.accounting._ledger import log_errors
 from pate.accounting._privacy_unit import EACH, PrivacyUnit
 from pate.data._records import Records
 
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS secret (key BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS grouping (name TEXT PRIMARY KEY)",
-    "CREATE TABLE IF NOT EXISTS member (grouping TEXT, record BLOB, of BLOB,"
-    " PRIMARY KEY (grouping, record)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS grouping (name TEXT, key BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS member (record BLOB PRIMARY KEY, of BLOB) WITHOUT ROWID",
     "CREATE TEMP TABLE present (record BLOB PRIMARY KEY, of BLOB) WITHOUT ROWID",
 )
-# a grouping by which a record that is present belongs to another group
-_CONTRADICTED = (
-    "SELECT DISTINCT grouping FROM member JOIN present USING (record) WHERE member.of <> present.of"
-)
+_MOVED = "SELECT 1 FROM member JOIN present USING (record) WHERE member.of <> present.of LIMIT 1"
 
 
 def members_file(ledger: Path) -> Path:
-    """Return the file of the groupings of a ledger. PRIVATE."""
+    """Return the file of the groups of a ledger. PRIVATE."""
     return ledger.with_suffix(".groups")
 
 
 def name_grouping(ledger: Path, private: Records) -> str:
-    """Return the name of the groups of private records, for the releases of a ledger.
-
-    It is the first grouping that no record contradicts; a new one is written down if there is none.
+    """Return the name of the groups of private records, and write down their members.
 
     Args:
         ledger: the ledger that will pay.
         private: the records, which have groups.
+
+    Raises:
+        ValueError: if a record is in another group than it was in an earlier release.
     """
     assert private.groups is not None
-    with _members(ledger) as (connection, key):
+    with _members(ledger) as (connection, name, key):
         rows = zip(_hashed(private.ids, key), _hashed(private.groups, key), strict=True)
         connection.executemany("INSERT INTO present VALUES (?, ?)", rows)
-        others = {name for (name,) in connection.execute(_CONTRADICTED)}
-        known = [name for (name,) in connection.execute("SELECT name FROM grouping ORDER BY rowid")]
-        same = [name for name in known if name not in others]
-        name = same[0] if same else secrets.token_hex(8)
-        connection.execute("INSERT OR IGNORE INTO grouping VALUES (?)", (name,))
-        connection.execute(
-            "INSERT OR IGNORE INTO member SELECT ?, record, of FROM present", (name,)
+        require(
+            connection.execute(_MOVED).fetchone() is None,
+            f"each record in the group that it had in earlier releases of {ledger}. If groups were"
+            f" corrected, delete {members_file(ledger)}: there is then no total for a group with"
+            " earlier releases",
         )
+        connection.execute("INSERT OR IGNORE INTO member SELECT record, of FROM present")
     return name
 
 
 def forget_members(ledger: Path, ids: StrArray) -> None:
-    """Remove records from all groupings of a ledger."""
+    """Remove records from the groups of a ledger."""
     if members_file(ledger).is_file():
-        with _members(ledger) as (connection, key):
+        with _members(ledger) as (connection, _, key):
             rows = ((record,) for record in _hashed(ids, key))
             connection.executemany("DELETE FROM member WHERE record = ?", rows)
 
@@ -129,8 +124,8 @@ def _hashed(texts: StrArray, key: bytes) -> Iterator[bytes]:
 
 
 @contextmanager
-def _members(ledger: Path) -> Iterator[tuple[sqlite3.Connection, bytes]]:
-    """Open the groupings of a ledger for one transaction, with the key of their hashes."""
+def _members(ledger: Path) -> Iterator[tuple[sqlite3.Connection, str, bytes]]:
+    """Open the groups of a ledger for one transaction, with their name and the key of hashes."""
     path = members_file(ledger)
     with log_errors(path):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -140,9 +135,9 @@ def _members(ledger: Path) -> Iterator[tuple[sqlite3.Connection, bytes]]:
             connection.execute("BEGIN IMMEDIATE")
             for table in _TABLES:
                 connection.execute(table)
-            rows = connection.execute("SELECT key FROM secret").fetchall()
-            key = rows[0][0] if rows else secrets.token_bytes(32)
-            if not rows:
-                connection.execute("INSERT INTO secret VALUES (?)", (key,))
-            yield connection, key
+            if not connection.execute("SELECT 1 FROM grouping").fetchone():
+                made = secrets.token_hex(8), secrets.token_bytes(32)
+                connection.execute("INSERT INTO grouping VALUES (?, ?)", made)
+            name, key = connection.execute("SELECT name, key FROM grouping").fetchone()
+            yield connection, name, key
             connection.execute("COMMIT")

@@ -31,18 +31,19 @@ def records(groups: list[str], ids: list[str] | None = None) -> Records:
     )
 
 
-def test_a_grouping_keeps_its_name_as_long_as_no_record_changes_its_group(tmp_path: Path) -> None:
+def test_a_record_that_changed_its_group_is_refused(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.sqlite"
     name = name_grouping(ledger, records(list("aabb")))
     # on neighbors, and on data that records joined or left, it is the same
     assert name_grouping(ledger, records(list("abb"), ["r1", "r2", "r3"])) == name
     assert name_grouping(ledger, records(list("aabbc"))) == name
-    # a column that was corrected in between is another grouping, and has its own name from then on
-    other = name_grouping(ledger, records(list("abbb")))
-    assert other != name
-    assert name_grouping(ledger, records(list("abbb"))) == other
-    assert name_grouping(ledger, records(list("aabb"))) == name
     assert members_file(ledger).stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ValueError, match=r"If groups were corrected, delete .*ledger\.groups"):
+        name_grouping(ledger, records(list("abbb")))
+    # it is not remembered
+    assert name_grouping(ledger, records(list("aabb"))) == name
+    members_file(ledger).unlink()
+    assert name_grouping(ledger, records(list("abbb"))) != name
 
 
 def test_members_are_keyed_hashes_and_are_forgotten(tmp_path: Path) -> None:
@@ -153,11 +154,16 @@ def test_groups_add_up_with_records_of_a_bound(data: Path) -> None:
     )
 
 
-def test_a_column_that_was_corrected_is_another_grouping(data: Path) -> None:
+def test_a_column_that_was_corrected_is_another_grouping(data: Path, capsys: Captured) -> None:
+    """By a decision of the owner: no record may decide which totals are printed."""
     assert run(data, "one", "--teachers.unit=group") == 0
     other = GROUPS.copy()
     other[0] = "g01"
     np.savez("data.npz", **(make_arrays() | {"group": other}))  # type: ignore[arg-type]
+    assert run(data, "two", "--teachers.unit=group") == 2
+    assert "each record in the group that it had in earlier releases" in capsys.readouterr().err
+    assert len(read_ledger(Path("data.ledger.sqlite")).entries) == 1
+    members_file(Path("data.ledger.sqlite")).unlink()
     assert run(data, "two", "--teachers.unit=group") == 0
     assert (
         "release 1 is priced for one group, by other groups"
@@ -227,4 +233,5 @@ def test_the_estimator_names_its_groups(tmp_path: Path) -> None:
     assert unit(slice(None), groups, other) == "group"
     corrected = groups.copy()
     corrected[5] = "g09"
-    assert unit(slice(None), corrected, other) == "record"
+    with pytest.raises(ValueError, match="each record in the group that it had"):
+        unit(slice(None), corrected, other)
