@@ -4,12 +4,13 @@
 
 A ledger has two to four releases of the same records: by record, by group, by the teachers of two
 partitions, or by teachers that start from an earlier student; some have a budget, or are for units
-that reach two teachers. All are made again without a record, a group or a teacher, or with altered
-records, and each draw has the outcome that it had before (`pate._audit.forced`). The path has then
-an exact epsilon between these neighbors, or a lower bound. It is compared with each epsilon that a
-statement prints for them. The records of a group are alike, so that they move sums in one
-direction, and the group and the teacher that leave are those that move sums most. A ledger takes
-four seconds of one processor; a TMPDIR in memory saves as much again.
+that reach two teachers, and some are by other groups, in which one record has moved, or many. All
+are made again without a record, a group or a teacher, or with altered records, and each draw has
+the outcome that it had before (`pate._audit.forced`). The path has then an exact epsilon between
+these neighbors, or a lower bound. It is compared with each epsilon that a statement prints for
+them. The records of a group are alike, so that they move sums in one direction, and the group and
+the teacher that leave are those that move sums most. A ledger takes four seconds of one processor;
+a TMPDIR in memory saves as much again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from pate._audit.neighbor import Whom, printed_totals
 from pate._files import digest, write_json
 from pate._planning.completion import resolve_settings
 from pate._progress import stage_bar
+from pate._release.privacy_units import members_file
 from pate._runs import KEY_BYTES, KEY_FILE, LABEL, Run
 from pate._settings import Partial
 from pate._validation import IntArray
@@ -47,6 +49,8 @@ LABELS, FEATURES = 3, 4
 PRIVATE, PUBLIC = 240, 24
 PARTITIONS = (8, 20)
 """The numbers of teachers of two partitions."""
+OTHER = "other_group"
+"""The column of the other groups."""
 SLACK = 1e-6
 """The relative error of figures, as of `pate.accounting`."""
 
@@ -67,6 +71,7 @@ class Planned:
         max_teachers: how many teachers a unit may reach.
         budget: the budget of the ledger; None to name none.
         most: the largest number of teachers that the records of a group reach; None for any.
+        regrouped: whether the records have their other groups.
     """
 
     unit: Unit
@@ -78,6 +83,7 @@ class Planned:
     max_teachers: int = 1
     budget: float | None = None
     most: int | None = None
+    regrouped: bool = False
 
     @property
     def has_partition(self) -> bool:
@@ -95,6 +101,7 @@ class Planned:
         words += [self.aggregator.cls.__name__] if self.aggregator is not None else []
         words += [f"epsilon {self.epsilon:g}", f"m = {self.max_teachers}"]
         words += [f"budget {self.budget:g}"] if self.budget is not None else []
+        words += ["other groups"] if self.regrouped else []
         return ", ".join(words)
 
     def plan(self, folder: Path) -> ClosedFormPlan:
@@ -120,7 +127,7 @@ class Planned:
 
 
 Table = Mapping[str, NDArray[Any]]
-"""The arrays of `pate.data.Arrays`, private records first."""
+"""The arrays of `pate.data.Arrays`, private records first, and another group of each."""
 
 
 def made_up(generator: np.random.Generator) -> Table:
@@ -133,12 +140,17 @@ def made_up(generator: np.random.Generator) -> Table:
     answers = generator.integers(0, 2, (number, LABELS))
     features = centers[groups] + 0.2 * generator.standard_normal((PRIVATE, FEATURES))
     others = PUBLIC + 2
+    # one record has moved, or many
+    moved = generator.choice(PRIVATE, size=int(generator.choice((1, 60))), replace=False)
+    regrouped = groups.copy()
+    regrouped[moved] = generator.permutation(number)[0]
     return {
         "X": np.concatenate((features, generator.standard_normal((others, FEATURES)))),
         "Y": np.concatenate((answers[groups], np.zeros((others, LABELS)))).astype(np.uint8),
         "ids": np.char.mod("id-%04d", np.arange(PRIVATE + others)),
         "split": np.repeat([0, 1, 2], [PRIVATE, PUBLIC, 2]),
         "group": np.append(np.char.mod("g-%04d", groups), np.full(others, "public")),
+        OTHER: np.append(np.char.mod("g-%04d", regrouped), np.full(others, "public")),
     }
 
 
@@ -146,12 +158,14 @@ def sequence(generator: np.random.Generator) -> list[Planned]:
     """Return the releases of a ledger."""
     releases: list[Planned] = []
     budget = float(generator.choice((3.0, 6.0))) if generator.random() < 0.3 else None
+    regrouped = generator.random() < 0.3
     for place in range(int(generator.integers(2, 5))):
         planned = Planned(
             unit="group" if generator.random() < 0.4 else "record",
             epsilon=float(generator.choice((0.5, 1.0, 2.0, 4.0))),
             max_teachers=2 if generator.random() < 0.2 else 1,
             budget=budget if generator.random() < 0.7 else None,
+            regrouped=regrouped and generator.random() < 0.5,
         )
         kind, earlier = generator.random(), int(generator.integers(max(place, 1)))
         teachers = int(generator.choice(PARTITIONS))
@@ -210,10 +224,18 @@ def make(
         absent: the numbers of teachers that take no part, by the number of the release.
     """
     folder.mkdir()
-    np.savez(folder / "records.npz", **table)  # type: ignore[arg-type, unused-ignore]
-    data, ledger = Arrays(folder / "records.npz"), folder / "ledger.sqlite"
+    ledger, sources = folder / "ledger.sqlite", list[Arrays]()
+    for name, column in (("records", "group"), ("regrouped", OTHER)):
+        arrays = {key: array for key, array in table.items() if key != OTHER}
+        arrays["group"] = table[column]
+        np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type, unused-ignore]
+        sources.append(Arrays(folder / f"{name}.npz"))
     made: list[Made | None] = []
+    regrouped = False
     for place, planned in enumerate(releases):
+        if regrouped is not planned.regrouped:  # as an owner does, who knows of other groups
+            members_file(ledger).unlink(missing_ok=True)
+            regrouped = planned.regrouped
         earlier = [origin for origin in (planned.start, planned.again) if origin is not None]
         if any(made[origin] is None for origin in earlier):
             made.append(None)
@@ -222,7 +244,7 @@ def make(
         draws = ForcedGenerator(place, None if first is None else first.draws)
         root = folder / f"run{place if planned.again is None else planned.again}"
         run = Run(root, ledger=ledger, overwrite=planned.again is not None)
-        pipeline = Pipeline(root, data, ledger=ledger)
+        pipeline = Pipeline(root, sources[planned.regrouped], ledger=ledger)
         try:
             if planned.again is None:
                 write_json(root / KEY_FILE, {"key": key_of(place).hex()})
@@ -258,6 +280,7 @@ class Neighbor:
         whom: whose records change.
         units: how many records, groups or teachers change.
         rows: ``[n]``, the records that change.
+        regrouped: whether they are of one of the other groups.
         removed: whether they are removed; otherwise they are altered.
         absent: the teachers that take no part, by the number of the release.
     """
@@ -265,6 +288,7 @@ class Neighbor:
     whom: Whom
     units: int
     rows: IntArray
+    regrouped: bool = False
     removed: bool = True
     absent: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
@@ -291,9 +315,17 @@ def neighbors(
     for units in (1, 2):
         rows = generator.choice(PRIVATE, size=units, replace=False)
         yield Neighbor(whom="record", units=units, rows=rows, removed=generator.random() < 0.5)
-    groups = np.unique(table["group"][:PRIVATE], return_inverse=True)[1]
-    rows = np.flatnonzero(groups == _heaviest(table, groups)[0])
-    yield Neighbor(whom="group", units=1, rows=rows, removed=generator.random() < 0.5)
+    moved = np.flatnonzero(table["group"][:PRIVATE] != table[OTHER][:PRIVATE])
+    yield Neighbor(whom="record", units=1, rows=moved[:1])
+    for regrouped in sorted({planned.regrouped for planned in releases}):
+        groups = np.unique(table[OTHER if regrouped else "group"][:PRIVATE], return_inverse=True)[1]
+        yield Neighbor(
+            whom="group",
+            units=1,
+            rows=np.flatnonzero(groups == _heaviest(table, groups)[0]),
+            regrouped=regrouped,
+            removed=generator.random() < 0.5,
+        )
     for place, planned in enumerate(releases):
         if not planned.has_partition or planned.again is not None:
             continue
@@ -311,7 +343,8 @@ def neighbors(
 
 def _teachers_of(table: Table, planned: Planned, key: bytes) -> IntArray:
     """Return the number of the teacher of each private record, ``[N]``."""
-    ids, groups = table["ids"][:PRIVATE], table["group"][:PRIVATE]
+    ids = table["ids"][:PRIVATE]
+    groups = table[OTHER if planned.regrouped else "group"][:PRIVATE]
     names = groups if planned.unit == "group" else ids
     if planned.most is not None:
         names = parts_of_groups(ids, groups, planned.most, key=key)
@@ -398,8 +431,12 @@ def totals(
             continue
         if one.labels != other.labels:
             raise DivergedError(f"the labels of {name} differ")
+        if _figures(one.statement) != _figures(other.statement):
+            raise DivergedError(f"the totals of {name} are not the same on both data sets")
         moved += Movement.between(one.draws, other.draws)
         assert not moved.untested, "each choice has a law"
+        if neighbor.whom == "group" and neighbor.regrouped is not releases[place].regrouped:
+            continue  # no total is for one of the other groups
         truth = moved.epsilon(DELTA)
         each = not releases[place].has_partition
         own = neighbor.whom == releases[place].unit if each else place in neighbor.absent
@@ -411,6 +448,12 @@ def totals(
             own_teachers=own,
         ):
             yield f"{name}, {where}", epsilon, truth
+
+
+def _figures(statement: Mapping[str, Any]) -> Any:
+    """Return the totals of a statement, and for whom they are."""
+    guarantees = statement["guarantees"].values()
+    return [(each.get("unit"), each["epsilon"]) for each in guarantees], statement["reach"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
