@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | coverage | lint | bench | reproduce | docs, in .venv or in VENV=<folder>
+# make setup | demo | test | test-all | coverage | lint | bounds | bench | reproduce | docs, in .venv or in VENV=<folder>
 # make test ZONE=core, or pate, networks, lab, pages: the fast tests of one zone, without lint
 VENV ?= .venv
 PYTHON ?= python3
@@ -34,7 +34,7 @@ heavy := $(addprefix --ignore=,$(light))
 FAST := fast-heavy fast-light
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bench reproduce docs
+.PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs
 
 setup: $(INSTALLED)
 
@@ -54,6 +54,23 @@ demo: setup
 
 demo-%:
 	$(BIN)/pate run configs/$*
+
+# wheels of the lowest or highest versions that pyproject.toml allows, without PyTorch and without autodp, which has none:
+# faces, a run and an account; make bounds VERSIONS="--resolution lowest-direct"
+ABSENT := torch torchvision pytorch-lightning autodp
+WHEELS := $(VENV)-wheels
+bounds:
+	rm -rf $(WHEELS) && $(PYTHON) -m venv $(WHEELS)
+	$(WHEELS)/bin/python -m pip install --quiet uv
+	printf '%s; python_version < "0"\n' $(ABSENT) > $(WHEELS)/absent.txt
+	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python $(VERSIONS) --only-binary :all: \
+		--override $(WHEELS)/absent.txt --requirements pyproject.toml
+	$(WHEELS)/bin/uv build --quiet --wheel --out-dir $(WHEELS)
+	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python --no-deps $(WHEELS)/pate-*.whl
+	cd $(WHEELS) && bin/pate faces --output data/faces --num 4000
+	cd $(WHEELS) && bin/pate run faces --label.target_epsilon 8
+	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \
+		--num_teachers 200 --num_labels 6
 
 lint: setup
 	$(BIN)/ruff check
