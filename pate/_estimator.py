@@ -6,9 +6,12 @@ At the end stand its teachers that are classifiers of scikit-learn, each fitted 
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
+import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
@@ -18,10 +21,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from pate._closed_form_plan import ClosedFormPlan
+from pate._files import digest, locked, make_folder
 from pate._linear import student_of
 from pate._pipeline import Pipeline, label
 from pate._planning.completion import resolve_settings
 from pate._release.label_settings import LabelSettings
+from pate._runs import LABEL
 from pate._validation import (
     LARGEST,
     UNKNOWN,
@@ -80,11 +85,11 @@ _ENOUGH, _FAR = 30, 2.0  # samples, and standard deviations, to tell that sample
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
     """A classifier for scikit-learn that protects the records of each fit, with a statement.
 
-    ``fit`` is one release. It runs the stages of `Pipeline` in a temporary folder, which is removed
-    at the end: records, or teachers trained on parts of them, vote on public samples, a private
-    mechanism releases their votes, and a linear student learns from the release. The fitted
-    estimator is the student and the statement, both PUBLIC; it holds nothing else of the private
-    records.
+    ``fit`` is one release. It runs the stages of `Pipeline` in a folder that is removed at the end,
+    a temporary one or, with a ledger, one beside it: records, or teachers trained on parts of them,
+    vote on public samples, a private mechanism releases their votes, and a linear student learns
+    from the release. The fitted estimator is the student and the statement, both PUBLIC; it holds
+    nothing else of the private records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
     drawn from noisy moments, which are paid for. They are not protected. Earlier steps of a
@@ -115,8 +120,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         budgets: the personal budgets that records may have, ascending epsilons such as ``[0.5, 1,
             2]``, known without a look at the records; ``epsilon`` is at most the largest. `fit`
             then takes the budget of each record (`pate.aggregators.PersonalVotes`).
-        ledger: a file that counts all releases of the same records, created if it is missing. None
-            for a statement of only this fit; other fits to the same records add to its cost.
+        ledger: a file that counts all releases of the same records, created if it is missing. A fit
+            that is killed leaves its private files beside it, in a folder ``.fits`` of mode 0700,
+            and the same fit (with an integer as random_state, where public samples are drawn
+            between bounds) goes on there without paying again. None for a statement of only this
+            fit; other fits to the same records add to its cost, and a killed one leaves private
+            files in the folder of temporary files.
         random_state: seed of public randomness: drawn samples and the teachers' training, but
             neither noise nor partition.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
@@ -236,10 +245,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         if not drawn:
             self._map: FeatureMap = kind().fit(ArrayFeatures(as_float32(public)))
         ids = np.char.mod("public%09d", np.arange(len(public)))
-        with TemporaryDirectory(prefix="pate") as folder:
-            run = Path(folder) / type(self).__name__
+        private = (records, labels, units, np.zeros(0) if consents is None else consents)
+        with self._place(*private, public) as folder:
+            run = folder / type(self).__name__
             if self.teacher is None:
-                file = Path(folder) / "records.npz"
+                file = folder / "records.npz"
                 _save(
                     file,
                     records,
@@ -261,7 +271,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     budgets=None if self.budgets is None else list(self.budgets),
                 )
                 if drawn:
-                    place, low_high = Path(folder) / "samples.npz", self._checked_bounds()
+                    place, low_high = folder / "samples.npz", self._checked_bounds()
                     bounds = None if low_high is None else [bound.tolist() for bound in low_high]
                     data = DrawnPublic(data, samples=place, bounds=bounds)
                 pipeline = Pipeline(run, data, ledger=self.ledger)
@@ -279,14 +289,18 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 resolve_settings(
                     settings, VoteShape(self._num_teachers(), labels.shape[1]), len(public)
                 )
-                votes = NamedVotes(
-                    ids=ids,
-                    label_names=names,
-                    ballots=ballots_of(
+                file = folder / "votes.npz"
+                if not file.is_file():  # by another key it would be another release
+                    ballots = ballots_of(
                         self.teacher, records, labels, public, units, self._num_teachers(), random
-                    ),
-                    features=self._features(public),
-                )
+                    )
+                    NamedVotes(
+                        ids=ids,
+                        label_names=names,
+                        ballots=ballots,
+                        features=self._features(public),
+                    ).save(file)
+                votes = NamedVotes.read(file)
                 released = label(
                     votes,
                     settings,
@@ -303,6 +317,40 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         elif not self._student.departs.any():
             warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
         return self
+
+    @contextmanager
+    def _place(self, *content: NDArray[Any]) -> Iterator[Path]:
+        """Make a folder for private files, which is removed at the end.
+
+        With a ledger it is beside it, named by a digest of the settings and of ``content``: where a
+        fit was killed after it was paid for, the same fit finds its run, and does not pay again.
+        """
+        if self.ledger is None:
+            with TemporaryDirectory(prefix="pate") as temporary:
+                yield Path(temporary)
+            return
+        ledger = Path(self.ledger).absolute()
+        settings = {name: repr(value) for name, value in self.get_params().items()}
+        settings["ledger"] = str(ledger)
+        arrays = [np.ascontiguousarray(each) for each in content]
+        facts = json.dumps([settings, [(a.dtype.str, a.shape) for a in arrays]], sort_keys=True)
+        # a digest of private records could confirm a guess of them
+        fits = ledger.with_suffix(".fits")
+        folder = fits / digest(facts, *(array.tobytes() for array in arrays))
+        make_folder(fits)
+        fits.chmod(0o700)
+        run = folder / type(self).__name__
+        paid = (run / "private" / "label", run / LABEL.outputs[0], folder / "samples.npz")
+        with locked(folder):
+            try:
+                yield folder
+            except BaseException:
+                if not any(place.exists() for place in (*paid, ledger.with_suffix(".pending"))):
+                    shutil.rmtree(folder)
+                raise
+            shutil.rmtree(folder)
+        with suppress(OSError):  # another fit is under way
+            fits.rmdir()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the labels ``[N, C]`` or classes ``[N]`` of samples ``[N, F]``.

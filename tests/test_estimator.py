@@ -1,6 +1,8 @@
 """The estimator for scikit-learn."""
 
 import secrets
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from pate import PateClassifier, read_ledger
 from pate._estimator import ballots_of
 from pate._validation import FloatArray, UInt8Array
+from pate.accounting import Ledger
 
 ANY_LABELS = "labels other than 0 and 1 are not read off the target, unless classes says so"
 
@@ -402,3 +405,93 @@ def test_a_scaler_of_the_records_only_is_told_by_the_release() -> None:
     steps = [("scale", StandardScaler()), ("classify", clone(fitted))]
     with pytest.warns(UserWarning, match="only the records scaled.*transform_input names it"):
         Pipeline(steps).fit(X, Y, classify__X_public=X_public)
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.filterwarnings("ignore:the release shows no label")
+@pytest.mark.parametrize("how", ["public samples", "drawn samples", "teachers"])
+@pytest.mark.parametrize("step", ["reserve", "settle"])
+def test_a_fit_that_was_killed_goes_on_and_pays_once(
+    how: str,
+    step: str,
+    arrays: tuple[FloatArray, UInt8Array],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its private files stay beside the ledger until then, and nowhere else."""
+    X, Y = arrays
+    ledger, fits = tmp_path / "records.sqlite", tmp_path / "records.fits"
+    given = {} if how == "drawn samples" else {"X_public": X[2000:]}
+    settings: dict[str, Any] = {"bounds": (-5, 5)} if how == "drawn samples" else {}
+    if how == "teachers":
+        settings = {"teacher": LogisticRegression(), "n_teachers": 20, "epsilon": 8.0}
+    classifier = PateClassifier(ledger=ledger, random_state=0, **settings)
+    original = getattr(Ledger, step)
+
+    def kill(self: Ledger, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        if self.path == ledger:  # of no rehearsal
+            raise Killed
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, step, kill)
+        with pytest.raises(Killed):
+            classifier.fit(X[:900], Y[:900], **given)
+    assert len(read_ledger(ledger).entries) == 1
+    assert fits.stat().st_mode & 0o777 == 0o700 and len([*fits.iterdir()]) == 1
+    assert len(clone(classifier).fit(X[:899], Y[:899], **given).statement_["releases"]) > 1
+    others = len(read_ledger(ledger).entries)
+    classifier.fit(X[:900], Y[:900], **given)
+    more = 1 if how == "drawn samples" else 0  # its labels were not paid for yet
+    assert len(read_ledger(ledger).entries) == others + more
+    assert not fits.exists()
+
+
+def test_a_fit_that_is_refused_leaves_no_private_file(
+    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Y = arrays
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ValueError("Expected something else")
+
+    monkeypatch.setattr("pate._estimator.Pipeline.vote", refuse)
+    with pytest.raises(ValueError, match="something else"):
+        PateClassifier(ledger=tmp_path / "records.sqlite").fit(X[:900], Y[:900], X_public=X[2000:])
+    assert not [*tmp_path.rglob("records.npz")]
+
+
+_FIT = """
+import os, signal, sys
+import numpy as np
+from pate import PateClassifier
+from pate.accounting import Ledger
+
+ledger, killed = sys.argv[1], sys.argv[2] == "killed"
+reserve = Ledger.reserve
+
+def kill(self, *args, **kwargs):
+    number = reserve(self, *args, **kwargs)
+    if killed and str(self.path) == ledger:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+Ledger.reserve = kill
+X = np.random.default_rng(0).normal(size=(1200, 5))
+PateClassifier(ledger=ledger).fit(X[:1000], (X[:1000, :3] > 0).astype(int), X_public=X[1000:])
+"""
+
+
+@pytest.mark.slow
+def test_another_process_finds_what_a_killed_one_left(tmp_path: Path) -> None:
+    """The name of its folder depends on the records and settings alone."""
+    ledger = tmp_path / "records.sqlite"
+    for how, status in (("killed", -9), ("whole", 0)):
+        done = subprocess.run([sys.executable, "-c", _FIT, str(ledger), how])
+        assert done.returncode == status
+        assert len(read_ledger(ledger).entries) == 1
+    assert not (tmp_path / "records.fits").exists()
