@@ -84,9 +84,10 @@ def unit_by(first: StageState | None, key: bytes) -> PrivacyUnit:
     settings = first.inputs.settings
     if "votes" in first.inputs.digests:  # imported
         return PrivacyUnit(
-            unit=str(settings.get("unit", "record")), partition=_keyed(key, "imported votes")
+            unit=str(settings.get("unit", "record")),
+            partition=_keyed(key, json.dumps(["imported votes", first.begun])),
         )
-    return _unit(settings, first.grouping, key)
+    return _unit(settings, first, key)
 
 
 def planned_unit(run: Run, plan: Any) -> PrivacyUnit:
@@ -102,14 +103,15 @@ def planned_unit(run: Run, plan: Any) -> PrivacyUnit:
     return _unit(vars(plan), None, secrets.token_bytes(16))
 
 
-def _unit(settings: Any, grouping: str | None, key: bytes) -> PrivacyUnit:
+def _unit(settings: Any, first: StageState | None, key: bytes) -> PrivacyUnit:
     names = ("num_teachers", "unit", "max_teachers_per_group")
     number, unit, most = (settings.get(name) for name in names)
+    grouping, begun = (None, 0) if first is None else (first.grouping, first.begun)
     each = number is None and most is None
     return PrivacyUnit(
         unit=unit,
         grouping=grouping,
-        partition=EACH if each else _keyed(key, json.dumps([number, unit, most])),
+        partition=EACH if each else _keyed(key, json.dumps([number, unit, most, begun])),
         max_teachers_per_group=most if grouping else None,
     )
 

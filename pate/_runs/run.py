@@ -14,6 +14,7 @@ import yaml
 
 from pate._files import Json, digest, make_once, read_json, write_json, write_text
 from pate._validation import require
+from pate.accounting import read_ledger
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,8 @@ class StageState:
             by their names.
         forgotten: for teachers: the number of units that they forgot and the data may still hold.
         grouping: for teachers: the name of the groups of their records, if these matter.
+        begun: for a run's first stage: the number of releases in its ledger when it began. It tells
+            teachers from others that an earlier release of the run had.
     """
 
     inputs: StageInputs
@@ -146,6 +149,7 @@ class StageState:
     again: Mapping[str, Json] = field(default_factory=dict)
     forgotten: int = 0
     grouping: str | None = None
+    begun: int = 0
 
     @classmethod
     def from_dict(cls, state: Json) -> Self:
@@ -164,7 +168,7 @@ class StageState:
         return {"format": FORMAT, "finished": self.finished, **begun, **more}
 
 
-_MORE = ("files", "release", "beside", "again", "forgotten", "grouping")
+_MORE = ("files", "release", "beside", "again", "forgotten", "grouping", "begun")
 """The facts about a state that its file names where there are any."""
 
 
@@ -328,13 +332,17 @@ class Run:
         self.public.mkdir(exist_ok=True)
         self._empty_trash(stage)
         write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))
-        before = self.state(stage) or StageState(inputs)
+        before = self.state(stage) or StageState(inputs, begun=self._releases_before(stage))
         self.record(
             stage, replace(before, inputs=inputs, finished=False, files={}, release=release)
         )
         # after the state, which tells an import of votes from a training of teachers
         self._write_data_config(stage, inputs)
         return True
+
+    def _releases_before(self, stage: Stage) -> int:
+        first = stage in (TEACHERS_FIT, VOTES_IMPORT) and self.ledger_path.exists()
+        return len(read_ledger(self.ledger_path).entries) if first else 0
 
     def _write_data_config(self, stage: Stage, inputs: StageInputs) -> None:
         if stage in (TEACHERS_FIT, VOTES_IMPORT):

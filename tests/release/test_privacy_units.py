@@ -154,6 +154,47 @@ def test_groups_add_up_with_records_of_a_bound(data: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("changed", ["group", "ids"])
+def test_teachers_of_a_run_that_is_overwritten_are_others(data: Path, changed: str) -> None:
+    word = "group" if changed == "group" else "record"
+    unit = ("--teachers.num_teachers=30", f"--teachers.unit={word}")
+    assert run(data, "one", *unit) == 0
+    arrays = make_arrays() | {"group": GROUPS}
+    if changed == "group":
+        arrays["group"] = np.roll(GROUPS, 7)
+        members_file(Path("data.ledger.sqlite")).unlink()
+    else:
+        arrays["ids"] = np.char.add("other", arrays["ids"].astype(np.str_))
+    np.savez("data.npz", **arrays)  # type: ignore[arg-type]
+    assert run(data, "one", *unit, "--overwrite") == 0
+    first, second = read_ledger(Path("data.ledger.sqlite")).entries
+    assert first.privacy_unit.partition != second.privacy_unit.partition
+    assert statement("one")["guarantees"]["add_remove_teacher"]["unit"] is None
+    # other labels of the same teachers
+    assert run(data, "one", *unit, "--label.target_epsilon=0.5", "--overwrite") == 0
+    *_, third = read_ledger(Path("data.ledger.sqlite")).entries
+    assert third.privacy_unit == second.privacy_unit
+
+
+def test_teachers_of_votes_that_replace_others_are_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["label", "--votes=v.npz", "--run=one", "--target_epsilon=1", "--delta=1e-5"]
+    for number in (20, 30):
+        rng = np.random.default_rng(number)
+        np.savez(
+            "v.npz",
+            ids=np.array([f"p{i}" for i in range(8)]),
+            label_names=np.array(["a", "b"]),
+            ballots=rng.integers(0, 2, (8, number, 2), dtype=np.uint8),
+            features=np.eye(8, 3, dtype=np.float32),
+        )
+        assert cli.main([*words, "--overwrite"]) == 0
+    guarantees = statement("one")["guarantees"]
+    assert [g["unit"] for g in guarantees.values()] == ["record", None]
+
+
 def test_a_column_that_was_corrected_is_another_grouping(data: Path, capsys: Captured) -> None:
     """By a decision of the owner: no record may decide which totals are printed."""
     assert run(data, "one", "--teachers.unit=group") == 0
