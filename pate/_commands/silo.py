@@ -84,13 +84,13 @@ def take_part(
     """
     budget, public_keys = agreement.budget, agreement.public_keys
 
-    from pate._silos.exchange import SERVER, AwaitedError, Exchange, require_private, waiting
+    from pate._silos.exchange import SERVER, AwaitedError, Exchange, require_private, say, waiting
     from pate._silos.member import Consent, Member
     from pate._silos.relay import POLL_SECONDS, Relayed
     from pate._silos.secrets import SigningKey, read_public_keys
 
-    def say(line: str) -> None:
-        print(f"{name}: {line}", flush=True)
+    def tell(line: str) -> None:
+        say(f"{name}: {line}")
 
     def accepts(_: str) -> bool:
         if sys.stdin is None or not sys.stdin.isatty():
@@ -102,8 +102,8 @@ def take_part(
 
     def awaited(step: Callable[[], _Result]) -> _Result:
         if relayed is None:
-            return waiting(step, wait, say)
-        return waiting(relayed.around(step), wait, say, POLL_SECONDS)
+            return waiting(step, wait, tell)
+        return waiting(relayed.around(step), wait, tell, POLL_SECONDS)
 
     def invited() -> Member:
         names = folder.invitation.teachers
@@ -121,10 +121,10 @@ def take_part(
     try:
         member = awaited(invited)
         for fact in member.facts():
-            say(fact)
-        say(f"done. In the sum: {', '.join(awaited(member.advance))}")
+            tell(fact)
+        tell(f"done. In the sum: {', '.join(awaited(member.advance))}")
     except AwaitedError as error:
-        say(f"waiting for {error}. The same command continues from here")
+        tell(f"waiting for {error}. The same command continues from here")
 
 
 def serve(
@@ -159,7 +159,6 @@ def serve(
         port,
         certificate=certificate,
         certificate_key=certificate_key,
-        say=lambda line: print(line, flush=True),
     ) as server:
         print(f"Relay of {exchange} at {server.url}; Ctrl-C ends it", flush=True)
         server.serve_forever()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self, TextIO, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pate._silos.secrets import SCALAR_BYTES, PublicKeys, SigningKey, WordArray,
 from pate._validation import (
     AwaitedError as AwaitedError,
     expecting,
+    one_line,
     require,
     require_count,
     require_distinct,
@@ -430,10 +431,15 @@ class Exchange:
             raise ValueError(f"Expected {path} that can be read ({error.strerror})") from None
 
 
+def say(line: str, file: TextIO | None = None) -> None:
+    """Print a line that may hold words of others, with escapes for their control characters."""
+    print(one_line(line), file=file, flush=True)
+
+
 def waiting(
     step: Callable[[], _Result],
     seconds: float | None,
-    say: Callable[[str], None] = print,
+    tell: Callable[[str], None] = say,
     poll: float | None = None,
 ) -> _Result:
     """Return the result of ``step``, repeated until others have sent the files that it reads.
@@ -441,7 +447,7 @@ def waiting(
     Args:
         step: raises `AwaitedError` as long as files are missing.
         seconds: the longest wait; None for no limit.
-        say: takes a line for people each time that other files are awaited.
+        tell: takes a line for people each time that other files are awaited.
         poll: the seconds between two trials; None for a fifth of a second.
 
     Raises:
@@ -456,7 +462,7 @@ def waiting(
                 raise
             line = f"waiting for {error}"
             if line != said:
-                say(line)
+                tell(line)
             said = line
         time.sleep(_POLL_SECONDS if poll is None else poll)
 

@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from pate._files import read_json
-from pate._silos.exchange import INVITATION, AwaitedError, Exchange, Invitation, sha256
+from pate._silos.exchange import INVITATION, AwaitedError, Exchange, Invitation, say, sha256
 from pate._silos.secrets import SigningKey, is_signed
 from pate._validation import one_line, require
 
@@ -65,7 +65,7 @@ class Relay(ThreadingTCPServer):
         port: the port; 0 for any.
         certificate: a PEM file with a certificate and its chain; None only on the loopback.
         certificate_key: a PEM file with the certificate's key; None if it is in ``certificate``.
-        say: takes a line for people on each file that arrives.
+        tell: takes a line for people on each file that arrives.
 
     Raises:
         ValueError: without certificate elsewhere than on the loopback, or with files that are none.
@@ -83,7 +83,7 @@ class Relay(ThreadingTCPServer):
         *,
         certificate: Path | None = None,
         certificate_key: Path | None = None,
-        say: Callable[[str], None] = print,
+        tell: Callable[[str], None] = say,
     ) -> None:
         require(
             certificate is not None or host in LOOPBACK,
@@ -99,7 +99,7 @@ class Relay(ThreadingTCPServer):
                 raise ValueError(
                     f"Expected PEM files of a certificate and its key, got {certificate} ({error})"
                 ) from None
-        self.exchange, self.say = Exchange(folder), say
+        self.exchange, self.tell = Exchange(folder), tell
         self._free = BoundedSemaphore(_MOST_CONNECTIONS)
         try:
             super().__init__((host, port), _Answer)
@@ -203,7 +203,7 @@ class _Answer(BaseHTTPRequestHandler):
         new = not place.is_file()
         exchange.send(place, content)
         if new:
-            self.server.say(f"{name} sent {kind}. {exchange.progress}")
+            self.server.tell(f"{name} sent {kind}. {exchange.progress}")
         return HTTPStatus.CREATED, b""
 
 

@@ -22,6 +22,7 @@ from pate._silos.exchange import (
     Exchange,
     Invitation,
     require_private,
+    say,
     waiting,
 )
 from pate._silos.secrets import SigningKey, WordArray, is_share, read_public_keys, rebuilt, unmasked
@@ -117,7 +118,7 @@ class Server:
             del revealed[name]
         self._require_enough(revealed, silent, refusals)
         for refusal in refusals:
-            print(f"pate label: {refusal}. The shares of others are enough", file=sys.stderr)
+            say(f"pate label: {refusal}. The shares of others are enough", file=sys.stderr)
         secrets = {name: self._rebuilt(name, revealed) for name in terms.teachers}
         total = unmasked(
             map(exchange.masked, survivors),

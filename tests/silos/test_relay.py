@@ -32,7 +32,7 @@ from tests.silos.test_exchange import require_same
 def served(hospitals: Hospitals, **settings: object) -> Iterator[tuple[str, list[str]]]:
     """Run a relay of an exchange on the loopback; yield its address and the lines it says."""
     lines: list[str] = []
-    with Relay(hospitals.exchange.folder, "127.0.0.1", 0, say=lines.append, **settings) as server:  # type: ignore[arg-type]
+    with Relay(hospitals.exchange.folder, "127.0.0.1", 0, tell=lines.append, **settings) as server:  # type: ignore[arg-type]
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -1,12 +1,15 @@
 """The threat table of docs/silos.md: what each party learns is measured, and is what the page
 says."""
 
+import ast
 import re
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+import pate
+from pate._silos.exchange import say
 from pate.aggregators import SiloVotes
 from scripts.measure_silos import SMALL, measure, opened_sums
 
@@ -76,3 +79,29 @@ def test_no_lists_open_another_sum_than_the_one_that_is_stated() -> None:
         if enough and opened.most_sums > 1:
             single.add(case)
     assert single == {(3, 1, 1), (4, 2, 1), (5, 2, 2), (5, 3, 1), (6, 3, 2), (6, 4, 1)}
+
+
+def test_words_of_others_are_printed_without_their_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An answer of a wrong server could look like a line of ours."""
+    say("waiting for \x1b[2K\rnorth: done")
+    assert capsys.readouterr().out == "waiting for \\x1b[2K\\rnorth: done\n"
+
+
+def test_strangers_have_one_printer_and_one_way_to_unpack() -> None:
+    """No other code of silos prints, and archives are unpacked in one place."""
+    root = Path(pate.__file__).parent
+    calls = {
+        (name, path.relative_to(root).as_posix())
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        for name in [getattr(node.func, "id", None) or getattr(node.func, "attr", None)]
+        if name in ("extractall", "unpack_archive")
+        or (name == "print" and path.parent.name == "_silos")
+    }
+    assert calls == {
+        ("print", "_silos/exchange.py"),
+        ("extractall", "data/features/_sentences.py"),
+    }
