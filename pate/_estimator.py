@@ -36,6 +36,7 @@ from pate._validation import (
     StrArray,
     UInt8Array,
     as_float32,
+    expecting,
     given,
     require,
     require_count,
@@ -77,6 +78,10 @@ _DRAWN = 2000  # public samples between bounds
 _UNDECIDED = (
     "the release shows no label to be better than a constant answer, so that predictions are hardly"
     " better: use more records, a larger epsilon, or X_public on the scale of X."
+)
+_TABLE = (
+    "Y of shape [N] or [N, C] (of lists of labels sklearn.preprocessing.MultiLabelBinarizer makes a"
+    " table)"
 )
 _UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
 _ENOUGH, _FAR = 30, 2.0  # samples, and standard deviations, to tell that samples are unlike
@@ -135,7 +140,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         released_: the `StatedLabels` of the public samples, from which any other student may learn.
             Its ``label_names`` are the columns of a table ``Y``, or the classes.
         X_public_: ``[P, F]`` float64, these samples, in the order of ``released_.ids``.
-        classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]``, their numbers from 0 on.
+        classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]`` a list of ``[0, 1]`` for each.
         n_features_in_: the number of features.
     """
 
@@ -207,6 +212,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         require(
             self.epsilon <= most, f"epsilon <= {most:g}, the largest budget", epsilon=self.epsilon
         )
+        if isinstance(Y, list | tuple):
+            with expecting(_TABLE, ValueError, got="rows of different lengths"):
+                np.shape(Y)
         known: BoolArray | bool = True
         answers = Y
         if self.unknown_labels is not None:
@@ -389,7 +397,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         check_classification_targets(Y)
         self._multi_label = Y.ndim == 2 and (Y.shape[1] > 1 or self.classes is None)
         if self._multi_label or self.classes is None:
-            self.classes_: NDArray[Any] = np.arange(Y.shape[1] if self._multi_label else 2)
+            # for labels a list, by which metrics tell them from classes
+            self.classes_: Any = [np.arange(2)] * Y.shape[1] if self._multi_label else np.arange(2)
             if len(np.unique(Y)) > 2 and Y.ndim == 1:
                 raise ValueError(
                     "Only binary classification is supported without classes, the public values"

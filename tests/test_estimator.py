@@ -155,13 +155,29 @@ def test_a_record_reaches_one_teacher(
         assert (neighbor != whole).any(axis=(0, 2)).sum() == 1
 
 
-def test_scorers_of_scikit_learn_take_labels(arrays: tuple[FloatArray, UInt8Array]) -> None:
-    X, Y = arrays
+@pytest.mark.parametrize("labels", [1, 2, 3])
+def test_scorers_of_scikit_learn_take_labels(
+    labels: int, arrays: tuple[FloatArray, UInt8Array]
+) -> None:
+    """One and two labels are not taken for the classes of one."""
+    X, Y = arrays[0], arrays[1][:, :labels]
     classifier = PateClassifier(epsilon=4.0, noise_seed=0)
     classifier.fit(X[:1800], Y[:1800], X_public=X[1800:2000])
-    assert classifier.classes_.tolist() == [0, 1, 2]
+    assert [classes.tolist() for classes in classifier.classes_] == [[0, 1]] * labels
     for name in ("average_precision", "roc_auc", "roc_auc_ovr", "f1_macro", "jaccard_micro"):
         assert get_scorer(name)(classifier, X[2000:], Y[2000:]) > 0.75, name
+
+
+def test_labels_may_be_a_list_of_rows(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays[0][:300], [tuple(row) for row in arrays[1][:300].tolist()]
+    classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
+    classifier.fit(X[:200], Y[:200], X_public=X[200:])
+    assert classifier.predict(X[:5]).shape == (5, 3)
+    listed = [("a", "b"), ("a",)] * 100
+    expected = r"^Expected Y of shape .*MultiLabelBinarizer .*, got rows of different lengths \("
+    with pytest.raises(ValueError, match=expected) as raised:
+        classifier.fit(X[:200], listed, X_public=X[200:])
+    assert "\n" not in str(raised.value)
 
 
 def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
