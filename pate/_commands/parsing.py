@@ -230,6 +230,8 @@ class CommandParser(SettingsParser):
             self._refuse_elsewhere(unknown[1])
         name = self.shown.prog.replace(" [options]", "")
         line, listing = brief(message) + _class_meant(message, self._words), "--help"
+        if "No module named 'lightning'" in message:
+            line += "; its package is pytorch_lightning here, as in pytorch_lightning.callbacks"
         for key, path, setting in _OF_A_CLASS.findall(line)[-1:]:
             module, _, kind = path.rpartition(".")
             known = list(signature(getattr(sys.modules[module], kind)).parameters)

@@ -5,7 +5,8 @@ In a rehearsal the student trains for one batch, without the user's callbacks an
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -244,7 +245,20 @@ class StudentCLI(LightningCLI):
         if isinstance(self.trainer.logger, Curves):
             begun = 0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"])
             self.trainer.logger.resume(begun)
-        self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
+        with _missing_metric():
+            self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
+        if self.trainer.is_global_zero:
+            weights = _read(self.trained())["state_dict"]
+            diverged = [
+                name
+                for name, part in weights.items()
+                if name.startswith("network.") and not torch.isfinite(part).all()
+            ]
+            require(
+                not diverged,
+                "a student of finite weights (a smaller learning rate, and `overwrite`)",
+                diverged=diverged[:3],
+            )
         self._carry(model)
         checkpoints = filter(None, map(self._checkpoint, (_LAST, _BEST)))
         self.run.finish(STUDENT, {path: digest(path) for path in checkpoints})
@@ -349,6 +363,20 @@ class StudentSettings(StudentCLI):
 
     def _run_subcommand(self, subcommand: str) -> None:
         """Run nothing."""
+
+
+@contextmanager
+def _missing_metric() -> Iterator[None]:
+    """Turn Lightning's errors on a callback that monitors what is not logged into one line."""
+    try:
+        yield
+    except (RuntimeError, MisconfigurationException) as error:
+        said = " ".join(str(error).split())
+        if "conditioned on metric" not in said and "monitor=" not in said:
+            raise
+        raise ValueError(
+            f"Expected callbacks that monitor what the student logs, such as {_LOSS}, got {said}"
+        ) from None
 
 
 def _listed(parts: Any) -> list[Any]:

@@ -46,7 +46,7 @@ from pate.data._pictures import Pictures, center_crop, read_image
 from pate.data._records import ArrayFeatures, FeatureMap, Features, as_features
 from pate.data._tables import ColumnEncoding, EmbeddedTexts, HashedTexts, NumberColumns, hashed
 from pate.data.features._numeric import needs_torch, restore_map, save_map
-from pate.data.features._sentences import SentenceFeatures
+from pate.data.features._sentences import SentenceFeatures, packed_identity
 from pate.student._metrics import DECISION_METRICS, Metric
 
 if TYPE_CHECKING:
@@ -365,8 +365,9 @@ def export_student(
         weights: encodes arrays and tensors by name as the content of a file.
 
     Raises:
-        ValueError: in one line, if the feature map or the network cannot be described; nothing is
-            written then.
+        ValueError: in one line, if the feature map or the network cannot be described, or the
+            student has no finite answers to public samples when it is read back; the folder does
+            not appear then.
     """
     source.records(Role.PUBLIC)  # on which the map is fitted
     raw = InputFormat.of(source.load(Role.PUBLIC).features)
@@ -404,6 +405,19 @@ def export_student(
             raw.model.pack(new / SENTENCES)
         (new / STATEMENT).write_bytes(statement.read_bytes())
         (new / STATEMENT_TEXT).write_bytes(text.read_bytes())
+        _require_answers(new, source.load(Role.PUBLIC).features)
+
+
+def _require_answers(folder: Path, public: Features) -> None:
+    """Raise ``ValueError`` unless a student can be read, and has finite answers to some samples."""
+    student = load_student(folder, trust=True)  # of the user's own run
+    samples = public[np.arange(min(public.shape[0], _TRIED))]
+    probabilities, _ = student.predictor(samples)
+    require(
+        np.isfinite(probabilities).all(),
+        "a student with finite answers to public samples",
+        answers="others",
+    )
 
 
 SETTINGS, WEIGHTS = "model.json", "model.safetensors"
@@ -422,6 +436,7 @@ _LAYER, _MAP = "network.1.", "features."
 """Prefixes of the names of arrays in a linear layer, and in a feature map."""
 
 _BATCH = 256
+_TRIED = 8  # public samples that an export answers before it appears
 
 
 @dataclass(frozen=True, eq=False)
@@ -536,12 +551,13 @@ def load_student(
     )
     input_format = InputFormat.from_dict(settings["input"])
     if input_format.kind == "sentences":
-        model = SentenceFeatures(folder=_file(root / SENTENCES), device=device)
+        packed = _file(root / SENTENCES)
         require(
-            model.identity == settings["input"].get("model"),
+            packed_identity(packed) == settings["input"].get("model"),
             "the sentence model of training",
-            changed=str(root / SENTENCES),
+            changed=str(packed),
         )
+        model = SentenceFeatures(folder=packed, device=device)
         input_format = replace(input_format, model=model)
     return ExportedStudent(
         label_names=tuple(settings["label_names"]),

@@ -282,3 +282,37 @@ def test_a_student_in_bfloat16_learns_and_leaves(copied: Path) -> None:
         assert cli.main(["student", command, "--run", str(copied)]) == 0
     answers = pate.load_student(copied).predict_proba(np.zeros((3, 6), np.float32))
     assert answers.shape == (3, 4) and np.isfinite(answers).all()
+
+
+def test_a_student_that_diverged_is_refused(
+    finished: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """Before it is published: it had NaN for weights, and the labels of no sample."""
+    root = copy_run(finished, tmp_path / "run")
+    before = everything(root / "public" / "student")
+    assert fit(root, "--model.optimizer.init_args.lr=1e30", "--trainer.max_epochs=2") == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and "Expected a student of finite weights" in error
+    assert everything(root / "public" / "student") == before
+
+
+def test_a_metric_that_nobody_logs_is_named(
+    finished: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    root = copy_run(finished, tmp_path / "run")
+    for kind in ("pytorch_lightning.callbacks.EarlyStopping", "EarlyStopping"):
+        words = [f"--trainer.callbacks={kind}", "--trainer.callbacks.monitor=val_f1"]
+        assert fit(root, *words, "--trainer.max_epochs=1") == 2
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1 and "such as val_loss, got" in error
+        assert "val_f1" in error and "train_loss" in error
+
+
+def test_paths_of_lightning_are_mapped_in_words(
+    finished: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    root = copy_run(finished, tmp_path / "run")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        fit(root, "--trainer.callbacks=lightning.pytorch.callbacks.EarlyStopping")
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and "pytorch_lightning.callbacks" in error

@@ -7,21 +7,21 @@ keeps its features in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePath
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
-from zipfile import ZipFile, ZipInfo, is_zipfile
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
 
 from pate._files import lease, write_text
-from pate._files.reading import digest, packaged_file
+from pate._files.reading import Stream, digest, packaged_file
 from pate._progress import stage_bar
 from pate._settings import RecordsInitArgs
-from pate._validation import Float32Array, IntArray, as_float32, require
+from pate._validation import Float32Array, IntArray, as_float32, expecting, require
 
 # steps between two marks of how far it is
 _MARK = 20
@@ -75,6 +75,8 @@ def kept_features(
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 """Files of a sentence model: no code, and no weights in pickles. No others are loaded."""
 _STEP = 64
+_MOST_MEMBERS = 1000  # files of a model
+_BLOCK = 1 << 20
 _HEAVY = ("_files", "_model")
 
 
@@ -209,6 +211,33 @@ class SentenceFeatures(RecordsInitArgs):
                 f"Expected a sentence model in {self.folder or self.name}, got"
                 f" {' '.join(str(error).split())[:200]}"
             ) from None
+
+
+def packed_identity(path: Path) -> str:
+    """Return the `SentenceFeatures.identity` of the model that `SentenceFeatures.pack` wrote.
+
+    Nothing is unpacked: members are stored as they are, so that the file is as large as they are.
+
+    Raises:
+        ValueError: if another program wrote the file.
+    """
+    what = "a sentence model that pate packed"
+    faults = BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError
+    with expecting(what, *faults, got=path), ZipFile(path) as packed:
+        members = packed.infolist()
+        names = [member.filename for member in members]
+        plain = all(member.compress_type == ZIP_STORED for member in members)
+        fits = sum(member.file_size for member in members) <= path.stat().st_size
+        require(
+            plain and fits and len(names) <= _MOST_MEMBERS and names == sorted({*names}),
+            f"{what}: at most {_MOST_MEMBERS} files in order, without compression",
+            path=str(path),
+        )
+        parts: list[str | Stream] = []
+        for member in members:
+            blocks = iter(partial(packed.open(member).read, _BLOCK), b"")
+            parts += [member.filename, Stream(member.file_size, blocks)]
+        return digest(*parts)
 
 
 def _is_known(file: Path | str) -> bool:

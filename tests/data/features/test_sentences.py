@@ -9,7 +9,7 @@ import types
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 import pytest
@@ -159,7 +159,12 @@ class TestSentenceFeatures:
         )
         assert changed.fingerprint(Role.PUBLIC) != before
 
-    def test_a_run_on_raw_texts(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_run_on_raw_texts(
+        self,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
         """Its student takes raw texts elsewhere, without the model's folder."""
         model(tmp_path / "model")
         data = f"""
@@ -193,7 +198,23 @@ class TestSentenceFeatures:
         words = [str(away), str(tmp_path / "mine.csv"), f"--output={tmp_path / 'answers.csv'}"]
         assert cli.main(["predict", *words]) == 0
         assert len((tmp_path / "answers.csv").read_text().splitlines()) == 91
+        with ZipFile(away / "sentences.zip") as packed:
+            members = {name: packed.read(name) for name in packed.namelist()}
+        strange = {
+            "compressed": (members | {"z.json": bytes(1 << 22)}, ZIP_DEFLATED),
+            "many": (members | {f"z{number:04}.json": b"" for number in range(1000)}, ZIP_STORED),
+        }
+        for content, kind in strange.values():
+            with ZipFile(away / "sentences.zip", "w", kind) as packed:
+                for name, part in content.items():
+                    packed.writestr(name, part)
+            with monkeypatch.context() as patched:
+                patched.setattr(ZipFile, "extractall", None)
+                patched.setattr(ZipFile, "open", None)
+                with pytest.raises(ValueError, match="a sentence model that pate packed: at most"):
+                    pate.load_student(away)
         SentenceFeatures(folder=model(tmp_path / "other", bias=1.0)).pack(away / "sentences.zip")
+        monkeypatch.setattr(ZipFile, "extractall", None)  # the digest is compared first
         with pytest.raises(ValueError, match="the sentence model of training, got changed="):
             pate.load_student(away)
 
