@@ -84,6 +84,7 @@ _TABLE = (
     " table)"
 )
 _UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
+_BY_CHANCE = 0.1  # of public samples, that equal records without being copies
 _ENOUGH, _FAR = 30, 2.0  # samples, and standard deviations, to tell that samples are unlike
 
 
@@ -125,6 +126,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         budgets: the personal budgets that records may have, ascending epsilons such as ``[0.5, 1,
             2]``, known without a look at the records; ``epsilon`` is at most the largest. `fit`
             then takes the budget of each record (`pate.aggregators.PersonalVotes`).
+        copies: whether ``X_public`` may be rows of ``X``, which nothing protects then. Otherwise
+            `fit` refuses it if more samples equal a record than records equal another one.
         ledger: a file that counts all releases of the same records, created if it is missing. A fit
             that is killed leaves its private files beside it, in a folder ``.fits`` of mode 0700,
             and the same fit (with an integer as random_state, where public samples are drawn
@@ -155,6 +158,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         classes: ArrayLike | Literal["from_y"] | None = None,
         unknown_labels: UnknownLabels | None = None,
         budgets: Sequence[float] | None = None,
+        copies: bool = False,
         ledger: Path | str | None = None,
         random_state: Any = None,
         noise_seed: int | None = None,
@@ -167,6 +171,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.classes = classes
         self.unknown_labels = unknown_labels
         self.budgets = budgets
+        self.copies = copies
         self.ledger = ledger
         self.random_state = random_state
         self.noise_seed = noise_seed
@@ -234,6 +239,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         public = (
             np.zeros((0, records.shape[1])) if drawn else self._public_samples(X_public, random)
         )
+        if X_public is not None and not self.copies:
+            _require_others(records, public)
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
         require(
             len(units) == len(records),
@@ -506,6 +513,25 @@ class _OneFit(Arrays):
 def _dense(values: Any) -> NDArray[Any]:
     """Return an array, dense or sparse, as a dense one."""
     return np.asarray(values.toarray() if issparse(values) else values)
+
+
+def _require_others(records: FloatArray, public: FloatArray) -> None:
+    """Raise ``ValueError`` if public samples ``[P, F]`` are copies of records ``[N, F]``.
+
+    In a table of few values rows are alike by chance: as many records then equal another one.
+    """
+    rows = np.ascontiguousarray(np.concatenate((records, public)) + 0.0)  # -0.0 is 0.0
+    keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
+    numbers = np.unique(keys, return_inverse=True)[1].ravel()
+    private, shown = numbers[: len(records)], numbers[len(records) :]
+    times = np.bincount(private, minlength=numbers.max() + 1)
+    alike, copied = float((times[private] > 1).mean()), float((times[shown] > 0).mean())
+    margin = max(_BY_CHANCE, 3 * float(np.sqrt(alike * (1 - alike) / len(public))))
+    require(
+        copied <= alike + margin,
+        "X_public that are no rows of X: public samples are published (`copies` says that this is"
+        " meant)",
+    )
 
 
 def _bounded(values: Any) -> FloatArray:

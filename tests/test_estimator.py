@@ -168,6 +168,35 @@ def test_scorers_of_scikit_learn_take_labels(
         assert get_scorer(name)(classifier, X[2000:], Y[2000:]) > 0.75, name
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.2])
+def test_rows_of_private_records_are_no_public_samples(
+    share: float, arrays: tuple[FloatArray, UInt8Array]
+) -> None:
+    X, Y = arrays[0][:400], arrays[1][:400]
+    classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
+    copied = int(share * 200)
+    public = np.concatenate((X[:copied], X[200 : 400 - copied]))
+    with pytest.raises(ValueError, match=r"^Expected X_public that are no rows of X: [^\n]*\)$"):
+        classifier.fit(X[:200], Y[:200], X_public=public)
+    classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
+
+
+@pytest.mark.parametrize("columns", [3, 6, 9, 12])
+def test_rows_of_few_values_are_alike_by_chance(columns: int) -> None:
+    X = np.random.default_rng(columns).integers(0, 2, (900, columns)).astype(float)
+    classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
+    Y = np.stack((X[:, 0], X[:, 1]), axis=1)
+    classifier.fit(X[:600], Y[:600], X_public=X[600:])
+
+
+def test_zeros_of_both_signs_are_alike() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    X[:, 0] = 0.0
+    classifier = PateClassifier(epsilon=20.0, noise_seed=0)
+    with pytest.raises(ValueError, match=r"^Expected X_public that are no rows of X"):
+        classifier.fit(X, np.tile([0, 1], 30), X_public=np.where(X == 0, -0.0, X))
+
+
 def test_labels_may_be_a_list_of_rows(arrays: tuple[FloatArray, UInt8Array]) -> None:
     X, Y = arrays[0][:300], [tuple(row) for row in arrays[1][:300].tolist()]
     classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
@@ -382,7 +411,7 @@ def test_bad_input_is_one_line_and_spends_nothing(
         with pytest.raises(ValueError, match=message):
             PateClassifier(ledger=ledger, **settings).fit(X, labels)
     with pytest.raises(ValueError, match="Expected groups that are texts or integers"):
-        PateClassifier(ledger=ledger).fit(X, Y, X_public=X, groups=np.arange(len(X)) / 2)
+        PateClassifier(ledger=ledger).fit(X, Y, X_public=X + 1, groups=np.arange(len(X)) / 2)
     assert not ledger.exists()
 
 
