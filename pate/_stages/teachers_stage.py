@@ -114,7 +114,8 @@ def begin_fit(
     folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
     if run.needs(TEACHERS_FIT, inputs):
         if uses_groups(plan):
-            grouping = name_grouping(run.ledger_path, data.load(Role.PRIVATE))
+            # without records that are being forgotten
+            grouping = name_grouping(run.ledger_path, data.records(Role.PRIVATE))
         if (start_from := getattr(plan, "start_from", None)) is not None:
             require_start_for(run, start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):

@@ -154,6 +154,22 @@ def test_groups_add_up_with_records_of_a_bound(data: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("who", "words", "left"),
+    [
+        ("g00", ["--teachers.unit=group"], 390),
+        ("r0000", ["--teachers.max_teachers_per_group=3"], 399),
+    ],
+)
+def test_what_a_run_forgets_is_not_written_down_again(
+    data: Path, who: str, words: list[str], left: int
+) -> None:
+    assert run(data, "one", *words) == 0
+    assert len(rows(Path("data.ledger.groups"))) == 400
+    assert cli.main(["forget", who, "--run=one"]) == 0
+    assert len(rows(Path("data.ledger.groups"))) == left
+
+
 @pytest.mark.parametrize("changed", ["group", "ids"])
 def test_teachers_of_a_run_that_is_overwritten_are_others(data: Path, changed: str) -> None:
     word = "group" if changed == "group" else "record"
