@@ -198,7 +198,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 noisy moments of the records, for 15% of the squared budget (`DrawnPublic`);
                 with ``teacher`` uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
-                are then the protected units.
+                are then the protected units, and the same in all fits of a ledger: a change is
+                seen, and refused, only in records whose content has stayed.
             budgets: ``[N]``, the personal budget of each record, one of the classifier's.
                 Records must then vote for themselves.
 
