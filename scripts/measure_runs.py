@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from pate import cli
 from pate.data import Arrays, CelebA, DataSource
-from pate.data.features import PublicPCA, PublicScaling
+from pate.data.features import ChainedFeatures, PatchFeatures, PublicScaling
 from scripts.rivals.__main__ import arena_of
 from scripts.rivals.contest import Contest, hold, rivals_of
 from scripts.rivals.descent import Descent
@@ -240,7 +240,8 @@ class Task:
     def source(self) -> DataSource:
         """Return the records as rivals read them."""
         if self.is_faces:
-            return CelebA(self.data, size=32, features=PublicPCA(num_components=128))
+            maps = ChainedFeatures([PatchFeatures(), PublicScaling()])
+            return CelebA(self.data, size=32, features=maps)
         return Arrays(self.data, features=PublicScaling())
 
 
