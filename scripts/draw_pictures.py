@@ -103,7 +103,6 @@ PICTURES: dict[str, Callable[[Path, bool], None]] = {
     "map.png": _map,
     "plan.png": _plan,
     "release.png": _release,
-    "variants.png": _frontier,
 }
 
 

@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 import pate
-from pate import cli
 
 ROOT = Path(pate.__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
@@ -237,8 +236,7 @@ def test_the_table_of_networks_has_medians_and_refusals() -> None:
 @pytest.mark.slow
 def test_one_command_draws_all_pictures_of_the_pages(tmp_path: Path) -> None:
     script = importlib.import_module("scripts.draw_pictures")
-    # one form of the frontier draws both of its pictures
-    names = [name for name in script.PICTURES if name not in ("frontier.png", "plan.png")]
+    names = [name for name in script.PICTURES if name != "plan.png"]
     script.main([str(tmp_path), "--small", "--only", *names])
     for name in names:
         with Image.open(tmp_path / name) as picture:
@@ -255,28 +253,9 @@ def test_every_picture_of_a_page_has_its_command() -> None:
     assert shown == {*script.PICTURES, "flow.svg"}
     commands = [
         script.command_above(*each)
-        for each in (("frontier.md", "variants.png"), ("planning.md", "plan.png"))
+        for each in (("frontier.md", "frontier.png"), ("planning.md", "plan.png"))
     ]
-    assert commands[0][-1] == "true" and commands[1][0] == "plan"
-
-
-def test_the_page_counts_the_forms_in_its_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    script = importlib.import_module("scripts.draw_pictures")
-    points: list[int] = []
-
-    def begin(total: int, *_: object, **options: object) -> None:
-        points.append(total)
-        raise ValueError("counted")
-
-    monkeypatch.setattr("pate._planning.frontier.stage_bar", begin)
-    words = [*script.command_above("frontier.md", "variants.png"), "--output", str(tmp_path)]
-    assert cli.main(words) == 2 and "counted" in capsys.readouterr().err
-    page = (ROOT / "docs" / "frontier.md").read_text()
-    (drawn,) = re.findall(r"(\d+) forms of all aggregators.*variants.png", page)
-    (told,) = re.findall(r"These (\d+) forms", page)
-    assert points == [5 * int(drawn)] and drawn == told
+    assert commands[0][0] == "frontier" and commands[1][0] == "plan"
 
 
 def test_the_table_of_starts_has_medians_runs_and_standard_errors() -> None:
