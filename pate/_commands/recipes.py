@@ -175,9 +175,9 @@ def init(
     and the records of each role counted. Lines that begin with PRIVATE, and the strip of pictures
     in the folder's private/, are for your own eyes.
 
-    The recipe has epsilon 2 and delta 1e-6: whoever sees all that is published guesses right 88.1%
-    of the time at most whether any one record is there. delta suits up to 100,000 private records;
-    write a tenth of one over their number, or less.
+    The recipe has epsilon 2 and delta 1e-6: an observer of all that is published guesses right
+    88.1% of the time at most whether any one record is there. delta suits up to 100,000 private
+    records; write a tenth of one over their number, or less.
 
     Args:
         folder: the recipe's folder, new or empty.
@@ -308,7 +308,7 @@ def _read(
     if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:
         guess.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
     strip = strip_of(source)
-    guess.remarks += [*shown(source, guess, strip), _promise(sizes[Role.PRIVATE])]
+    guess.remarks += [*shown(source, guess, strip), *_promise(sizes[Role.PRIVATE])]
     return guess, strip
 
 
@@ -320,7 +320,7 @@ def _sizes(
     names = source.label_names
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     lines = [f"{len(names)} labels: {shown}."]
-    counted = f"{test:,} test, {private:,} private"
+    counted = f"PRIVATE: {test:,} test, {private:,} private"
     if not hashed:
         lines.append(
             f"{counted}, and {public:,} public records, of which anybody may see the features."
@@ -336,23 +336,22 @@ def _sizes(
     return lines
 
 
-def _promise(num_private: int) -> str:
-    """Return a sentence on epsilon and delta of the recipe, for a number of private records."""
+def _promise(num_private: int) -> list[str]:
+    """Return lines on epsilon and delta of the recipe, for a number of private records."""
     label = yaml.safe_load((_TEMPLATES / "label.yaml").read_text())
     epsilon, delta = label["target_epsilon"], label["delta"]
     most = format_guess({"epsilon": epsilon, "delta": delta})
     suited, over = suited_delta(num_private), f"1/{num_private:,}, one over the private records"
     advice = (
-        f"is too large for them: write {suited:g}, well below {over}"
+        f"is too large for the records: write {suited:g}, well below {over}"
         if delta > suited
-        else f"suits them, well below {over}; up to {suited:g} is usual"
+        else f"suits the records, well below {over}; up to {suited:g} is usual"
     )
-    return (
-        f"label.yaml: epsilon {epsilon:g} lets whoever sees all that is published guess right"
-        f" {most}"
-        " of the time at most whether any one record is there (a coin: 50%)."
-        f" delta {delta:g} {advice}."
-    )
+    return [
+        f"label.yaml: with epsilon {epsilon:g}, an observer of all that is published guesses right"
+        f" {most} of the time at most whether any one record is there (a coin: 50%).",
+        f"PRIVATE: delta {delta:g} {advice}.",
+    ]
 
 
 def recipe_files(

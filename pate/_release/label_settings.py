@@ -85,7 +85,7 @@ class LabelSettings:
             None for noise from the operating system's entropy.
         target_epsilon: the largest epsilon of this release, at this delta and under the
             aggregator's relation: one factor scales all noise to meet it. None to use the noise as
-            given. Whoever sees all that is published guesses right at most 73.2% of the time at
+            given. An observer of all that is published guesses right at most 73.2% of the time at
             epsilon 1, 88.1% at 2 and 98.3% at 4 whether any one record is there.
         max_teachers_per_unit: the largest number of teachers that one unit (a record, a patient)
             reaches, such as a patient in several silos. The target and the budget are for such

@@ -203,13 +203,15 @@ def test_a_table_is_read_for_its_recipe(
     assert cli.main(["init", "my", "--data", "my.csv"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     public = "of YOUR records would be published: name a column `split`, or say so"
-    assert re.search(rf"1,\d\d\d private, \d\d\d {public}: --public_fraction 0\.2\.", said)
+    counts = r"PRIVATE: \d+ test, 1,\d\d\d private, \d\d\d"
+    assert re.search(rf"{counts} {public}: --public_fraction 0\.2\.", said)
     assert "2 labels: diabetes, gout." in said
     assert "Left out, because of too many different words: room." in said
-    assert "epsilon 2 lets whoever sees all that is published guess right 88.1% of the time" in said
-    assert re.search(
-        r"delta 1e-06 suits them, well below 1/1,\d\d\d, .* up to 1e-05 is usual", said
+    assert "with epsilon 2, an observer of all that is published guesses right 88.1%" in said
+    suits = (
+        r"PRIVATE: delta 1e-06 suits the records, well below 1/1,\d\d\d, .* up to 1e-05 is usual"
     )
+    assert re.search(suits, said)
     text = (tmp_path / "my" / "data.yaml").read_text()
     assert yaml.safe_load(text)["data"]["init_args"] == {
         "path": str(tmp_path / "my.csv"),
