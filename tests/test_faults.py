@@ -21,6 +21,7 @@ from pate import cli
 from pate._files.os_errors import explain_os_error
 from pate._runs import LABEL, REFERENCES, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, Stage
 from pate.data._pictures import read_image
+from pate.data.faces import FolderDiffersError
 from pate.teachers._training import SavedChunk
 from tests.conftest import make_arrays, recipe
 from tests.faults import full_disk, read_only
@@ -273,7 +274,13 @@ def test_short_memory_makes_no_damaged_teachers(
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("Expected k > 0"), RuntimeError("size mismatch"), KeyError("a")]
+    "error",
+    [
+        ValueError("Expected k > 0"),
+        RuntimeError("size mismatch"),
+        KeyError("a"),
+        FolderDiffersError("Expected faces of num=1"),
+    ],
 )
 def test_what_is_no_fault_of_the_machine_is_left_alone(error: Exception) -> None:
     assert explain_os_error(error) is None

@@ -23,11 +23,12 @@ _AGAIN = "and the same command goes on"
 def explain_os_error(error: BaseException) -> str | None:
     """Return one line on a fault of the machine and its remedy; None for other errors.
 
-    A shortage is also found behind a ``ValueError``, any other fault of the system is not.
+    A shortage is also found behind a ``ValueError``, any other fault of the system is not. An
+    ``OSError`` that is a ``ValueError`` too, such as `FolderDiffersError`, has its own words.
     """
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # from pathlib
         return f"Expected a path that leads somewhere, got: {_line(error)}. {_KEPT}"
-    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError | ValueError):
         return (
             explain_shortage(error)
             or f"Expected access to {error.filename or 'a file'}, got: {_line(error)}. {_KEPT}"

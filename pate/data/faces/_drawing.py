@@ -476,11 +476,12 @@ def write_celeba_folder(
         progress: whether to show a progress bar.
 
     Raises:
-        ValueError: for a negative num or seed, a size outside 32..64, fractions that are not shares
-            of 1, or more faces than the disk has room for.
+        ValueError: for num < 1, a negative seed, a size outside 32..64, fractions that are not
+            shares of 1, or more faces than the disk has room for.
         FolderDiffersError: (a FileExistsError and a ValueError) if the folder holds other faces, or
             a data set that this function did not write.
     """
+    require(num >= 1, "num >= 1", num=num)
     require_request(num, seed=seed, size=size)
     fractions = {"private_fraction": private_fraction, "public_fraction": public_fraction}
     for name, fraction in fractions.items():

@@ -136,7 +136,8 @@ def test_a_true_celeba_is_not_overwritten(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num": -1}, "Expected num >= 0, got num=-1"),
+        ({"num": -1}, "Expected num >= 1, got num=-1"),
+        ({"num": 0}, "Expected num >= 1, got num=0"),
         ({"size": 8}, "Expected 32 <= size <= 64, got size=8"),
         (
             {"private_fraction": 1.5},
