@@ -112,7 +112,7 @@ class PrivacyUnit:
 
     def why_alone(self, other: PrivacyUnit, relation: NeighboringRelation) -> str:
         """Return what this release is, that it says nothing about ``other``."""
-        if self.unit is None or other.unit is None:
+        if self.unit is None:
             return NOT_NAMED
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
             return "of teachers not known to be the same"

@@ -131,9 +131,10 @@ class Statement:
     ) -> int:
         """Make the statement again and compare every key of it.
 
-        Without a ledger it is made from the releases that it lists. Whether these are all, their
-        order, and the time of the budget then rest on the word of its author. With a ledger, it is
-        made from the rows that the ledger held then, all of which it must still hold.
+        Without a ledger it is made from the releases that it lists. Whether these are all, for whom
+        each was priced, their order, and the time of the budget then rest on the word of its
+        author. With a ledger, it is made from the rows that the ledger held then, all of which it
+        must still hold.
 
         The sentences ``neighbors``, ``missing`` and ``conversion`` are the wording of one version
         of `pate`. They are compared if this version made the statement. Otherwise only the data

@@ -18,7 +18,8 @@ from pate.accounting import (
     read_ledger,
     verify_ledger,
 )
-from pate.accounting._privacy_unit import EACH, RECORD, UNKNOWN
+from pate.accounting._privacy_unit import EACH, NOT_NAMED, RECORD, UNKNOWN
+from pate.accounting._statement_words import describe_missing_total
 from tests.accounting.ledgers import ONE_LINE, REPLACE, TEACHER, gaussian
 from tests.statements import PUBLISHED
 
@@ -189,6 +190,11 @@ def test_rows_of_earlier_versions_are_not_known_to_agree(tmp_path: Path) -> None
     assert stated(ledger, REPLACE) == (None, None)
     lines = Statement.of(ledger.snapshot(), 2).text.splitlines()
     assert sum("does not say for whom it was priced" in line for line in lines) == 1
+    later = reserved(tmp_path, VOTERS).snapshot()
+    assert describe_missing_total(later, UNKNOWN, REPLACE) == (
+        "There is no total for units without a name under REPLACE_RECORD: releases 1, 2 are"
+        f" {NOT_NAMED}; release 3 is priced for one record."
+    )
 
 
 def budget(relation: NeighboringRelation) -> Budget:
