@@ -319,7 +319,7 @@ def _sizes(
     private, public, test = (sizes[role] for role in Role)
     names = source.label_names
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-    lines = [f"{len(names)} labels: {shown}."]
+    lines = [f"{len(names)} label{'s' * (len(names) > 1)}: {shown}."]
     counted = f"PRIVATE: {test:,} test, {private:,} private"
     if not hashed:
         lines.append(
