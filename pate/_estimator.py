@@ -10,6 +10,7 @@ import json
 import secrets
 import shutil
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -578,18 +579,22 @@ def _save(
 
 
 def _ids_by_content(X: FloatArray, labels: UInt8Array, groups: StrArray) -> StrArray:
-    """Return ids ``[N]``: a digest of the record, and a number where records are equal."""
-    digests = np.array(
-        [
-            hashlib.blake2b(row.tobytes() + known.tobytes(), digest_size=12).hexdigest()
-            for row, known in zip(X, labels, strict=True)
-        ]
-    )
-    order = np.lexsort((groups, digests))
-    _, first, inverse = np.unique(digests[order], return_index=True, return_inverse=True)
-    numbers = np.empty(len(X), dtype=np.int64)
-    numbers[order] = np.arange(len(X)) - first[inverse]
-    return np.char.add(np.char.mod("private%d-", numbers), digests)
+    """Return ids ``[N]``: a digest of the record, and a number where records are equal.
+
+    Where records of several groups are equal, the digest is of the group, too: they tell nothing of
+    a record that changed its group.
+    """
+    contents = [row.tobytes() + known.tobytes() for row, known in zip(X, labels, strict=True)]
+    owners: dict[bytes, set[str]] = defaultdict(set)
+    for content, group in zip(contents, groups.tolist(), strict=True):
+        owners[content].add(group)
+    seen, ids = Counter[str](), []
+    for content, group in zip(contents, groups.tolist(), strict=True):
+        shared = str(group).encode() if len(owners[content]) > 1 else b""
+        digest = hashlib.blake2b(content + shared, digest_size=12).hexdigest()
+        ids.append(f"private{seen[digest]}-{digest}")
+        seen[digest] += 1
+    return np.array(ids, dtype=np.str_)
 
 
 def ballots_of(

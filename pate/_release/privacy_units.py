@@ -35,7 +35,7 @@ _MOVED = "SELECT 1 FROM member JOIN present USING (record) WHERE member.of <> pr
 
 def members_file(ledger: Path) -> Path:
     """Return the file of the groups of a ledger. PRIVATE."""
-    return ledger.with_suffix(".groups")
+    return ledger.with_name(f"{ledger.name}.groups")
 
 
 def name_grouping(ledger: Path, private: Records) -> str:

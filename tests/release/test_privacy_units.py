@@ -38,7 +38,9 @@ def test_a_record_that_changed_its_group_is_refused(tmp_path: Path) -> None:
     assert name_grouping(ledger, records(list("abb"), ["r1", "r2", "r3"])) == name
     assert name_grouping(ledger, records(list("aabbc"))) == name
     assert members_file(ledger).stat().st_mode & 0o777 == 0o600
-    with pytest.raises(ValueError, match=r"If groups were corrected, delete .*ledger\.groups"):
+    with pytest.raises(
+        ValueError, match=r"If groups were corrected, delete .*ledger\.sqlite\.groups"
+    ):
         name_grouping(ledger, records(list("abbb")))
     # it is not remembered
     assert name_grouping(ledger, records(list("aabb"))) == name
@@ -51,13 +53,15 @@ def test_members_are_keyed_hashes_and_are_forgotten(tmp_path: Path) -> None:
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
         names.append(name_grouping(folder / "ledger.sqlite", records(["ann", "ann", "bob"])))
-    members = [set(rows(path / "ledger.groups")) for path in (tmp_path / "one", tmp_path / "two")]
+    members = [
+        set(rows(path / "ledger.sqlite.groups")) for path in (tmp_path / "one", tmp_path / "two")
+    ]
     # a bare digest of something private would confirm a guess
     assert names[0] != names[1]
     assert not members[0] & members[1]
-    assert b"ann" not in (tmp_path / "one" / "ledger.groups").read_bytes()
+    assert b"ann" not in (tmp_path / "one" / "ledger.sqlite.groups").read_bytes()
     forget_members(tmp_path / "one" / "ledger.sqlite", np.array(["r1"]))
-    left = set(rows(tmp_path / "one" / "ledger.groups"))
+    left = set(rows(tmp_path / "one" / "ledger.sqlite.groups"))
     assert left < members[0]
     assert len(left) == 2
 
@@ -165,9 +169,9 @@ def test_what_a_run_forgets_is_not_written_down_again(
     data: Path, who: str, words: list[str], left: int
 ) -> None:
     assert run(data, "one", *words) == 0
-    assert len(rows(Path("data.ledger.groups"))) == 400
+    assert len(rows(Path("data.ledger.sqlite.groups"))) == 400
     assert cli.main(["forget", who, "--run=one"]) == 0
-    assert len(rows(Path("data.ledger.groups"))) == left
+    assert len(rows(Path("data.ledger.sqlite.groups"))) == left
 
 
 @pytest.mark.parametrize("changed", ["group", "ids"])
@@ -283,6 +287,12 @@ def test_the_estimator_names_its_groups(tmp_path: Path) -> None:
         return classifier.statement_["guarantees"]["replace_record"]["unit"]
 
     assert unit(slice(None), groups) == "group"
+    # neither does a record of another group that equals one of these
+    twice = np.append(np.arange(len(X)), 7)
+    of = np.append(groups, "g39")
+    classifier = PateClassifier(epsilon=1.0, ledger=ledger, noise_seed=0)
+    classifier.fit(X[twice], Y[twice], X_public=public, groups=of)
+    assert classifier.statement_["guarantees"]["replace_record"]["unit"] == "group"
     # rows that left, and another order, are the same grouping
     assert unit(slice(None, 2, -1), groups) == "group"
     assert unit(slice(None)) == "record"
