@@ -518,17 +518,21 @@ def rehearse_student(run: Run, content: Json, source: DataSource) -> None:
         def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
             super().fit(model, ckpt_path, **kwargs)
             known = self.trainer.callback_metrics
+            require_known("metrics to monitor", sorted(self.watched), known)
+            self.test(model, datamodule=self.datamodule, verbose=False)
+            self._require_left(bool(model.test_report))
+
+        def trained(self) -> Path:
             left = self._checkpoint(_LAST) is not None and self.trainer.global_step > 0
-            if left:
-                require_known("metrics to monitor", sorted(self.watched), known)
-                self.test(model, datamodule=self.datamodule, verbose=False)
+            self._require_left(left)
+            return super().trained()
+
+        def _require_left(self, left: bool) -> None:
             none = {
                 name: value
                 for name, value in trainer.items()
                 if name in _LEAVES_NONE and value is not None and not value
             }
-            require(
-                left and model.test_report, "a trainer that leaves a student with figures", **none
-            )
+            require(left, "a trainer that leaves a student with figures", **none)
 
     run_student("fit", run, content | {"trainer": trainer | brief}, Rehearsal)

@@ -356,4 +356,4 @@ def test_a_data_file_is_taken_as_it_is(
         assert cli.main([*words, f"--config={tmp_path}/own.yaml"]) == 2
     assert message in capsys.readouterr().err
     # settings alone are those of the run's data
-    assert cli.main([*words, "--data.init_args.test_fraction=0.1"]) == 0
+    assert cli.main([*words, "--data.init_args.public_fraction=0.2"]) == 0
