@@ -286,8 +286,7 @@ def require_possible(
         shape: the numbers of teachers and labels.
         ids: the ids of the public samples.
         label_names: names of the labels.
-        unit: for whom they will be priced, as far as it is known. A grouping that is yet to be
-            named is taken for the one that the budget holds for.
+        unit: for whom they will be priced, as far as it is known.
         unpaid: releases that the same command makes before this one. The ledger must be able to
             pay for all, so that none is refused after another was paid for.
     """

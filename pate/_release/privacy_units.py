@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from pate._closed_form_plan import uses_groups
 from pate._runs import TEACHERS_FIT, Run, StageState, first_stage
 from pate._runs.released import sealing_key
 from pate._validation import StrArray, require
@@ -87,7 +88,7 @@ def unit_by(first: StageState | None, key: bytes) -> PrivacyUnit:
             unit=str(settings.get("unit", "record")),
             partition=_keyed(key, json.dumps(["imported votes", first.begun])),
         )
-    return _unit(settings, first, key)
+    return _unit(settings, first.grouping, first.begun, key)
 
 
 def planned_unit(run: Run, plan: Any) -> PrivacyUnit:
@@ -99,14 +100,17 @@ def planned_unit(run: Run, plan: Any) -> PrivacyUnit:
     """
     if run.state(TEACHERS_FIT) is not None and not run.overwrite:
         return unit_of(run)
-    # nobody has this key
-    return _unit(vars(plan), None, secrets.token_bytes(16))
+    grouping = None
+    if uses_groups(plan) and members_file(run.ledger_path).is_file():
+        with _members(run.ledger_path) as (_, grouping, _):
+            pass
+    # no run has this key
+    return _unit(vars(plan), grouping, 0, secrets.token_bytes(16))
 
 
-def _unit(settings: Any, first: StageState | None, key: bytes) -> PrivacyUnit:
+def _unit(settings: Any, grouping: str | None, begun: int, key: bytes) -> PrivacyUnit:
     names = ("num_teachers", "unit", "max_teachers_per_group")
     number, unit, most = (settings.get(name) for name in names)
-    grouping, begun = (None, 0) if first is None else (first.grouping, first.begun)
     each = number is None and most is None
     return PrivacyUnit(
         unit=unit,

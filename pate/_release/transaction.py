@@ -16,7 +16,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -410,22 +410,18 @@ def require_payable_release(
         delta: the delta of its statement.
         budget: the limit that it requests, or None.
         max_teachers_per_unit: how many teachers one unit may reach.
-        privacy_unit: for whom it will be priced. Groups without a name yet are taken for those of
-            the budget.
+        privacy_unit: for whom it will be priced.
     """
     book = read_ledger(path) if path.exists() else LedgerSnapshot()
-    unit = privacy_unit
-    if unit.unit == "group" and unit.grouping is None:
-        unit = replace(unit, grouping=book.budget_unit.grouping)
     try:
-        _require_delta_left(book, charge, unit, max_teachers_per_unit, relation, delta)
+        _require_delta_left(book, charge, privacy_unit, max_teachers_per_unit, relation, delta)
         require_payable(
             path,
             charge,
             budget=budget,
             delta=delta,
             max_teachers_per_unit=max_teachers_per_unit,
-            privacy_unit=unit,
+            privacy_unit=privacy_unit,
         )
     except ValueError as error:
         raise _with_its_ledger(error, path, book.entries, budget, charge) from None

@@ -232,6 +232,18 @@ def test_a_column_that_was_corrected_is_another_grouping(data: Path, capsys: Cap
     )
 
 
+def test_a_budget_for_groups_pays_for_records_of_a_bound(data: Path, capsys: Captured) -> None:
+    assert run(data, "one", "--teachers.unit=group", "--label.max_epsilon=8") == 0
+    # other records are refused before anything is done
+    capsys.readouterr()
+    assert run(data, "two") == 2
+    assert "Expected a release priced for one group" in capsys.readouterr().err
+    assert not Path("two").exists()
+    assert run(data, "two", "--teachers.max_teachers_per_group=3") == 0
+    guarantee = statement("two")["guarantees"]["replace_record"]
+    assert (guarantee["unit"], guarantee["fixed_by"]) == ("record", "budget")
+
+
 def test_records_are_no_start_for_groups(data: Path, capsys: Captured) -> None:
     assert run(data, "one") == 0
     words = ("--teachers.unit=group", "--teachers.start_from=one", "--teachers.num_teachers=20")
