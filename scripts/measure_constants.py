@@ -104,15 +104,7 @@ def figures(
     if teachers:
         votes = bits_of(scaled[private], labels[private], scaled[public][:500], teachers)
     else:
-        geometry = Geometry.of(scaled[public])
-        voters = RecordVoters(
-            geometry=geometry,
-            num_voters=MOST_VOTERS,  # nominal, as in a run: how many there are is private
-            num_labels=labels.shape[1],
-            coordinates=geometry.coordinates(scaled[private]),
-            labels=labels[private],
-        )
-        votes = Votes.from_voters(voters, scaled[public])
+        votes = votes_of_records(scaled[private], labels[private], scaled[public])
     terms: dict[str, Any] = {"num_queries": votes.num_queries, "delta": 1e-6}
     outlook = Outlook(shape=votes.shape, relation=NeighboringRelation.REPLACE_RECORD, **terms)
     (proposal,) = aggregator.proposals(outlook)
@@ -126,6 +118,21 @@ def figures(
         release = voting.aggregate(votes, generator=np.random.default_rng(seed))
         student = student_of(release, scaled[public][: votes.num_queries], votes.num_teachers)
         yield _scored(student.logits(scaled[test]), labels[test])
+
+
+def votes_of_records(private: NDArray[Any], labels: NDArray[Any], public: NDArray[Any]) -> Moments:
+    """Return the votes on public samples ``[P, F]`` of records ``[N, F]`` that vote by moments."""
+    geometry = Geometry.of(public)
+    voters = RecordVoters(
+        geometry=geometry,
+        num_voters=MOST_VOTERS,  # nominal, as in a run: how many there are is private
+        num_labels=labels.shape[1],
+        coordinates=geometry.coordinates(private),
+        labels=labels,
+    )
+    votes = Votes.from_voters(voters, public)
+    assert isinstance(votes, Moments)
+    return votes
 
 
 def bits_of(

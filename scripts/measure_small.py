@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pate import Outlook, Votes
+from pate import Outlook
 from pate._linear import student_of
-from pate._validation import MOST_VOTERS
 from pate.accounting import NeighboringRelation
-from pate.aggregators import Geometry, Moments, RecordVoters, Scores, ScoreVotes
+from pate.aggregators import Moments, Scores, ScoreVotes
 from pate.aggregators._score_votes import Purpose
 from pate.data import ArrayFeatures, Records
 from pate.data.features import PublicScaling
 from pate.student._metrics import average_precision
+from scripts.measure_constants import votes_of_records
 from scripts.rivals.contest import Arena, Contest, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.descent import Descent
@@ -116,15 +116,7 @@ def figures(
     scaled = scaling.transform(ArrayFeatures(features)).astype(np.float64)
     truth = labels[test]
     majority = labels[private].mean(axis=0) > 0.5
-    geometry = Geometry.of(scaled[public])
-    voters = RecordVoters(
-        geometry=geometry,
-        num_voters=MOST_VOTERS,  # nominal, as in a run: how many there are is private
-        num_labels=labels.shape[1],
-        coordinates=geometry.coordinates(scaled[private]),
-        labels=labels[private],
-    )
-    votes = Votes.from_voters(voters, scaled[public])
+    votes = votes_of_records(scaled[private], labels[private], scaled[public])
     found: dict[str, Figures] = {}
     for purpose in PURPOSES:
         voting = voting_of(purpose, votes, epsilon)

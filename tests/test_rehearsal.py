@@ -485,6 +485,14 @@ def test_a_program_rehearses_as_the_command_does(
     assert message in str(caught.value)
 
 
+VOTES = NamedVotes(
+    ids=np.char.mod("r%04d", np.arange(400, 500)),
+    label_names=("a", "b", "c", "d"),
+    counts=np.tile([0, 3, 7, 10], (100, 1)),
+    num_teachers=10,
+)
+
+
 def fail(*_: object, **__: object) -> None:
     raise KeyError("a statement")
 
@@ -493,12 +501,6 @@ def test_labels_are_rehearsed_with_their_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of votes from elsewhere, too, with and without data."""
-    votes = NamedVotes(
-        ids=np.char.mod("r%04d", np.arange(400, 500)),
-        label_names=("a", "b", "c", "d"),
-        counts=np.tile([0, 3, 7, 10], (100, 1)),
-        num_teachers=10,
-    )
     settings = LabelSettings(NoisyVotes(sigma_votes=1.0), delta=1e-3)
     line = r"^Expected `pate label` to finish on made-up records, got KeyError: 'a statement'$"
     with monkeypatch.context() as patch:
@@ -506,25 +508,19 @@ def test_labels_are_rehearsed_with_their_statement(
         patch.setattr("pate._release.transaction.write_statement", fail)
         for data in (None, source(tmp_path)):
             with pytest.raises(ValueError, match=line):
-                Pipeline(tmp_path / "run", data).label(settings, votes)
+                Pipeline(tmp_path / "run", data).label(settings, VOTES)
             assert reserved(tmp_path) == 0
-    assert Pipeline(tmp_path / "run", source(tmp_path)).label(settings, votes).labels.shape
+    assert Pipeline(tmp_path / "run", source(tmp_path)).label(settings, VOTES).labels.shape
     assert reserved(tmp_path) == 1
 
 
 def test_a_student_that_cannot_be_read_back_is_found_before_labels_are_paid_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    votes = NamedVotes(
-        ids=np.char.mod("r%04d", np.arange(400, 500)),
-        label_names=("a", "b", "c", "d"),
-        counts=np.tile([0, 3, 7, 10], (100, 1)),
-        num_teachers=10,
-    )
     monkeypatch.setattr("pate._rehearsal.load_student", fail)
     with pytest.raises(ValueError, match="`pate student fit` to finish on made-up records"):
         Pipeline(tmp_path / "run", source(tmp_path)).label(
-            LabelSettings(NoisyVotes(sigma_votes=1.0), delta=1e-3), votes
+            LabelSettings(NoisyVotes(sigma_votes=1.0), delta=1e-3), VOTES
         )
     assert reserved(tmp_path) == 0
 

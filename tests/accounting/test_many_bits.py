@@ -2,7 +2,7 @@
 attacks."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ from pate.accounting._cost import (
     many_bits_mu_squared,
 )
 from pate.aggregators import StableTopK
+from tests.accounting.adversaries import enumerated
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]
@@ -227,17 +228,6 @@ def bits(mu: float, number: int) -> FloatArray:
     a = np.linspace(-3, 3 - mu, number)
     a, b = np.concatenate([a, a + mu]), np.concatenate([a + mu, a])
     return np.stack([np.stack([ndtr(a), ndtr(-a)], 1), np.stack([ndtr(b), ndtr(-b)], 1)], 1)
-
-
-def enumerated(gamma: FloatArray, rounds: Sequence[FloatArray]) -> FloatArray:
-    """The best of all adaptive strategies that choose among ``rounds[i]`` ``[M, 2, 2]``, by its
-    definition."""
-    if not rounds:
-        return np.maximum(0.0, 1 - gamma)
-    p, q = rounds[0][:, 0], rounds[0][:, 1]
-    later = enumerated(gamma[..., None, None] * (q / p), rounds[1:])
-    best: FloatArray = (later * p).sum(-1).max(-1)
-    return best
 
 
 def choice(eta: float) -> Event:
