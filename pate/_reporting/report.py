@@ -427,8 +427,8 @@ class Disclosure:
 
 _TRUST = (
     "One party is trusted: it holds the private data or the votes, draws the noise and keeps"
-    " the ledger. Whoever sees"
-    " what is published need not be trusted, whatever they know and however many they are."
+    " the ledger. Readers of the publication need not be trusted, however many they are and"
+    " whatever they know."
 )
 _TRUST_OF_PARTIES = (
     "No party is trusted with the data or the votes of all: each of several draws a share of"

@@ -111,7 +111,7 @@ class PrivacyUnit:
         return f"one {self.unit}"
 
     def why_alone(self, other: PrivacyUnit, relation: NeighboringRelation) -> str:
-        """Return what this release is, that it says nothing about ``other``."""
+        """Return the reason for which this release says nothing about ``other``."""
         if self.unit is None:
             return NOT_NAMED
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
@@ -132,4 +132,4 @@ def _made(*parts: tuple[str, Any]) -> PrivacyUnit:
 UNKNOWN = PrivacyUnit()
 """Rows of earlier versions, which do not say for whom they were priced."""
 RECORD = PrivacyUnit(unit="record")
-"""A record, whoever its teachers were: enough under ``REPLACE_RECORD``."""
+"""A record with any teachers: enough under ``REPLACE_RECORD``."""
