@@ -53,8 +53,15 @@ from pate._stages.student_stage import LinearPlan, fit, student_settings
 from pate._stages.teachers_stage import load_plan
 from pate._validation import require
 from pate._votes.store import finished_votes
-from pate.accounting import Ledger, LedgerEntry, NeighboringRelation, Statement, read_ledger
-from pate.accounting._charges import account, for_budget
+from pate.accounting import (
+    Ledger,
+    LedgerEntry,
+    NeighboringRelation,
+    PrivacyUnit,
+    Statement,
+    read_ledger,
+)
+from pate.accounting._charges import account, for_budget, for_group_size
 from pate.accounting._filters import PersonalEvent
 from pate.accounting._statement import sha256
 from pate.data import DataSource, DrawnPublic, Records, Role
@@ -480,12 +487,19 @@ def _possible(known: _Known | str, neighbor: Neighbor) -> _Known | str:
     return known if neighbor.ids else "the records of an imported teacher are not known here"
 
 
-def _priced(entry: LedgerEntry, run: Run, neighbor: Neighbor) -> NeighboringRelation | None:
-    """Return the relation under which a release was priced for a neighbor; None if it was not."""
+def _priced(
+    entry: LedgerEntry, run: Run, neighbor: Neighbor
+) -> tuple[NeighboringRelation, int] | None:
+    """Return the relation under which a release was priced for a neighbor, and for how many units.
+
+    None if it was not.
+    """
     if neighbor.whom == "teacher":
-        return _REMOVE if neighbor.absent(run) else None
-    unit = (entry.published or {}).get("unit")
-    return _REPLACE if neighbor.whom == unit or neighbor.whom == "record" else None
+        return (_REMOVE, 1) if neighbor.absent(run) else None
+    own = entry.privacy_unit
+    own = replace(own, unit=own.unit or (entry.published or {}).get("unit"))
+    units = own.held_by(PrivacyUnit(unit=neighbor.whom, grouping=own.grouping), _REPLACE)
+    return None if units is None else (_REPLACE, units)
 
 
 def _draws_test(
@@ -497,17 +511,18 @@ def _draws_test(
     subject = f"release {entry.release}, {entry.description} of {entry.run}"
     if isinstance(known, str):
         return untested(subject, f"it cannot be made again: {known}")
-    moved, relation = moves[entry.release], _priced(entry, known.run, neighbor)
+    moved, priced = moves[entry.release], _priced(entry, known.run, neighbor)
     if moved.untested:
         return untested(subject, "; ".join(moved.untested))
     delta = float((entry.published or {})["delta"])
     squares = f"squared moves of {moved.mu_squared:.6g}, epsilon {moved.epsilon(delta):.4g}"
     tried = "its draws, each with the same outcome"
-    if relation is None:
+    if priced is None:
         unit = (entry.published or {}).get("unit")
         power = f"nothing: it was priced for one {unit}, and not for this {neighbor.whom}"
         return _trial(subject, tried, power, squares, True)
-    charges, event = [(entry.events, entry.count)], entry.events[relation]
+    (relation, units), event = priced, entry.events[priced[0]]
+    charges = for_group_size([(entry.events, entry.count)], units)
     if isinstance(event, PersonalEvent) and neighbor.budget is not None:
         charges = for_budget(charges, neighbor.budget, event.delta)
     paid = account(charges, relation)

@@ -130,6 +130,18 @@ class Cautious(NoisyVotes):
         return noisier.aggregate(votes, generator=generator)
 
 
+@pytest.mark.slow
+def test_a_release_of_records_is_held_against_their_bound_in_a_group(table: Path) -> None:
+    label(table, "first", unit="group")
+    run = label(table, "second", max_teachers_per_group=2)
+    audited = audit_neighbor(run, "group", "family-03")
+    assert audited.verdict == "passed"
+    assert "are paid for" in result(audited, "draws", 1)
+    # a release of records without a bound says nothing about a group
+    free = label(table, "third")
+    assert "are paid for" not in result(audit_neighbor(free, "group", "family-03"), "draws", 2)
+
+
 def imported(folder: Path, aggregator: Aggregator) -> Path:
     """A run of the votes of 40 teachers."""
     ballots = (np.random.default_rng(0).random((20, 40, 3)) < 0.4).astype(np.uint8)
