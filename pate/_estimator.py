@@ -58,7 +58,14 @@ from pate.data import (
     Role,
 )
 from pate.data._arrays import column_bounds
-from pate.data._records import UnknownLabels, as_text, assign_teachers, check_labels, known_truth
+from pate.data._records import (
+    UnknownLabels,
+    as_text,
+    assign_teachers,
+    check_labels,
+    copied_rows,
+    known_truth,
+)
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -85,7 +92,6 @@ _TABLE = (
     " table)"
 )
 _UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
-_BY_CHANCE = 0.1  # of public samples, that equal records without being copies
 _ENOUGH, _FAR = 30, 2.0  # samples, and standard deviations, to tell that samples are unlike
 
 
@@ -242,7 +248,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             np.zeros((0, records.shape[1])) if drawn else self._public_samples(X_public, random)
         )
         if X_public is not None and not self.copies:
-            _require_others(records, public)
+            copied = copied_rows(*(ArrayFeatures(as_float32(rows)) for rows in (records, public)))
+            require(
+                copied.size == 0,
+                "X_public that are no rows of X: public samples are published (`copies` says that"
+                " this is meant)",
+            )
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
         require(
             len(units) == len(records),
@@ -286,6 +297,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                     permanent_ids=True,
                     unknown_labels=self.unknown_labels,
                     budgets=None if self.budgets is None else list(self.budgets),
+                    copies=True,
                 )
                 if drawn:
                     place, low_high = folder / "samples.npz", self._checked_bounds()
@@ -515,25 +527,6 @@ class _OneFit(Arrays):
 def _dense(values: Any) -> NDArray[Any]:
     """Return an array, dense or sparse, as a dense one."""
     return np.asarray(values.toarray() if issparse(values) else values)
-
-
-def _require_others(records: FloatArray, public: FloatArray) -> None:
-    """Raise ``ValueError`` if public samples ``[P, F]`` are copies of records ``[N, F]``.
-
-    In a table of few values rows are alike by chance: as many records then equal another one.
-    """
-    rows = np.ascontiguousarray(np.concatenate((records, public)) + 0.0)  # -0.0 is 0.0
-    keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
-    numbers = np.unique(keys, return_inverse=True)[1].ravel()
-    private, shown = numbers[: len(records)], numbers[len(records) :]
-    times = np.bincount(private, minlength=numbers.max() + 1)
-    alike, copied = float((times[private] > 1).mean()), float((times[shown] > 0).mean())
-    margin = max(_BY_CHANCE, 3 * float(np.sqrt(alike * (1 - alike) / len(public))))
-    require(
-        copied <= alike + margin,
-        "X_public that are no rows of X: public samples are published (`copies` says that this is"
-        " meant)",
-    )
 
 
 def _bounded(values: Any) -> FloatArray:

@@ -81,6 +81,7 @@ class MadeUp(DataSource):
             permanent_ids=True,
             unknown_labels=source.unknown_labels,
             budgets=source.budgets,
+            copies=True,
         )
         require_count(0, seed=seed)
         self._source, self._seed, self._grouped = source, seed, grouped

@@ -210,6 +210,10 @@ WAYS: dict[str, Way] = {
     "no private records": data("private record", split=np.repeat([1, 2], 300)),
     "no test records": data("test record", split=np.repeat([0, 1], 300)),
     "another split": data("split in 0", split=np.full(600, 7)),
+    "rows in two roles": data(
+        "public samples that are no private records: they are published (copies=True says that",
+        X=np.tile(make_arrays()["X"][:100], (6, 1)),
+    ),
     "a misspelled array": data("did you mean group?", groups=np.zeros(600)),
     "budgets that nobody declared": data("budget", budget=np.ones(600)),
     "a missing file": Way("gone.npz", ("--data.init_args.path=gone.npz",)),

@@ -69,6 +69,7 @@ class Altered(DataSource):
             permanent_ids=source.permanent_ids,
             unknown_labels=source.unknown_labels,
             budgets=source.budgets,
+            copies=source.copies,
         )
         require(change in (None, *get_args(Change)), "a change of a record", change=change)
         require_count(0, row=row)

@@ -87,6 +87,7 @@ class Without(DataSource):
             permanent_ids=source.permanent_ids,
             unknown_labels=source.unknown_labels,
             budgets=source.budgets,
+            copies=source.copies,
         )
         self._source, self._ids = source, ids
 

@@ -28,7 +28,7 @@ from pate._commands.guesses import (
     shown,
     strip_of,
 )
-from pate._commands.parsing import run_command
+from pate._commands.parsing import FLAG, run_command
 from pate._files import atomic_write, remove_drafts, write_text
 from pate._release.transaction import suited_delta
 from pate._settings import decode
@@ -165,6 +165,7 @@ def init(
     test_fraction: float | None = None,
     budgets: list[float] | None = None,
     random_ids: Path | None = None,
+    copies: bool = False,
 ) -> None:
     """Write a recipe for data of your own.
 
@@ -190,6 +191,7 @@ def init(
         budgets: the personal budgets, such as [0.5,1,2], in a column `budget`: a public list.
         random_ids: write a copy of a CSV file that has no ids, with a column of random ones, and a
             recipe for the copy. Keep it.
+        copies: public records may be private ones, too, which nothing protects then.
     """
     named = kind or _kind_of(data)
     if random_ids is not None:
@@ -197,7 +199,7 @@ def init(
     chosen = {"public_fraction": public_fraction, "test_fraction": test_fraction}
     guess, strip = Guess(), None
     if data is not None:
-        guess, strip = _read(named, data, given(**chosen), budgets)
+        guess, strip = _read(named, data, given(**chosen), budgets, copies=copies)
     files = recipe_files(folder, named, guess.root or data, guess)
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
@@ -260,7 +262,12 @@ def _kind_of(data: Path | None) -> str:
 
 
 def _read(
-    kind: str, data: Path, fractions: Mapping[str, float], budgets: list[float] | None
+    kind: str,
+    data: Path,
+    fractions: Mapping[str, float],
+    budgets: list[float] | None,
+    *,
+    copies: bool,
 ) -> tuple[Guess, Image | None]:
     """Return the guesses about data, after reading them, and a strip of private pictures.
 
@@ -285,6 +292,9 @@ def _read(
         weighed = ("npz", "csv", "text")
         require(kind in weighed, f"--budgets of data among {', '.join(weighed)}", kind=kind)
         guess.add("budgets", budgets, "From --budgets")
+    if copies:
+        require(kind != "celeba", "--copies of data other than CelebA's")
+        guess.add("copies", True, "From --copies")
     if content is not None and not guess.settings.get("labels"):
         return guess, None
     settings = yaml.safe_load(_data_file(kind, guess.root or data, guess))["data"]
@@ -296,7 +306,7 @@ def _read(
         source.require_distinct()
     except ValueError as error:
         if "permanent_ids" not in str(error):
-            raise
+            raise ValueError(str(error).replace("copies=True", "--copies")) from None
         guess.remarks.append(
             "The ids look like numbers of rows, which change when an earlier record is removed."
             " Give each record an id for good; or, if a register assigned these numbers, write"
@@ -416,10 +426,11 @@ main = partial(
     "init",
     init,
     special={
+        "--copies": FLAG,
         "--kind": {
             "choices": list(_KINDS),
             "help": "the kind of data, unless their names tell: "
             + ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items()),
-        }
+        },
     },
 )

@@ -95,6 +95,7 @@ class Arrays(TableSource):
             None if all must be known.
         budgets: the personal budgets that ``budget`` may hold, ascending epsilons such as ``[0.5,
             1, 2]``, known without a look at the records. None if there is no ``budget``.
+        copies: whether public records may be private ones, too, which nothing protects then.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Arrays(TableSource):
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
         budgets: list[float] | None = None,
+        copies: bool = False,
     ) -> None:
         super().__init__(
             path,
@@ -117,6 +119,7 @@ class Arrays(TableSource):
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels,
             budgets=budgets,
+            copies=copies,
         )
         require_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction

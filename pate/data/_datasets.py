@@ -71,6 +71,7 @@ class Keys:
             after all.
         unknown_labels: ``nan`` if labels may be unknown, which are NaN or None; -1 if -1 is
             unknown, too. None if all must be known.
+        copies: whether public samples may be private records, too, which nothing protects then.
     """
 
     features: Key = 0
@@ -82,6 +83,7 @@ class Keys:
     sentences: SentenceFeatures | None = None
     permanent_ids: bool = False
     unknown_labels: UnknownLabels | None = None
+    copies: bool = False
 
     def __post_init__(self) -> None:
         require_count(8, size=self.size)
@@ -178,6 +180,7 @@ class _Datasets(DataSource):
             features=features,
             permanent_ids=keys.permanent_ids,
             unknown_labels=keys.unknown_labels is not None,
+            copies=keys.copies,
         )
         require(label_names, "names of the labels", label_names=list(label_names))
         require_label_names("label names", label_names)

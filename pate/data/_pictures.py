@@ -9,16 +9,19 @@ import errno
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from posixpath import normpath
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
 from PIL.TiffImagePlugin import TiffImageFile
 
+from pate._files import digest
 from pate._validation import (
     BoolArray,
     Float32Array,
@@ -157,6 +160,16 @@ class ImageFiles(Pictures):
     def once(self) -> ImageFiles:
         return ImageFiles(self.paths, self.size, keep=False, private=self.private)
 
+    def contents(self, other: Features) -> Sequence[Hashable]:
+        """Return a digest of each file, or its path where no other one has as many bytes."""
+        sizes = [_size_of(path) for path in self.paths]
+        theirs = [_size_of(path) for path in other.paths] if isinstance(other, ImageFiles) else []
+        many = Counter([*sizes, *theirs])
+        return [
+            path if size is None or many[size] == 1 else digest(path.read_bytes())
+            for path, size in zip(self.paths, sizes, strict=True)
+        ]
+
     def identity(self) -> str:
         # a private picture may be missing
         files = [
@@ -177,6 +190,11 @@ def _stat_of(path: Path) -> os.stat_result | None:
         return path.stat()
     except (OSError, ValueError):  # of a name that no file can have
         return None
+
+
+def _size_of(path: Path) -> int | None:
+    stat = _stat_of(path)
+    return stat.st_size if stat is not None and S_ISREG(stat.st_mode) else None
 
 
 def _opens(path: Path) -> bool:
@@ -275,6 +293,7 @@ class PictureFolder(TableSource):
         labels: names of the labels to learn; None for all.
         features: a public map of the pictures.
         unknown_labels: the sign of a label that is unknown; None if all must be known.
+        copies: whether public pictures may be private ones, too.
     """
 
     def __init__(
@@ -284,8 +303,10 @@ class PictureFolder(TableSource):
         labels: Sequence[str] | None,
         features: FeatureMap | None,
         unknown_labels: UnknownLabels | None = None,
+        *,
+        copies: bool = False,
     ) -> None:
-        super().__init__(root, labels, features, unknown_labels=unknown_labels)
+        super().__init__(root, labels, features, unknown_labels=unknown_labels, copies=copies)
         require_count(8, size=size)
         self.root, self.size = self.path, size
 
@@ -449,6 +470,7 @@ class PictureTable(PictureFolder):
         group_pattern: a regular expression for the part of a picture's name that names its person
             or group, such as ``patient[0-9]+``, in place of a column.
         encoding: the encoding of the CSV file.
+        copies: whether public pictures may be private ones, too, which nothing protects then.
     """
 
     def __init__(
@@ -465,8 +487,9 @@ class PictureTable(PictureFolder):
         unknown_labels: UnknownLabels | None = None,
         group_pattern: str | None = None,
         encoding: str = UTF_8,
+        copies: bool = False,
     ) -> None:
-        super().__init__(root, size, None, features, unknown_labels)
+        super().__init__(root, size, None, features, unknown_labels, copies=copies)
         require_fractions(public_fraction, test_fraction)
         self.path = self.root / expand_path(table)
         self._reading = TableReading(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -194,6 +195,12 @@ class Features(ABC):
         """Return the features for a reader that needs each only once: none is kept in memory."""
         return self
 
+    def contents(self, other: Features) -> Sequence[Hashable]:
+        """Return a value for each record, equal where the features are, here and in ``other``."""
+        values = self.once()
+        blocks = (values[rows] + np.float32(0) for rows in blocks_of(self, range(self.shape[0])))
+        return [hash(row.tobytes()) for block in blocks for row in block]  # -0.0 is 0.0
+
     def identity(self) -> str | None:
         """Return a text that identifies the features; None (the default) if only their values do.
 
@@ -315,6 +322,24 @@ def map_by_rows(
             with np.errstate(all="ignore"):  # a warning would tell of a private record
                 mapped[place] = change(row)
     return mapped
+
+
+_BY_CHANCE = 0.1  # of public samples, that equal records without being copies
+
+
+def copied_rows(private: Features, public: Features) -> IntArray:
+    """Return the rows of public samples ``[P, ...]`` that are copies of records ``[N, ...]``.
+
+    In a table of few values rows are alike by chance: as many records then equal another one, and
+    none is called a copy.
+    """
+    own, shown = private.contents(public), public.contents(private)
+    times = Counter(own)
+    equal = np.array([times[content] > 0 for content in shown])
+    # one more than there are: few records do not show how often rows are alike
+    alike = (1 + sum(times[content] > 1 for content in own)) / (1 + len(own))
+    margin = max(_BY_CHANCE, 3 * float(np.sqrt(alike * (1 - alike) / len(shown))))
+    return np.flatnonzero(equal) if equal.mean() > alike + margin else np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

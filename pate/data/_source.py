@@ -49,6 +49,7 @@ from pate.data._records import (
     UnknownLabels,
     are_row_numbers,
     as_features,
+    copied_rows,
     values_of,
 )
 
@@ -66,6 +67,7 @@ class DataSource(RecordsInitArgs, ABC):
         permanent_ids: the value of `permanent_ids`.
         unknown_labels: the value of `unknown_labels`.
         budgets: the value of `budgets`.
+        copies: the value of `copies`.
     """
 
     def __init__(
@@ -75,8 +77,10 @@ class DataSource(RecordsInitArgs, ABC):
         permanent_ids: bool = False,
         unknown_labels: bool = False,
         budgets: Sequence[float] | None = None,
+        copies: bool = False,
     ) -> None:
         self._feature_map = features
+        self._copies = copies
         self._budgets = require_budgets(budgets or ())
         self._permanent_ids = permanent_ids
         self._unknown_labels = unknown_labels
@@ -129,6 +133,15 @@ class DataSource(RecordsInitArgs, ABC):
         return self._budgets
 
     @property
+    def copies(self) -> bool:
+        """Whether public samples may be private records, too, under other ids.
+
+        False (the default) if they are refused: public samples are published, and nothing protects
+        them.
+        """
+        return self._copies
+
+    @property
     def ledger_path(self) -> Path | None:
         """The file of the ledger, next to the private data, so that all runs on them share it.
 
@@ -156,8 +169,9 @@ class DataSource(RecordsInitArgs, ABC):
 
         Raises:
             ValueError: if a label name occurs twice, or an id in two roles: a record could be
-                private and published; or if private records have row numbers for ids, unless these
-                are said to be permanent.
+                private and published; if private records have row numbers for ids, unless these
+                are said to be permanent; or if more public samples equal a private record than
+                private records equal another one, unless `copies` are meant.
         """
         require_label_names("label names", self.label_names)
         ids = {role: (self._records.get(role) or self._raw(role)).ids for role in Role}
@@ -177,6 +191,16 @@ class DataSource(RecordsInitArgs, ABC):
             "ids that stay when another record is removed, as row numbers do not;"
             " permanent_ids=True says that these do",
         )
+        if not self.copies:
+            private, public = (self.load(role).features for role in (Role.PRIVATE, Role.PUBLIC))
+            copied = ids[Role.PUBLIC][copied_rows(private, public)]
+            require(
+                copied.size == 0,
+                "public samples that are no private records: they are published (copies=True says"
+                " that this is meant)",
+                copies=copied[:3].tolist(),
+                number=copied.size,
+            )
 
     def fingerprint(self, role: Role) -> str:
         """Return a hash of the raw records of a role, read in blocks.
@@ -295,6 +319,7 @@ class TableSource(DataSource):
         permanent_ids: whether ids that number the rows are permanent.
         unknown_labels: the sign of a label that is unknown; None if all must be known.
         budgets: the personal budgets that private records may have; None without.
+        copies: whether public samples may be private records, too.
     """
 
     def __init__(
@@ -306,12 +331,14 @@ class TableSource(DataSource):
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
         budgets: Sequence[float] | None = None,
+        copies: bool = False,
     ) -> None:
         super().__init__(
             features=features,
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels is not None,
             budgets=budgets,
+            copies=copies,
         )
         self._unknown = unknown_labels
         self.path = expand_path(path)
@@ -452,6 +479,10 @@ class PythonFile(DataSource):
     @property
     def unknown_labels(self) -> bool:
         return self.source.unknown_labels
+
+    @property
+    def copies(self) -> bool:
+        return self.source.copies
 
     @property
     def budgets(self) -> tuple[float, ...]:

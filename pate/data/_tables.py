@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -78,6 +78,7 @@ class TextTable(TableSource):
             such as ``[0.5, 1, 2]``, known without a look at the records. None if there is no such
             column.
         encoding: the encoding of a CSV file.
+        copies: whether public texts may be private ones, too, which nothing protects then.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class TextTable(TableSource):
         unknown_labels: UnknownLabels | None = None,
         budgets: list[float] | None = None,
         encoding: str = UTF_8,
+        copies: bool = False,
     ) -> None:
         super().__init__(
             path,
@@ -103,6 +105,7 @@ class TextTable(TableSource):
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels,
             budgets=budgets,
+            copies=copies,
         )
         require_fractions(public_fraction, test_fraction)
         require_count(2, num_features=num_features)
@@ -163,6 +166,9 @@ class EmbeddedTexts(Features):
         if not self._apart:
             some._values = self._values[rows]
         return some
+
+    def contents(self, other: Features) -> Sequence[Hashable]:
+        return self._texts if isinstance(other, EmbeddedTexts) else super().contents(other)
 
     def identity(self) -> str:
         return digest(self.sentences.identity, *self._texts)
@@ -252,6 +258,7 @@ class NumberTable(TableSource):
             such as ``[0.5, 1, 2]``, known without a look at the records. None if there is no such
             column.
         encoding: the encoding of a CSV file.
+        copies: whether public records may be private ones, too, which nothing protects then.
     """
 
     def __init__(
@@ -273,6 +280,7 @@ class NumberTable(TableSource):
         unknown_labels: UnknownLabels | None = None,
         budgets: list[float] | None = None,
         encoding: str = UTF_8,
+        copies: bool = False,
     ) -> None:
         super().__init__(
             path,
@@ -281,6 +289,7 @@ class NumberTable(TableSource):
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels,
             budgets=budgets,
+            copies=copies,
         )
         require_fractions(public_fraction, test_fraction)
         both = sorted(set(labels) & set(columns or ()))

@@ -776,3 +776,20 @@ def test_records_without_ids_get_random_ones(
     ):
         assert cli.main(wrong) == 2
         assert message in capsys.readouterr().err
+
+
+def test_rows_in_two_roles_are_refused_unless_they_are_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays, recipe = make_arrays(), tmp_path / "recipe"
+    arrays["X"][400:420] = arrays["X"][:20]
+    np.savez(tmp_path / "mine.npz", **arrays)  # type: ignore[arg-type]
+    words = ["init", str(recipe), "--data", str(tmp_path / "mine.npz")]
+    assert cli.main(words) == 2
+    refused = capsys.readouterr().err
+    assert "public samples that are no private records" in refused
+    assert "(--copies says that this is meant), got copies=['r0400', " in refused
+    assert not recipe.exists()
+    assert cli.main([*words, "--copies"]) == 0
+    assert read_data(recipe / "data.yaml").copies
+    assert cli.main(["run", str(recipe), "--run", str(tmp_path / "run"), "--dry_run"]) == 0

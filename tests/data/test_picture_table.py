@@ -419,3 +419,26 @@ def test_the_name_of_a_picture_may_name_its_person(tmp_path: Path) -> None:
         PictureTable(tmp_path, group_pattern="subject", **settings).load(Role.PUBLIC)
     with pytest.raises(ValueError, match=r"a regular expression in `group_pattern`, got \("):
         PictureTable(tmp_path, group_pattern="(", **settings).load(Role.PUBLIC)
+
+
+def test_pictures_of_the_same_bytes_stand_in_one_role(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read only where another one has as many bytes."""
+    source = PictureTable(pictures, size=8)
+    read: list[Path] = []
+    read_bytes = Path.read_bytes
+
+    def noted(path: Path) -> bytes:
+        read.append(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", noted)
+    source.require_distinct()
+    assert len(read) < 8
+    private, public = (source.load(role).ids.tolist() for role in (Role.PRIVATE, Role.PUBLIC))
+    for name, other in zip(private, public, strict=True):
+        (pictures / other).write_bytes((pictures / name).read_bytes())
+    with pytest.raises(ValueError, match=r"no private records: .*, got copies=\['p01.jpg', .*=8$"):
+        source.require_distinct()
+    PictureTable(pictures, size=8, copies=True).require_distinct()

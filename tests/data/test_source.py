@@ -210,3 +210,30 @@ def test_a_map_of_pictures_keeps_none_in_memory(faces: Path) -> None:
     assert (once[rows] == held[rows]).all() and (once[rows] == held[rows]).all()
     assert once._kept is None and held._kept is not None
     assert once.identity() == held.identity() and once.shape == held.shape
+
+
+@pytest.mark.parametrize(
+    ("private", "public", "copied"),
+    [
+        (np.eye(9), np.eye(9), 9),
+        (np.eye(9), -np.eye(9), 0),
+        (np.zeros((9, 2)), np.zeros((4, 2)), 0),  # all alike
+        (np.arange(40), np.r_[0:10, 90:120], 10),
+        (np.arange(40), np.r_[0:3, 90:120], 0),  # few
+        (np.arange(9), np.r_[0, 90:94], 0),  # of so few, one is chance
+    ],
+)
+def test_copies_are_more_than_chance_explains(
+    private: np.ndarray, public: np.ndarray, copied: int
+) -> None:
+    rows = [ArrayFeatures(part.reshape(len(part), -1)) for part in (private, public)]
+    for features in (rows, [part.select(np.arange(part.shape[0])) for part in rows]):
+        assert records.copied_rows(*features).tolist() == [*range(copied)]
+
+
+def test_copies_are_found_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_BLOCK_BYTES", 1 << 16)
+    lazy = Counted()
+    with pytest.raises(ValueError, match=r"^Expected public samples .*, number=20000$"):
+        Given(lazy).require_distinct()
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 40_000
