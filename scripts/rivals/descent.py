@@ -27,7 +27,7 @@ INSTALL = "pip install opacus, for descent on noised gradients"
 
 _ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
 # the count is released once, with this many times the noise of a step
-_COUNT_NOISE = 20.0
+COUNT_NOISE = 20.0
 _RATES = np.geomspace(1e-3, 1e4, 141)
 # variance of the logits that the weights of a head are taken to have before anything is learned
 _LOGIT_VARIANCE = 4.0
@@ -42,6 +42,7 @@ class Descent:
         sampling_rate: the probability with which a step takes a unit.
         clip: the largest norm of the gradient of a unit, over the square root of the number of
             labels.
+        speed: factor on the learning rate that follows from public figures.
 
     Raises:
         ValueError: on settings out of range.
@@ -50,10 +51,11 @@ class Descent:
     num_steps: int = 200
     sampling_rate: float = 0.05
     clip: float = 0.25
+    speed: float = 1.0
 
     def __post_init__(self) -> None:
         require_count(1, num_steps=self.num_steps)
-        require_positive(sampling_rate=self.sampling_rate, clip=self.clip)
+        require_positive(sampling_rate=self.sampling_rate, clip=self.clip, speed=self.speed)
         require(self.sampling_rate <= 1, "sampling_rate <= 1", sampling_rate=self.sampling_rate)
 
     def event(self, noise_multiplier: float) -> Event:
@@ -61,7 +63,7 @@ class Descent:
         step = _step_event(noise_multiplier, self.sampling_rate)
         relation = NeighboringRelation.REPLACE_RECORD
         count = GaussianEvent(
-            noise_multiplier=_COUNT_NOISE * noise_multiplier, neighboring_relation=relation
+            noise_multiplier=COUNT_NOISE * noise_multiplier, neighboring_relation=relation
         )
         return ComposedEvent(events=(RepeatedEvent(event=step, count=self.num_steps), count))
 
@@ -144,8 +146,8 @@ def descend(
     from torch.nn.functional import binary_cross_entropy_with_logits
 
     units, num_labels = len(private.starts), private.labels.shape[1]
-    count = max(1.0, units + generator.normal(scale=_COUNT_NOISE * noise_multiplier))
-    rate = learning_rate(
+    count = max(1.0, units + generator.normal(scale=COUNT_NOISE * noise_multiplier))
+    rate = settings.speed * learning_rate(
         eigenvalues,
         settings=settings,
         num_labels=num_labels,
