@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from pate._closed_form_plan import ClosedFormPlan, Plan, require_by_record
 from pate._data_file import load_data, load_ledger, read_data, require_data_config
 from pate._files import locked, read_json
-from pate._planning.completion import resolve_settings, sample_settings
+from pate._planning.completion import (
+    describe_few,
+    describe_hopeless,
+    resolve_settings,
+    sample_settings,
+)
 from pate._registry import find
 from pate._rehearsal import kind_of_votes, rehearse_release, rehearse_run
 from pate._release.between_runs import (
@@ -20,7 +28,7 @@ from pate._release.between_runs import (
     released_before,
     require_ledger,
 )
-from pate._release.label_settings import LabelSettings
+from pate._release.label_settings import LabelSettings, is_paid
 from pate._release.labels import StatedLabels, label as release_labels
 from pate._runs import (
     LABEL,
@@ -308,6 +316,10 @@ class Pipeline:
                 )
                 if not rehearsed:
                     rehearse_release(run, store, complete, self.data)
+                    if first_stage(run) is TEACHERS_FIT:
+                        with suppress(ValueError):  # private records may be gone by now
+                            data = self.data or load_data(run)
+                            say_hopeless(run, data, load_plan(run), complete)
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for
                 return release_labels(run, store, complete, total)
@@ -415,6 +427,24 @@ def label(
     return Pipeline(
         run, None if data is None else read_data(Path(data)), ledger=ledger, overwrite=overwrite
     ).label(settings, votes, unit=unit)
+
+
+def say_hopeless(run: Run, data: DataSource, plan: Any, settings: LabelSettings) -> None:
+    """Print why a release that is yet to be paid for promises or shows next to nothing. PRIVATE."""
+    if is_paid(run, settings):
+        return
+    for line in describe_hopeless(plan, settings, _num_units(data, plan)):
+        print(line, file=sys.stderr)
+
+
+def say_few(data: DataSource, plan: Any) -> None:
+    """Print that there are too few private records for networks, if so. PRIVATE."""
+    for line in describe_few(plan, _num_units(data, plan)):
+        print(line, file=sys.stderr)
+
+
+def _num_units(data: DataSource, plan: Any) -> int:
+    return len(np.unique(data.load(Role.PRIVATE).units(plan.unit)))
 
 
 def open_run(

@@ -21,11 +21,11 @@ from pate._closed_form_plan import FIRST, ClosedFormPlan, uses_groups
 from pate._data_file import load_data
 from pate._files import Json
 from pate._networks import is_linear
-from pate._planning.completion import resolve_settings
+from pate._planning.completion import resolve_settings, sample_settings
 from pate._registry import find
-from pate._release.between_runs import Start
+from pate._release.between_runs import SampleSettings, Start, draw_public_samples
 from pate._release.label_settings import LabelSettings, is_paid
-from pate._release.labels import label
+from pate._release.labels import chosen_rows, label
 from pate._runs import (
     LABEL,
     MODEL,
@@ -47,7 +47,7 @@ from pate._votes import Ballots, Moments, Scores, Votes, VoteShape, Voting, rows
 from pate._votes.named import NamedVotes
 from pate._votes.store import VoteStore, finished_votes
 from pate.aggregators import Partial, ScoreVotes
-from pate.data import DataSource, Records, Role
+from pate.data import DataSource, DrawnPublic, Records, Role
 from pate.student._carried import load_student
 from pate.teachers._jobs import Execution
 
@@ -158,6 +158,8 @@ def rehearse_run(
     rows = _rows(settings, len(data.load(Role.PUBLIC).ids), voters * data.num_labels)
     made_up = MadeUp(data, grouped=uses_groups(plan), rows=rows.tolist())
     with _scene(run, made_up) as here:
+        if isinstance(data, DrawnPublic) and not data.samples.is_file():
+            _draw(here, data, made_up, sample_settings(settings, plan.unit))
         if plan.start_from is not None:  # a release that is made up, too
             first = LabelSettings(Partial(ScoreVotes), delta=settings.delta, target_epsilon=8.0)
             everybody = VoteShape(MOST_VOTERS, data.num_labels)
@@ -167,6 +169,7 @@ def rehearse_run(
             _student(before, made_up, student)
             plan = replace(plan, start_from=FIRST)
         _fit_and_vote(here, made_up, plan, voting)
+        _choose(here, settings)
         if kind is not Moments:
             # all teachers of the plan vote in a run of their own
             here = replace(here, root=here.root.with_name("votes"))
@@ -250,6 +253,22 @@ def _rows(settings: LabelSettings, available: int, ballots: int) -> IntArray:
     """Return the rows of a few samples that may be asked about, each with so many ballots."""
     most = max(1, min(_ROWS, _BALLOTS // max(1, ballots)))
     return settings.order_of(available, settings.num_queries)[:most]
+
+
+def _draw(run: Run, data: DrawnPublic, records: MadeUp, settings: SampleSettings) -> None:
+    """Draw public samples from made-up records."""
+    with _stage("run"):
+        again = data.instead(records, run.root.with_name("samples.npz"))
+        draw_public_samples(run, again, replace(settings, noise_seed=0))
+
+
+def _choose(run: Run, settings: LabelSettings) -> None:
+    """Choose a few samples to ask about, if ``settings`` choose."""
+    if settings.query_choice is not None:
+        with _stage(LABEL.name):
+            store = finished_votes(run)
+            number = max(1, len(store.manifest().ids) // 2)
+            chosen_rows(run, store, replace(settings, num_queries=number))
 
 
 def _fit_and_vote(run: Run, data: MadeUp, plan: Any, voting: Voting | None = None) -> None:

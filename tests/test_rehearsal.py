@@ -188,6 +188,12 @@ def data(message: str, **arrays: Any) -> Way:
 
 LABELS, CLOSED = make_arrays()["Y"], "fit: closed_form\n"
 OWN = f"{{class_path: {HERE}.%s, init_args: {{sigma_votes: 3.0}}}}"
+DRAWN = {
+    "data.yaml": "data:\n  class_path: DrawnPublic\n  init_args:\n    samples: s.npz\n"
+    "    source: {class_path: Arrays, init_args: {path: data.npz}}\n",
+    "teachers.yaml": CLOSED,
+    "label.yaml": "target_epsilon: 4\ndelta: 1.0e-5\n",
+}
 WAYS: dict[str, Way] = {
     # records
     "one column as no column": data("features of shape [N, ...]", X=np.zeros(600, np.float32)),
@@ -224,12 +230,7 @@ WAYS: dict[str, Way] = {
     ),
     "drawn samples of pictures": Way(
         "rows of numbers",
-        files={
-            "data.yaml": "data:\n  class_path: DrawnPublic\n  init_args:\n    samples: s.npz\n"
-            "    source: {class_path: Arrays, init_args: {path: data.npz}}\n",
-            "teachers.yaml": CLOSED,
-            "label.yaml": "target_epsilon: 4\ndelta: 1.0e-5\n",
-        },
+        files=DRAWN,
         arrays={"X": np.zeros((600, 2, 3), np.float32)},
     ),
     # teachers
@@ -398,6 +399,60 @@ def test_whatever_fails_fails_before_anything_is_reserved(
     assert "[0/" not in captured.out and "[1/" not in captured.out
     assert reserved(tmp_path) == 0
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "stage", "way"),
+    [
+        ("mechanisms.NoisyMoments.__call__", "run", Way("", files=DRAWN)),
+        ("_release.labels.farthest_first", "label", label("", "query_choice=k_center")),
+        ("_release.labels.Start", "label", label("", "query_choice=margin")),
+        ("_release.labels.Start", "label", label("", "query_choice=entropy")),
+    ],
+)
+def test_samples_are_drawn_and_chosen_before_anything_is_reserved(
+    part: str,
+    stage: str,
+    way: Way,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place(tmp_path, way)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"pate.{part}", fail)
+        assert run(*way.words) == 2
+        captured = capsys.readouterr()
+        assert f"`pate {stage}` to finish on made-up records, got " in captured.err
+        assert "[0/" not in captured.out and reserved(tmp_path) == 0
+    assert run("--dry_run", *way.words) == 0
+    assert not (tmp_path / "run").exists() and not (tmp_path / "s.npz").exists()
+
+
+def test_stages_say_what_is_hopeless_as_a_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before networks are trained, and before labels are paid for, once."""
+    monkeypatch.chdir(tmp_path)
+    words = ("--config=recipe/data.yaml", "--config=recipe/teachers.yaml", "--run=run")
+    place(tmp_path, Way("", files={"teachers.yaml": FIRST.replace("start_from: first\n", "")}))
+    assert cli.main(["teachers", "fit", *words, "--num_teachers=201", "--dry_run"]) == 0
+    assert "400 private records (or groups) for 201 teachers: most" in capsys.readouterr().err
+    (tmp_path / "recipe" / "teachers.yaml").write_text(CLOSED)
+    assert cli.main(["teachers", "fit", *words]) == cli.main(["teachers", "vote", "--run=run"]) == 0
+    assert "hopeless" not in capsys.readouterr().err
+    paying = ["label", "--run=run", "--target_epsilon=0.02", "--delta=1e-5"]
+    line = "PRIVATE: 400 private records (or groups), each with a vote, for noise of "
+    with monkeypatch.context() as patch:
+        patch.setattr("pate._pipeline.release_labels", fail)
+        with pytest.raises(KeyError):
+            cli.main(paying)
+    assert line in capsys.readouterr().err and reserved(tmp_path) == 0
+    assert cli.main(paying) == 0
+    assert line in capsys.readouterr().err and reserved(tmp_path) == 1
+    assert cli.main(paying) == 0
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.slow

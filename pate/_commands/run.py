@@ -4,7 +4,6 @@ First the stages of a recipe, all checked before the first one begins; then its 
 overrides of its parts; at the end the summary, with figures of the student and the statement.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -12,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, get_args
 
-import numpy as np
 import yaml
 
 from pate._closed_form_plan import CLOSED_FORM, FIRST, ClosedFormPlan, require_by_record
@@ -39,10 +37,9 @@ from pate._commands.stages import (
 )
 from pate._data_file import load_ledger, read_data
 from pate._files import Json, lock_run, read_json, require_place
-from pate._pipeline import Pipeline
+from pate._pipeline import Pipeline, say_hopeless
 from pate._planning.completion import (
     describe_gap,
-    describe_hopeless,
     first_settings,
     resolve_settings,
     sample_settings,
@@ -156,10 +153,7 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     require_possible(run, settings, shape, *samples_and_labels, unit=unit, unpaid=unpaid)
     known.require_distinct()
     rehearse_run(run, known, plan, settings, student_settings, voting=voting)
-    if not is_paid(run, settings):
-        number = len(np.unique(known.load(Role.PRIVATE).units(plan.unit)))
-        for line in describe_hopeless(plan, settings, number):
-            print(line, file=sys.stderr)
+    say_hopeless(run, known, plan, settings)
     vote = _VOTE._replace(words=(f"--votes={voting}",) if voting else ())
     steps = [_FIT, vote, _LABEL, _STUDENT, _TEST, *([_REFERENCES] if parsed.references else [])]
     if parsed.dry_run:

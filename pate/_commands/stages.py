@@ -42,7 +42,7 @@ from pate._commands.parsing import (
 from pate._data_file import load_data
 from pate._files import Json, lock_run, make_folder
 from pate._networks import LINEAR, is_linear
-from pate._pipeline import Pipeline, open_run
+from pate._pipeline import Pipeline, open_run, say_few
 from pate._planning.completion import describe_unanswered
 from pate._registry import find
 from pate._release.label_settings import LabelSettings
@@ -66,6 +66,8 @@ def teachers_fit(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     pipeline = Pipeline(
         options.run, options.data, ledger=options.ledger, overwrite=options.overwrite
     )
+    if preset is NO_PRESET:  # `pate run` has said it
+        say_few(options.data, plan)
     pipeline.fit_teachers(
         plan,
         from_options(Execution, options),

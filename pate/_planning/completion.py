@@ -444,19 +444,25 @@ def describe_hopeless(plan: Any, settings: LabelSettings, num_units: int) -> Ite
             f"{units} and delta = {delta:g}, not below one over their number: a program that"
             f" publishes one of them would be as private. delta = {suited_delta(num_units):g} suits."
         )
-    if plan.start_from is not None:
-        return  # a teacher without records repeats the released student
+    yield from describe_few(plan, num_units)
     noise = min(settings.mechanism.noise.values(), default=0.0)
-    alone = isinstance(plan, ClosedFormPlan)
-    if not alone and num_units < 2 * plan.num_teachers:
-        yield (
-            f"{units} for {plan.num_teachers} teachers: most have one or none, and learn nothing. Choose fewer"
-            " teachers, or `fit: closed_form`."
-        )
-    elif alone and num_units < _MANY_NOISES * noise:
+    alone = isinstance(plan, ClosedFormPlan) and plan.start_from is None
+    if alone and num_units < _MANY_NOISES * noise:
         yield (
             f"{units}, each with a vote, for noise of {noise:.3g} votes: labels will hardly be"
             " better than a constant answer. Use more records or a larger epsilon."
+        )
+
+
+def describe_few(plan: Any, num_units: int) -> Iterator[str]:
+    """Yield a line if there are too few private units for the networks of a plan. PRIVATE."""
+    # a teacher without records repeats the released student
+    trained = not isinstance(plan, ClosedFormPlan) and plan.start_from is None
+    if trained and num_units < 2 * plan.num_teachers:
+        yield (
+            f"PRIVATE: {num_units} private records (or groups) for {plan.num_teachers} teachers:"
+            " most have one or none, and learn nothing. Choose fewer teachers, or `fit:"
+            " closed_form`."
         )
 
 

@@ -434,6 +434,14 @@ class DrawnPublic(DataSource):
         made.__dict__.pop("feature_map", None)  # fitted to these samples
         return made
 
+    def instead(self, source: DataSource, samples: Path) -> DrawnPublic:
+        """Return the same for the records of another source and another file of samples."""
+        made = copy(self)
+        made._records, made._rehearses = {}, False
+        made._source, made.samples = source, samples
+        made.__dict__.pop("feature_map", None)
+        return made
+
     @cached_property
     def scaling(self) -> PublicScaling:
         """The map of a row, twice the squared norm of which is below 1 when it is halved."""
