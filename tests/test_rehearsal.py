@@ -214,7 +214,11 @@ WAYS: dict[str, Way] = {
     "row numbers": data("row numbers", ids=np.arange(600)),
     "no public samples": data("at least one public record", split=np.zeros(600, int)),
     "no private records": data("private record", split=np.repeat([1, 2], 300)),
-    "no test records": data("test record", split=np.repeat([0, 1], 300)),
+    "no test records to measure by": Way(
+        "test records (test_fraction of the data takes a share of the public ones)",
+        ("--references",),
+        arrays={"split": np.repeat([0, 1], 300)},
+    ),
     "another split": data("split in 0", split=np.full(600, 7)),
     "rows in two roles": data(
         "public samples that are no private records: they are published (copies=True says that",
@@ -428,6 +432,24 @@ def test_samples_are_drawn_and_chosen_before_anything_is_reserved(
         assert "[0/" not in captured.out and reserved(tmp_path) == 0
     assert run("--dry_run", *way.words) == 0
     assert not (tmp_path / "run").exists() and not (tmp_path / "s.npz").exists()
+
+
+def test_a_run_without_test_records_leaves_out_its_last_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {"teachers.yaml": CLOSED, "label.yaml": "target_epsilon: 30\ndelta: 1.0e-5\n"}
+    place(tmp_path, Way("", files=words, arrays={"split": np.repeat([0, 1], 300)}))
+    assert run() == 0
+    out = capsys.readouterr().out
+    assert "Without test records (test_fraction of the data takes a share of the public" in out
+    assert "[4/4] student fit" in out and "student test" not in out and "Test set" not in out
+    assert cli.main(["predict", "run/public/student/model", "data.npz"]) == 0
+    assert cli.main(["report", "run"]) == 0
+    assert "The data have no test records" in (tmp_path / "run/public/report.html").read_text()
+    capsys.readouterr()
+    assert cli.main(["student", "test", "--run=run"]) == 2
+    assert "at least one test record (`test_fraction`" in capsys.readouterr().err
 
 
 def test_stages_say_what_is_hopeless_as_a_run_does(

@@ -38,6 +38,8 @@ from pate.data._tables import FORMATS, number_of
 
 PUBLIC_FRACTION = 0.2
 """The share of public records that is proposed, and used for guesses, without a column of roles."""
+TEST_SHARE = 0.3
+"""The share of public records that is proposed for tests, where no record is one."""
 _MOST_LEVELS = 50
 _HASHED = 256  # columns of words of a text
 _MOST_LISTED = 200

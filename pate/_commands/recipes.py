@@ -20,6 +20,7 @@ from PIL.Image import Image
 import pate
 from pate._commands.guesses import (
     PUBLIC_FRACTION,
+    TEST_SHARE,
     Guess,
     guess_arrays,
     guess_pictures,
@@ -313,6 +314,11 @@ def _read(
             " `permanent_ids: true` in data.yaml."
         )
     said = "public_fraction" in fractions
+    if not sizes[Role.TEST]:
+        guess.remarks.append(
+            "No test records: `pate run` leaves out its last stage, which measures the student."
+            f" --test_fraction {TEST_SHARE} takes a share of the public records for it, by a hash."
+        )
     guess.remarks[:0] = _sizes(source, sizes, hashed=guess.hashed, said=said)
     _, *sides = source.load(Role.PUBLIC).features.shape
     if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:

@@ -61,6 +61,7 @@ from pate.accounting._cost import explain_epsilon, format_epsilon, format_exact
 from pate.data import DataSource, DrawnPublic, Role
 from pate.data._source import TableSource
 
+_TESTS = "test records (test_fraction of the data takes a share of the public ones)"
 _PROOF = "proof.txt"
 _NO_THEOREM = "a test of this program, not a proof of the theorem"
 
@@ -155,7 +156,13 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
     rehearse_run(run, known, plan, settings, student_settings, voting=voting)
     say_hopeless(run, known, plan, settings)
     vote = _VOTE._replace(words=(f"--votes={voting}",) if voting else ())
-    steps = [_FIT, vote, _LABEL, _STUDENT, _TEST, *([_REFERENCES] if parsed.references else [])]
+    tested = len(known.load(Role.TEST)) > 0
+    require(tested or not parsed.references, f"{_TESTS}, by which --references measure")
+    steps = [_FIT, vote, _LABEL, _STUDENT]
+    if tested:
+        steps += [_TEST, *([_REFERENCES] if parsed.references else [])]
+    else:
+        print(f"Without {_TESTS}, no figure of the student is measured.")
     if parsed.dry_run:
         if known is data:
             print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
@@ -247,8 +254,7 @@ def _label_settings(
 ) -> tuple[LabelSettings, VoteShape]:
     """Return the settings of the release, complete, and the numbers of teachers and labels.
 
-    Raises ``ValueError`` if the numbers of public samples, test records, teachers and labels do not
-    allow it.
+    Raises ``ValueError`` if the numbers of public samples, teachers and labels do not allow it.
 
     Args:
         plan: how teachers are made.
@@ -259,7 +265,6 @@ def _label_settings(
     """
     size = len(data.load(Role.PUBLIC).ids)
     shape = VoteShape(plan.num_teachers or MOST_VOTERS, data.num_labels)
-    require(len(data.load(Role.TEST).ids) > 0, "test records, by which the student is judged")
     require(
         voting is None or not isinstance(plan, ClosedFormPlan),
         "no --votes of teachers in closed form, whose ballots follow from how they were made",
@@ -482,9 +487,9 @@ def _describe_run(run: Run) -> str:
         for name in ("teacher_majority", "linear_fit", "true_label_student")
         if name in figures_of
     ]
-    chosen = figures_of.pop("optimize")
-    lines = _table(f"Test set, cut for {chosen}", figures_of, private)
-    for purpose in figures_of["student"]["at_cut"]:
+    chosen = figures_of.pop("optimize", None)
+    lines = [] if chosen is None else _table(f"Test set, cut for {chosen}", figures_of, private)
+    for purpose in figures_of.get("student", {}).get("at_cut", ()):
         if purpose != chosen:
             cut = {
                 name: figures["at_cut"][purpose]
@@ -515,7 +520,7 @@ def _describe_run(run: Run) -> str:
         "ledger": f"{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})",
         "PRIVATE files": run.private,
     }
-    lines += ["", statement.read_text().rstrip(), ""]
+    lines += [*([""] if lines else []), statement.read_text().rstrip(), ""]
     lines += [f"{name + ':':<19}{place}" for name, place in places.items()]
     return "\n".join(lines) + "\n"
 

@@ -164,7 +164,7 @@ def _read_learned(run: Run, source: DataSource | None) -> Learned | None:
         older = (
             labels_file(run).is_file() and path.stat().st_mtime < labels_file(run).stat().st_mtime
         )
-    if metrics and source is not None:
+    if source is not None:
         try:
             num_test = len(source.load(Role.TEST))
         except (OSError, ValueError) as error:

@@ -353,6 +353,8 @@ def _student(findings: Findings) -> Iterator[Block]:
             "next",
             f"pate student fit --run {root} --model.network pate.models.Linear",
         )
+    elif not learned.metrics and learned.num_test == 0:
+        yield Text("The data have no test records, by which the student would be measured.")
     elif not learned.metrics:
         yield Text(
             "The student has not been tested yet:", "next", f"pate student test --run {root}"

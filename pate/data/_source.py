@@ -97,6 +97,7 @@ class DataSource(RecordsInitArgs, ABC):
         """Read the raw records of a role.
 
         The content, ids and order of public and test records must not depend on other records.
+        There may be no test records: the student is then not measured.
 
         Raises:
             ValueError: in one line, if the source cannot be used.
@@ -150,9 +151,14 @@ class DataSource(RecordsInitArgs, ABC):
         return None
 
     def records(self, role: Role) -> Records:
-        """Return the records of a role with mapped features; they are read only once."""
+        """Return the records of a role with mapped features; they are read only once.
+
+        Raises ``ValueError`` if there are none: a run needs no test records until they are used.
+        """
         if role not in self._records:
             records = self._raw(role)
+            by = " (`test_fraction` takes a share of the public ones)" if role is Role.TEST else ""
+            require(len(records) > 0, f"at least one {role.value} record{by}")
             if self.feature_map is not None:
                 public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
                 fitted = self.feature_map.fit(public.features.once())
@@ -364,8 +370,9 @@ class TableSource(DataSource):
     def load(self, role: Role) -> Records:
         table = self._table
         rows = np.flatnonzero(table.split == SPLIT_OF_ROLE[role])
-        by = " (`test_fraction` takes a share of the public ones)" if role is Role.TEST else ""
-        require(rows.size > 0, f"at least one {role.value} record in {self.path}{by}")
+        require(
+            rows.size > 0 or role is Role.TEST, f"at least one {role.value} record in {self.path}"
+        )
         return Records(
             features=table.features.select(rows),
             labels=table.labels[rows],

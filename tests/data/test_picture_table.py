@@ -266,8 +266,9 @@ def test_no_table_and_no_record(pictures: Path) -> None:
     with pytest.raises(ValueError, match="a CSV file in UTF-8"):
         PictureTable(pictures).load(Role.TEST)
     (pictures / "labels.csv").write_text("file,hat,split\np01.jpg,1,public\n")
-    with pytest.raises(ValueError, match=r"at least one test record in .*labels\.csv"):
-        PictureTable(pictures).load(Role.TEST)
+    with pytest.raises(ValueError, match=r"at least one private record in .*labels\.csv"):
+        PictureTable(pictures).load(Role.PRIVATE)
+    assert PictureTable(pictures, size=8).load(Role.TEST).features.shape == (0, 3, 8, 8)
     with pytest.raises(ValueError, match=r"public_fraction \+ test_fraction < 1"):
         PictureTable(pictures, public_fraction=0.5, test_fraction=0.5)
 
