@@ -1,7 +1,9 @@
 """A run's ``data.yaml``, which its first stage writes: the source of its records and its ledger."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import yaml
@@ -12,6 +14,28 @@ from pate._runs import VOTES_IMPORT, Run, first_stage
 from pate._settings import SettingsParser, encode
 from pate._validation import require, require_given, require_known
 from pate.data import DataSource, FeatureMap, Role
+
+_SHARED: ContextVar[DataSource | None] = ContextVar("_SHARED", default=None)
+
+
+@contextmanager
+def shared(source: DataSource) -> Iterator[None]:
+    """Let all stages within take ``source`` where they would make one of the same description.
+
+    Its tables and pictures are then read, and its public map fitted, once for all of them.
+    """
+    before = _SHARED.set(source)
+    try:
+        yield
+    finally:
+        _SHARED.reset(before)
+
+
+def shared_or(source: DataSource) -> DataSource:
+    """Return the shared source if it has the description of ``source``, or else ``source``."""
+    kept = _SHARED.get()
+    same = kept is not None and describe_data(kept) == describe_data(source)
+    return kept if kept is not None and same else source
 
 
 def load_data(run: Run) -> DataSource:
@@ -32,7 +56,7 @@ def load_data(run: Run) -> DataSource:
             run=str(run.root),
         )
     parser = _parser()
-    return parser.instantiate(parser.parse_path(run.data_config)).data
+    return shared_or(parser.instantiate(parser.parse_path(run.data_config)).data)
 
 
 def describe_data(source: DataSource) -> Json:

@@ -35,7 +35,7 @@ from pate._commands.stages import (
     teachers_fit,
     teachers_vote,
 )
-from pate._data_file import load_ledger, read_data
+from pate._data_file import load_ledger, read_data, shared
 from pate._files import Json, lock_run, read_json, require_place
 from pate._pipeline import Pipeline, say_hopeless
 from pate._planning.completion import (
@@ -193,25 +193,26 @@ def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]])
         if proven == "refuted":
             print((root / _PROOF).read_text(), end="")
             raise SystemExit(1)
-    if samples is not None:
-        print(f"[0/{len(steps)}] public samples", flush=True)
-        Pipeline(root, data, ledger=ledger, overwrite=parsed.overwrite).draw_public_samples(
-            asked, unit=plan.unit
-        )
-    if first is not None:
-        print(f"[0/{len(steps)}] first release", flush=True)
-        pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
-        pipeline.fit_teachers(
-            ClosedFormPlan(unit=plan.unit, max_teachers_per_group=plan.max_teachers_per_group)
-        )
-        pipeline.vote()
-        pipeline._released(first[0], rehearsed=True)
-        _STUDENT.command(
-            *_arguments(_STUDENT, recipe, before.root, overrides, overwrite=parsed.overwrite)
-        )
-    for number, step in enumerate(steps, 1):
-        print(f"[{number}/{len(steps)}] {step.name}", flush=True)
-        step.command(*_arguments(step, recipe, root, overrides, overwrite=parsed.overwrite))
+    with shared(data):
+        if samples is not None:
+            print(f"[0/{len(steps)}] public samples", flush=True)
+            Pipeline(root, data, ledger=ledger, overwrite=parsed.overwrite).draw_public_samples(
+                asked, unit=plan.unit
+            )
+        if first is not None:
+            print(f"[0/{len(steps)}] first release", flush=True)
+            pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
+            pipeline.fit_teachers(
+                ClosedFormPlan(unit=plan.unit, max_teachers_per_group=plan.max_teachers_per_group)
+            )
+            pipeline.vote()
+            pipeline._released(first[0], rehearsed=True)
+            _STUDENT.command(
+                *_arguments(_STUDENT, recipe, before.root, overrides, overwrite=parsed.overwrite)
+            )
+        for number, step in enumerate(steps, 1):
+            print(f"[{number}/{len(steps)}] {step.name}", flush=True)
+            step.command(*_arguments(step, recipe, root, overrides, overwrite=parsed.overwrite))
     print()
     print(_describe_run(Run(root, ledger=load_ledger(root))), end="")
     if proven is not None:

@@ -39,7 +39,7 @@ from pate._commands.parsing import (
     with_saved,
     with_saved_data,
 )
-from pate._data_file import load_data
+from pate._data_file import load_data, shared_or
 from pate._files import Json, lock_run, make_folder
 from pate._networks import LINEAR, is_linear
 from pate._pipeline import Pipeline, open_run, say_few
@@ -63,18 +63,17 @@ from pate.teachers._jobs import CurveFormat, Execution
 def teachers_fit(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
     """Run `pate teachers fit`."""
     options, plan, _ = read_teachers_fit(args, preset)
-    pipeline = Pipeline(
-        options.run, options.data, ledger=options.ledger, overwrite=options.overwrite
-    )
+    data = shared_or(options.data)
+    pipeline = Pipeline(options.run, data, ledger=options.ledger, overwrite=options.overwrite)
     if preset is NO_PRESET:  # `pate run` has said it
-        say_few(options.data, plan)
+        say_few(data, plan)
     pipeline.fit_teachers(
         plan,
         from_options(Execution, options),
         logger=options.get("logger", "csv"),
         dry_run=options.dry_run,
     )
-    pictures = options.data.load(Role.PRIVATE).features if options.dry_run else None
+    pictures = data.load(Role.PRIVATE).features if options.dry_run else None
     if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
         print(
             f"PRIVATE: {len(lost)} pictures are missing or no pictures, and count as black ones,"

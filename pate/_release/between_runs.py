@@ -63,8 +63,14 @@ from pate.aggregators._base import Aggregator
 from pate.data._arrays import DrawnPublic, drawn_ids
 from pate.data._records import Role, Unit, blocks_of
 from pate.data._source import DataSource, expand_path
+from pate.data.features._numeric import save_map
 from pate.mechanisms._noisy_counts import NoisyMoments
-from pate.student._carried import ExportedStudent, load_student, student_digests
+from pate.student._carried import (
+    ExportedStudent,
+    LinearPredictor,
+    load_student,
+    student_digests,
+)
 
 _CANARIES = "pate._audit.canaries.CanaryRecords"
 
@@ -496,6 +502,20 @@ class Start:
     def answers(self, samples: Float32Array) -> FloatArray:
         """Return the probabilities ``[n, C]`` of raw samples ``[n, ...]``."""
         return np.asarray(self.student.predict_proba(samples), dtype=np.float64)
+
+    def mapped_answers(self, data: DataSource) -> Callable[[Float32Array], FloatArray] | None:
+        """Return `answers` of mapped samples, or None unless the student has the map of the data.
+
+        That map has been fitted.
+        """
+        student, own = self.student.predictor, data.feature_map
+        if not isinstance(student, LinearPredictor) or student.features is None or own is None:
+            return None
+        theirs, ours = (save_map(one, self.student.input.shape) for one in (student.features, own))
+        same = theirs.settings == ours.settings and all(
+            np.array_equal(values, ours.state[name]) for name, values in theirs.state.items()
+        )
+        return (lambda seen: student.decided(seen)[0].astype(np.float64)) if same else None
 
 
 def require_start_for(run: Run, start_from: str, unit: PrivacyUnit) -> None:

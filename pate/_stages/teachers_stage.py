@@ -347,7 +347,7 @@ def fit_corrections(
     units = assigned_units(private, plan, key)
     partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=key)
     raw, feature_map = data.load(Role.PRIVATE), data.feature_map
-    raw_rows = rows_of(private.ids, raw.ids)
+    raw_rows, of_mapped = rows_of(private.ids, raw.ids), start.mapped_answers(data)
     with (
         atomic_write(files[1]) as file,
         stage_bar(len(partition), "teachers", unit="teacher") as bar,
@@ -356,16 +356,21 @@ def fit_corrections(
             file, {"descr": "<f4", "fortran_order": False, "shape": shape}
         )
         for rows in partition:
-            samples = raw.features[raw_rows[rows]]
-            seen = (
-                feature_map.transform(as_features(samples))[:]
-                if feature_map is not None and feature_map.by_rows  # which need not be read again
-                else private.features[rows]
-            )
             right, known = known_truth(private.labels[rows])
             # for a record of extreme numbers a map or a student may have no finite ones
             with np.errstate(all="ignore"):
-                residuals: FloatArray = right - np.nan_to_num(start.answers(samples))
+                if of_mapped is not None:
+                    seen = private.features[rows]
+                    answers = of_mapped(seen)
+                else:
+                    samples = raw.features[raw_rows[rows]]
+                    seen = (
+                        feature_map.transform(as_features(samples))[:]
+                        if feature_map is not None and feature_map.by_rows  # which are read already
+                        else private.features[rows]
+                    )
+                    answers = start.answers(samples)
+                residuals: FloatArray = right - np.nan_to_num(answers)
                 solution = correction(flat(np.nan_to_num(seen)), residuals, known, penalty)
                 file.write(np.nan_to_num(solution.astype("<f4")).tobytes())
             bar.update()

@@ -309,6 +309,7 @@ class PictureFolder(TableSource):
         super().__init__(root, labels, features, unknown_labels=unknown_labels, copies=copies)
         require_count(8, size=size)
         self.root, self.size = self.path, size
+        self._distinct = False  # whether its files are known to be
 
     @property
     def ledger_path(self) -> Path:
@@ -316,9 +317,11 @@ class PictureFolder(TableSource):
         return self.root.resolve() / "ledger.sqlite"
 
     def load(self, role: Role) -> Records:
-        pictures = self._table.features
-        assert isinstance(pictures, ImageFiles)
-        require_distinct_files(pictures.paths)
+        if not self._distinct:
+            pictures = self._table.features
+            assert isinstance(pictures, ImageFiles)
+            require_distinct_files(pictures.paths)
+            self._distinct = True
         records = super().load(role)
         assert isinstance(records.features, ImageFiles)
         if role is Role.PRIVATE:

@@ -11,11 +11,16 @@ import pytest
 import yaml
 
 from pate import ReleasedLabels, cli, load_student
+from pate._release.between_runs import Start
 from pate._stages.teachers_stage import correction
 from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
 from pate.accounting._charges import account
 from pate.accounting._ledger import Ledger
-from pate.data._records import assign_teachers
+from pate.data import Arrays, FeatureMap, Role
+from pate.data._records import ArrayFeatures, assign_teachers
+from pate.data._source import Table
+from pate.data.features import PublicScaling
+from pate.student._carried import LinearPredictor
 from tests.conftest import make_arrays, recipe
 from tests.statements import RECORDS
 
@@ -336,3 +341,54 @@ def test_a_dry_run_knows_the_number_of_teachers_that_the_target_finds(
     assert cli.main(["run", str(folder), f"--run={tmp_path / 'dry'}", "--dry_run"]) == 0
     assert "PRIVATE: corrections of " in capsys.readouterr().out
     assert not (tmp_path / "dry").exists()
+
+
+@pytest.mark.slow
+def test_all_stages_share_the_source_and_what_its_map_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that maps as the student does answers for it, to the same bits."""
+    read, tables = Arrays._read_table, []
+
+    def counted(source: Arrays) -> Table:
+        tables.append(source.path)
+        return read(source)
+
+    monkeypatch.setattr(Arrays, "_read_table", counted)
+    corrections = {}
+    for name in ("mapped", "raw"):
+        place = tmp_path / name
+        place.mkdir()
+        folder = warm_recipe(place)
+        with (folder / "data.yaml").open("a") as file:
+            file.write("    features: PublicScaling\n")
+        if name == "raw":
+            monkeypatch.setattr(Start, "mapped_answers", lambda start, data: None)
+        assert cli.main(["run", str(folder), f"--run={place / 'run'}", *WORDS]) == 0
+        path = place / "run" / "private" / "teachers" / "corrections.npy"
+        corrections[name] = path.read_bytes()
+    assert tables == [tmp_path / "mapped" / "data.npz", tmp_path / "raw" / "data.npz"]
+    assert corrections["mapped"] == corrections["raw"]
+
+
+def test_a_student_of_another_map_answers_raw_records(warm: Path) -> None:
+    source = Arrays(warm / "data.npz", features=PublicScaling())
+    mapped = source.records(Role.PUBLIC).features[np.arange(20)]
+    samples = source.load(Role.PUBLIC).features[np.arange(100)]
+    student = load_student(warm / "run" / "first")
+    assert isinstance(student.predictor, LinearPredictor)
+
+    def of(features: FeatureMap | None) -> Start:
+        assert isinstance(student.predictor, LinearPredictor)
+        return Start(
+            student=replace(student, predictor=replace(student.predictor, features=features))
+        )
+
+    same = of(PublicScaling().fit(ArrayFeatures(samples)))
+    answers = same.mapped_answers(source)
+    assert answers is not None
+    np.testing.assert_array_equal(answers(mapped), same.answers(samples[:20]))
+    assert of(PublicScaling().fit(ArrayFeatures(2 * samples))).mapped_answers(source) is None
+    assert of(None).mapped_answers(source) is None
+    raw = Arrays(warm / "data.npz")
+    assert same.mapped_answers(raw) is None
