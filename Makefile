@@ -48,7 +48,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 # both runs at once, each of which keeps one core busy; what they print comes when they end
 demo: setup
 	$(BIN)/pate faces --output data/faces --num 80000 --private_fraction 0.91 --public_fraction 0.045
-	@echo "two runs, by score votes and by StableTopK: three minutes"
+	@echo "two runs, by score votes and by StableTopK: a minute and a half"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target demo-faces demo-faces_stable_topk
 	$(BIN)/pate ledger show --ledger data/faces/ledger.sqlite
 
