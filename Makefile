@@ -1,5 +1,5 @@
 # make setup | demo | test | test-all | coverage | lint | bounds | bench | reproduce | docs, in .venv or in VENV=<folder>
-# make test ZONE=core, or pate, networks, lab, pages: the fast tests of one zone, without lint
+# make test ZONE=core, or labeling, networks, lab, pages: the fast tests of one zone, without lint
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -16,22 +16,9 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal
 # without collections of garbage it takes a quarter less time, and 1.4 GB in place of 0.8
 MYPY := import gc; gc.disable(); gc.enable = gc.disable; from mypy.__main__ import console_entry; console_entry()
 
-# where the tests of each zone are; all others are tests of the lab
-core := $(wildcard $(addprefix tests/,accounting mechanisms testing test_validation.py \
-	$(addprefix release/,test_transaction.py test_top_k.py test_top_k_settings.py test_top_k_statement.py)))
-networks := $(wildcard $(addprefix tests/,student teachers test_checkpoints.py test_models.py test_networks.py \
-	$(addprefix stages/test_,forgetting.py inputs.py kill.py kill_points.py neighbors.py starting_networks.py teachers.py)))
-pate := $(filter-out $(core) $(networks),$(wildcard $(addprefix tests/,aggregators votes commands data/test_*.py \
-	data/features release/test_*.py runs stages/test_*.py test_cli.py test_estimator.py test_faults.py \
-	test_histogram.py test_json.py test_linear.py test_pipeline.py test_progress.py test_settings.py)))
-# they read pages and run scripts, in a process of their own
-pages := $(addprefix tests/,scripts test_docs.py test_notebooks.py test_scripts.py test_site.py test_walkthroughs.py)
-lab := $(addprefix --ignore=,$(core) $(networks) $(pate) $(pages))
-# two jobs of make, the longer first: all that needs PyTorch or runs stages, and the rest
-light := $(core) $(addprefix tests/,files runs silos votes test_estimator.py test_histogram.py test_linear.py) $(filter-out \
-	$(addprefix tests/aggregators/test_,features.py labelling.py outside_mechanism.py rounds.py),$(wildcard tests/aggregators/test_*.py))
-heavy := $(addprefix --ignore=,$(light))
-FAST := fast-heavy fast-light
+# each has a folder of tests, of which the longest comes first; `pages` are read and their scripts run
+ZONES := labeling lab networks core pages
+FAST := $(addprefix fast-,$(ZONES) house)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
 .PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs
@@ -80,24 +67,13 @@ lint: setup
 # the jobs share the cores; each fails the whole
 test: setup
 ifdef ZONE
-	$(PYTEST) -m 'not slow' $(or $($(ZONE)),$(error Expected ZONE=core, pate, networks, lab or pages, got ZONE=$(ZONE)))
+	$(PYTEST) -m 'not slow' $(if $(filter $(ZONES),$(ZONE)),tests/$(ZONE),$(error Expected ZONE in $(ZONES), got $(ZONE)))
 else
 	$(MAKE) --no-print-directory --jobs=$(CORES) --output-sync=target fast lint
 endif
 
 test-all: setup
-	$(MAKE) --no-print-directory --jobs=3 all-pages all lint
-
-fast: $(FAST)
-
-# a job in one process: it imports and collects once, and only what it needs
-$(FAST): SELECTED := -m 'not slow'
-$(FAST) all-pages: setup
-	@printed=$$($(BIN)/pytest -p no:xdist $(SELECTED) $($(lastword $(subst -, ,$@))) 2>&1) || { echo "$$printed"; exit 1; }; \
-		echo "$(lastword $(subst -, ,$@)):$${printed##*]}"
-
-all: setup
-	$(PYTEST) $(addprefix --ignore=,$(pages))
+	$(PYTEST) --ignore=tests/pages
 
 # by all tests, of what runs in their own processes, forked commands left out
 coverage: setup

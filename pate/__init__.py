@@ -4,8 +4,8 @@ Most programs need only the names below; the packages hold the others. All are i
 use.
 """
 
-from pate._lazy import lazy_names
-from pate._version import __version__ as __version__
+from pate._core.lazy import lazy_names
+from pate._core.version import __version__ as __version__
 
 TYPE_CHECKING = False  # as `typing` says it, which takes half of the time to start
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
         teachers as teachers,
         testing as testing,
     )
-    from pate._estimator import PateClassifier as PateClassifier
-    from pate._pipeline import Pipeline as Pipeline, label as label
-    from pate._release.label_settings import LabelSettings as LabelSettings
-    from pate._release.labels import StatedLabels as StatedLabels
-    from pate._runs.released import ReleasedLabels as ReleasedLabels
-    from pate._stages.student_stage import StudentPlan as StudentPlan
-    from pate._votes import Votes as Votes, VoteShape as VoteShape
-    from pate._votes.named import NamedVotes as NamedVotes
+    from pate._labeling.estimator import PateClassifier as PateClassifier
+    from pate._labeling.pipeline import Pipeline as Pipeline, label as label
+    from pate._labeling.release.label_settings import LabelSettings as LabelSettings
+    from pate._labeling.release.labels import StatedLabels as StatedLabels
+    from pate._labeling.runs.named_votes import NamedVotes as NamedVotes
+    from pate._labeling.runs.released import ReleasedLabels as ReleasedLabels
+    from pate._labeling.stages.student import StudentPlan as StudentPlan
+    from pate._labeling.votes.kinds import Votes as Votes, VoteShape as VoteShape
     from pate.accounting import (
         Budget as Budget,
         Ledger as Ledger,

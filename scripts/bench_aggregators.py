@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pate import Outlook, Votes
-from pate._planning.frontier import candidates
-from pate._votes import serves
+from pate._labeling.votes.kinds import serves
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Ballots, Counts
+from pate.lab.plan.frontier import candidates
 
 NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
 

@@ -20,15 +20,9 @@ from pathlib import Path
 from unittest import mock
 
 from pate import VoteShape
-from pate.accounting import (
-    Budget,
-    GaussianEvent,
-    Ledger,
-    NeighboringRelation,
-    _ledger,
-    verify_ledger,
-)
-from pate.accounting._charges import Events
+from pate._core.accounting import ledger as _ledger
+from pate._core.accounting.charges import Events
+from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation, verify_ledger
 from pate.aggregators import StableTopK
 
 DELTA = 1e-3

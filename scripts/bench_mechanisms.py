@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from pate import mechanisms as m
+from pate._core.mechanisms.noise import ChoiceNoise
 from pate.accounting import NeighboringRelation
-from pate.mechanisms._noise import ChoiceNoise
-from tests.mechanisms import oracles
+from tests.core.mechanisms import oracles
 
 NUM_ITEMS = 17_770
 NUM_TEACHERS, NUM_QUERIES, NUM_LABELS, K = 200, 50_000, 40, 5

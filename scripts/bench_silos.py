@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from pate._silos.exchange import AwaitedError
 from pate.aggregators import SiloVotes
+from pate.lab.silos.exchange import AwaitedError
 from scripts.measure_silos import Meeting
 
 NUM_TEACHERS = 50  # of each silo

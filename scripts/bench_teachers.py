@@ -43,9 +43,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import MLP, Linear, ResNet8, ResNet50, SmallCNN
+from pate._networks.teachers.executors import quiet_lightning
 from pate.data import ArrayFeatures, Records
 from pate.teachers import Execution, PartitionedRecords, TeacherPlan, TrainJob, run_jobs
-from pate.teachers._executors import quiet_lightning
 
 RECORDS, BATCH, LABELS = 200, 32, 20
 OPTIMIZER = partial(torch.optim.Adam, lr=0.01, fused=True)

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from pate import ReleasedLabels
-from pate._data_file import load_data
-from pate._linear import student_of
-from pate._runs import Run
-from pate._votes import rows_of
+from pate._labeling.linear import student_of
+from pate._labeling.runs.data_file import load_data
+from pate._labeling.runs.run import Run
+from pate._labeling.votes.kinds import rows_of
 from pate.aggregators import Release
 from pate.data import CelebA, Role
 

@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from pate._commands.planning import compare
-from pate._planning.frontier import Comparison, Point
+from pate.lab.plan.command import compare
+from pate.lab.plan.frontier import Comparison, Point
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 

@@ -26,11 +26,11 @@ from matplotlib.patches import Rectangle
 from tqdm import tqdm
 
 from pate import Outlook
-from pate._linear import student_of
-from pate._planning.frontier import Simulation, candidates, score_student, simulated
+from pate._core.accounting.accountant import COARSE_ORDERS
+from pate._labeling.aggregators.base import features_of
+from pate._labeling.linear import student_of
 from pate.accounting import NeighboringRelation, Target
-from pate.accounting._accountant import COARSE_ORDERS
-from pate.aggregators._base import features_of
+from pate.lab.plan.frontier import Simulation, candidates, score_student, simulated
 from pate.student import LinearStudent
 
 DELTA = 1e-6

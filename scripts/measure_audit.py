@@ -24,8 +24,8 @@ from scipy.stats import beta
 
 import pate
 from pate import cli
-from pate._audit import releases
-from pate._audit.tables import STATUS
+from pate.lab.audit import releases
+from pate.lab.audit.tables import STATUS
 
 RECIPE = Path(__file__).parents[1] / "configs" / "table"
 EPSILONS = (4, 2, 1)

@@ -28,13 +28,13 @@ import torch
 from sklearn.ensemble import RandomForestRegressor
 
 from pate import LabelSettings, NamedVotes, Partial, Pipeline, StudentPlan
-from pate._validation import Float32Array, FloatArray, IntArray, UInt8Array
-from pate._votes import Voting, highest
+from pate._core.validation import Float32Array, FloatArray, IntArray, UInt8Array
+from pate._labeling.votes.kinds import Voting, highest
+from pate._networks.teachers.plan import NetworkFactory
 from pate.aggregators import ScoreVotes
 from pate.data import Arrays
 from pate.models import MLP, SmallCNN
 from pate.teachers import TeacherPlan
-from pate.teachers._plan import NetworkFactory
 from scripts.measure_runs import PRIVATE, PUBLIC, TEST, records_of
 
 DELTA = 1e-6

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pate import VoteShape
+from pate._core.accounting.cost import smallest_where, tightest_guarantee
 from pate.accounting import DEFAULT_ORDERS, RDPAccountant, Target
-from pate.accounting._cost import smallest_where, tightest_guarantee
 from pate.aggregators import (
     Aggregator,
     Canonical,

@@ -27,14 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate import Outlook, Votes
-from pate._linear import student_of
-from pate._validation import MOST_VOTERS
+from pate._core.validation import MOST_VOTERS
+from pate._labeling.aggregators.score_votes import Purpose
+from pate._labeling.data.features.numeric import PublicScaling
+from pate._labeling.linear import student_of
+from pate._labeling.student.metrics import average_precision
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Ballots, Geometry, Moments, RecordVoters, Rounds, Scores, ScoreVotes
-from pate.aggregators._score_votes import Purpose
 from pate.data import ArrayFeatures
-from pate.data.features import PublicScaling
-from pate.student._metrics import average_precision
 
 TASKS = ("yeast", "cal500", "birds", "corel5k")
 EPSILONS = (0.1, 0.25, 0.5, 1.0)

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--chunks", type=int, default=12, help="number of chunks of the stage")
     parser.add_argument("--seconds", type=float, default=5.0, help="time that a chunk takes")
     options = parser.parse_args(arguments)
-    _context.set_forkserver_preload(["pate.teachers._executors"])
+    _context.set_forkserver_preload(["pate._networks.teachers.executors"])
     print(f"| the killed worker | {' | '.join(_MEASURES)} |\n|{'---|' * (1 + len(_MEASURES))}")
     with ThreadPoolExecutor(_AT_A_TIME) as threads:
         for title, replaced in (("is not replaced", False), ("is started again at once", True)):

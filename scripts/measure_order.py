@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from time import process_time
 
 from pate import VoteShape
+from pate._core.accounting.charges import Charge, account
 from pate.accounting import NeighboringRelation, Target
-from pate.accounting._charges import Charge, account
 from pate.aggregators import NoisyVotes, StableTopK
 
 PANEL, DELTA = VoteShape(num_teachers=100, num_labels=40), 1e-6

@@ -48,9 +48,9 @@ from scipy.special import expit
 from sklearn.datasets import load_digits
 
 from pate import ReleasedLabels
-from pate._data_file import read_data
+from pate._core.accounting.accountant import COARSE_ORDERS
+from pate._labeling.runs.data_file import read_data
 from pate.accounting import Target, calibrate_scale
-from pate.accounting._accountant import COARSE_ORDERS
 from pate.data import CelebA, Role
 from scripts.measure_runs import (
     CONSTANT,
@@ -329,7 +329,7 @@ def _of_metrics(run: Path, student: str) -> Values:
 
 def student_plan(side: int) -> dict[str, Any]:
     """Return the settings of the convolutional student of the recipe, for pictures of ``side``."""
-    text = (Path("pate") / "_commands" / "templates" / "student.yaml").read_text()
+    text = (Path("pate") / "_labeling" / "commands" / "templates" / "student.yaml").read_text()
     lines = [line[2:] for line in text.splitlines() if line.startswith("# ")]
     start = lines.index("model:")
     plan: dict[str, Any] = yaml.safe_load("\n".join(lines[start:-2]))

@@ -38,8 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate import cli
+from pate._labeling.data.features.numeric import ChainedFeatures, PublicScaling
+from pate._labeling.data.features.patches import PatchFeatures
 from pate.data import Arrays, CelebA, DataSource
-from pate.data.features import ChainedFeatures, PatchFeatures, PublicScaling
 from scripts.rivals.__main__ import arena_of
 from scripts.rivals.contest import Contest, hold, rivals_of
 from scripts.rivals.descent import Descent

@@ -22,14 +22,14 @@ from scipy.optimize import brentq
 from scipy.stats import chisquare, norm
 
 from pate import VoteShape
-from pate._audit.isolation import Meeting as Audited
-from pate._planning.completion import scale_to_target
-from pate._silos.exchange import AwaitedError
-from pate._silos.secrets import commitment, rebuilt
+from pate._core.mechanisms.noise import decode, share_grid, summand
+from pate._labeling.release.completion import scale_to_target
 from pate.accounting import Target
 from pate.aggregators import SiloVotes
+from pate.lab.audit.isolation import Meeting as Audited
+from pate.lab.silos.exchange import AwaitedError
+from pate.lab.silos.secrets import commitment, rebuilt
 from pate.mechanisms import private_generator
-from pate.mechanisms._noise import decode, share_grid, summand
 
 DELTA = 1e-6
 

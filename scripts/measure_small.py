@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate import Outlook
-from pate._linear import student_of
+from pate._labeling.aggregators.score_votes import Purpose
+from pate._labeling.data.features.numeric import PublicScaling
+from pate._labeling.linear import student_of
+from pate._labeling.student.metrics import average_precision
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Moments, Scores, ScoreVotes
-from pate.aggregators._score_votes import Purpose
 from pate.data import ArrayFeatures, Records
-from pate.data.features import PublicScaling
-from pate.student._metrics import average_precision
 from scripts.measure_constants import votes_of_records
 from scripts.rivals.contest import Arena, Contest, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale

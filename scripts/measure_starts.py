@@ -27,7 +27,7 @@ import numpy as np
 import yaml
 
 from pate import ReleasedLabels
-from pate._release.label_settings import QueryChoice
+from pate._labeling.release.label_settings import QueryChoice
 from scripts.measure_runs import NETWORKS, Task, call
 
 STABLE, FIRST = "StableTopK", "score votes, half of the squared budget"

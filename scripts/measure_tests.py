@@ -1,6 +1,6 @@
 """How far tests reach into private modules, and the time of `make test`, whole or by zone.
 
-python scripts/measure_tests.py [all core pate networks lab pages]
+python scripts/measure_tests.py [all core labeling networks lab pages]
 
 Prints the number of imports of private modules and of patched names in `tests/`. For each zone that
 is named it runs `make test ZONE=...` (`all` stands for `make test`) and adds the seconds that pass
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ZONES = ("all", "core", "pate", "networks", "lab", "pages")
+ZONES = ("all", "core", "labeling", "networks", "lab", "pages")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def private_imports(tree: ast.Module) -> int:
     """Count the import statements that name a private module of the package.
 
-    >>> private_imports(ast.parse("from pate._votes import Votes; from pate.data import Records"))
+    >>> private_imports(ast.parse("from pate._labeling.votes import Votes; from pate.data import Records"))
     1
     """
     return sum(

@@ -24,14 +24,14 @@ from pathlib import Path
 import numpy as np
 
 from pate import VoteShape
-from pate._validation import MOST_VOTERS, BoolArray, FloatArray
+from pate._core.validation import MOST_VOTERS, BoolArray, FloatArray
+from pate._labeling.aggregators.score_votes import released
+from pate._labeling.data.features.numeric import AutoFeatures
+from pate._labeling.data.records import ArrayFeatures
+from pate._labeling.student.metrics import average_precision
 from pate.accounting import Target
 from pate.aggregators import Geometry, PersonalVotes, RecordVoters, ScoreVotes
-from pate.aggregators._score_votes import released
-from pate.data._records import ArrayFeatures
-from pate.data.features import AutoFeatures
 from pate.mechanisms import seeded_generator
-from pate.student._metrics import average_precision
 from scripts.measure_runs import PRIVATE, PUBLIC, TEST, records_of
 
 DELTA = 1e-6

@@ -31,17 +31,17 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 MODULES = (
     *(
-        "pate/mechanisms/*.py",
-        "pate/aggregators/*.py",
-        "pate/accounting/*.py",
-        "pate/_release/*.py",
+        "pate/_core/mechanisms/*.py",
+        "pate/_labeling/aggregators/*.py",
+        "pate/_core/accounting/*.py",
+        "pate/_labeling/release/*.py",
     ),
     *(
-        "pate/data/_partition*.py",
-        "pate/teachers/_plan.py",
-        "pate/_linear.py",
-        "pate/_votes/voters.py",
-        "pate/_votes/voters.py",
+        "pate/_labeling/data/records.py",
+        "pate/_networks/teachers/plan.py",
+        "pate/_labeling/linear.py",
+        "pate/_labeling/votes/voters.py",
+        "pate/_labeling/votes/voters.py",
     ),
 )
 HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")
@@ -77,8 +77,8 @@ NAMES |= {
     "argmax": "argmin",
 }
 
-NOISE = "pate/aggregators/_"
-CHOICE = "pate/mechanisms/_"
+NOISE = "pate/_labeling/aggregators/"
+CHOICE = "pate/_core/mechanisms/"
 DELIBERATE: tuple[tuple[str, str, str], ...] = (
     # half the noise, of every caller
     (NOISE + "noisy_votes.py", "sigma=self.sigma_votes", "sigma=self.sigma_votes / 2"),
@@ -201,21 +201,21 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "self.sigma_votes",
     ),
     # composition
-    ("pate/accounting/_cost.py", "return 2 if self", "return 1 if self"),
-    ("pate/accounting/_accountant.py", "math.sqrt(mu_squared)", "mu_squared"),
-    ("pate/accounting/_adaptive.py", "for ways in reversed(plays):", "for ways in plays:"),
-    ("pate/accounting/_adaptive.py", "density @ _chord(1 - within, step)", "0.0"),
-    ("pate/accounting/_filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
-    ("pate/accounting/_cost.py", "math.sqrt(mu_squared)", "mu_squared"),
+    ("pate/_core/accounting/cost.py", "return 2 if self", "return 1 if self"),
+    ("pate/_core/accounting/accountant.py", "math.sqrt(mu_squared)", "mu_squared"),
+    ("pate/_core/accounting/adaptive.py", "for ways in reversed(plays):", "for ways in plays:"),
+    ("pate/_core/accounting/adaptive.py", "density @ _chord(1 - within, step)", "0.0"),
+    ("pate/_core/accounting/filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
+    ("pate/_core/accounting/cost.py", "math.sqrt(mu_squared)", "mu_squared"),
     (
-        "pate/accounting/_cost.py",
+        "pate/_core/accounting/cost.py",
         "self.mu_squared + other.mu_squared",
         "max(self.mu_squared, other.mu_squared)",
     ),
-    ("pate/accounting/_cost.py", "self.rdp + other.rdp", "np.maximum(self.rdp, other.rdp)"),
+    ("pate/_core/accounting/cost.py", "self.rdp + other.rdp", "np.maximum(self.rdp, other.rdp)"),
     # a teacher's votes from the records of others
     (
-        "pate/teachers/_training.py",
+        "pate/_networks/teachers/training.py",
         "chunk.label_shares, 0",
         "chunk.label_shares.nanmean(0, keepdim=True), 0",
     ),

@@ -72,7 +72,8 @@ def reference(folder: Path) -> dict[str, str]:
 def _others(page: str, named: set[str]) -> str:
     """Return a section on the exports of a package, the title of its page, that are not named."""
     package = page.split("\n", 1)[0].removeprefix("# ")
-    module = ROOT / package.replace(".", "/") / "__init__.py"
+    place = ROOT / package.replace(".", "/")
+    module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     imports = [
         node
         for node in (ast.walk(ast.parse(module.read_text())) if module.exists() else ())

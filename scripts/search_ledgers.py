@@ -6,7 +6,7 @@ A ledger has two to four releases of the same records: by record, by group, by t
 partitions, or by teachers that start from an earlier student; some have a budget, or are for units
 that reach two teachers, and some are by other groups, in which one record has moved, or many. All
 are made again without a record, a group or a teacher, or with altered records, and each draw has
-the outcome that it had before (`pate._audit.forced`). The path has then an exact epsilon between
+the outcome that it had before (`pate.lab.audit.forced`). The path has then an exact epsilon between
 these neighbors, or a lower bound. It is compared with each epsilon that a statement prints for
 them. The records of a group are alike, so that they move sums in one direction, and the group and
 the teacher that leave are those that move sums most. A ledger takes four seconds of one processor;
@@ -30,19 +30,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
-from pate._audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
-from pate._audit.neighbor import Whom, printed_totals
-from pate._files import digest, write_json
-from pate._planning.completion import resolve_settings
-from pate._progress import stage_bar
-from pate._release.privacy_units import members_file
-from pate._runs import KEY_BYTES, KEY_FILE, LABEL, Run
-from pate._settings import Partial
-from pate._validation import IntArray
-from pate._votes.store import finished_votes
+from pate._core.files.reading import digest
+from pate._core.files.writing import write_json
+from pate._core.progress import stage_bar
+from pate._core.settings import Partial
+from pate._core.validation import IntArray
+from pate._labeling.data.records import assign_teachers, parts_of_groups
+from pate._labeling.release.completion import resolve_settings
+from pate._labeling.release.privacy_units import members_file
+from pate._labeling.runs.run import KEY_BYTES, KEY_FILE, LABEL, Run
+from pate._labeling.runs.vote_store import finished_votes
 from pate.aggregators import Canonical, NoisyVotes, Peeling
 from pate.data import Arrays
-from pate.data._records import assign_teachers, parts_of_groups
+from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
+from pate.lab.audit.neighbor import Whom, printed_totals
 
 DELTA = 1e-5
 LABELS, FEATURES = 3, 4

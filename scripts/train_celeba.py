@@ -21,7 +21,7 @@ import torch
 import pate
 from pate.aggregators import Canonical, Peeling
 from pate.data import CelebA
-from pate.data.faces import write_celeba_folder
+from pate.lab.faces.drawing import write_celeba_folder
 from pate.models import ResNet8, ResNet50, SmallCNN
 
 NETWORKS: dict[str, Callable[[tuple[int, ...], int], torch.nn.Module]] = {

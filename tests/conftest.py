@@ -17,7 +17,7 @@ import pytest
 
 from pate import cli
 from pate.accounting import Ledger, read_ledger
-from pate.data.faces import write_celeba_folder
+from pate.lab.faces.drawing import write_celeba_folder
 from tests.processes import start
 
 __all__ = ["start"]
@@ -34,7 +34,7 @@ if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2**31:
 Write = Callable[..., Path]
 
 # where the tests of whole commands are, which take longest
-SLOW_PLACES = ("stages", "commands", "runs", "teachers", "test_docs.py")
+SLOW_PLACES = {"stages", "commands", "runs", "teachers", "test_docs.py"}
 
 
 @cache
@@ -49,17 +49,15 @@ def _entry_points(*, group: str) -> EntryPoints:
 # modules that look through all installed packages, whenever an aggregator is named or a trainer
 # made
 SCANS_ENTRY_POINTS = (
-    "pate.aggregators._base",
-    "pate.mechanisms._base",
+    "pate._labeling.aggregators.base",
+    "pate._core.mechanisms.base",
     "lightning_fabric.utilities.registry",
 )
 # what follows from a class, its docstring or an installed package alone, and is looked up anew for
 # each command line and statement
 DERIVED = (
-    ("pate._release.labels", "version"),
+    ("pate._labeling.release.labels", "version"),
     ("docstring_parser", "parse"),
-    ("jsonargparse._util", "get_import_path"),
-    ("jsonargparse._typehints", "get_import_path"),
 )
 
 
@@ -104,7 +102,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for order, fixture in enumerate(("start", "finished", "rendered")):
             if fixture in fixtures:
                 return order
-        return 2 if item.path.relative_to(Path(__file__).parent).parts[0] in SLOW_PLACES else 3
+        return 3 if SLOW_PLACES.isdisjoint(item.path.parts) else 2
 
     items.sort(key=place)
 

@@ -26,7 +26,7 @@ import pytest
 
 import pate
 from pate import cli
-from pate._runs import KEY_BYTES
+from pate._labeling.runs.run import KEY_BYTES
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _ROOT = Path(pate.__file__).parent

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pate
+from pate._core.accounting.privacy_unit import EACH
 from pate.accounting import GaussianEvent, Ledger, NeighboringRelation, PrivacyUnit, Statement
-from pate.accounting._privacy_unit import EACH
 
 RECORDS = PrivacyUnit(unit="record", partition=EACH)
 """Releases for which each record votes for itself: they add up under both relations."""

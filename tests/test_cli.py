@@ -10,6 +10,7 @@ import pytest
 
 import pate
 from pate import __main__, cli
+from pate._labeling.commands.table import commands
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,7 +24,7 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    for name in cli._COMMANDS:
+    for name in commands():
         assert name in done.stdout
 
 
@@ -99,7 +100,9 @@ def test_the_command_imports_nothing_before_it_can_be_interrupted() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == str(["pate", "pate.__main__", "pate._lazy", "pate._version"])
+    assert done.stdout.strip() == str(
+        ["pate", "pate.__main__", "pate._core", "pate._core.lazy", "pate._core.version"]
+    )
 
 
 def test_ctrl_c_while_the_command_is_imported_is_one_line(
@@ -179,7 +182,7 @@ def test_a_pipe_that_breaks_elsewhere_is_no_quiet_end(monkeypatch: pytest.Monkey
     def broken(*arguments: object) -> None:
         raise BrokenPipeError("of a worker")
 
-    monkeypatch.setattr("pate._commands.check.show", broken)
+    monkeypatch.setattr("pate._labeling.commands.check.show", broken)
     with pytest.raises(BrokenPipeError, match="of a worker"):
         cli.main(["ledger", "show"])
 

@@ -4,48 +4,23 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
+from importlib.metadata import entry_points
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
 import pate
-from pate import cli
-from pate._registry import HIGHER, find
+from pate._core.registry import find
+from pate._labeling.commands.table import commands
 
 ROOT = Path(pate.__file__).parent
 DESIGN = ROOT.parent / "docs" / "design.md"
 
 
-ZONES = {
-    "core": """
-        _version _lazy _registry _validation _files _progress _own_code _settings
-        accounting mechanisms _histogram _release.transaction _release.top_k testing""",
-    "pate": """
-        _linear _votes _runs _networks data _data_file _votes.store _votes.named
-        aggregators _closed_form_plan teachers._jobs student._metrics student._carried
-        student._predictions
-        _planning.tables _release _planning.completion
-        _stages _rehearsal _pipeline _estimator
-        testing._aggregators testing._batches testing._sources _commands cli __main__""",
-    "networks": """
-        data.features._torch_maps models data._datasets data._augmentation _network_settings
-        data.features._modules _checkpoints teachers student _stages.teachers _stages.student
-        _commands.student_network""",
-    "lab": """
-        data.faces accounting._autodp _planning _silos _reporting _audit
-        _commands.audit _commands.faces _commands.peers _commands.planning
-        _commands.report _commands.silo""",
-}
-"""Rooms from the bottom to the top: each imports only what comes before it.
-
-A room is a module, or a package with all that has no entry of its own.
-"""
-RANKS = {
-    room: (zone, rank)
-    for zone, rooms in enumerate(ZONES.values())
-    for rank, room in enumerate(rooms.split())
-}
+ZONES = ("_core", "_labeling", "_networks", "lab")
+"""The folders of the package, from the bottom to the top; each of their folders is a room."""
 
 
 def module_of(file: Path) -> str:
@@ -58,41 +33,33 @@ FILES = {
     if file.parent.name != "templates"  # which `pate init` writes for others
 }
 TREES = {module: ast.parse(file.read_text()) for module, file in FILES.items()}
-FACADES = {
-    module: {
-        alias.name: str(node.module)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    for module, tree in TREES.items()
-    if FILES[module].name == "__init__.py" and "._" not in module
-}
-"""The home of each name of a public package, which may name what is above it."""
-
-
-def room_of(module: str) -> str:
-    words = module.split(".")[1:]
-    rooms = (".".join(words[:number]) for number in range(len(words), 0, -1))
-    return next(room for room in rooms if room in RANKS)
+FACES = {module for module in TREES if module.count(".") == 1} - {"pate.cli", "pate.__main__"}
+FACES -= {f"pate.{zone}" for zone in ZONES}
+"""The public packages: each names what it has, from any zone, and imports it on first use."""
 
 
 def zone_of(module: str) -> str:
-    return [*ZONES][RANKS[room_of(module)][0]]
+    """Return the zone of a module; the faces, the command line and the package have none."""
+    words = module.split(".")
+    return words[1] if words[1:] and words[1] in ZONES else ""
+
+
+def room_of(module: str) -> str:
+    """Return a folder of a zone, or a module beside these folders."""
+    return ".".join(module.split(".")[1:3])
 
 
 def imported(module: str) -> set[str]:
     """Return the modules of the package that a module imports anywhere in it, late or for types.
 
-    A name of a facade counts as its home, and a module as the packages around it.
+    A module counts as the packages around it, which are imported with it.
     """
     found = set()
     for node in ast.walk(TREES[module]):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 inside = f"{node.module}.{alias.name}"
-                home = FACADES.get(str(node.module), {}).get(alias.name, str(node.module))
-                found.add(inside if inside in TREES else home)
+                found.add(inside if inside in TREES else str(node.module))
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     for name in sorted(found & TREES.keys()):
@@ -101,32 +68,62 @@ def imported(module: str) -> set[str]:
             for package in accumulate(name.split("."), "{}.{}".format)
             if any_import(package)
         }
-    return found & TREES.keys() - FACADES.keys() - {module}
+    return found & TREES.keys() - {"pate", module}
 
 
 def any_import(module: str) -> bool:
     return any(isinstance(node, ast.ImportFrom | ast.Import) for node in TREES[module].body)
 
 
-def test_every_module_has_a_room_and_every_room_a_module() -> None:
-    assert {room_of(module) for module in TREES if module != "pate"} == RANKS.keys()
-
-
-def test_imports_run_downward() -> None:
-    """What a higher zone has is found by name (`pate._registry`), or named by a facade."""
+def test_imports_run_downward_between_zones() -> None:
+    """What a higher zone has is found by an entry point (`pate._core.registry`)."""
+    placed = [module for module in TREES if zone_of(module)]
+    assert len(placed) > 150
     upward = {
         f"{module} -> {name}"
-        for module in TREES.keys() - FACADES.keys()
+        for module in placed
         for name in imported(module)
-        if room_of(module) != room_of(name) and RANKS[room_of(name)] > RANKS[room_of(module)]
+        if zone_of(name) and ZONES.index(zone_of(name)) > ZONES.index(zone_of(module))
     }
     assert not upward
 
 
-@pytest.mark.parametrize("name", list(HIGHER))
+def test_the_package_itself_imports_no_face() -> None:
+    """A face may name anything: who imports it could import what is above."""
+    used = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(sorted(FACES))})\b", flags=re.MULTILINE)
+    assert not [
+        module for module in TREES if zone_of(module) and used.search(FILES[module].read_text())
+    ]
+
+
+def test_rooms_import_each_other_in_one_direction() -> None:
+    rooms: dict[str, set[str]] = {}
+    for module in filter(zone_of, TREES):
+        found = {room_of(name) for name in imported(module)} - {room_of(module)}
+        rooms.setdefault(room_of(module), set()).update(found)
+    folders = {room for room in rooms if (ROOT / room.replace(".", "/")).is_dir()}
+    assert len(folders - {*ZONES}) <= 24
+    TopologicalSorter(rooms).prepare()  # raises on a circle, which it names
+
+
+def test_no_text_of_a_lower_zone_names_a_higher_one() -> None:
+    """Entry points do (`pyproject.toml`)."""
+    named = {
+        f"{module}: {text}"
+        for module, tree in TREES.items()
+        for text in texts(tree)
+        for zone in ZONES[ZONES.index(zone_of(module)) + 1 if zone_of(module) else len(ZONES) :]
+        if f"pate.{zone}" in text
+    }
+    assert not named
+
+
+PARTS = entry_points(group="pate.parts")
+
+
+@pytest.mark.parametrize("name", sorted(PARTS.names))
 def test_a_name_of_a_higher_zone_is_found(name: str) -> None:
-    module = HIGHER[name].partition(":")[0]
-    assert zone_of(module) in ("networks", "lab")
+    assert zone_of(PARTS[name].module) in ("_networks", "lab")
     assert find(name).__name__ == name
 
 
@@ -148,7 +145,7 @@ def test_the_two_lower_zones_import_no_framework() -> None:
     lower = [
         module
         for module in TREES
-        if module not in {"pate", "pate.__main__"} and zone_of(module) in ("core", "pate")
+        if module != "pate.__main__" and zone_of(module) in ("_core", "_labeling", "")
     ]
     assert len(lower) > 90
     script = WITHOUT_FRAMEWORKS + f"for name in {lower}: importlib.import_module(name)"
@@ -185,18 +182,14 @@ def third_party(zone: str) -> set[str]:
 
 
 def test_the_page_lists_every_module_in_its_zone() -> None:
-    """A row names a folder, and the modules in it by their files."""
-    listed, zone = set(), ""
+    """A row names a folder, and the modules in it."""
+    listed = set()
     for line in DESIGN.read_text().splitlines():
-        if heading := re.fullmatch(r"### (\w+)", line):
-            zone = heading[1]
-        elif row := re.fullmatch(r"\| `(pate/[a-z_/]*)` \| (.*) \|", line):
+        if row := re.fullmatch(r"\| `(pate/[a-z_/]*)` \| (.*) \|", line):
             place = row[1].strip("/").replace("/", ".")
-            listed |= {(zone, f"{place}.{name}") for name in re.findall(r"`(\w+)`", row[2])}
-    modules = {(zone_of(module), module) for module in TREES if module != "pate"}
-    packages = {(zone, module) for zone, module in modules if FILES[module].stem == "__init__"}
-    assert modules - packages <= listed
-    assert {(zone, name) for zone, name in listed if name in TREES} <= modules
+            listed |= {f"{place}.{name}" for name in re.findall(r"`(\w+)`", row[2])}
+    modules = {module for module, file in FILES.items() if file.stem != "__init__"}
+    assert modules <= listed
 
 
 def test_names_on_the_page_are_names_in_the_code() -> None:
@@ -210,17 +203,17 @@ def test_names_on_the_page_are_names_in_the_code() -> None:
     compound = {
         name for name in names if re.search(r"_|[a-z][A-Z]", name.strip("_")) or name[0] == "_"
     }
-    assert len(compound) > 150 and compound - words == set()
+    assert len(compound) > 100 and compound - words == set()
     modules = {name for code in shown for name in re.findall(r"\w+\.py$", code)}
     assert modules <= {file.name for file in files}
 
 
-def test_tests_that_the_makefile_names_exist() -> None:
-    """A name that is gone from the lists of zones would be passed over in silence."""
-    named = re.findall(r"\w+\.py\b", (ROOT.parent / "Makefile").read_text())
-    files = {file.name for file in (ROOT.parent / "tests").rglob("*.py")}
-    assert len(named) > 30
-    assert {name for name in named if not {name, f"test_{name}"} & files} == set()
+def test_a_zone_is_a_folder_of_tests() -> None:
+    """The Makefile needs no list of files, and a zone can be deleted with its tests."""
+    root = ROOT.parent
+    folders = {path.name for path in (root / "tests").iterdir() if (path / "__init__.py").exists()}
+    assert folders == {*(zone.strip("_") for zone in ZONES), "pages"}
+    assert not re.findall(r"\btest_\w+\.py\b", (root / "Makefile").read_text())
 
 
 CLASSIFIERS = """
@@ -313,22 +306,22 @@ def loaded(module: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("command", list(cli._COMMANDS))
+@pytest.mark.parametrize("command", list(commands()))
 def test_no_command_imports_lightning_to_start(command: str) -> None:
     """It takes longer to import than all else together; what `teachers --help` really loads, a slow
     test looks up."""
-    assert "pytorch_lightning" not in loaded(f"pate._commands.{cli._COMMANDS[command][0]}")
+    assert "pytorch_lightning" not in loaded(commands()[command].place.partition(":")[0])
 
 
 def test_the_package_never_imports_models_or_scripts() -> None:
     """Networks are named in configurations; what lies beside the package in the checkout is no part
     of it."""
     found = re.compile(r"^\s*(import|from) ((pate\.)?models|scripts|tests)\b", flags=re.MULTILINE)
-    inside = ROOT / "models"
+    inside = ROOT / "_networks" / "models"
     assert not [
         file
         for file in ROOT.rglob("*.py")
-        if found.search(file.read_text()) and file.parent != inside
+        if found.search(file.read_text()) and inside not in file.parents
     ]
 
 
@@ -336,16 +329,20 @@ def test_only_releases_meet_mechanisms_and_noise() -> None:
     """What is PRIVATE becomes public in one room."""
     above = [
         file
-        for room in ("_stages", "_commands", "_planning")
+        for room in ("_labeling/stages", "_labeling/commands", "lab/plan")
         for file in (ROOT / room).rglob("*.py")
     ]
     assert above
-    mechanisms = re.compile(r"pate\.mechanisms")
+    mechanisms = re.compile(r"_core\.mechanisms")
     assert not [file for file in above if mechanisms.search(file.read_text())]
 
 
 OPTION = re.compile(r"(?<![\w-])--[a-z]\w+")
-STILL_NAME_OPTIONS = {"_reporting.sections", "_stages.student", "aggregators._base"}
+STILL_NAME_OPTIONS = {
+    "lab.report.sections",
+    "_networks.student.stage",
+    "_labeling.aggregators.base",
+}
 """A page that says which command comes next, and modules whose errors are yet to be mended."""
 
 
@@ -356,9 +353,10 @@ def test_errors_below_the_commands_name_fields_and_no_options() -> None:
         for module, tree in TREES.items()
         for text in texts(tree)
         if OPTION.search(re.sub("`pate [^`]*`", "", text)) and not OPTION.fullmatch(text)
-        if not module.startswith(("pate._commands.", "pate.cli"))
+        if not module.startswith(("pate._labeling.commands.", "pate.cli"))
+        if not re.fullmatch(r"pate\.lab\.\w+(\.command|\.peers)?", module)
     }
-    assert found <= STILL_NAME_OPTIONS | {"_runs.run"}  # the name of a stage
+    assert found <= STILL_NAME_OPTIONS | {"_labeling.runs.run"}  # the name of a stage
 
 
 def texts(tree: ast.Module) -> set[str]:
@@ -378,7 +376,12 @@ def test_what_users_read_names_no_private_path() -> None:
     """What begins with an underscore may change at any time: nothing that is shown may rest on
     it."""
     top = ROOT.parent
-    rooms = [top / "docs", top / "configs", top / "models", ROOT / "_commands" / "templates"]
+    rooms = [
+        top / "docs",
+        top / "configs",
+        top / "models",
+        ROOT / "_labeling" / "commands" / "templates",
+    ]
     files = [
         top / "README.md",
         top / "CONTRIBUTING.md",

@@ -15,8 +15,9 @@ import pytest
 from PIL import Image
 
 from pate import VoteShape, mechanisms as m
-from pate._planning.frontier import Simulation, simulated
-from pate._votes import pack_ballots
+from pate._core.mechanisms.noise import ChoiceNoise, Noise
+from pate._labeling.data.records import partition_records
+from pate._labeling.votes.kinds import pack_ballots
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     Aggregator,
@@ -39,9 +40,8 @@ from pate.aggregators import (
     TauVoting,
     TopStableTopK,
 )
-from pate.data._records import partition_records
-from pate.data.faces import write_celeba_folder
-from pate.mechanisms._noise import ChoiceNoise, Noise
+from pate.lab.faces.drawing import write_celeba_folder
+from pate.lab.plan.frontier import Simulation, simulated
 
 PINS = Path(__file__).with_name("seeded.json")
 RELATIONS = tuple(NeighboringRelation)

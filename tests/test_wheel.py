@@ -49,7 +49,7 @@ def test_a_wheel_has_what_the_checkout_has(wheel: Path) -> None:
         for path in ROOT.glob("configs/*/*")
     }
     assert names == {name for name in code if "__pycache__" not in name} | recipes
-    assert "pate/models/_networks.py" in names and "pate/recipes/faces/data.yaml" in names
+    assert "pate/_networks/models/networks.py" in names and "pate/recipes/faces/data.yaml" in names
 
 
 def test_its_page_needs_no_file_of_the_checkout(wheel: Path) -> None:
@@ -72,7 +72,7 @@ def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
     script = (
         "import pate, sys\n"
         "from pate.cli import main\n"
-        "from pate._commands.recipes import find_recipe, Path\n"
+        "from pate._labeling.commands.recipes import find_recipe, Path\n"
         f"assert pate.__file__.startswith({str(tmp_path)!r}), pate.__file__\n"
         "assert main(['init', 'mine', '--kind', 'npz', '--data', 'data.npz']) == 0\n"
         "assert find_recipe(Path('mine')) == Path('mine')\n"

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pate._files import atomic_write
+from pate._core.files.writing import atomic_write
 from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
 from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
 from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept, spread
@@ -34,7 +34,7 @@ from scripts.reproduction.zhu_wang_privacy import table_2_privacy
 from scripts.reproduction.zhu_wang_theorems import theorems
 from scripts.reproduction.zhu_wang_utility import table_2_utility
 from scripts.results.__main__ import OTHER_SEED
-from tests.mechanisms.oracles import joint_slow
+from tests.core.mechanisms.oracles import joint_slow
 
 FOLDER = Path("docs/reproduction")
 

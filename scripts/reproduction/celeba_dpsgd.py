@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape
-from pate._files import read_arrays
-from pate._progress import stage_bar
-from pate._validation import require
+from pate._core.files.reading import read_arrays
+from pate._core.progress import stage_bar
+from pate._core.validation import require
 from pate.accounting import Target
 from pate.aggregators import Rounds
 from pate.data import CelebAAttributes, Role

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from pate._validation import FloatArray, require, require_count, require_positive
+from pate._core.accounting.curves import gaussian_rdp
+from pate._core.validation import FloatArray, require, require_count, require_positive
 from pate.accounting import CurveEvent, NeighboringRelation
-from pate.accounting._curves import gaussian_rdp
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate._validation import (
+from pate._core.accounting.cost import conversion_overhead, smallest_where
+from pate._core.validation import (
     FloatArray,
     require_count,
     require_in_open_unit_interval,
     require_positive,
 )
 from pate.accounting import gaussian_epsilon
-from pate.accounting._cost import conversion_overhead, smallest_where
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
 ORDERS: FloatArray = np.concatenate(

@@ -17,8 +17,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pate._files import atomic_write, write_json
-from pate._validation import require, require_count
+from pate._core.files.writing import atomic_write, write_json
+from pate._core.validation import require, require_count
 from scripts.results.__main__ import distance, provenance
 
 Row = Mapping[str, str | int | float]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate._validation import FloatArray, IntArray
+from pate._core.validation import FloatArray, IntArray
 from pate.accounting import NeighboringRelation
 from pate.mechanisms import (
     GammaCounts,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from pate._progress import stage_bar
+from pate._core.progress import stage_bar
 from pate.accounting import RDPAccountant
 from pate.mechanisms import GumbelPeeling
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row

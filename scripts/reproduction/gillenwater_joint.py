@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from pate._progress import stage_bar
-from pate._validation import IntArray
+from pate._core.mechanisms.noise import ChoiceNoise
+from pate._core.progress import stage_bar
+from pate._core.validation import IntArray
 from pate.mechanisms import JointMechanism, joint_window, linf_error, scale_for_epsilon
-from pate.mechanisms._noise import ChoiceNoise
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.gillenwater import (

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 from scipy.special import gammaln
 
-from pate._progress import stage_bar
-from pate._validation import IntArray
+from pate._core.progress import stage_bar
+from pate._core.validation import IntArray
 from pate.mechanisms import JointMechanism, linf_error
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from pate._validation import (
+from pate._core.accounting.cost import conversion_overhead
+from pate._core.validation import (
     FloatArray,
     IntArray,
     UInt8Array,
@@ -17,7 +18,6 @@ from pate._validation import (
     require_positive,
 )
 from pate.accounting import Event, GaussianEvent, NeighboringRelation, epsilon_of
-from pate.accounting._cost import conversion_overhead
 from scripts.reproduction.data_dependent import (
     one_way_rdp,
     private_rdp_table,

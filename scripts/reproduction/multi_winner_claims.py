@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape
-from pate._planning.frontier import Task, label_quality
-from pate._progress import stage_bar
-from pate._validation import FloatArray
+from pate._core.progress import stage_bar
+from pate._core.validation import FloatArray
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, Ballots, NoisyVotes, Powerset, TauVoting
+from pate.lab.plan.frontier import Task, label_quality
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.multi_winner import (
     OneWay,

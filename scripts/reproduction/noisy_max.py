@@ -16,7 +16,7 @@ from functools import cache, cached_property
 import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr
 
-from pate._validation import (
+from pate._core.validation import (
     FloatArray,
     IntArray,
     require,

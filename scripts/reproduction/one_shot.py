@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.integrate import quad
 
-from pate._validation import FloatArray, IntArray, require, require_count, require_positive
+from pate._core.mechanisms.base import choice_event
+from pate._core.validation import FloatArray, IntArray, require, require_count, require_positive
 from pate.accounting import (
     ComposedEvent,
     Event,
@@ -20,7 +21,6 @@ from pate.accounting import (
     calibrate_scale,
 )
 from pate.mechanisms import GumbelPeeling, Mechanism, OneShotLaplace, one_shot_laplace_scale
-from pate.mechanisms._base import choice_event
 
 GUMBEL_SD = math.pi / math.sqrt(6)
 LAPLACE_SD = math.sqrt(2)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pate._progress import stage_bar
+from pate._core.progress import stage_bar
 from pate.accounting import NeighboringRelation
 from pate.mechanisms import GumbelPeeling, PermuteAndFlipPeeling
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row

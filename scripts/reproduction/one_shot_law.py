@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.signal import fftconvolve
 
-from pate._validation import FloatArray, require, require_count, require_positive
-from pate.mechanisms._noise import Noise, log_survival, require_noise
+from pate._core.mechanisms.noise import Noise, log_survival, require_noise
+from pate._core.validation import FloatArray, require, require_count, require_positive
 
 # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
 _REACH = 45.0

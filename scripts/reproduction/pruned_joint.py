@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy.special import gammaln
 
-from pate._validation import FloatArray, IntArray
+from pate._core.validation import FloatArray, IntArray
 
 
 def cut(*, k: int, num_items: int, epsilon: float, beta: float) -> int:

@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from scipy.optimize import brentq
 
-from pate._validation import FloatArray, require, require_in_open_unit_interval
+from pate._core.mechanisms.canonical import CanonicalLoss
+from pate._core.mechanisms.noise import Noise
+from pate._core.mechanisms.ranking import good_bounds, great_bounds
+from pate._core.validation import FloatArray, require, require_in_open_unit_interval
 from pate.mechanisms import CanonicalMechanism
-from pate.mechanisms._canonical import CanonicalLoss
-from pate.mechanisms._noise import Noise
-from pate.mechanisms._ranking import good_bounds, great_bounds
 from scripts.reproduction.findings import Row
 from scripts.reproduction.one_shot_law import probability_within
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from pate._progress import stage_bar
-from pate._validation import FloatArray
+from pate._core.progress import stage_bar
+from pate._core.validation import FloatArray
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, NoisyTopK
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.probability_plots import Dashes, draw_measures, legend, panels

@@ -9,8 +9,8 @@ from typing import get_args
 
 import numpy as np
 
+from pate._core.mechanisms.noise import Noise, log_survival
 from pate.mechanisms import CanonicalMechanism
-from pate.mechanisms._noise import Noise, log_survival
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.one_shot_law import probability_within
 from scripts.reproduction.shekelyan import PAPER, zipf_scores

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate._planning.frontier import Task
-from pate._planning.sweep import TaskFacts
-from pate._validation import FloatArray, IntArray, UInt8Array, require, require_count
+from pate._core.validation import FloatArray, IntArray, UInt8Array, require, require_count
 from pate.aggregators import Ballots
 from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role
-from pate.data.faces import write_celeba_folder
+from pate.lab.faces.drawing import write_celeba_folder
+from pate.lab.plan.frontier import Task
+from pate.lab.plan.sweep import TaskFacts
 
 ATTRIBUTES = "multilabel/celeba_attributes.npz"
 LABELS = [

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from pate._validation import BoolArray, FloatArray, IntArray
+from pate._core.accounting.accountant import COARSE_ORDERS
+from pate._core.validation import BoolArray, FloatArray, IntArray
 from pate.accounting import Event, NeighboringRelation, Target, calibrate_scale
-from pate.accounting._accountant import COARSE_ORDERS
 from pate.mechanisms import (
     FixedTopKMechanism,
     GumbelPeeling,

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from pate._progress import stage_bar
-from pate._validation import FloatArray, IntArray, require
+from pate._core.progress import stage_bar
+from pate._core.validation import FloatArray, IntArray, require
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.probability_plots import legend, panels
 from scripts.reproduction.zhu_wang import (

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape
-from pate._progress import stage_bar
+from pate._core.accounting.cost import Conversion
+from pate._core.progress import stage_bar
 from pate.accounting import NeighboringRelation, Target, epsilon_of
-from pate.accounting._cost import Conversion
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK, TauVoting
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.noisy_max import Composed, GapNoise, Pair, choice_divergence, worst_pair

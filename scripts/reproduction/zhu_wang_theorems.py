@@ -9,7 +9,7 @@ from typing import NamedTuple
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from pate.accounting._curves import gaussian_noisy_max_rdp
+from pate._core.accounting.curves import gaussian_noisy_max_rdp
 from pate.aggregators import StableTopK
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.noisy_max import GapNoise, Pair, choice_divergence

@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape
-from pate._linear import student_of
-from pate._planning.frontier import Task, label_quality, references, score_student
-from pate._planning.sweep import Sweep, fewest_as_good, run_sweep
-from pate._progress import stage_bar
+from pate._core.accounting.accountant import COARSE_ORDERS
+from pate._core.progress import stage_bar
+from pate._labeling.aggregators.base import features_of
+from pate._labeling.linear import student_of
 from pate.accounting import NeighboringRelation, Target, epsilon_of
-from pate.accounting._accountant import COARSE_ORDERS
 from pate.aggregators import Aggregator, Ballots, NoisyVotes, Rounds, StableTopK, TauVoting
-from pate.aggregators._base import features_of
+from pate.lab.plan.frontier import Task, label_quality, references, score_student
+from pate.lab.plan.sweep import Sweep, fewest_as_good, run_sweep
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.tasks import (
     ATTRIBUTES,

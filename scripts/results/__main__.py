@@ -34,7 +34,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pate._validation import require
+from pate._core.validation import require
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from pate._linear import match_logistic_moments
-from pate._progress import stage_bar
-from pate._validation import (
+from pate._core.accounting.accountant import COARSE_ORDERS
+from pate._core.progress import stage_bar
+from pate._core.validation import (
     FloatArray,
     UInt8Array,
     require,
@@ -21,10 +21,10 @@ from pate._validation import (
     require_in_open_unit_interval,
     require_positive,
 )
+from pate._labeling.linear import match_logistic_moments
+from pate._labeling.student.metrics import DECISION_METRICS, average_precision
 from pate.accounting import Event, Target, calibrate_scale, epsilon_of
-from pate.accounting._accountant import COARSE_ORDERS
 from pate.student import agreement, choose_thresholds
-from pate.student._metrics import DECISION_METRICS, average_precision
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.descent import Descent, descend
 from scripts.rivals.moments import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pate._validation import BoolArray, Float32Array, FloatArray, IntArray, StrArray, require
+from pate._core.validation import BoolArray, Float32Array, FloatArray, IntArray, StrArray, require
 from pate.data import Features, Records
 
 _ROWS = 8192

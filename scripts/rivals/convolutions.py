@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pate._validation import FloatArray
+from pate._core.validation import FloatArray
 from scripts.rivals.descent import COUNT_NOISE, Descent
 
 _WIDTHS = (16, 32, 32)

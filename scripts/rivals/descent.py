@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from pate._validation import FloatArray, require, require_count, require_positive
+from pate._core.validation import FloatArray, require, require_count, require_positive
 from pate.accounting import (
     DEFAULT_ORDERS,
     ComposedEvent,

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate._validation import FloatArray, require_positive
+from pate._core.validation import FloatArray, require_positive
+from pate._labeling.aggregators.clipped_votes import MEDIAN_SPARE, noisy_median
 from pate.accounting import Event, GaussianEvent, NeighboringRelation
-from pate.aggregators._clipped_votes import MEDIAN_SPARE, noisy_median
 from scripts.rivals.contributions import Contributions
 
 _MEDIAN_SHARE = 0.05  # of the budget, for the clip

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from pate._validation import FloatArray
+from pate._core.validation import FloatArray
 from scripts.rivals.contributions import Contributions
 
 _STEPS = 200

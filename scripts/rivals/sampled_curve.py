@@ -33,7 +33,7 @@ import math
 
 import numpy as np
 
-from pate._validation import FloatArray
+from pate._core.validation import FloatArray
 
 # noise below this is charged as if every record were taken in each step
 _LEAST_NOISE = 0.25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pate._planning.tables import text_table
+from pate._core.tables import text_table
 from scripts.rivals.contest import Standings
 
 _FIGURES = {

@@ -1,1 +1,0 @@
-"""The commands: they parse arguments, call typed functions and print results."""

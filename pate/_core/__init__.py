@@ -1,0 +1,1 @@
+"""Noise, mechanisms, accounting, releases and their contracts: they need no data and no network."""

@@ -1,0 +1,401 @@
+"""The accountant, which states a sum of costs as epsilon at a delta, and noise for a target.
+
+It takes the smallest figure that the sum proves. Where all rounds are equal, or the order of
+releases is known, this may be the optimum of the best adversary (`pate._core.accounting.adaptive`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from operator import attrgetter
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._core.accounting.adaptive import equal_rounds, ordered_profile
+from pate._core.accounting.base import Event, leaves, total_cost
+from pate._core.accounting.cost import (
+    DEFAULT_ORDERS,
+    Conversion,
+    Cost,
+    Guarantee,
+    NeighboringRelation,
+    convert,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussians,
+    remaining_delta,
+    tightest_guarantee,
+)
+from pate._core.accounting.events import GaussianEvent
+from pate._core.validation import (
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
+
+
+class RDPAccountant:
+    """Adds up costs of events under one neighboring relation and states them as (epsilon, delta).
+
+    Conversions:
+
+    - ``"tightest"``: the best proof known, as in `guarantee`.
+    - ``"optimal"``: the Renyi curve only, by Canonne, Kamath & Steinke (2020), Proposition 12.
+    - ``"classic"``: the Renyi curve only, by Mironov (2017), Proposition 3, to reproduce published
+      figures.
+    - ``"exact"``: the trade-off of composed Gaussian mechanisms (Balle & Wang (2018)), for Gaussian
+      events only.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> votes = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+    >>> accountant = RDPAccountant(relation=relation).compose(votes, 100)
+    >>> round(accountant.get_epsilon(delta=1e-6), 2)
+    2.25
+
+    Args:
+        relation: the neighboring relation that every event must be stated under.
+        orders: Renyi orders above 1, ascending, shape ``[K]``.
+        in_order: whether the events are releases that were fixed beforehand and happen in the order
+            in which they are composed (docs/accounting.md, "The order of releases"). An epsilon
+            then may use the order; a delta does not.
+    """
+
+    def __init__(
+        self,
+        *,
+        relation: NeighboringRelation,
+        orders: FloatArray = DEFAULT_ORDERS,
+        in_order: bool = False,
+    ) -> None:
+        self.relation, self.in_order = NeighboringRelation(relation), in_order
+        orders = np.asarray(orders, dtype=np.float64)
+        require(
+            orders.ndim == 1
+            and orders.size > 0
+            and (np.diff(orders) > 0).all()
+            and 1 < orders[0] <= orders[-1] < np.inf,
+            "ascending finite orders above 1",
+            orders=orders,
+        )
+        self.orders = orders
+        self._cost = Cost.nothing(orders)
+        self._batches: list[tuple[tuple[Event, ...], IntArray]] = []
+
+    @property
+    def events(self) -> tuple[tuple[Event, int], ...]:
+        """The events composed so far, as (event, count) pairs in order."""
+        return tuple(self._parts())
+
+    @property
+    def delta0(self) -> float:
+        """The part of delta that the events cost at any epsilon."""
+        return self._cost.delta0
+
+    @property
+    def rdp(self) -> FloatArray:
+        """The composed curve on `orders`, shape ``[K]``."""
+        return self._cost.rdp.copy()
+
+    @property
+    def cost(self) -> Cost:
+        """The sum on `orders`."""
+        return self._cost._replace(rdp=self.rdp)
+
+    def compose(self, event: Event | Sequence[Event], count: int | ArrayLike = 1) -> RDPAccountant:
+        """Add events, each ``count`` (one for all, or one each) times; return the accountant.
+
+        Raises ``TypeError`` or ``ValueError`` and changes nothing on an unknown event, a negative
+        count, or an event stated under another relation.
+        """
+        if not isinstance(event, Event | Iterable):
+            raise TypeError(f"Expected events, got {type(event).__name__}")
+        members = (event,) if isinstance(event, Event) else tuple(event)
+        times = _as_counts(count, len(members))
+        strangers = {
+            kind.__name__ for kind in set(map(type, members)) if not issubclass(kind, Event)
+        }
+        if strangers:
+            raise TypeError(f"Expected events, got {', '.join(sorted(strangers))}")
+        relations = list(map(attrgetter("neighboring_relation"), members))
+        if relations.count(self.relation) != len(members):
+            other = next(relation for relation in relations if relation is not self.relation)
+            require(
+                False, f"an event under {self.relation.value}", neighboring_relation=other.value
+            )
+        added = total_cost(members, times, self.orders)
+        if times.any():
+            self._cost = self._cost + added
+            self._batches.append((members, times))
+        return self
+
+    def guarantee(self, *, delta: float) -> Guarantee:
+        """Return the smallest proven epsilon at ``delta``, with the figures of its proof.
+
+        The proof is the best of a Renyi order, a dominating Gaussian mechanism, and the optimum of
+        equal rounds or, `in_order`, of all releases.
+
+        >>> relation = NeighboringRelation.REPLACE_RECORD
+        >>> accountant = RDPAccountant(relation=relation)
+        >>> votes = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+        >>> guarantee = accountant.compose(votes, 100).guarantee(delta=1e-6)
+        >>> round(guarantee.epsilon, 2), guarantee.mu
+        (2.25, 0.5)
+        """
+        tightest = tightest_guarantee(self._cost, self.orders, delta=delta)
+        left, parts = remaining_delta(delta, self._cost.log_survival), list(self._parts())
+        equal, ordered = equal_rounds(parts), None
+        if self.in_order and equal is None and left > 0:
+            spread = math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0]))
+            ordered = ordered_profile(parts, epsilon=tightest.epsilon, spread=spread)
+        number, profile = equal or ordered or (0, None)
+        if profile is None or left <= 0 or (epsilon := profile.at(left)) >= tightest.epsilon:
+            return tightest
+        proven = Guarantee(epsilon=epsilon, delta=delta, delta0=self.delta0)
+        return replace(proven, **{"in_order" if equal is None else "rounds": number})
+
+    def get_epsilon(self, *, delta: float, conversion: Conversion = "tightest") -> float:
+        """Return the smallest epsilon at ``delta`` that the conversion proves of the sum.
+
+        Infinite if ``delta <= delta0``.
+        """
+        if conversion == "tightest":
+            return self.guarantee(delta=delta).epsilon
+        if conversion == "exact":
+            return gaussian_epsilon(delta, self._mu())
+        return self.get_epsilon_and_order(delta=delta, conversion=conversion)[0]
+
+    def get_epsilon_and_order(
+        self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
+    ) -> tuple[float, float]:
+        """Return the smallest epsilon that the Renyi curve proves, and its order."""
+        require_in_open_unit_interval(delta=delta)
+        _require_renyi(conversion)
+        if not self._batches:
+            return 0.0, float(self.orders[-1])
+        epsilons = convert(self._cost, self.orders, delta=delta, conversion=conversion)
+        best = int(np.argmin(epsilons))
+        return float(epsilons[best]), float(
+            self.orders[best] if np.isfinite(epsilons[best]) else self.orders[-1]
+        )
+
+    def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
+        """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves.
+
+        >>> relation = NeighboringRelation.REPLACE_RECORD
+        >>> accountant = RDPAccountant(relation=relation)
+        >>> votes = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+        >>> f"{accountant.compose(votes, 100).get_delta(epsilon=2.0):.1e}"
+        '9.4e-06'
+        """
+        require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+        if conversion == "exact":
+            return gaussian_delta(epsilon, self._mu())
+        if conversion == "tightest":
+            cost = self._cost
+            deltas = [
+                lost + gaussian_delta(epsilon, math.sqrt(mu_squared))
+                for mu_squared, lost, _ in gaussians(cost)
+            ]
+            equal = equal_rounds(self._parts())
+            if equal is not None:
+                deltas.append(equal[1].delta_at(epsilon))
+            both = (self.delta0 + math.exp(cost.log_survival) * delta for delta in deltas)
+            return min(1.0, *both, self.get_delta(epsilon, conversion="optimal"))
+        _require_renyi(conversion)
+        if not self._batches:
+            return 0.0
+        far = self.orders - 1
+        exponent = far * (self._cost.rdp - epsilon)
+        if conversion == "optimal":
+            exponent = exponent + far * np.log1p(-1 / self.orders) - np.log(self.orders)
+        # delta0 + (1 - delta0) delta, where either may be far smaller than the other
+        log_delta = min(float(exponent.min()), 0.0)
+        return min(1.0, self.delta0 + math.exp(self._cost.log_survival + log_delta))
+
+    def _parts(self) -> Iterator[tuple[Event, int]]:
+        for events, counts in self._batches:
+            yield from zip(events, map(int, counts), strict=True)
+
+    def _mu(self) -> float:
+        parts = [leaf for event, count in self.events for leaf in leaves(event, count)]
+        kinds = {type(event).__name__ for event, n in parts if n}
+        require(
+            kinds <= {GaussianEvent.__name__},
+            "only Gaussian events, for their exact epsilon",
+            events=sorted(kinds),
+        )
+        # the curve is alpha mu^2 / 2
+        return math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0])) if parts else 0.0
+
+
+def _require_renyi(conversion: str) -> None:
+    require(
+        conversion in ("optimal", "classic"),
+        f"conversion among {', '.join(get_args(Conversion))}",
+        conversion=conversion,
+    )
+
+
+def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:
+    values = np.asarray(counts)
+    if values.ndim == 0:
+        require_count(0, count=counts)  # type: ignore[arg-type]
+        values = np.full(size, values)
+    require(values.shape == (size,), f"counts of shape [{size}]", shape=values.shape)
+    # beyond 2**53 a float does not hold every integer; floats are no counts
+    require(
+        values.size == 0
+        or (values.dtype.kind in "iu" and bool(((values >= 0) & (values <= 2**53)).all())),
+        "integer counts in 0..2**53",
+        counts=values.tolist()[:5],
+    )
+    return values.astype(np.int64)
+
+
+COARSE_ORDERS = DEFAULT_ORDERS[::6]
+"""A subset of the orders: six times as fast, and errs on the private side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The largest cost that a given number of queries may have together.
+
+    Args:
+        epsilon: the largest epsilon of all queries together.
+        delta: the delta at which it holds.
+        num_queries: number of queries asked; each is paid for, answered or not.
+        neighboring_relation: the relation under which it holds.
+        max_teachers_per_unit: the number of teachers that a unit may reach for which it holds.
+        before: earlier releases for the same units, which the target covers too: of each, the
+            events of a query and the number of queries.
+
+    Raises:
+        ValueError: unless ``epsilon > 0``, ``0 < delta < 1``, ``num_queries >= 1`` and
+            ``max_teachers_per_unit >= 1``.
+    """
+
+    epsilon: float
+    delta: float
+    num_queries: int
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    max_teachers_per_unit: int = 1
+    before: Sequence[tuple[Mapping[NeighboringRelation, Event], int]] = ()
+
+    def __post_init__(self) -> None:
+        require_positive(target_epsilon=self.epsilon)
+        require_in_open_unit_interval(delta=self.delta)
+        require_count(
+            1, num_queries=self.num_queries, max_teachers_per_unit=self.max_teachers_per_unit
+        )
+        object.__setattr__(
+            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
+        )
+
+    def epsilon_of(self, event: Event, *, orders: FloatArray = DEFAULT_ORDERS) -> float:
+        """Return the epsilon of all queries of an ``event``, with the releases before."""
+        relation, reach = self.neighboring_relation, self.max_teachers_per_unit
+        accountant = RDPAccountant(relation=relation, orders=orders)
+        for events, count in self.before:
+            accountant.compose(events[relation].for_group_size(reach), count)
+        accountant.compose(event.for_group_size(reach), self.num_queries)
+        return accountant.get_epsilon(delta=self.delta)
+
+
+def epsilon_of(
+    event: Event,
+    *,
+    count: int,
+    delta: float,
+    conversion: Conversion = "tightest",
+    orders: FloatArray = DEFAULT_ORDERS,
+) -> float:
+    """Return epsilon at ``delta`` of ``count`` repetitions of ``event``, under its own relation.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> event = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
+    >>> round(epsilon_of(event, count=100, delta=1e-6), 2)
+    2.25
+    """
+    return (
+        RDPAccountant(relation=event.neighboring_relation, orders=orders)
+        .compose(event, count)
+        .get_epsilon(delta=delta, conversion=conversion)
+    )
+
+
+def calibrate_scale(
+    event_of: Callable[[float], Event],
+    target: Target,
+    *,
+    tolerance: float = 1e-6,
+    orders: FloatArray = DEFAULT_ORDERS,
+) -> float:
+    """Return the smallest scale of the noise at which all queries of a target meet its epsilon.
+
+    >>> def noise(sigma: float) -> Event:
+    ...     return GaussianEvent(
+    ...         neighboring_relation=NeighboringRelation.REPLACE_RECORD, noise_multiplier=sigma
+    ...     )
+    >>> round(calibrate_scale(noise, Target(epsilon=2.0, delta=1e-6, num_queries=100)), 2)
+    22.3
+
+    Args:
+        event_of: returns the event of one query, under the target's relation, for a scale of its
+            noise; more noise must not cost more.
+        target: the largest cost of all queries together.
+        tolerance: the fraction by which the scale may exceed the smallest one. It is never smaller.
+        orders: Renyi orders on which epsilon is computed.
+
+    Raises:
+        ValueError: if no scale meets the target, for example because the failures of tests cost
+            its whole delta.
+    """
+    require_positive(tolerance=tolerance)
+    unreached = f"a target that some noise reaches, with delta = {target.delta:g}"
+
+    @cache  # ends of the bracket are asked for again
+    def epsilon(log_scale: float) -> float:
+        return target.epsilon_of(event_of(math.exp(log_scale)), orders=orders)
+
+    def holds(log_scale: float) -> bool:
+        return epsilon(log_scale) <= target.epsilon
+
+    low, high, step = 0.0, 0.0, 1.0
+    while not holds(high):
+        low, high, step = high, high + step, 2 * step
+        require(high < 200, unreached, target_epsilon=target.epsilon)
+    while low == high or holds(low):
+        high, low = low, low - step
+        step *= 2
+        require(low > -200, "a target that some noise exceeds", target_epsilon=target.epsilon)
+    # epsilon is close to a power of the scale: secants in logarithms reach the target within a few
+    # steps
+    above, below = (
+        math.log(epsilon(low) / target.epsilon),
+        _log_ratio(epsilon(high), target.epsilon),
+    )
+    for _ in range(60):
+        if high - low <= tolerance:
+            break
+        share = above / (above - below) if math.isfinite(above) and math.isfinite(below) else 0.5
+        middle = low + (high - low) * min(max(share, 0.02), 0.98)
+        # half a tolerance further makes sure that both ends move
+        middle = min(middle + tolerance / 2, high - tolerance / 4)
+        log_ratio = _log_ratio(epsilon(middle), target.epsilon)
+        if log_ratio <= 0:
+            high, below, above = middle, log_ratio, above / 2
+        else:
+            low, above, below = middle, log_ratio, below / 2
+    return math.exp(high)
+
+
+def _log_ratio(epsilon: float, target: float) -> float:
+    return math.log(epsilon / target) if epsilon > 0 else -math.inf

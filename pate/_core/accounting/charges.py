@@ -1,0 +1,441 @@
+"""Charges and their sums: a charge is the events of a query, and how many such queries there were.
+
+A `Budget` limits the sum. Each query has an event under either relation.
+
+`Totals` keeps running sums, from which earlier terms can be subtracted. A settlement subtracts the
+reservation and adds the final charges. In plain floats the digits that a large reservation pushed
+out would stay lost, and the sum could end up below the truth. Here each product of a cost and a
+count is exact (factors of 26 bits), and sums are kept as two floats (error 2^-104 of the largest
+partial sum in each step). If so much was subtracted that this error could matter, the sum is
+computed afresh from the counts, which are integers. So a sum of up to 2^20 costs has a relative
+error of about 2^-53, far below the slack of a filter.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from pate._core.accounting.accountant import RDPAccountant
+from pate._core.accounting.base import Event, event_from_dict, total_cost
+from pate._core.accounting.cost import DEFAULT_ORDERS, WIDTHS, Cost, NeighboringRelation
+from pate._core.validation import (
+    BoolArray,
+    FloatArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
+
+FilterName = Literal["renyi", "gaussian", "mixed"]
+"""The kinds of filter: `RenyiFilter`, `GaussianFilter` and `MixedFilter`."""
+
+
+class BudgetExceededError(ValueError):
+    """A release would take the total cost beyond a budget, or beyond a delta that can be stated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The limit on the total cost of all releases from one private data set.
+
+    >>> relation = NeighboringRelation.REPLACE_RECORD
+    >>> budget = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=relation)
+    >>> budget.to_dict()["max_epsilon"]
+    2.0
+
+    Args:
+        max_epsilon: the largest total epsilon.
+        delta: the delta at which ``max_epsilon`` holds.
+        neighboring_relation: the relation under which it holds.
+        max_delta0: the part of ``delta`` set aside for failures, such as a stability test that
+            passes wrongly. None for a tenth of it, or, if that is more, for the failures of the
+            first release repeated until the budget is spent.
+        filter: the filter that keeps all releases within the budget. None for the one that admits
+            the first release most often.
+        max_teachers_per_unit: the number of teachers that a unit may reach in each release for
+            which it holds.
+    """
+
+    max_epsilon: float
+    delta: float
+    neighboring_relation: NeighboringRelation
+    max_delta0: float | None = None
+    filter: FilterName | None = None
+    max_teachers_per_unit: int = 1
+
+    @classmethod
+    def declared(
+        cls,
+        max_epsilon: float | None,
+        *,
+        delta: float,
+        neighboring_relation: NeighboringRelation,
+        max_delta0: float | None,
+        budget_filter: FilterName | None,
+        max_teachers_per_unit: int,
+    ) -> Budget | None:
+        """Return the budget that a command declares; None without ``max_epsilon``.
+
+        Raises ``ValueError`` if another option of a budget comes without ``max_epsilon``.
+        """
+        if max_epsilon is not None:
+            return cls(
+                max_epsilon=max_epsilon,
+                delta=delta,
+                neighboring_relation=neighboring_relation,
+                max_delta0=max_delta0,
+                filter=budget_filter,
+                max_teachers_per_unit=max_teachers_per_unit,
+            )
+        for name, value in (("max_delta0", max_delta0), ("budget_filter", budget_filter)):
+            require(value is None, f"max_epsilon with {name}", **{name: value})
+        return None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
+        )
+        require_positive(max_epsilon=self.max_epsilon)
+        require_in_open_unit_interval(delta=self.delta)
+        require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
+        require(
+            self.filter in (None, *get_args(FilterName)),
+            f"a filter among {', '.join(get_args(FilterName))}",
+            filter=self.filter,
+        )
+        if self.max_delta0 is not None:
+            require(
+                0 <= self.max_delta0 < self.delta,
+                f"0 <= max_delta0 < {self.delta}",
+                max_delta0=self.max_delta0,
+            )
+        for name in ("max_epsilon", "delta", "max_delta0"):
+            value = getattr(self, name)
+            # JSON has no numpy scalars
+            object.__setattr__(self, name, None if value is None else float(value))
+        object.__setattr__(self, "max_teachers_per_unit", int(self.max_teachers_per_unit))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self) | {"neighboring_relation": self.neighboring_relation.value}
+
+
+Events = Mapping[NeighboringRelation, Event]
+"""The event of one query under each relation."""
+Charge = tuple[Events, int]
+"""The events of one query, and the number of such queries that are paid for."""
+
+MAX_COUNT = 2**53  # beyond it a float does not hold every integer
+ROUNDING = 1 + 1e-12  # sums of the same costs in another order differ by a smaller factor
+
+
+def account(
+    charges: Sequence[Charge], relation: NeighboringRelation, *, in_order: bool = True
+) -> RDPAccountant:
+    """Return the accountant of all ``charges``, oldest first, under ``relation``."""
+    return RDPAccountant(relation=relation, in_order=in_order).compose(
+        [events[relation] for events, _ in charges], [count for _, count in charges]
+    )
+
+
+def cost_of_charges(
+    charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray
+) -> Cost:
+    """Return the total cost of ``charges`` under ``relation`` on ``orders`` ``[K]``."""
+    return total_cost(
+        [events[relation] for events, _ in charges], [count for _, count in charges], orders
+    )
+
+
+def for_group_size(charges: Sequence[Charge], teachers: int) -> list[Charge]:
+    """Return ``charges`` as they are for a unit that reaches ``teachers`` teachers."""
+    if teachers == 1:
+        return list(charges)
+    return _with_each_event(charges, lambda event: event.for_group_size(teachers))
+
+
+def to_world(charges: Sequence[Charge]) -> list[Charge]:
+    """Return ``charges`` as they are to those who know nothing of the noise (`Event.to_world`)."""
+    return _with_each_event(charges, lambda event: event.to_world())
+
+
+def for_budget(charges: Sequence[Charge], budget: float, delta: float) -> list[Charge]:
+    """Return ``charges`` as they are for a record of a personal budget (`Event.for_budget`)."""
+    return _with_each_event(charges, lambda event: event.for_budget(budget, delta))
+
+
+def _with_each_event(charges: Sequence[Charge], change: Callable[[Event], Event]) -> list[Charge]:
+    # few events are distinct in a ledger
+    changed: dict[int, Events] = {}
+    for events, _ in charges:
+        if id(events) not in changed:
+            changed[id(events)] = {name: change(event) for name, event in events.items()}
+    return [(changed[id(events)], count) for events, count in charges]
+
+
+def require_delta_beyond_tests(
+    charges: Sequence[Charge], relation: NeighboringRelation, delta: float
+) -> None:
+    """Raise ``ValueError`` unless the stability tests in ``charges`` cost less than ``delta``."""
+    require_in_open_unit_interval(delta=delta)
+    tests = account(charges, relation).delta0
+    if delta <= tests:
+        raise BudgetExceededError(
+            f"Expected delta > {tests:.3g}, the cost of the stability tests of all queries, got"
+            f" delta={delta!r}"
+        )
+
+
+def require_events(events: Events) -> None:
+    """Raise ``ValueError`` or ``TypeError`` unless ``events`` has known costs by relation."""
+    require(isinstance(events, Mapping), "events by relation", events=events)
+    require(
+        set(events) == set(NeighboringRelation),
+        "an event under either relation",
+        events=sorted(map(str, events)),
+    )
+    for name, event in events.items():
+        require(
+            isinstance(event, Event) and event.neighboring_relation == name,
+            f"an event under {NeighboringRelation(name)}",
+            event=event,
+        )
+        _require_known_cost(event)
+
+
+@lru_cache(maxsize=4096)
+def _require_known_cost(event: Event) -> None:
+    try:
+        once = event.cost()
+    except OverflowError:
+        raise ValueError(
+            f"Expected an event whose cost is a float, got {str(event)[:80]}"
+        ) from None
+    require(
+        np.shape(once.rdp) == DEFAULT_ORDERS.shape
+        and (once.rdp >= 0).all()
+        and once.log_survival <= 0
+        and once.mu_squared >= 0,
+        "an event of known cost",
+        event=event,
+    )
+
+
+def require_charged_count(minimum: int, count: int) -> None:
+    """Raise ``ValueError`` unless ``count`` is an integer in ``minimum..2**53``."""
+    if type(count) is int and minimum <= count <= MAX_COUNT:
+        return
+    require_count(minimum, count=count)
+    require(
+        count <= MAX_COUNT,
+        "count <= 2**53",
+        count=count if count < 1 << 99 else f"{int(count).bit_length()} bits",
+    )
+
+
+def plain_events(events: Events) -> dict[str, Any]:
+    """Return plain JSON types; `parse_events` reads their text."""
+    return {
+        NeighboringRelation(relation).value: event.to_dict() for relation, event in events.items()
+    }
+
+
+def plain_charges(charges: Sequence[Charge]) -> list[dict[str, Any]]:
+    """Return plain JSON types."""
+    return [{"events": plain_events(events), "count": count} for events, count in charges]
+
+
+def name_of(described: dict[str, Any]) -> str:
+    """Return the JSON text of plain events; equal events in the same order give equal texts."""
+    # a tenth of the time, and this version knows no references
+    return _name(marshal.dumps(described, 2))
+
+
+@lru_cache(maxsize=4096)
+def _name(described: bytes) -> str:
+    return json.dumps(marshal.loads(described))
+
+
+@lru_cache(maxsize=4096)  # few events are distinct in a ledger
+def parse_events(text: str) -> Events:
+    """Return the events described by the JSON ``text`` as a read-only mapping.
+
+    Raises like `require_events`.
+    """
+    events = {
+        NeighboringRelation(name): event_from_dict(event)
+        for name, event in json.loads(text).items()
+    }
+    require_events(events)
+    return MappingProxyType(events)
+
+
+@lru_cache(maxsize=4096)
+def name_for_group_size(text: str, units: int) -> str:
+    """Return the JSON ``text`` of events as they are for so many units together."""
+    if units == 1:
+        return text
+    events = parse_events(text).items()
+    return name_of(
+        plain_events({relation: event.for_group_size(units) for relation, event in events})
+    )
+
+
+BESIDE = 3 + WIDTHS.size
+"""The number of values that follow the curve."""
+_DIGITS = 26  # bits of one factor: a product of two fits into the 53 bits of a float
+# counted as infinite: 2**53 times any smaller value is within the range of floats
+_INFINITE = 1e250
+# A sum below this part of its largest partial sum is computed afresh: it has lost 30 of 104 bits.
+_LOST = 2.0**-30
+
+_ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
+
+
+class Totals:
+    """The sum of charges by relation on ``orders`` ``[K]``, for units of ``teachers`` teachers.
+
+    Charges are identified by the JSON text of their events, which `parse_events` reads. Values are
+    arrays ``[2, K + 3 + W]``: for each relation the curve, ``-log_survival``, ``mu_squared``,
+    ``rounds`` and weights.
+    """
+
+    def __init__(self, orders: FloatArray, teachers: int = 1) -> None:
+        self.orders, self.teachers = orders, teachers
+        self._key = orders.tobytes()
+        self._counts: dict[str, int] = {}
+        self._sums: _Sums | None = None  # counts suffice until the sum is asked for
+
+    def add(self, events: str, count: int) -> None:
+        """Add ``count`` times ``events``; a negative count subtracts earlier additions."""
+        remaining = self._counts.get(events, 0) + count
+        assert remaining >= 0
+        self._counts[events] = remaining
+        if remaining == 0:
+            del self._counts[events]
+        if self._sums is not None:
+            terms = self._terms(events)
+            kept = self._sums.add(terms, count)
+            if not kept or (remaining == 0 and terms.has_infinite):
+                self._sums = None
+
+    def charges(self) -> list[Charge]:
+        """Return the charges, each kind of events once."""
+        return [(parse_events(events), count) for events, count in self._counts.items()]
+
+    def values(self) -> FloatArray:
+        """Return the sum, ``[2, K + 3 + W]``."""
+        return self._current_sums().values()
+
+    def values_after(self, events: str, count: int) -> FloatArray:
+        """Return the `values` that an addition of ``count`` times ``events`` would give."""
+        sums = copy(self._current_sums())  # arrays are replaced, never changed
+        sums.add(self._terms(events), count)
+        return sums.values()
+
+    def charge(self, events: str, count: int) -> FloatArray:
+        """Return the contribution of ``count`` times ``events``, ``[2, K + 3 + W]``."""
+        if count == 0:
+            return np.zeros((2, self.orders.size + BESIDE))
+        return self._terms(events).value * count
+
+    def _current_sums(self) -> _Sums:
+        if self._sums is None:
+            self._sums = _Sums(self.orders.size)
+            for events, count in self._counts.items():
+                self._sums.add(self._terms(events), count)
+        return self._sums
+
+    def _terms(self, events: str) -> _Terms:
+        return _terms(events, self._key, self.teachers)
+
+
+def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
+    """Return the cost under ``relation`` that values ``[2, K + 3 + W]`` hold."""
+    row = values[_ROWS[relation]]
+    survival, mu_squared, rounds, *_ = row[-BESIDE:].tolist()
+    return Cost(row[:-BESIDE], 0.0 - survival, mu_squared, row[3 - BESIDE :], rounds)
+
+
+class _Terms(NamedTuple):
+    value: FloatArray
+    high: FloatArray  # of 26 bits
+    low: FloatArray  # the rest
+    infinite: BoolArray
+    has_infinite: bool  # whether anything is infinite
+
+
+@lru_cache(maxsize=4096)
+def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
+    grid, parsed = np.frombuffer(orders), parse_events(events)
+    rows = []
+    for relation in NeighboringRelation:
+        cost = parsed[relation].for_group_size(teachers).cost(grid)
+        beside = [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.narrow_weights]
+        rows.append(np.append(cost.rdp, beside))
+    value = np.stack(rows)
+    # an event of another package may state its cost only on the default orders
+    require(
+        value.shape[1] == grid.size + BESIDE and not (value < 0).any(),
+        f"an event of known cost on all orders up to {grid.max():g}",
+        event=events[:80],
+    )
+    infinite = ~(value < _INFINITE)
+    finite = np.where(infinite, 0.0, value)
+    # Dekker's splitting into a factor of 26 bits and the rest: products with counts are exact
+    scaled = finite * (2.0 ** (53 - _DIGITS) + 1)
+    high = scaled - (scaled - finite)
+    terms = _Terms(value, high, finite - high, infinite, bool(infinite.any()))
+    for array in terms[:4]:
+        array.setflags(write=False)
+    return terms
+
+
+class _Sums:
+    """Sums ``[2, K + 3 + W]``, each kept as two floats, with infinities counted separately."""
+
+    def __init__(self, size: int) -> None:
+        shape = (len(NeighboringRelation), size + BESIDE)
+        self._high, self._low, self._peak = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._infinite = np.zeros(shape, dtype=np.bool_)
+
+    def add(self, terms: _Terms, count: int) -> bool:
+        """Add ``count`` times ``terms``, and return whether the sum has kept its digits."""
+        for factor in _factors(count):
+            for part in (terms.high, terms.low):
+                term = factor * part
+                # the rounding error of a sum of two floats is a float itself (Knuth's two-sum)
+                total = self._high + term
+                back = total - self._high
+                error = (self._high - (total - back)) + (term - back) + self._low
+                self._high = total + error
+                self._low = error - (self._high - total)
+        if count < 0:
+            return not (self._high < _LOST * self._peak).any()
+        self._peak = np.maximum(self._peak, self._high)
+        if terms.has_infinite:
+            self._infinite = self._infinite | terms.infinite
+        return True
+
+    def values(self) -> FloatArray:
+        return np.where(self._infinite, np.inf, self._high)
+
+
+def _factors(count: int) -> Iterator[float]:
+    """Yield numbers of `_DIGITS` bits that sum to ``count``."""
+    sign, rest, unit = (-1 if count < 0 else 1), abs(count), 1
+    while rest:
+        rest, digit = divmod(rest, 1 << _DIGITS)
+        if digit:
+            yield float(sign * digit * unit)
+        unit <<= _DIGITS

@@ -1,0 +1,650 @@
+"""The ledger: a SQLite file that lists every release made from one private data set.
+
+Its **place** is one for the same private data, under any of their paths.
+
+The file is a **log**: rows are added, never changed, and each carries a digest of itself and all
+rows before it. Functions of the log do not know the content of rows.
+
+A release is **reserved** before its noise is drawn and **settled** once its labels are on disk. A
+reservation that was never settled counts in full, so that a crash never hides a cost; whoever made
+it finds it again by its token. `verify_ledger` computes everything in the ledger again.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import json
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pate._core.accounting.charges import (
+    Budget,
+    Charge,
+    Events,
+    plain_charges,
+    require_charged_count,
+    require_events,
+)
+from pate._core.accounting.history import History, LedgerEntry, LedgerHead, LedgerSnapshot, Verifier
+from pate._core.accounting.privacy_unit import UNKNOWN, PrivacyUnit
+from pate._core.files.writing import draft_of, remove_abandoned, sync_folder
+from pate._core.validation import (
+    given,
+    one_line,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
+
+_IN_FOLDER, _BESIDE = "ledger.sqlite", ".ledger.sqlite"
+# endings of files that lie next to data of the same name
+_NO_DATA = (".yaml", ".yml", ".json", ".md", ".py", ".log")
+
+
+def one_ledger(place: Path) -> Path:
+    """Return the ledger of the private data for which ``place`` is the default. Writes nothing.
+
+    ``ledger.sqlite`` counts all files of its folder, and ``x.ledger.sqlite`` the files ``x.*``,
+    with hard links and copies of them in the same folder. A place of any other name stays as it is.
+
+    Raises:
+        ValueError: if another ledger there counts the same records, or may count them.
+    """
+    in_folder = place.with_name(_IN_FOLDER)
+    if place == in_folder:
+        _require_folder_of_one_ledger(place)
+        return place
+    if not place.name.endswith(_BESIDE):
+        return place
+    entries = _entries(place.parent)
+    others = [path for path in _beside_files(entries) if path != place]
+    ledgers = [path for path in (place, in_folder) if path.exists()]
+    ledgers += [
+        path
+        for path in others
+        if any(
+            filecmp.cmp(one, other, shallow=False)
+            for one in _files_of(path, entries)
+            for other in _files_of(place, entries)
+        )
+    ]
+    require(
+        len(ledgers) < 2,
+        "one ledger of the same private data; move the others away, or name the one to pay"
+        " into by `ledger`",
+        ledgers=" and ".join(map(str, ledgers)),
+    )
+    if in_folder not in ledgers:
+        # a file that was renamed has left its ledger behind
+        left = [
+            str(path)
+            for path in others
+            if all(file.suffix in _NO_DATA for file in _files_of(path, entries))
+        ]
+        require(
+            not left,
+            f"a ledger next to its data; if these are now named as {place} would be, rename it,"
+            " else move it away or name a ledger by `ledger`",
+            without_data=" and ".join(left),
+        )
+    return ledgers[0] if ledgers else place
+
+
+def is_ledger_of(ledger: Path, place: Path) -> bool:
+    """Whether ``ledger``, and no other there, counts the data with default ledger ``place``."""
+    try:
+        return one_ledger(place).resolve() == ledger.resolve()
+    except ValueError:
+        return False
+
+
+def _require_folder_of_one_ledger(place: Path) -> None:
+    """Raise ``ValueError`` if other ledgers may count files in the folder of ``place``."""
+    entries = _entries(place.parent)
+    others = _beside_files(entries)
+    require(
+        not others,
+        f"{place} to count all files of its folder; move the other ledger there if it is the"
+        " only one, or name one by `ledger`",
+        other=" and ".join(map(str, others)),
+    )
+    links = [Path(entry) for entry in entries if entry.is_symlink() and entry.is_file()]
+    elsewhere = [str(link) for link in links if link.resolve().parent != place.parent.resolve()]
+    require(
+        not elsewhere,
+        f"files of its own in {place.parent}, because a ledger elsewhere may count them; name"
+        " one by `ledger`",
+        links=", ".join(elsewhere[:3]),
+    )
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+
+
+def _beside_files(entries: list[os.DirEntry[str]]) -> list[Path]:
+    return [Path(entry) for entry in entries if entry.name.endswith(_BESIDE)]
+
+
+def _files_of(ledger: Path, entries: list[os.DirEntry[str]]) -> list[Path]:
+    stem = ledger.name.removesuffix(_BESIDE)
+    return [path for entry in entries if (path := Path(entry)).stem == stem and entry.is_file()]
+
+
+_APPLICATION, _VERSION = 0x70617465, 3  # "pate"
+# rows of version 1 do not say how many teachers a unit reaches, rows of version 2 not for whom they
+# were priced: readers of these versions overlook it
+_READ = 1, 2, _VERSION
+_TABLE = (
+    "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest"
+    " TEXT NOT NULL)"
+)
+_FINAL = tuple(
+    f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT RAISE(ABORT, 'a ledger is"
+    " final'); END"
+    for change in ("UPDATE", "DELETE")
+)
+_ROWS = 4096  # read at once: a read keeps other processes from writing
+
+
+def make_log(path: Path) -> None:
+    """Create an empty log at ``path`` in one step, unless another process was faster."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        marks = (
+            f"PRAGMA application_id = {_APPLICATION}",
+            f"PRAGMA user_version = {_VERSION}",
+        )
+        connection.executescript(";".join((*marks, _TABLE, *_FINAL)))
+        content = connection.serialize()
+    with draft_of(path, once=True, permissions=0o644) as file:
+        file.write(content)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def log_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and of the file system into a one-line ``ValueError``."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise ValueError(
+            f"Expected a readable and writable ledger at {path}, got: {one_line(str(error))}"
+        ) from None
+
+
+@contextmanager
+def opened_log(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
+    """Open the log at ``path``.
+
+    Raises ``ValueError`` if it is not a log, or its journal mode was changed.
+
+    Another journal mode keeps other files next to the log, and may lose the last rows in other
+    ways.
+    """
+    # a transaction that a killed process left half-written is rolled back by the next writer,
+    # before it reads
+    mode = (
+        "rw" if writable or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)) else "ro"
+    )
+    # never "rwc": SQLite would create an empty file in place of one deleted meanwhile
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    with (
+        log_errors(path),
+        closing(sqlite3.connect(address, uri=True, timeout=60, isolation_level=None)) as connection,
+    ):
+        # the header shows it before any row is read
+        marks = tuple(
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version")
+        )
+        # an empty file, which SQLite takes for a new database, has no marks
+        require(
+            marks in [(_APPLICATION, version) for version in _READ],
+            f"a ledger of version {' or '.join(map(str, _READ))} at {path}",
+            marks=marks,
+        )
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+        require(
+            journal == "delete",
+            f"a ledger with PRAGMA journal_mode = delete at {path}",
+            journal_mode=journal,
+        )
+        yield connection
+
+
+@contextmanager
+def locked_log(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the log at ``path`` for one transaction, which locks out all other writers."""
+    with log_errors(path):
+        require_writable(path)
+    with opened_log(path, writable=True) as connection:
+        # EXTRA: the folder is synced too, so that no power failure brings back a log without the
+        # last row
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("COMMIT")
+
+
+def require_writable(path: Path) -> None:
+    """Raise ``ValueError`` if ``path`` is marked read-only.
+
+    The superuser could write it nevertheless, but a ledger that somebody closed stays closed.
+    """
+    mode = path.stat().st_mode
+    require(
+        mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH),
+        f"a writable ledger at {path}",
+        mode=stat.filemode(mode),
+    )
+
+
+def require_intact(connection: sqlite3.Connection, path: Path, check: str = "quick_check") -> None:
+    """Raise ``ValueError`` unless the pages of the file fit together."""
+    (state,) = connection.execute(f"PRAGMA {check}").fetchone()
+    require(state == "ok", "an intact ledger", path=str(path), state=state)
+
+
+def require_final(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise ``ValueError`` unless the file is intact and its rows are final."""
+    require_intact(connection, path, "integrity_check")
+    query = "SELECT sql FROM sqlite_master WHERE name <> 'sqlite_sequence'"
+    statements = {sql for (sql,) in connection.execute(query)}
+    # another trigger could drop rows while they are added
+    require(
+        statements == {_TABLE, *_FINAL},
+        f"a ledger whose rows are final at {path}",
+        schema=sorted(map(str, statements)),
+    )
+
+
+def rows_after(
+    connection: sqlite3.Connection, head: LedgerHead, path: Path
+) -> Iterator[tuple[str, str]]:
+    """Yield the body and the digest of each row after ``head``.
+
+    No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` was changed, if a
+    row does not follow from the rows before it, or if rows are missing at the end.
+    """
+    number, previous = head
+    while True:
+        block, last = _some_rows(connection, number)
+        if number:
+            require(
+                bool(block) and (block[0][0], block[0][2]) == (number, previous),
+                f"a ledger at {path} that continues row {number}",
+            )
+        for row, text, digest in block[1 if number else 0 :]:
+            number, previous = number + 1, chained(previous, str(text))
+            require(
+                row == number and digest == previous,
+                "an intact ledger",
+                path=str(path),
+                damage=f"row {row} does not follow from those before it",
+            )
+            yield text, digest
+        if len(block) < _ROWS:
+            break
+    require(last == number, f"an intact ledger of {last} rows", path=str(path), rows=number)
+
+
+def _some_rows(
+    connection: sqlite3.Connection, number: int
+) -> tuple[list[tuple[int, str, str]], int]:
+    """Return row ``number`` and some rows after it, and the number of the last row ever written."""
+    own_transaction = not connection.in_transaction
+    if own_transaction:
+        connection.execute("BEGIN")
+    first = number or -(2**63)
+    query = "SELECT row, body, digest FROM log WHERE row >= ? ORDER BY row LIMIT ?"
+    rows = connection.execute(query, (first, _ROWS)).fetchall()
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchall()
+    if own_transaction:
+        connection.execute("COMMIT")
+    return rows, last[0][0] if last else 0
+
+
+def append_row(connection: sqlite3.Connection, head: LedgerHead, text: str) -> LedgerHead:
+    """Add a row after ``head``, and return the new end of the log."""
+    after = LedgerHead(head.rows + 1, chained(head.digest, text))
+    row = (after.rows, text, after.digest)
+    added = connection.execute("INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", row).rowcount
+    require(added == 1, "a ledger to which rows can be added", rows=head.rows)
+    connection.execute(f"PRAGMA user_version = {_VERSION}")  # of the same transaction
+    return after
+
+
+def chained(previous: str, text: str) -> str:
+    """Return the digest of a row that follows a row of digest ``previous``."""
+    return hashlib.blake2b(f"{previous}\n{text}".encode(), digest_size=16).hexdigest()
+
+
+class Ledger:
+    """The releases from one private data set, in a SQLite file shared by all runs on it.
+
+    Opening reads all rows, without a lock. Later reads take only the rows added since, after
+    checking that the row before them is unchanged.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(Path(folder) / "ledger.sqlite")
+    ...     len(ledger.entries())
+    0
+
+    Args:
+        path: the file, created if it is missing.
+        home: the absolute path of the file now, with links resolved. The log records it, so that a
+            copy can be told from a file that was moved. None to skip this check.
+        max_teachers_per_unit: how many teachers one unit may reach in the releases that are
+            reserved here.
+
+    Raises:
+        ValueError: if the file exists but is not an intact ledger, if it cannot be written, or if
+            it is a copy of a ledger that still lies in the recorded place: two copies would be two
+            budgets.
+    """
+
+    def __init__(
+        self, path: Path, *, home: Path | None = None, max_teachers_per_unit: int = 1
+    ) -> None:
+        require_count(1, max_teachers_per_unit=max_teachers_per_unit)
+        self.path, self.max_teachers_per_unit = Path(path), int(max_teachers_per_unit)
+        self._alone = threading.Lock()
+        with log_errors(self.path):
+            if not self.path.exists():
+                make_log(self.path)
+            remove_abandoned(self.path)  # of processes that were killed as they made it
+            require_writable(self.path)
+        self._history = History()
+        with opened_log(self.path, writable=True) as connection:
+            require_intact(connection, self.path)
+            self._catch_up(connection)
+        self._history.prepare()
+        if home is not None and home != self._history.home:
+            with self._transaction() as connection:
+                self._require_no_copy()
+                self._append(connection, {"kind": "home", "path": str(home)})
+
+    @property
+    def head(self) -> LedgerHead:
+        """The number of rows, and the digest of the last one."""
+        with self._reading() as history:
+            return history.head
+
+    def snapshot(self) -> LedgerSnapshot:
+        """Return the content of the ledger."""
+        with self._reading() as history:
+            return history.snapshot()
+
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """Return all releases, oldest first."""
+        with self._reading() as history:
+            return tuple(history.entries)
+
+    def reserve(
+        self,
+        events: Events,
+        *,
+        count: int,
+        run: str,
+        description: str,
+        seeded: bool,
+        budget: Budget | None = None,
+        delta: float | None = None,
+        token: str | None = None,
+        privacy_unit: PrivacyUnit = UNKNOWN,
+    ) -> int:
+        """Reserve the cost of ``count`` queries before their noise; return the release number.
+
+        With a token that is in the ledger already, nothing is written and its release is returned.
+        So a process that was killed before it learned the number can ask again.
+
+        Args:
+            events: the cost of one query under each relation.
+            count: the largest number of queries that may be answered, ``1..2**53``.
+            run: the run that asks.
+            description: a description of the release, for readers of the ledger.
+            seeded: whether the noise comes from a fixed seed, so that nothing is private.
+            budget: the limit on all releases together. The first one given is final for this
+                ledger.
+            delta: the delta at which the epsilon of this release is stated; None for the delta of
+                the budget.
+            token: a text unique to this release, by which it is found again; None for none.
+            privacy_unit: for whom it is priced. A release that does not say it adds up with no
+                other.
+
+        Raises:
+            ValueError: if the ledger's budget cannot pay for the release, holds for other units or
+                for units that reach fewer teachers, or differs from ``budget``, or if the token
+                belongs to a release of another cost. Nothing is written then.
+        """
+        require_charged_count(1, count)
+        require_events(events)
+        require(
+            isinstance(run, str) and isinstance(description, str),
+            "texts",
+            run=run,
+            description=description,
+        )
+        require_in_open_unit_interval(**given(delta=delta))
+        require(isinstance(privacy_unit, PrivacyUnit), "a PrivacyUnit", privacy_unit=privacy_unit)
+        require(
+            token is None or (isinstance(token, str) and token), "a token as a text", token=token
+        )
+        self._prepare(events)
+        with self._transaction() as connection:
+            asked = (dict(events), int(count), bool(seeded))
+            before = () if token is None else self._history.entries
+            for entry in (entry for entry in before if entry.token == token):
+                require(
+                    (entry.events, entry.count, entry.seeded) == asked,
+                    f"the cost that release {entry.release} reserved with this token",
+                )
+                return entry.release
+            bodies = self._history.reservation(
+                events,
+                int(count),
+                budget,
+                delta=None if delta is None else float(delta),
+                teachers=self.max_teachers_per_unit,
+                unit=privacy_unit,
+            )
+            facts = {"run": run, "description": description, "seeded": bool(seeded)}
+            bodies[-1] |= facts | given(token=token)
+            for body in bodies:
+                self._append(connection, body)
+            return len(self._history.entries)
+
+    def settle(
+        self,
+        release: int,
+        *,
+        realised: Sequence[Charge] | None = None,
+        published: Mapping[str, Any] | None = None,
+    ) -> LedgerHead:
+        """Record that a reserved release was published. Repeating a settlement changes nothing.
+
+        Where only the published facts have changed, the new ones are recorded.
+
+        Args:
+            release: the number of the release.
+            realised: the final charges, as pairs ``(events, count)``. None if they are the
+                reservation.
+            published: the published facts in plain JSON types, with the ``sha256`` of the file;
+                None for a release without a statement.
+
+        Returns:
+            Where the ledger ended when the release was settled: at the row that settled it.
+
+        Raises:
+            ValueError: if nothing was reserved under this number, if ``realised`` costs more than
+                the reservation at some order, or if the release was settled for another cost, or as
+                another file, before. Nothing is written then.
+        """
+        # a spent iterator would cost nothing
+        require(
+            realised is None or isinstance(realised, list | tuple),
+            "a list of charges or None",
+            realised=realised,
+        )
+        for charge in realised or ():
+            require(
+                isinstance(charge, tuple | list) and len(charge) == 2,
+                "charges of events and count",
+                charge=charge,
+            )
+            events, count = charge
+            require_events(events)
+            require_charged_count(0, count)
+        charges = (
+            None if realised is None else tuple((events, int(count)) for events, count in realised)
+        )
+        plain_published = None if published is None else json.loads(json.dumps(published))
+        self._prepare(*(events for events, _ in charges or ()))
+        with self._transaction() as connection:
+            entry = self._history.entry(release, self.path)
+            if entry.settled:
+                require(entry.realised == charges, f"release {release} settled once")
+                if plain_published in (None, entry.published):
+                    return self._history.settled_at(entry.release)
+                settled = (entry.published or {}).get("sha256")
+                require(
+                    settled in (None, plain_published.get("sha256")),
+                    f"the file of sha256 {settled} of release {entry.release}",
+                    sha256=plain_published.get("sha256"),
+                )
+                row = {"kind": "state", "release": entry.release}
+            else:
+                plain = None if charges is None else plain_charges(charges)
+                row = {"kind": "settle", "release": entry.release, "realised": plain}
+            self._append(connection, row | given(published=plain_published))
+            return self._history.head
+
+    def _prepare(self, *events: Events) -> None:
+        # slow curves are computed before the lock makes others wait
+        with self._alone:
+            self._history.prepare(*events)
+
+    @contextmanager
+    def _reading(self) -> Iterator[History]:
+        with self._alone, opened_log(self.path, writable=False) as connection:
+            self._catch_up(connection)
+            yield self._history
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._alone:
+            before = self._history.head
+            try:
+                # the lock is taken before the budget is read: two processes never both spend the
+                # same remainder
+                with locked_log(self.path) as connection:
+                    self._catch_up(connection)
+                    before = self._history.head
+                    yield connection
+            except BaseException:
+                if self._history.head != before:  # the history has rows that the file has not
+                    self._history = History()
+                raise
+
+    def _require_no_copy(self) -> None:
+        last = self._history.home
+        if last is None or not last.is_file() or last.samefile(self.path):
+            return
+        with opened_log(last, writable=False) as other:
+            # another ledger may have taken the place of one that was moved away
+            first = next((digest for _, digest in rows_after(other, LedgerHead(), last)), None)
+        copied = first is not None and self._history.snapshot().follows(LedgerHead(1, first))
+        require(
+            not copied,
+            f"one ledger for the same private data; `ledger` {last} names the original",
+            copy=str(self.path),
+        )
+
+    def _catch_up(self, connection: sqlite3.Connection) -> None:
+        for text, digest in rows_after(connection, self._history.head, self.path):
+            self._history.fold_row(text, digest, self.path)
+
+    def _append(self, connection: sqlite3.Connection, body: dict[str, Any]) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        text = json.dumps({"kind": body["kind"], "at": now} | body, allow_nan=False)
+        # a row that no reader could read is refused here, before it is written
+        head = self._history.head
+        self._history.fold(text, chained(head.digest, text))
+        append_row(connection, head, text)
+
+
+def read_ledger(path: Path, *, rows: int | None = None) -> LedgerSnapshot:
+    """Return the content of the ledger at ``path``, read-only; only the first ``rows`` if given.
+
+    Raises ``ValueError`` like `Ledger`.
+    """
+    return _read_history(Path(path), rows=rows).snapshot()
+
+
+def require_payable(
+    path: Path,
+    charge: Charge,
+    *,
+    budget: Budget | None,
+    delta: float,
+    max_teachers_per_unit: int,
+    privacy_unit: PrivacyUnit,
+) -> None:
+    """Raise ``ValueError`` as `Ledger.reserve` would, of a ledger that may be yet to be made.
+
+    Writes nothing.
+    """
+    history, (events, count) = _read_history(path) if path.exists() else History(), charge
+    history.reservation(
+        events,
+        count,
+        budget,
+        delta=delta,
+        teachers=max_teachers_per_unit,
+        unit=privacy_unit,
+    )
+
+
+def _read_history(path: Path, *, rows: int | None = None) -> History:
+    require(path.is_file(), "a ledger", path=str(path))
+    history = History()
+    with opened_log(path, writable=False) as connection:
+        require_intact(connection, path)
+        for text, digest in islice(rows_after(connection, history.head, path), rows):
+            history.fold_row(text, digest, path)
+    return history
+
+
+def verify_ledger(path: Path) -> LedgerSnapshot:
+    """Return the content of the ledger at ``path`` after computing everything in it again.
+
+    Every reader checks the file, the chain of digests and the form of events. In addition, all
+    releases pass through the filter again.
+
+    Raises:
+        ValueError: at the first figure that does not follow from the events.
+    """
+    path = Path(path)
+    require(path.is_file(), "a ledger", path=str(path))
+    verifier = Verifier(path)
+    with opened_log(path, writable=False) as connection:
+        require_final(connection, path)
+        for text, digest in rows_after(connection, LedgerHead(), path):
+            verifier.take(text, digest)
+    verifier.check(verifier.history.filter)
+    return verifier.history.snapshot()

@@ -1,0 +1,468 @@
+"""Privacy statements: the facts of a release, its cost, and the events that the cost follows from.
+
+A statement is a function of its ledger: the row that settles a release holds the published facts
+(`LedgerEntry.published`), with a digest of the file. So a statement is verified by making it again.
+`pate._core.accounting.statement_words` holds its wording.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pate._core.accounting.charges import (
+    ROUNDING,
+    Budget,
+    Charge,
+    account,
+    cost_of_charges,
+    for_group_size,
+    to_world,
+)
+from pate._core.accounting.cost import DEFAULT_ORDERS, Guarantee, NeighboringRelation
+from pate._core.accounting.filters import (
+    filter_from_dict,
+    personal_figures,
+    require_filter_of_first,
+    require_kept,
+)
+from pate._core.accounting.history import LedgerEntry, LedgerHead, LedgerSnapshot
+from pate._core.accounting.ledger import read_ledger
+from pate._core.accounting.privacy_unit import PrivacyUnit
+from pate._core.accounting.statement_words import (
+    AUDIT,
+    WORDS,
+    Total,
+    by_relation,
+    conversion,
+    counts_order,
+    describe,
+    describe_missing_total,
+    describe_neighbors,
+)
+from pate._core.files.reading import read_json
+from pate._core.validation import require
+from pate._core.version import __version__
+
+REACHED = (1, 2, 3)
+"""The numbers of teachers, or of users of a top k, for which a statement gives epsilons."""
+
+
+class Statement:
+    """The public statement of one release, and of all releases in its ledger at the time.
+
+    Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of
+    the budget, and otherwise the reservations of all releases. ``costs`` is the final cost, which
+    may be less. Figures are for a unit that reaches as many teachers of each release as any of
+    them, or the budget, declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
+
+    Releases add up for the ``unit`` of a guarantee. Where there is no total for the release's own
+    unit it is a record; without any total it is None, and so is epsilon.
+
+    Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
+
+    Args:
+        content: the statement in plain JSON types.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = dict(content)
+
+    @property
+    def kind(self) -> str:
+        """The kind of release: ``labels``, or ``topk``, the top k of a histogram."""
+        return str(self["kind"])
+
+    def __getitem__(self, name: str) -> Any:
+        return self.content[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statement) and self.content == other.content
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, book: LedgerSnapshot, release: int) -> Statement:
+        """Return the statement on a release of a ledger and on all others that it holds.
+
+        Raises:
+            ValueError: if the ledger does not hold the release, or lacks its published facts.
+        """
+        return cls(_content(book, book.head, release))
+
+    @staticmethod
+    def from_json(content: str | bytes | Mapping[str, Any]) -> Statement:
+        """Return the statement of a ``privacy.json``, as text or in plain types, without checks.
+
+        Raises:
+            ValueError: in one line, if it is no statement.
+        """
+        try:
+            plain = read_json(content) if isinstance(content, str | bytes) else content
+        except ValueError as error:
+            raise ValueError(f"Expected a readable statement, got: {error}") from None
+        kind = plain.get("kind") if isinstance(plain, Mapping) else None
+        require(
+            isinstance(kind, str) and kind in WORDS,
+            f"a statement of a kind among {', '.join(WORDS)}",
+            kind=kind,
+        )
+        return Statement(plain)
+
+    @staticmethod
+    def read(path: Path) -> Statement:
+        """Return the statement in a file. Raises ``ValueError`` in one line if it holds none."""
+        # one who reads a pipe waits
+        require(Path(path).is_file(), f"a readable statement at {path}")
+        try:
+            return Statement.from_json(Path(path).read_bytes())
+        except (OSError, ValueError) as error:
+            raise ValueError(f"Expected a readable statement at {path}, got: {error}") from None
+
+    def verify(
+        self,
+        *,
+        ledger: Path | None = None,
+        released: Path | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Make the statement again and compare every key of it.
+
+        Without a ledger it is made from the releases that it lists. Whether these are all, for whom
+        each was priced, their order, and the time of the budget then rest on the word of its
+        author. With a ledger, it is made from the rows that the ledger held then, all of which it
+        must still hold.
+
+        The sentences ``neighbors``, ``missing`` and ``conversion`` are the wording of one version
+        of `pate`. They are compared if this version made the statement. Otherwise only the data
+        are, from which all figures follow, and `text` words them anew.
+
+        Args:
+            ledger: the file of the ledger.
+            released: the released file; the ledger holds its digest.
+            facts: the facts that the released file holds, by the keys of the statement.
+
+        Returns:
+            The number of releases that the ledger has had since.
+
+        Raises:
+            ValueError: in one line, at the first key that differs.
+        """
+        try:
+            return self._verify(ledger, released, facts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"Expected a whole {self.kind} statement, got: {error!r}") from None
+
+    def _verify(
+        self, ledger: Path | None, released: Path | None, facts: Mapping[str, Any] | None
+    ) -> int:
+        since = 0
+        head = LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"])
+        if ledger is None:
+            book = _listed(self.content)
+            _require_coherent(book, head)
+        else:
+            current = read_ledger(ledger)
+            _require_follows(current, head)
+            book = read_ledger(ledger, rows=head.rows)
+            since = len(current.entries) - len(book.entries)
+        # a statement that counts no order, as earlier versions made them, is larger and true
+        made = _content(book, head, self["release"], in_order=counts_order(self.content))
+        stated = self.content
+        if stated["versions"].get("pate") != __version__:
+            made, stated = _without_wording(made), _without_wording(stated)
+        require_same(made, stated)
+        if released is not None:
+            expected, actual = self["sha256"], sha256(released)
+            require(
+                actual == expected,
+                f"the file of release {self['release']}, of sha256 {expected}",
+                file=str(released),
+            )
+        if facts is not None:
+            require_same(facts, {name: self.content.get(name) for name in facts})
+        return since
+
+    def today(self, book: LedgerSnapshot) -> Statement:
+        """Return the same statement on all releases that its ledger holds by now.
+
+        Raises:
+            ValueError: if the ledger lacks rows that it held when the statement was made.
+        """
+        _require_follows(book, LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"]))
+        return Statement.of(book, self["release"])
+
+    @property
+    def text(self) -> str:
+        """The statement as text, with everything that is needed to compute its figures by hand."""
+        return describe(self.content, _listed(self.content))
+
+    @property
+    def total_variation(self) -> float:
+        """The largest difference in the probability of any event between neighbors, in ``0..1``.
+
+        It belongs to the guarantee that is stated first.
+        """
+        (name, guarantee), *_ = by_relation(self.content, "guarantees")
+        relation, book = NeighboringRelation(name), _listed(self.content)
+        total = book.total_for(book.entries[self["release"] - 1].privacy_unit, relation)
+        if total is None or guarantee["fixed_by"] != "reservation":
+            return 1.0  # only the epsilon was fixed beforehand, if anything
+        return account(total[1].reserved(), relation).get_delta(0.0)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal, as `sha256sum` prints it."""
+    require(Path(path).is_file(), "the released file", missing=str(path))
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def require_same(computed: Any, stated: Any, place: str = "") -> None:
+    """Raise ``ValueError`` unless plain ``stated`` equals ``computed`` but for rounding."""
+    name = place.rpartition(".")[2] or "statement"
+    if isinstance(computed, Mapping):
+        require(
+            isinstance(stated, Mapping), f"{place or 'a statement'} as an object", **{name: stated}
+        )
+        unknown, missing = sorted(set(stated) - set(computed)), sorted(set(computed) - set(stated))
+        require(not unknown, f"only known keys{' in ' + place if place else ''}", unknown=unknown)
+        require(not missing, f"all keys{' in ' + place if place else ''}", missing=missing)
+        # a wrong epsilon tells most
+        for key in sorted(computed, key=lambda key: key != "epsilon"):
+            require_same(computed[key], stated[key], f"{place}.{key}".strip("."))
+        return
+    if isinstance(computed, list | tuple):
+        require(
+            isinstance(stated, list | tuple) and len(stated) == len(computed),
+            f"{place} of {len(computed)}",
+            **{name: stated},
+        )
+        for number, (value, other) in enumerate(zip(computed, stated, strict=True)):
+            require_same(value, other, f"{place}[{number}]")
+        return
+    if (
+        isinstance(computed, float)
+        and isinstance(stated, float | int)
+        and not isinstance(stated, bool)
+    ):
+        same = math.isclose(computed, stated, rel_tol=1e-9)
+    else:
+        same = type(computed) is type(stated) and computed == stated
+    require(same, f"{place}={computed}, as it follows from the release", **{name: stated})
+
+
+def _content(
+    book: LedgerSnapshot, head: LedgerHead, release: Any, *, in_order: bool = True
+) -> dict[str, Any]:
+    """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types.
+
+    Figures may use the order of releases if ``in_order``. Its sentences are ``neighbors``,
+    ``missing`` and ``conversion`` (see `_without_wording`); all else is data.
+    """
+    require(
+        type(release) is int and 1 <= release <= len(book.entries),
+        f"a release among the {len(book.entries)} of the ledger",
+        release=release,
+    )
+    entry = book.entries[release - 1]
+    published = dict(entry.published or {})
+    kind, ledger = published.pop("kind", None), published.pop("ledger", None)
+    require(
+        kind in WORDS,
+        f"release {release} settled, with its published facts",
+        published=entry.published,
+    )
+    delta, teachers, relations = (
+        float(published["delta"]),
+        book.max_teachers_per_unit,
+        list(NeighboringRelation),
+    )
+    published["max_teachers_per_unit"] = teachers
+    once, reserved = for_group_size([(entry.events, entry.count)], teachers), book.reserved()
+    totals = {relation: book.total_for(entry.privacy_unit, relation) for relation in relations}
+    # the word for the unit of imported votes may have been said later; rows keep theirs
+    alone = published.get("unit", "user") if len(book.entries) == 1 else None
+    words = {relation: total and (alone or total[0].unit) for relation, total in totals.items()}
+    outside: dict[str, Any] = {}
+    if to_world(reserved) != reserved:
+        outside["world"] = {
+            relation.value: _figures(
+                None if total is None else to_world(total[1].reserved()), relation, delta, in_order
+            )
+            for relation, total in totals.items()
+        }
+    records = totals[NeighboringRelation.REPLACE_RECORD]
+    if records is not None and (personal := personal_figures(records[1].reserved())):
+        outside["budgets"] = personal
+    content = {
+        "kind": kind,
+        "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
+        "release": entry.release,
+        "guarantees": {
+            relation.value: _guarantee(book, total, relation, delta, in_order)
+            | {
+                "unit": words[relation],
+                "neighbors": describe_neighbors(kind, published, total, relation, words[relation]),
+                "missing": describe_missing_total(book, entry.privacy_unit, relation),
+            }
+            for relation, total in totals.items()
+        },
+        "this_release": {
+            relation.value: _figures(once, relation, delta, in_order) for relation in relations
+        },
+        **outside,
+        "costs": {
+            relation.value: _figures(
+                None if total is None else total[1].charges(), relation, delta, in_order
+            )
+            for relation, total in totals.items()
+        },
+        "reach": [
+            {"teachers": m}
+            | {
+                relation.value: _figures(
+                    None if total is None else total[1].reserved(m),
+                    relation,
+                    delta,
+                    in_order and m == teachers,
+                )["epsilon"]
+                for relation, total in totals.items()
+            }
+            for m in sorted({*REACHED, teachers})
+        ],
+        "conversion": "",
+        "budget": None if book.budget is None else book.budget.to_dict(),
+        "budget_unit": book.budget_unit.to_dict(),
+        "filter": None if book.filter is None else book.filter.to_dict(),
+        "declared_after": book.declared_after,
+        "num_queries": entry.count,
+        **published,
+        "ledger": {**head._asdict(), "counts": ledger},
+        "releases": [entry.to_dict() for entry in book.entries],
+    }
+    return content | {"conversion": conversion(content)}
+
+
+def _without_wording(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a statement without the sentences that another version may word otherwise."""
+    data = {name: value for name, value in content.items() if name != "conversion"}
+    data["guarantees"] = {
+        relation: {
+            name: value for name, value in guarantee.items() if name not in ("neighbors", "missing")
+        }
+        for relation, guarantee in content["guarantees"].items()
+    }
+    return data
+
+
+def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:
+    """Return the releases and the budget that a statement lists."""
+    budget, bounds = content["budget"], content["filter"]
+    return LedgerSnapshot(
+        entries=tuple(LedgerEntry.from_dict(release) for release in content["releases"]),
+        budget=None if budget is None else Budget(**budget),
+        filter=None if bounds is None else filter_from_dict(bounds),
+        declared_after=content["declared_after"],
+        budget_unit=PrivacyUnit.from_dict(content["budget_unit"]),
+    )
+
+
+def _require_follows(book: LedgerSnapshot, head: LedgerHead) -> None:
+    require(
+        book.follows(head),
+        "a ledger with all rows that it held when the statement was made (it may be an older copy)",
+        **head._asdict(),
+    )
+
+
+def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
+    """Raise ``ValueError`` unless a ledger could hold the releases that a statement lists."""
+    rows, releases = head.rows, len(book.entries)
+    require(
+        type(rows) is int and rows >= releases, f"a row for each of {releases} releases", rows=rows
+    )
+    require(
+        [entry.release for entry in book.entries] == [*range(1, releases + 1)],
+        "releases from 1 on",
+    )
+    budget, bounds = book.budget, book.filter
+    require((budget is None) == (bounds is None), "a budget and its filter", filter=bounds)
+    after, most = book.declared_after, 0 if budget is None else releases - 1
+    require(
+        type(after) is int and 0 <= after <= most,
+        f"declared_after in 0 .. {most}",
+        declared_after=after,
+    )
+    for entry in book.entries:
+        for relation in NeighboringRelation:
+            reserved, paid = (
+                cost_of_charges(charges, relation, DEFAULT_ORDERS)
+                for charges in ([(entry.events, entry.count)], entry.charges)
+            )
+            require(
+                (paid.rdp <= reserved.rdp * ROUNDING).all()
+                and paid.mu_squared <= reserved.mu_squared * ROUNDING
+                and -paid.log_survival <= -reserved.log_survival * ROUNDING,
+                f"at most what release {entry.release} reserved under {relation.value}",
+            )
+    require_kept(book.charges(1), book.max_teachers_per_unit)
+    if budget is not None and bounds is not None:
+        bounds.require_follows(budget)
+        if after:
+            require_filter_of_first(
+                bounds,
+                budget,
+                book.for_budget()
+                .entries[0]
+                .events[budget.neighboring_relation]
+                .for_group_size(budget.max_teachers_per_unit)
+                .cost(),
+            )
+        total = book.spent(budget.neighboring_relation, bounds.orders)
+        require(
+            bounds.admits(total),
+            f"releases within the budget: {bounds.describe_spent(total)}",
+            epsilon=bounds.epsilon(budget, total),
+        )
+
+
+def _figures(
+    charges: Sequence[Charge] | None, relation: NeighboringRelation, delta: float, in_order: bool
+) -> dict[str, Any]:
+    """Return the epsilon of ``charges``, and the figures of its proof; no epsilon without them."""
+    if charges is None:
+        return Guarantee(epsilon=math.inf, delta=delta, delta0=0.0).to_dict()
+    return account(charges, relation, in_order=in_order).guarantee(delta=delta).to_dict()
+
+
+def _guarantee(
+    book: LedgerSnapshot,
+    total: Total | None,
+    relation: NeighboringRelation,
+    delta: float,
+    in_order: bool,
+) -> dict[str, Any]:
+    """Return the guarantee fixed beforehand under ``relation``, by a budget or a reservation."""
+    if total is None:
+        return _figures(None, relation, delta, in_order) | {"fixed_by": "nothing"}
+    unit, priced = total
+    budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
+    # in a ledger of version 1 a release may have been stated for units that reach more teachers
+    if (
+        budget is not None
+        and bounds is not None
+        and budget.neighboring_relation is relation
+        and budget.max_teachers_per_unit == teachers
+        and (len(book.entries) == 1 or book.budget_unit.covers(unit, relation))
+    ):
+        later = f" declared after release {book.declared_after}" if book.declared_after else ""
+        return {
+            "epsilon": budget.max_epsilon,
+            "delta": budget.delta,
+            "delta0": bounds.max_delta0,
+            "fixed_by": f"budget{later}",
+        }
+    return _figures(priced.reserved(), relation, delta, in_order) | {"fixed_by": "reservation"}

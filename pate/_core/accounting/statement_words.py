@@ -1,0 +1,634 @@
+"""The wording of privacy statements: whom they protect, the release, and epsilon by hand.
+
+The conditions on which figures of several releases hold are worded here for reports and commands
+too. `Statement.verify` compares the sentences that a statement holds, so that a change of
+``neighbors`` or `CONVERSION` comes with a new version of `pate`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pate._core.accounting.base import Event, leaves
+from pate._core.accounting.charges import Charge, cost_of_charges, for_group_size
+from pate._core.accounting.cost import (
+    EXCESS_LIMIT,
+    LOSS_LIMIT,
+    WIDTHS,
+    Cost,
+    Guarantee,
+    NeighboringRelation,
+    explain_epsilon,
+    format_epsilon,
+    format_exact,
+)
+from pate._core.accounting.events import PureDPEvent
+from pate._core.accounting.filters import describe_personal
+from pate._core.accounting.history import LedgerSnapshot
+from pate._core.accounting.privacy_unit import NOT_NAMED, PrivacyUnit
+
+AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
+"""The first line of every file that an audit writes."""
+FIXED_BEFOREHAND = "no release decided the number, kinds or costs of later ones"
+"""The condition on which a sum of releases is a guarantee without a budget."""
+WORLD = "To the world, if all of them drew their noise and tell nobody,"
+"""Begins the second figure of releases with noise from several parties."""
+
+_SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
+CONVERSION = (
+    "the smallest of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of Balle & Wang (2018),"
+    " Theorem 8, for the Gaussian mechanisms that dominate all releases, one by one or as many bits, and of the optimum"
+    " of rounds that are all equal (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
+)
+_CONVERSION_IN_ORDER = f"{CONVERSION}, and of all releases in the order of their ledger"
+_BY_CURVE = (
+    "    d = (delta - delta0) / (1 - delta0)",
+    "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
+    "    (Canonne, Kamath & Steinke (2020), Proposition 12)",
+)
+_BY_GAUSSIAN = (
+    "    d = (delta - delta0) / (1 - delta0)",
+    "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
+    "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
+)
+_BY_BITS = (
+    f"    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0), at most {EXCESS_LIMIT:g};"
+    f" + (t/w - 5 - v) w / {1 + EXCESS_LIMIT:g}",
+    f"    d = (delta - delta0) / (1 - delta0) - 2 n Phi(sqrt(mu^2 + 1)/2 - {LOSS_LIMIT:g}), n = the number of bits",
+    "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
+    "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
+)
+_BY_PURE_ROUNDS = (
+    "    d = (delta - delta0) / (1 - delta0)",
+    "    d = sum over k < n/2 of C(n, k) max(0, exp((n - k) e) - exp(epsilon + k e)) / (1 + exp(e))^n, e: of one round",
+    "    (Kairouz, Oh & Viswanath (2017), Theorem 3.3)",
+)
+_BY_CHOICES = (
+    "    d = (delta - delta0) / (1 - delta0), which no adversary exceeds in n choices",
+    "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers (2020) have it)",
+)
+_BY_ORDER = (
+    "    d = (delta - delta0) / (1 - delta0), which no adversary exceeds against these releases in this order, if queries",
+    "    of one release are answered one by one, or each part of all queries before the next part",
+    "    (The order of releases, docs/accounting.md)",
+)
+AUDIT = "audit"
+"""The scope of the ledger of an audit."""
+_LEDGERS = {
+    "private data": ("The ledger of the private data", "these data", None),
+    "named": (
+        "The ledger that was named for this run",
+        "this ledger",
+        "What another ledger of the same private data holds, such as one beside them, is not in it, and adds up.",
+    ),
+    "run": (
+        "The ledger of this run alone",
+        "this run",
+        "What other runs released of the same private data is not in it, and adds up.",
+    ),
+    AUDIT: (
+        "The ledger of an audit",
+        "this audit",
+        "It pays for nothing that is released of the private data.",
+    ),
+}
+"""By the scope of a ledger: its name, the owner of its releases, and the releases that it lacks."""
+
+
+@dataclass(frozen=True)
+class StatementText:
+    """The wording of a kind of statement.
+
+    Attributes:
+        neighbors: words the difference between neighbors, from a relation and the published facts.
+        published: words the release in lines, from the statement.
+        reached: words the group of a row of ``reach``, and its use, from the statement.
+    """
+
+    neighbors: Callable[[NeighboringRelation, Mapping[str, Any]], str]
+    published: Callable[[Mapping[str, Any]], list[str]]
+    reached: Callable[[Mapping[str, Any]], tuple[str, str]]
+
+
+def counts_order(statement: Mapping[str, Any]) -> bool:
+    """Return whether a figure of a statement follows from the order of releases."""
+    parts = (statement.get(name, {}) for name in ("guarantees", "this_release", "costs", "world"))
+    return any("in_order" in figures for part in parts for figures in part.values())
+
+
+def conversion(statement: Mapping[str, Any]) -> str:
+    """Return the sentence on the theorems behind the figures of a statement."""
+    return _CONVERSION_IN_ORDER if counts_order(statement) else CONVERSION
+
+
+Total = tuple[PrivacyUnit, LedgerSnapshot]
+"""The unit for which releases have a total, and the ledger with the events that they have for it."""
+
+
+def describe_neighbors(
+    kind: str,
+    published: Mapping[str, Any],
+    total: Total | None,
+    relation: NeighboringRelation,
+    word: str | None,
+) -> str:
+    """Return the difference between neighbors of a total, or of a release without one.
+
+    Args:
+        kind: the kind of the release.
+        published: its published facts.
+        total: the total, if there is one.
+        relation: its relation.
+        word: the word for the unit of the total.
+    """
+    if total is None or len(total[1].entries) == 1:
+        return WORDS[kind].neighbors(relation, published)
+    (unit, book), kept = total, ""
+    if unit.unit == "record" and any(e.privacy_unit.grouping for e in book.entries):
+        kept = " and its group"
+    elif unit.unit == "group" and any(e.privacy_unit.unit == "record" for e in book.entries):
+        kept = ", as its records do,"
+    facts = {**published, "unit": word, "kept": kept}
+    return WORDS[kind].neighbors(relation, facts)
+
+
+def describe_missing_total(
+    book: LedgerSnapshot, unit: PrivacyUnit, relation: NeighboringRelation
+) -> str | None:
+    """Return a sentence on why there is no total for a unit; None if there is one."""
+    if book.for_unit(unit, relation) is not None:
+        return None
+    reasons: dict[str, list[int]] = {}
+    for entry in book.entries:
+        if entry.privacy_unit.held_by(unit, relation) is None:
+            reasons.setdefault(entry.privacy_unit.why_alone(unit, relation), []).append(
+                entry.release
+            )
+    which = "; ".join(
+        f"{'release' if len(numbers) == 1 else 'releases'} {', '.join(map(str, numbers))}"
+        f" {'is' if len(numbers) == 1 else 'are'} {reason}"
+        for reason, numbers in reasons.items()
+    )
+    if {*reasons} == {NOT_NAMED}:
+        return f"There is no total: {which}."
+    return (
+        f"There is no total for {unit.describe(relation)} under {relation.value.upper()}: {which}."
+    )
+
+
+def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
+    """Return a statement as text.
+
+    Args:
+        statement: its content.
+        book: the releases and the budget that it lists.
+    """
+    warning: list[str] = []
+    if not statement["private"]:
+        seeded = "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."
+        warning = [AUDITED if statement["ledger"]["counts"] == AUDIT else seeded, ""]
+    versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
+    lines = [
+        *warning,
+        *_headline(statement, book),
+        *describe_conditions(statement),
+        *_costs_so_far(statement),
+        *_reach(statement),
+        "",
+        *WORDS[statement["kind"]].published(statement),
+        *describe_ledger(statement),
+        "",
+        *_arithmetic(statement, book),
+        "",
+        f"Made with {versions}.\n",
+    ]
+    return "\n".join(lines)
+
+
+def describe_keeping(declared_after: int) -> str:
+    """Return sentences on the promise of a budget that was declared after so many releases."""
+    promise = "no release is made beyond it, whatever earlier ones showed."
+    if declared_after == 0:
+        return promise
+    shown = "release 1" if declared_after == 1 else f"releases 1 .. {declared_after}"
+    return (
+        f"{promise} It was declared after release {declared_after}: it holds if neither that nor its figures followed"
+        f" from what {shown} showed."
+    )
+
+
+def describe_reach(teachers: int, most: int) -> str:
+    """Return a clause on the units of a figure; empty if no unit reaches more than one teacher."""
+    return (
+        ""
+        if most == 1
+        else f" for a unit that reaches {teachers} teacher{'s' * (teachers > 1)} at most"
+    )
+
+
+def describe_state(release: Mapping[str, Any]) -> str:
+    """Return the state of a release of a ledger, as a statement lists it."""
+    state = "settled" if release["settled"] else "reserved, counts in full"
+    state += ", for less than reserved" if release["realised"] is not None else ""
+    return state + (", SEEDED: not private" if release["seeded"] else "")
+
+
+def describe_budget(book: LedgerSnapshot) -> str | None:
+    """Return a line on the budget of a ledger, its limit, promise and use; None without one."""
+    budget, bounds = book.budget, book.filter
+    if budget is None or bounds is None:
+        return None
+    spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
+    units = describe_reach(budget.max_teachers_per_unit, book.max_teachers_per_unit)
+    if len(book.entries) > 1:
+        units = f" for {book.budget_unit.describe(budget.neighboring_relation)}{units}"
+    return (
+        f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta = {format_exact(budget.delta)} under"
+        f" {budget.neighboring_relation.value.upper()}{units};"
+        f" {describe_keeping(book.declared_after)} Spent are {spent}."
+    )
+
+
+def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    """Return the name of a ledger, the owner of its releases, and a line on missing ones."""
+    return _LEDGERS[statement["ledger"]["counts"]]
+
+
+def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
+    """Return one part of a statement by relation: one with a total first, and its own."""
+    stated, own = statement["guarantees"], statement["neighboring_relation"]
+    return sorted(
+        statement[part].items(), key=lambda item: (stated[item[0]]["unit"] is None, item[0] != own)
+    )
+
+
+def _headline(statement: Mapping[str, Any], book: LedgerSnapshot) -> Iterator[str]:
+    kind, whose = statement["kind"], ledger_words(statement)[1]
+    own = book.entries[statement["release"] - 1].privacy_unit
+    for name, guarantee in by_relation(statement, "guarantees"):
+        relation = NeighboringRelation(name)
+        at, epsilon = format_exact(guarantee["delta"]), format_epsilon(guarantee["epsilon"])
+        total = book.total_for(own, relation)
+        neighbors = "    neighbors are data sets where {}."
+        differ = neighbors.format(
+            describe_neighbors(kind, statement, total, relation, guarantee["unit"])
+        )
+        if len(statement["releases"]) == 1:
+            yield f"epsilon = {epsilon} at delta = {at} under {name.upper()}:"
+            yield differ
+            continue
+        once = statement["this_release"][name]
+        other = (
+            ""
+            if once["delta"] == guarantee["delta"]
+            else f" at delta = {format_exact(once['delta'])}"
+        )
+        where = f"epsilon at delta = {at} under {name.upper()}"
+        this = f"{where}: this release {format_epsilon(once['epsilon'])}{other}"
+        if guarantee["missing"] is None:
+            yield f"{this}; all releases of {whose} {epsilon}:"
+            yield differ
+            continue
+        yield f"{this}:"
+        yield neighbors.format(describe_neighbors(kind, statement, None, relation, None))
+        if total is not None:
+            yield f"{where}: all releases of {whose} {epsilon}:"
+            yield differ
+    yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
+    _, first = by_relation(statement, "guarantees")[0]
+    if first["unit"] is not None and (meaning := explain_epsilon(first["epsilon"])) is not None:
+        yield meaning
+
+
+def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences on the adversaries and the conditions under which epsilons hold."""
+    guarantees = by_relation(statement, "guarantees")
+    yield from dict.fromkeys(g["missing"] for _, g in guarantees if g["missing"])
+    if "world" in statement:
+        figures = " and ".join(
+            f"{format_epsilon(figure['epsilon'])} under {name.upper()}"
+            for name, figure in by_relation(statement, "world")
+        )
+        yield f"This holds against those who take part, who know some of the noise. {WORLD} it is {figures}."
+    unkept = [
+        name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] == "reservation"
+    ]
+    for name, guarantee in guarantees:
+        if guarantee["fixed_by"].startswith("budget"):
+            condition = describe_keeping(statement["declared_after"])
+            yield f"Under {name.upper()} this is the budget of the ledger: {condition}"
+    if len(statement["releases"]) > 1 and unkept:
+        of_all = all(g["fixed_by"] in ("reservation", "nothing") for _, g in guarantees)
+        where = (
+            "No budget keeps this: it" if of_all else f"It has none under {unkept[0]}: that epsilon"
+        )
+        yield f"{where} holds if {FIXED_BEFOREHAND}."
+    yield from describe_personal(statement.get("budgets", ()))
+
+
+def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
+    stated = statement["guarantees"]
+    costs = [
+        cost for cost in by_relation(statement, "costs") if stated[cost[0]]["unit"] is not None
+    ]
+    if all(cost["epsilon"] == statement["guarantees"][name]["epsilon"] for name, cost in costs):
+        return
+    texts = (
+        f"epsilon = {format_epsilon(cost['epsilon'])} under {name.upper()}" for name, cost in costs
+    )
+    for_less = any(release["realised"] is not None for release in statement["releases"])
+    what = "What happened" if for_less else "What was reserved so far"
+    yield f"{what} cost {' and '.join(texts)} at delta = {format_exact(costs[0][1]['delta'])}:"
+    yield (
+        "    no guarantee, because what it is computed from was not fixed before the noise was drawn."
+        if for_less
+        else "    that of these releases alone. The budget holds for all that follow, too."
+    )
+
+
+def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
+    names = [name for name, _ in by_relation(statement, "costs")]
+    stated = by_relation(statement, "guarantees")[0][1]
+    unit = stated["unit"] or statement["unit"]
+    whom, when = WORDS[statement["kind"]].reached({**statement, "unit": unit})
+    yield f"Epsilon of all releases, as reserved, at delta = {format_exact(statement['delta'])} if {whom}:"
+    yield "    m" + "".join(f"{name.upper():>22}" for name in names)
+    for row in statement["reach"]:
+        yield f"    {row['teachers']}" + "".join(
+            f"{'none' if statement['guarantees'][name]['unit'] is None else format_epsilon(row[name]):>22}"
+            for name in names
+        )
+    yield f"    {when}"
+
+
+def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines on the releases that a statement counts, and on those that it may lack."""
+    releases, (ledger, _, unknown) = statement["releases"], ledger_words(statement)
+    queries = sum(release["count"] for release in releases)
+    lost = sum(release["count"] for release in releases if not release["settled"])
+    yield f"{ledger} holds {len(releases)} release(s) of {queries} queries in all; all count."
+    if unknown is not None:
+        yield f"    {unknown}"
+    if lost:
+        yield f"    {lost} of them were reserved by runs that were broken off; they count in full."
+
+
+def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]:
+    """Return the lines that derive the figures under the statement's own relation."""
+    relation = NeighboringRelation(statement["neighboring_relation"])
+    entry = book.entries[statement["release"] - 1]
+    total = book.total_for(entry.privacy_unit, relation)
+    if total is None:
+        once = for_group_size([(entry.events, entry.count)], book.max_teachers_per_unit)
+        return _sum(
+            once, statement["this_release"][relation.value], relation, "What this release reserved"
+        )
+    reserved, paid = total[1].reserved(), total[1].charges()
+    guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
+    as_reserved = all(entry.realised is None for entry in book.entries)
+    if guarantee["fixed_by"] != "reservation":
+        bounds = book.filter
+        assert bounds is not None
+        keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
+        spent = bounds.describe_spent(
+            cost_of_charges(book.for_budget().charges(), relation, bounds.orders)
+        )
+        title = "What was reserved" if as_reserved else "What happened"
+        return [
+            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:",
+            f"    spent are {spent}.",
+            *_sum(paid, cost, relation, title),
+        ]
+    lines = _sum(reserved, guarantee, relation, "What was reserved")
+    return lines if as_reserved else [*lines, *_sum(paid, cost, relation, "What happened")]
+
+
+class _Term(NamedTuple):
+    """One basic event of a sum: the number of times that it happens, and its cost at one order."""
+
+    event: Event
+    times: int
+    cost: Cost
+
+    def line(self, price: str) -> str:
+        """Return the line of the event in a sum, with its ``price`` in figures of the proof."""
+        shown = ", ".join(
+            f"{name}={value!r}"
+            for name, value in self.event.to_dict().items()
+            if value is not None and name not in _SAID_BEFORE
+        )
+        return (
+            f"    {self.times} x {type(self.event).__name__}({shown}):"
+            f" {price}delta0 = {self.cost.delta0!r} each"
+        )
+
+
+class _Proof(NamedTuple):
+    """How a sum of terms proves its epsilon.
+
+    Attributes:
+        method: the method, for the heading.
+        price: words the price of one event.
+        total: the sum in figures of the method.
+        formulas: the lines from the sum to epsilon.
+    """
+
+    method: str
+    price: Callable[[Cost], str]
+    total: str
+    formulas: tuple[str, ...]
+
+
+def _proof(guarantee: Guarantee, terms: Sequence[_Term]) -> _Proof:
+    """Return the proof that the figures of ``guarantee`` belong to."""
+    if guarantee.rounds is not None:
+        pure = any(isinstance(term.event, PureDPEvent) for term in terms)
+        return _Proof(
+            "as rounds that are all equal",
+            lambda cost: "",
+            f"n = {guarantee.rounds} rounds",
+            _BY_PURE_ROUNDS if pure else _BY_CHOICES,
+        )
+    if guarantee.in_order is not None:
+        total = f"n = {guarantee.in_order} steps"
+        return _Proof("in the order of the ledger", lambda cost: "", total, _BY_ORDER)
+    if guarantee.order is not None:
+        return _Proof(
+            f"at the Renyi order a = {guarantee.order!r}",
+            lambda cost: f"rdp = {float(cost.rdp[0])!r}, ",
+            f"rdp = {guarantee.rdp!r}",
+            _BY_CURVE,
+        )
+    method = "in Gaussian differential privacy"
+    if guarantee.width is None:
+        return _Proof(
+            method,
+            lambda cost: f"mu^2 = {cost.mu_squared!r}, ",
+            f"mu^2, mu = {guarantee.mu!r}",
+            _BY_GAUSSIAN,
+        )
+    at = int(np.searchsorted(WIDTHS, guarantee.width))
+    weights = sum(term.times * float(term.cost.narrow_weights[at]) for term in terms)
+    bits = sum(term.times * term.cost.rounds for term in terms)
+    return _Proof(
+        f"{method}, among many bits of width w = {guarantee.width!r} at most",
+        lambda cost: f"weight = {float(cost.narrow_weights[at])!r}, ",
+        f"weights t = {weights!r} of n = {bits:.0f} bits, mu = {guarantee.mu!r}",
+        _BY_BITS,
+    )
+
+
+def _sum(
+    charges: Sequence[Charge], figures: Mapping[str, Any], relation: NeighboringRelation, title: str
+) -> list[str]:
+    """Return the lines that add ``charges`` up to ``figures``, the plain form of a `Guarantee`."""
+    where = f"{title}, under {relation.value.upper()}"
+    guarantee = Guarantee.from_dict(figures)
+    if math.isinf(guarantee.epsilon):
+        return [f"{where}: delta0 = {guarantee.delta0!r}, and no epsilon is known at this delta."]
+    order = np.array([guarantee.order or 2.0])
+    terms = [
+        _Term(leaf, times, leaf.cost(order))
+        for events, count in charges
+        for leaf, times in leaves(events[relation], count)
+    ]
+    proof = _proof(guarantee, terms)
+    return [
+        f"{where}, {proof.method}:",
+        *(term.line(proof.price(term.cost)) for term in terms),
+        f"    sum: {proof.total}, delta0 = 1 - product of (1 - delta0) = {guarantee.delta0!r}",
+        *proof.formulas,
+    ]
+
+
+def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
+    teachers, unit = published["max_teachers_per_unit"], published["unit"]
+    if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
+        return (
+            "one teacher takes part or does not"
+            if teachers == 1
+            else f"{teachers} teachers at most take part or do not"
+        )
+    far = "" if teachers == 1 else f", which reaches {teachers} teachers at most,"
+    kept = published.get("kept", "")
+    return f"one {unit} of the private data{far} is added, removed or altered, and keeps its id{kept} where it is altered"
+
+
+def _published_labels(statement: Mapping[str, Any]) -> list[str]:
+    number, by = statement["num_teachers"], statement.get("query_choice")
+    teachers = f"a teacher for each {statement['unit']}" if number is None else f"{number} teachers"
+    return [
+        f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
+        f" {statement['num_labels']} labels voted by {teachers}, through",
+        *(f"    {line}" for line in f"{_call(statement['aggregator'])}.".splitlines()),
+        f"The samples that were asked about are public{f', chosen by {by}' if by else ''}: nothing protects them.",
+    ]
+
+
+def _published_samples(statement: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{statement['num_samples']} samples of {statement['num_columns']} columns were drawn from"
+        " noisy moments of all records."
+    ]
+
+
+def _call(value: Any) -> str:
+    """Return settings as Python would write them, each object of a list on its own line."""
+    if isinstance(value, Mapping) and "class_path" in value:
+        arguments = ", ".join(
+            f"{name}={_call(argument)}" for name, argument in value["init_args"].items()
+        )
+        return f"{value['class_path']}({arguments})"
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        return "".join(["[", *(f"\n    {_call(item)}," for item in value), "\n]"])
+    return str(value)
+
+
+def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
+    unit = statement["unit"]
+    return (
+        f"a {unit} reaches m teachers",
+        f"Replacing a {unit} by one with a new id counts as two changes: read the row 2m.",
+    )
+
+
+def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
+    removed = relation is NeighboringRelation.ADD_REMOVE_TEACHER
+    if published["unit"] != "user":
+        return f"{_neighbors_of_labels(relation, published)} ({published['contributions']})"
+    users = published["max_teachers_per_unit"]
+    change = "is there or not" if removed else "is altered in any way"
+    who = "one user contributes" if users == 1 else f"{users} users at most contribute"
+    return f"all that {who} {change} ({published['contributions']})"
+
+
+def tests_a_gap(mechanism: Mapping[str, Any]) -> bool:
+    """Return whether a mechanism as plain data chooses a gap with noise, and tests it."""
+    return "scale_gap" in mechanism
+
+
+def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
+    mechanism, gap, num_items = statement["mechanism"], statement["gap"], statement["num_items"]
+    parameters = ", ".join(
+        f"{name}={value}" for name, value in mechanism.items() if name != "class"
+    )
+    form = "in order" if statement["ordered"] else "as a set"
+    items = "the items that users have," if num_items is None else f"{num_items:,} items"
+    k = mechanism.get("k", mechanism.get("kbar", 1))
+    short = {"kbar", "delta", "scale"} <= {*mechanism}  # a limited domain
+    tested = tests_a_gap(mechanism)
+    fewer = ", or fewer" * ("kbar" in mechanism) + ", or nothing" * tested
+    lines = [
+        f"The top {k} of {items} {form}{fewer}, by",
+        f"    {mechanism['class']}({parameters}).",
+    ]
+    if gap is not None:
+        size = "k" if tested and "k" not in mechanism else f"{k}"
+        ahead = f"{gap['counts']:.4g} ahead of the next one" + ", the only gap" * tested
+        lines.append(
+            f"Where the k-th count is {ahead}, these are the true top {size} with probability"
+            f" {gap['probability']:g} or more."
+        )
+    if tested:
+        lines.append(
+            "A gap between counts is tested with noise: if it fails, nothing is listed, at the same cost."
+        )
+    if short:
+        lines.append(
+            "The list ends where a noisy threshold comes first: its length is paid for as its items are."
+        )
+    if num_items is None:
+        rare = (
+            ""
+            if "delta" not in mechanism
+            else ", and items that one user alone has are among them with probability"
+            f" {format_exact(mechanism['delta'])} at most"
+        )
+        lines.append(
+            f"The list of all items is private: nothing is told of it but the items that are named{rare}."
+        )
+    else:
+        lines.append(
+            "The list of all items is taken to be public: it must not follow from who the users are."
+        )
+    return lines
+
+
+def _reached_by_users(statement: Mapping[str, Any]) -> tuple[str, str]:
+    if statement["unit"] != "user":
+        return _reached_by_unit(statement)
+    return (
+        "m users change at once",
+        "Replacing a user by another counts as two changes: read the row m = 2.",
+    )
+
+
+WORDS: Mapping[str, StatementText] = {
+    "labels": StatementText(_neighbors_of_labels, _published_labels, _reached_by_unit),
+    "samples": StatementText(_neighbors_of_labels, _published_samples, _reached_by_unit),
+    "topk": StatementText(_neighbors_of_top_k, _published_top_k, _reached_by_users),
+}
+"""The kinds of statements."""

@@ -1,0 +1,1 @@
+"""Atomic writes, locks, digests, and careful reading of files that others wrote."""

@@ -1,0 +1,467 @@
+"""Atomic writes, and locks: one process at a time writes run folders, outputs and shared work.
+
+A draft gets the name of its file once it is complete and on disk. Folders are made, and free space
+is checked before work that needs it.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from textwrap import shorten
+from typing import IO, Any
+
+import numpy as np
+
+from pate._core.files.reading import Json, read_json
+from pate._core.validation import require
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}")
+"""The name of a draft, which contains the name of its file."""
+
+
+@contextmanager
+def draft_of(
+    path: Path,
+    mode: str = "wb",
+    *,
+    folder: Path | None = None,
+    once: bool = False,
+    permissions: int = 0o666,
+) -> Iterator[IO[Any]]:
+    """Open a draft for writing, and give it the name ``path`` once it is complete and on disk.
+
+    A lock shows other processes that the draft is not abandoned. Drafts of ``path`` that killed
+    commands left are deleted.
+
+    Args:
+        path: the file.
+        mode: the mode for writing, as for `open`.
+        folder: the folder of the draft, on the same file system; None for the folder of the file.
+        once: whether an existing file stays as it is.
+        permissions: the permissions of the file, before the system's mask.
+    """
+    place = folder or path.parent
+    remove_abandoned(path, place)
+    beside = place / f".{path.name}.{secrets.token_hex(8)}"
+    try:
+        with _locked(beside, mode, permissions) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if not once:
+                beside.replace(path)
+            else:
+                with suppress(FileExistsError):
+                    os.link(beside, path)  # unlike a rename, a link fails if the file exists
+    finally:
+        with suppress(OSError):  # it may never have been created
+            beside.unlink()
+
+
+def remove_abandoned(path: Path, folder: Path | None = None) -> None:
+    """Delete the drafts of ``path`` that killed commands left in ``folder``, or next to it."""
+    for draft in (folder or path.parent).glob(f".{escape(path.name)}.*"):
+        if (named := DRAFT.fullmatch(draft.name)) and named[1] == path.name:
+            with suppress(OSError), draft.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                draft.unlink()
+
+
+def _locked(draft: Path, mode: str, permissions: int) -> IO[Any]:
+    """Open a draft with a lock, so that no process takes it for abandoned until it is closed."""
+    while True:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions)
+        file: IO[Any] = os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8")
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # another process deleted it before it was locked
+
+
+@contextmanager
+def atomic_write(path: Path, mode: str = "wb", *, folder: Path | None = None) -> Iterator[IO[Any]]:
+    """Open a draft for writing, and rename it to ``path`` once it is complete and on disk.
+
+    The draft is next to ``path``, or in another ``folder`` of the same file system. Drafts of
+    killed commands are deleted.
+    """
+    make_folder(path.parent)
+    try:
+        with draft_of(path, mode, folder=folder) as file:
+            yield file
+    except OSError as error:
+        # errors of a full disk name no file, and the name of a draft means nothing to users
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:
+    """Delete the drafts among ``files`` that killed commands left; no other process may be writing.
+
+    Args:
+        files: hidden files and folders.
+        names: the names of the files of these drafts; None for all drafts.
+    """
+    for path in list(files):
+        draft = DRAFT.fullmatch(path.name)
+        if draft is not None and (names is None or draft[1] in names):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` while the output ``path`` is written into a one-line ``ValueError``."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"Expected an output that can be written, got {path} ({error.strerror})"
+        ) from None
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Make a new folder to be filled with files, and rename it to ``path`` once they are on disk.
+
+    An older folder of that name is moved aside and deleted. A process that is killed between the
+    two renames leaves neither. No other process may write ``path`` meanwhile: drafts that an
+    earlier process left are deleted.
+    """
+    make_folder(path.parent)
+    remove_drafts(path.parent.glob(".*"), (path.name,))
+    beside, aside = (path.with_name(f".{path.name}.{secrets.token_hex(8)}") for _ in range(2))
+    make_folder(beside)
+    try:
+        yield beside
+        for file in beside.iterdir():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+        if path.exists():
+            path.rename(aside)
+        beside.rename(path)
+    finally:
+        for folder in (beside, aside):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_json(path: Path, content: Json) -> None:
+    """Write ``content`` as JSON, atomically."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text``, atomically."""
+    with atomic_write(path, "w") as file:
+        file.write(text)
+
+
+def write_arrays(path: Path, **arrays: Any) -> None:
+    """Write an ``.npz``, atomically."""
+    with atomic_write(path) as file:
+        np.savez_compressed(file, **arrays)
+
+
+def make_once(path: Path, make: Callable[[], Json]) -> Json:
+    """Return the JSON content of ``path``, which is created by ``make`` if it is missing.
+
+    If several processes create it at the same time, on one machine or on many, all return the
+    content of the first.
+    """
+    if not path.is_file():
+        write_once(path, json.dumps(make()).encode())
+    return read_json(path.read_text())
+
+
+def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Create a file with ``content``, atomically; an existing file stays as it is."""
+    with draft_of(path, once=True, permissions=mode) as file:
+        file.write(content)
+
+
+def cell(text: str) -> str:
+    """Return the text of a CSV cell, with an apostrophe before apparent formulas."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in a folder are on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents if they are missing, with mode 0700 below ``private``."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(mode=0o700 if "private" in path.parts else 0o777, exist_ok=True)
+
+
+def require_place(folder: Path) -> None:
+    """Raise ``ValueError`` unless a folder is writable or can be created."""
+    place = _nearest(folder)
+    require(
+        place.is_dir() and os.access(place, os.W_OK),
+        f"a folder {folder} that can be written",
+        nearest=str(place),
+    )
+
+
+def _nearest(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def gigabytes(size: int) -> str:
+    """Return a number of bytes as GB, with three digits."""
+    return f"{size / 1e9:.3g}"
+
+
+def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> None:
+    """Raise ``ValueError`` if the disk of a folder has less free space than ``needed`` bytes.
+
+    Args:
+        needed: the number of bytes.
+        folder: the folder, which need not exist yet.
+        what: a plural noun for the content, for errors.
+        files: the number of files of equal size that share the bytes; 0 for few.
+    """
+    place = _nearest(folder)
+    if files:
+        block = os.statvfs(place).f_frsize  # a file takes whole blocks
+        needed = files * block * -(-needed // (files * block))
+    free = shutil.disk_usage(place).free
+    require(
+        needed <= free,
+        f"{gigabytes(needed)} GB of free disk for the {what} in {folder}",
+        free_gb=gigabytes(free),
+    )
+
+
+LOCK = ".lock"
+"""Name of the lock file in a run's folder; it names the process that works on the run."""
+
+FINISH = ".finish"
+"""Name of the lease, in a stage's folder, of the one process that finishes shared work."""
+
+_WIDTH = 80
+_POLL_SECONDS = 0.2
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
+
+
+class _InUseError(ValueError):
+    """Another process holds the lock."""
+
+
+@dataclass
+class _Held:
+    path: Path
+    descriptor: int
+    shared: bool
+    made_folder: bool
+
+
+_held: dict[Path, _Held] = {}
+
+
+def lock_run(root: Path, *, shared: bool = False) -> None:
+    """Keep other processes from writing the run in ``root`` until `release_locks` or exit.
+
+    A process that holds the lock may take it again: `pate run` holds it through all stages. The
+    operating system releases it when the process is killed.
+
+    Args:
+        root: the run's folder, created if it is missing.
+        shared: whether other processes that ask for a shared lock may work on the run at the same
+            time.
+
+    Raises:
+        ValueError: if another process holds the lock, or the folder cannot be written.
+    """
+    key = root.resolve()
+    if (held := _held.get(key)) is not None:
+        if held.shared and not shared:
+            _take(held.descriptor, held.path, shared=False)
+            held.shared = False
+        return
+    made_folder = not root.exists()
+    path = root / LOCK
+    descriptor = _opened(path, root, "a run's folder", shared=shared)
+    if descriptor is None:
+        return
+    if not shared:
+        remove_drafts(root.rglob(".*"))
+        for left in root.rglob(FINISH):  # by a process that was killed
+            left.unlink()
+    _held[key] = _Held(path, descriptor, shared, made_folder)
+
+
+@contextmanager
+def locked(root: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of `lock_run` until the block ends; a lock that was held before stays."""
+    key = root.resolve()
+    before = key in _held
+    lock_run(root, shared=shared)
+    try:
+        yield
+    finally:
+        if not before and key in _held:
+            _release(_held.pop(key))
+
+
+@contextmanager
+def locked_output(output: Path) -> Iterator[None]:
+    """Keep other processes from writing ``output``, with any suffix, until the block ends.
+
+    The lock is a hidden file next to it, deleted at the end. Its folder is created if it is
+    missing.
+
+    Raises:
+        ValueError: if another process holds the lock, or the folder cannot be written.
+    """
+    path = output.with_name(f".{output.stem}{LOCK}")
+    unused = f"an output that no other process writes, got {output}"
+    descriptor = _opened(path, output, "an output", wanted=unused)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+@contextmanager
+def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Hold the lease ``path``, a file that names this process, until the block ends.
+
+    The file is then deleted. The operating system ends the lease of a process that dies, and a
+    network file system ends the leases of a machine that disappears.
+
+    Args:
+        path: the file; its folder is created if it is missing.
+        wait: whether to wait for another process that holds the lease.
+
+    Yields:
+        Whether this process holds the lease: always, if it waits.
+
+    Raises:
+        ValueError: if the disk has no locks.
+    """
+    make_folder(path.parent)
+    descriptor = None
+    while descriptor is None:
+        try:
+            descriptor = _open(path)
+        except _InUseError:
+            if not wait:
+                yield False
+                return
+            time.sleep(_POLL_SECONDS)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                raise ValueError(
+                    f"Expected a disk with locks, which leases need, got {path.parent}"
+                ) from None
+            raise
+    _sign(descriptor)
+    try:
+        yield True
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def release_locks() -> None:
+    """Release the locks of this process and delete their files."""
+    while _held:
+        _release(_held.popitem()[1])
+
+
+def _release(held: _Held) -> None:
+    with suppress(OSError):
+        # another process that shares the lock still uses the file
+        fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.path.unlink()
+        if held.made_folder:
+            held.path.parent.rmdir()
+    os.close(held.descriptor)
+
+
+def _opened(
+    path: Path, place: Path, noun: str, *, shared: bool = False, wanted: str | None = None
+) -> int | None:
+    """Return the signed lock of ``place``, or None, with a warning, on a disk without locks."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _open(path, shared=shared, wanted=wanted)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise ValueError(
+                f"Expected {noun} that can be written, got {place} ({error.strerror})"
+            ) from None
+        print(
+            f"The disk of {place} has no locks: make sure that no two commands write to it.",
+            file=sys.stderr,
+        )
+        return None
+    _sign(descriptor)
+    return descriptor
+
+
+def _sign(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    command = " ".join(["pate", *sys.argv[1:]])
+    who = (
+        f"process {os.getpid()} on {socket.gethostname()}"
+        f" ({shorten(command, _WIDTH, placeholder=' ...')})"
+    )
+    with suppress(OSError):  # on a full disk the lock still holds, without a name
+        os.write(descriptor, who.encode())
+
+
+def _open(path: Path, *, shared: bool = False, wanted: str | None = None) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _take(descriptor, path, shared=shared, wanted=wanted)
+            # the previous holder may have deleted the file on release
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path, *, shared: bool, wanted: str | None = None) -> None:
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        who = path.read_text() if path.is_file() else ""
+        wanted = wanted or f"a run that no other process writes, got {path.parent}"
+        raise _InUseError(f"Expected {wanted} in use by {who or 'another process'}") from None

@@ -1,0 +1,88 @@
+"""Public names that are imported on their first use (PEP 562).
+
+It imports nothing itself: the command `pate` begins with it, and cannot answer Ctrl-C in one line
+until it is loaded. With `python -m pate` it would also import from the working directory.
+"""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_REPLACED = {
+    "pate.CarriedStudent": "ExportedStudent",
+    "pate.student.CarriedStudent": "ExportedStudent",
+    "pate.models.EfficientNetLite0Features": "Backbone, name: timm.tf_efficientnet_lite0",
+    "pate.models.ResNet50Features": "Backbone, name: torchvision.resnet50",
+}
+"""Names of earlier versions, with the names of the same package in their place."""
+
+
+_public: "dict[str, Any]" = {}
+"""What was imported from the public packages, by its public path."""
+_told: "list[Callable[[Any, str], object]]" = []
+
+
+def tell_public_paths(tell: "Callable[[Any, str], object]") -> None:
+    """Call ``tell(value, path)`` for all that public packages have imported, and will import."""
+    for path, value in _public.items():
+        tell(value, path)
+    _told.append(tell)
+
+
+def no_attribute(package: str, name: str) -> AttributeError:
+    """Return the error on a name that a package does not have."""
+    now = _REPLACED.get(f"{package}.{name}")
+    return AttributeError(
+        f"module {package!r} has no attribute {name!r}"
+        + (f" (it is now {package}.{now})" if now else "")
+    )
+
+
+def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names on first use.
+
+    The package imports these names for type checkers, under ``if TYPE_CHECKING``: there is no
+    second list. Names that it imports from itself are subpackages, which ``__all__`` leaves out.
+
+    Args:
+        package: its ``__name__``.
+        file: its ``__file__``.
+    """
+    homes: dict[str, str] = {}
+
+    def read() -> None:
+        import ast
+
+        with open(file) as source:
+            (block,) = (node for node in ast.parse(source.read()).body if isinstance(node, ast.If))
+        imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+        homes.update({alias.name: str(node.module) for node in imports for alias in node.names})
+
+    def get(name: str) -> "Any":
+        from importlib import import_module
+
+        if not homes:
+            read()
+        if name == "__all__":
+            return [name for name, home in homes.items() if home != package]
+        if name not in homes:
+            raise no_attribute(package, name)
+        value = (
+            import_module(f"{package}.{name}")
+            if homes[name] == package
+            else getattr(import_module(homes[name]), name)
+        )
+        setattr(sys.modules[package], name, value)
+        _public[f"{package}.{name}"] = value
+        for tell in _told:
+            tell(value, f"{package}.{name}")
+        return value
+
+    def names() -> list[str]:
+        get("__all__")
+        return sorted(homes)
+
+    return get, names

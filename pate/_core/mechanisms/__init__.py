@@ -1,0 +1,12 @@
+"""Private selection, with the noise that it draws."""
+
+# mechanisms are known by name once their module is imported
+from pate._core.mechanisms import (
+    canonical as canonical,
+    gaps as gaps,
+    joint as joint,
+    limited_domain as limited_domain,
+    noisy_counts as noisy_counts,
+    peeling as peeling,
+    stable_top_k as stable_top_k,
+)

@@ -1,0 +1,626 @@
+"""The canonical mechanism: one choice among all subsets of size k, at the same cost for any k.
+
+Shekelyan & Loukides (2022). The utility of a subset is ``gamma * (its smallest score) - (1 - gamma)
+* (the largest score left out)``. All subsets of a class have the same utility. A class is a head
+and a tail, as ranks from 0: the best rank that is left out, and the rank of the last member. The
+top-k itself is (-1, k - 1). With ranks from 1, there are ``binom(t - h - 2, k - h - 1)`` sets of
+head h (ranks 1..h are in, h + 1 is out) and tail t (t is in, all beyond are out), and their weight
+is a product of a term of h and one of t.
+
+The two losses differ only in the utility of the top-k. The loss "lead" is ours: as the formula
+says, the best score outside the top-k is the score of rank k + 1, which credits the top-k with its
+lead over the next item. The loss "published" takes the score of rank k in its place (Algorithm 1,
+Lemma A.23), so that no loss is below 0 at ``gamma = 1/2``.
+
+The law. Where the term of h is the same for all heads, as with ``gamma = 1``, the sums over heads
+are binomials themselves, and everything here takes O(d) time and memory. Otherwise sums take O(k)
+time for each tail that can matter, in blocks of a few megabytes: at k = 1,000 of 18,000 items some
+hundred tails do.
+
+Sampling. A class is drawn first, and then a uniform member of it. Each sampler proposes classes at
+a known rate, and `draw` decides exactly which proposal is kept:
+
+- `TableSampler` evaluates all classes of a batch of rows,
+- `TailSampler` needs the tail only, because heads have no weight with ``gamma = 1``,
+- `EnvelopeSampler` bounds the masses of the tails of one long row.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache, reduce
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln, logsumexp
+
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.events import Event
+from pate._core.mechanisms.base import (
+    Law,
+    NotStatedError,
+    TopKMechanism,
+    chance_of_one,
+    choice_event,
+    choice_law,
+    log_binomial,
+    log_less_one,
+    members_of,
+    sets_of,
+)
+from pate._core.mechanisms.exact_choice import (
+    SLACK,
+    Chance,
+    Proposals,
+    cumulative_weights,
+    draw,
+    pick,
+)
+from pate._core.mechanisms.noise import ChoiceNoise, require_noise
+from pate._core.mechanisms.ranking import (
+    REACH,
+    Rows,
+    as_batch,
+    distances,
+    good_bounds,
+    great_bounds,
+    in_blocks,
+    rank,
+    require_within,
+)
+from pate._core.validation import FloatArray, IntArray, require
+
+_BLOCK = 1 << 18  # entries of a table of classes that are summed at once
+_GRID = 65  # tails at which sums over heads are taken to bound all others
+# log of the ratio to the largest mass at which masses of a million tails are lost in rounding
+_NEGLIGIBLE = 45.0
+
+
+@dataclass(frozen=True, eq=False)
+class ClassProbabilities:
+    """Law of the class of the set that `CanonicalMechanism` draws with Gumbel noise.
+
+    A probability is summed up when it is asked for; only `classes` fills a table of all classes.
+    """
+
+    log_heads: FloatArray
+    """``[k]``: logarithm of the term of head h = 0..k-1, relative to the top-k."""
+    log_tails: FloatArray
+    """``[d - k]``: logarithm of the term of tail t = k+1..d, relative to the top-k."""
+
+    @property
+    def k(self) -> int:
+        """Size of the set."""
+        return self.log_heads.size
+
+    @property
+    def num_items(self) -> int:
+        """The number of items d."""
+        return self.k + self.log_tails.size
+
+    @property
+    def top(self) -> float:
+        """Probability of the top-k itself."""
+        return math.exp(-self._log_total)
+
+    @property
+    def great(self) -> float:
+        """Probability of a great set, in the sense of `pate.mechanisms.grade`."""
+        return self._within(*great_bounds(self.k))
+
+    @property
+    def good(self) -> float:
+        """Probability of a good set, in the sense of `pate.mechanisms.grade`."""
+        return self._within(*good_bounds(self.k))
+
+    @property
+    def tails(self) -> FloatArray:
+        """``[d - k + 1]``: probability that the last member has rank k (top-k), k + 1, ..., d."""
+        masses = self._log_masses(0, np.arange(self.log_tails.size))
+        return np.exp(np.concatenate(([0.0], masses)) - self._log_total)
+
+    @cached_property
+    def classes(self) -> FloatArray:
+        """``[k, d - k]``: probability of head h and tail ``t = k + 1 + column``."""
+        log_masses = (
+            self.log_tails[None, :] + self.log_heads[:, None] + log_counts(self.num_items, self.k)
+        )
+        log_masses -= self._log_total
+        return np.exp(log_masses, out=log_masses)
+
+    def within(self, *, head: int, tail: int) -> float:
+        """Return the probability of all ``head`` best items and none of rank beyond ``tail``.
+
+        Raises:
+            ValueError: unless ``0 <= head <= k <= tail <= d``.
+        """
+        require(0 <= head <= self.k, f"0 <= head <= {self.k}", head=head)
+        require(
+            self.k <= tail <= self.num_items, f"{self.k} <= tail <= {self.num_items}", tail=tail
+        )
+        return self._within(head, tail)
+
+    @cached_property
+    def _log_total(self) -> float:
+        """Logarithm of the weight of all sets, of which the top-k has 1."""
+        columns = np.arange(self.log_tails.size)
+        if not self._heads_are_equal:
+            at = np.unique(np.rint(np.geomspace(1, columns.size, _GRID)).astype(np.int64)) - 1
+            head_sums = self._log_head_sums(0, at)
+            # but for its own term, the mass of tail t is a sum over h of (t-h-2)! / (t-2)! with
+            # constant factors, each the exponential of a convex function of t: so its logarithm is
+            # convex, and a chord lies above it
+            bound = self._log_tail_factors(columns) + np.interp(columns, at, head_sums)
+            columns = columns[
+                bound
+                > max(0.0, float((self._log_tail_factors(at) + head_sums).max())) - _NEGLIGIBLE
+            ]
+        return float(logsumexp(np.append(self._log_masses(0, columns), 0.0)))
+
+    @property
+    def _heads_are_equal(self) -> bool:
+        """Whether all heads add the same."""
+        return bool(np.ptp(self.log_heads) == 0)
+
+    def _within(self, head: int, tail: int) -> float:
+        columns = np.arange(min(tail, self.num_items) - self.k)
+        if head == self.k or not columns.size:
+            return self.top
+        log_mass = logsumexp(np.append(self._log_masses(head, columns), 0.0))
+        return min(1.0, math.exp(log_mass - self._log_total))
+
+    def _log_masses(self, first: int, columns: IntArray) -> FloatArray:
+        """Return log weights of sets with the ``first`` items and the tails ``k + 1 + columns``."""
+        if self._heads_are_equal:
+            # of the t - 1 ranks before t all but the first are free to be chosen, whatever the head
+            factorial, tails = log_factorials(self.num_items), columns + self.k + 1
+            counts = (
+                factorial[tails - 1 - first]
+                - factorial[self.k - 1 - first]
+                - factorial[tails - self.k]
+            )
+            return counts + self.log_tails[columns] + self.log_heads[0]
+        return self._log_head_sums(first, columns) + self._log_tail_factors(columns)
+
+    def _log_tail_factors(self, columns: IntArray) -> FloatArray:
+        """Return ``(t-2)! / (t-k-1)!`` times the term of a tail, as logarithms."""
+        factorial, tails = log_factorials(self.num_items), columns + self.k + 1
+        return self.log_tails[columns] + factorial[tails - 2] - factorial[tails - self.k - 1]
+
+    def _log_head_sums(self, first: int, columns: IntArray) -> FloatArray:
+        """Return the rest of tails' weights: logarithms of sums over heads from the first one."""
+        k = self.k
+        factorial = log_factorials(self.num_items)
+        heads = np.arange(first, k)
+        head_terms = self.log_heads[first:] - factorial[k - 1 - heads]
+        # row t - k - 1 and column h - first hold log (t - 2 - h)!
+        windows = np.lib.stride_tricks.sliding_window_view(factorial, heads.size)[:, ::-1]
+        summed = np.empty(columns.size)
+        step = max(1, _BLOCK // heads.size)
+        for start in range(0, columns.size, step):
+            terms = windows[columns[start : start + step]] + head_terms
+            summed[start : start + step] = logsumexp(terms, axis=1)
+        return summed - factorial[columns + k - 1]
+
+
+@lru_cache(maxsize=4)
+def log_factorials(size: int) -> FloatArray:
+    """Return ``log i!`` for i in 0..size-1, read-only."""
+    table: FloatArray = gammaln(np.arange(1, size + 1))
+    table.setflags(write=False)
+    return table
+
+
+def log_counts(num_items: int, k: int) -> FloatArray:
+    """Return logarithms ``[k, d - k]`` of the numbers of subsets, by head and tail - k - 1."""
+    factorial = log_factorials(num_items)
+    heads: IntArray = np.arange(k)[:, None]
+    tails: IntArray = np.arange(k + 1, num_items + 1)[None, :]
+    return factorial[tails - heads - 2] - factorial[k - heads - 1] - factorial[tails - k - 1]
+
+
+_POINTS = 13  # points of the first envelope
+_MASS = 0.02  # share of the mass from which a stretch of the envelope is halved
+_EXCESS = 0.1  # by which the envelope may exceed the logarithm of a mass
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClassTerms:
+    """Weights of classes relative to the top-k: a term of the head times a term of the tail."""
+
+    below: FloatArray
+    """``[B, d]``: how far the score of each rank lies below the k-th largest, in votes."""
+    k: int
+    scale: float
+    gamma: float
+    outside: int
+    """The rank, from 0, of the score that counts as the best one outside the top-k."""
+
+    @cached_property
+    def log_heads(self) -> FloatArray:
+        """``[B, k]``: logarithms of the terms of heads 0..k-1."""
+        outside = self.below[:, self.outside : self.outside + 1]
+        return (self.below[:, : self.k] - outside) / self.scale * (1 - self.gamma)
+
+    @cached_property
+    def log_tails(self) -> FloatArray:
+        """``[B, d - k]``: logarithms of the terms of tails k..d-1."""
+        return -self.below[:, self.k :] / self.scale * self.gamma
+
+    def loss(self, row: int, head: int, tail: int) -> Fraction:
+        """Return the exact loss of a class against the top-k, in scales of noise."""
+        if tail < self.k:
+            return Fraction(0)
+        below, gamma = self.below[row], Fraction(self.gamma)
+        lead = Fraction(below[self.outside]) - Fraction(below[head])
+        return (gamma * Fraction(below[tail]) + (1 - gamma) * lead) / Fraction(self.scale)
+
+
+class ClassSampler(ABC):
+    """Draws the class of each row.
+
+    Attributes:
+        log_rates: ``[B]``, logarithms of how often proposals are made in a unit of time.
+    """
+
+    log_rates: FloatArray
+
+    def __init__(self, terms: ClassTerms, generator: np.random.Generator) -> None:
+        self.terms = terms
+        self.generator = generator
+
+    def draw(self, noise: ChoiceNoise) -> IntArray:
+        """Return a head and a tail for each row, ``[B, 2]``."""
+        return draw(self.log_rates, self.propose, self.generator, noise=noise)
+
+    @abstractmethod
+    def propose(self, rows: IntArray) -> Proposals:
+        """Propose a class for each of ``rows`` ``[n]``."""
+
+    def _proposals(
+        self,
+        rows: IntArray,
+        classes: IntArray,
+        log_weights: FloatArray,
+        losses: FloatArray,
+        share: Callable[[int], Fraction],
+    ) -> Proposals:
+        """Propose ``classes`` ``[n, 2]``, each of which was drawn with the probability ``share``.
+
+        ``log_weights`` ``[n]`` are logarithms of masses over shares. The head may be -1 wherever
+        its term does not count.
+        """
+        log_rates, terms = self.log_rates[rows], self.terms
+
+        def loss(place: int) -> Fraction:
+            return terms.loss(int(rows[place]), *classes[place].tolist())
+
+        def chance(place: int) -> Chance:
+            head, tail = classes[place].tolist()
+            count = math.comb(tail - head - 1, terms.k - 1 - max(head, 0))
+            return Chance(count / share(place), loss(place) + Fraction(float(log_rates[place])))
+
+        return Proposals(classes, log_weights - log_rates, chance, losses, loss)
+
+
+class TableSampler(ClassSampler):
+    """Proposes by the masses of all classes of a batch; the top-k has mass 1, other sets less."""
+
+    def __init__(
+        self, terms: ClassTerms, counts: FloatArray, generator: np.random.Generator
+    ) -> None:
+        """Evaluate all classes, which have ``counts`` ``[k, d - k]`` subsets."""
+        super().__init__(terms, generator)
+        self.counts = counts
+        self.heads = np.exp(terms.log_heads)
+        tails = (self.heads @ counts) * np.exp(terms.log_tails)
+        masses = np.column_stack((np.ones(len(tails)), tails))
+        self.cumulative = cumulative_weights(masses)
+        self.log_rates = np.log(masses.sum(axis=1)) + SLACK
+
+    def propose(self, rows: IntArray) -> Proposals:
+        """Pick a tail by its mass, then a head."""
+        k, column = self.terms.k, pick(self.cumulative[rows], self.generator)
+        top, tail = column.places == 0, np.maximum(column.places - 1, 0)
+        head = pick(cumulative_weights(self.heads[rows] * self.counts.T[tail]), self.generator)
+        log_terms = self.terms.log_heads[rows, head.places] + self.terms.log_tails[rows, tail]
+        log_counts = np.log(self.counts[head.places, tail]) - head.log_shares
+        return self._proposals(
+            rows,
+            np.where(top[:, None], [-1, k - 1], np.column_stack((head.places, tail + k))),
+            np.where(top, 0.0, log_terms + log_counts) - column.log_shares,
+            np.where(top, 0.0, -log_terms),
+            lambda place: column.share(place) * (1 if top[place] else head.share(place)),
+        )
+
+
+class TailSampler(ClassSampler):
+    """Proposes tails of one row for ``gamma = 1``, in O(d); tail t has ``binom(t, k - 1)`` sets."""
+
+    def __init__(self, terms: ClassTerms, generator: np.random.Generator) -> None:
+        """Evaluate all tails of the only row."""
+        super().__init__(terms, generator)
+        k, below = terms.k, terms.below[0]
+        factorial = log_factorials(below.size)
+        self.losses = below[k - 1 :] / terms.scale
+        self.log_masses = (
+            factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1] - self.losses
+        )
+        largest = float(self.log_masses.max())
+        masses = np.exp(self.log_masses - largest)
+        self.cumulative = cumulative_weights(masses[None])
+        self.log_rates = np.array([largest + math.log(masses.sum()) + SLACK])
+
+    def propose(self, rows: IntArray) -> Proposals:
+        """Pick a tail by its mass."""
+        tail = pick(self.cumulative, self.generator)
+        return self._proposals(
+            rows,
+            np.array([[-1, self.terms.k - 1 + tail.places[0]]]),
+            self.log_masses[tail.places] - tail.log_shares,
+            self.losses[tail.places],
+            tail.share,
+        )
+
+
+class EnvelopeSampler(ClassSampler):
+    """Proposes classes of one row by bounds on the masses of its tails, in O(d + 15 k).
+
+    Summed over heads, the mass of tail t, a rank from 1, is the exponential of a term of t plus
+    ``g(t) = logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the
+    exponential of minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between
+    two of its points lies above it.
+    """
+
+    def __init__(self, terms: ClassTerms, generator: np.random.Generator) -> None:
+        """Bound the masses of all tails of the only row."""
+        super().__init__(terms, generator)
+        k, num_items = terms.k, terms.below.shape[1]
+        self.factorial = log_factorials(num_items)
+        self.heads = np.arange(k)
+        self.head_terms = terms.log_heads[0] - self.factorial[k - 1 - self.heads]
+        tails = np.arange(k + 1, num_items + 1)
+        self.tail_terms = (
+            terms.log_tails[0] - self.factorial[tails - k - 1] + self.factorial[tails - 2]
+        )
+        largest, masses = self._envelope(tails)
+        self.cumulative = cumulative_weights(masses[None])
+        self.log_rates = np.array([largest + math.log(masses.sum()) + SLACK])
+
+    def _coupling(self, tails: IntArray) -> FloatArray:
+        """Return ``g`` at tails, ranks from 1."""
+        terms = self.head_terms + self.factorial[tails[:, None] - 2 - self.heads]
+        largest = terms.max(axis=1)
+        summed: FloatArray = np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest
+        return summed - self.factorial[tails - 2]
+
+    def _envelope(self, tails: IntArray) -> tuple[float, FloatArray]:
+        """Bound the masses of the top-k, which is 1, and of all ``tails``.
+
+        Return the logarithm of the largest bound, and all bounds divided by it.
+        """
+        k = self.terms.k
+        # tails at growing distances from the top-k, as g is steepest next to it
+        grid = np.unique(np.rint(np.geomspace(1, tails.size, _POINTS)).astype(np.int64)) + k
+        values = self._coupling(grid)
+        while True:
+            log_masses = np.append(0.0, self.tail_terms + np.interp(tails, grid, values))
+            largest = float(log_masses.max())
+            masses = np.exp(log_masses - largest)
+            # halve the stretches that matter, unless no chord lies well above the curve there
+            matter = np.diff(np.cumsum(masses)[grid - k]) > _MASS * masses.sum()
+            middle = ((grid[1:] + grid[:-1]) // 2)[matter]
+            exact_values = self._coupling(middle)
+            if not (np.interp(middle, grid, values) - exact_values > _EXCESS).any():
+                return largest, masses
+            grid, first = np.unique(np.append(grid, middle), return_index=True)
+            values = np.append(values, exact_values)[first]
+
+    def propose(self, rows: IntArray) -> Proposals:
+        """Pick the top-k or a tail by the envelope, then a head by its mass."""
+        k, column = self.terms.k, pick(self.cumulative, self.generator)
+        if not column.places[0]:
+            top = np.array([[-1, k - 1]])
+            return self._proposals(rows, top, -column.log_shares, np.zeros(1), column.share)
+        tail = k + column.places  # from 1
+        terms = self.head_terms + self.factorial[tail[0] - 2 - self.heads]
+        head = pick(cumulative_weights(np.exp(terms - terms.max())[None]), self.generator)
+        column_of = tail - k - 1
+        log_masses = terms[head.places] + self.tail_terms[column_of] - self.factorial[tail - 2]
+        log_terms = self.terms.log_heads[0, head.places] + self.terms.log_tails[0, column_of]
+        return self._proposals(
+            rows,
+            np.column_stack((head.places, tail - 1)),
+            log_masses - head.log_shares - column.log_shares,
+            -log_terms,
+            lambda place: column.share(place) * head.share(place),
+        )
+
+
+def draw_member(head: int, tail: int, k: int, generator: np.random.Generator) -> IntArray:
+    """Return a uniform member of one class, as ranks ``[k]``."""
+    if tail < k:
+        return np.arange(k)
+    before = max(head, 0)
+    # ranks up to the head, some of those between head and tail, and the tail
+    between = generator.choice(tail - head - 1, size=k - 1 - before, replace=False) + head + 1
+    return np.concatenate((np.arange(before), between, [tail]))
+
+
+def draw_members(
+    head: IntArray, tail: IntArray, k: int, generator: np.random.Generator
+) -> IntArray:
+    """Return a uniform member of each class ``[n]``, the top-k excluded, as ranks ``[n, k]``."""
+    chosen = np.empty((head.size, k), dtype=np.int64)
+    chosen[:, -1] = tail
+    for place in range(k - 1):
+        # Floyd's sampling of the ranks between head and tail: a rank drawn twice gives way to the
+        # last one allowed
+        last = tail - k + place + 1
+        drawn = generator.integers(head + 1, np.maximum(last, head + 1), endpoint=True)
+        repeated = (chosen[:, :place] == drawn[:, None]).any(axis=1)
+        chosen[:, place] = np.where(place < head, place, np.where(repeated, last, drawn))
+    return chosen
+
+
+CanonicalLoss = Literal["lead", "published"]
+
+# largest table of classes that is evaluated in full for every row of a batch: none has e^352
+# subsets
+_TABLE = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanonicalMechanism(TopKMechanism):
+    """Choose one subset among all subsets of size k; it is released in ascending order of index.
+
+    Gumbel noise: with probability proportional to ``exp(u / scale)`` for the utility
+    ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip
+    over all subsets with the same utility.
+
+    Shekelyan & Loukides (2022) give the top-k no credit for its lead over the next item: with
+    ``loss="published"`` the last term of u(S) is the larger of ``max_{not S} x`` and the k-th
+    largest score. This lowers the utility of the top-k and of no other subset: at the same cost the
+    top-k is less likely, unless ``gamma = 1``, where both losses are equal. ``loss="lead"`` is
+    ours.
+
+    Privacy: for any k, gamma and loss a single choice of ``w / scale``, bounded range with Gumbel
+    noise and pure DP with exponential noise; ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under
+    REPLACE_RECORD. All scores move within a window of width w, and with them the smallest score of
+    a subset, the largest left out, and the k-th largest. So the utilities of all subsets move
+    together within ``gamma`` times that window minus ``1 - gamma`` times it, which has width w (the
+    argument of Shekelyan & Loukides (2022), which holds for both losses).
+
+    >>> mechanism = CanonicalMechanism(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: size of the subset, 1..d-1.
+        scale: scale of the noise, in votes.
+        gamma: weight of the smallest score chosen, in [0, 1]; 1 takes O(d) time after sorting.
+        noise: ``gumbel`` or ``exponential``.
+        loss: ``lead`` (ours) or ``published``.
+
+    Raises:
+        ValueError: on ``k < 1``, ``scale <= 0``, ``gamma`` outside [0, 1], an unknown noise or an
+            unknown loss.
+    """
+
+    short_name: ClassVar[str] = "canonical"
+    short_help: ClassVar[str] = "one choice of a set"
+    spare: ClassVar[int] = 1
+
+    gamma: float = 0.5
+    noise: ChoiceNoise = "gumbel"
+    loss: CanonicalLoss = "lead"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
+        require_noise(ChoiceNoise, noise=self.noise)
+        require(
+            self.loss in get_args(CanonicalLoss),
+            f"a loss among {get_args(CanonicalLoss)}",
+            loss=self.loss,
+        )
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        counts = _subset_table(rows.shape[1], self.k) if len(rows) > 1 else None
+
+        def draw_part(part: Rows) -> IntArray:
+            order, below = self._ranked(part)
+            if counts is None:
+                drawn = [self._draw_row(row, generator) for row in below]
+                ranks = np.array(drawn, dtype=np.int64).reshape(-1, self.k)
+            else:
+                ranks = self._draw_batch(below, counts, generator)
+            return np.take_along_axis(order, ranks, axis=1)
+
+        return np.sort(in_blocks(rows, draw_part), axis=1)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return choice_event(relation, eta=self.window(relation) / self.scale, noise=self.noise)
+
+    def law(self, scores: Rows) -> Law:
+        num_items = scores.shape[1]
+        inside = sets_of(num_items, self.k, self.noise)
+        members = members_of(inside, num_items)
+        outside = np.nonzero(~members)[1].reshape(len(inside), -1)
+        best_left_out = reduce(np.maximum, (scores[:, column] for column in outside.T))
+        if self.loss == "published":
+            best_left_out = np.maximum(best_left_out, np.sort(scores, axis=1)[:, -self.k, None])
+        least = reduce(np.minimum, (scores[:, column] for column in inside.T))
+        utilities = self.gamma * least - (1 - self.gamma) * best_left_out
+        return Law(choice_law(utilities / self.scale, self.noise), members)
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        # the smallest score of any other set is at most the (k+1)-th, and the largest left out at
+        # least the k-th: it loses the gap against a top-k that is credited with its lead, and
+        # gamma times the gap against one that is not
+        lost = gap / self.scale * (1.0 if self.loss == "lead" else self.gamma)
+        if self.gamma == 0 and self.loss == "published":
+            raise NotStatedError("Expected gamma > 0 with the published loss, got gamma=0.0")
+        return chance_of_one(log_less_one(log_binomial(num_items, self.k)), lost, self.noise)
+
+    def class_probabilities(self, scores: ArrayLike) -> ClassProbabilities:
+        """Return the exact law of the class drawn with Gumbel noise from one row of scores ``[d]``.
+
+        Raises:
+            ValueError: on scores that are not one row of more than k finite numbers, or with
+                exponential noise.
+        """
+        rows, single = as_batch(scores)
+        require(single, "one row of scores of shape [d]", shape=rows.shape)
+        require_within(rows.shape[1], spare=self.spare, k=self.k)
+        require(self.noise == "gumbel", "Gumbel noise", noise=self.noise)
+        terms = self._terms(self._ranked(rows)[1])
+        return ClassProbabilities(terms.log_heads[0], terms.log_tails[0])
+
+    def _ranked(self, rows: Rows) -> tuple[IntArray, FloatArray]:
+        """Return the item of each rank, and how far its score lies below the k-th, ``[B, d]`` each.
+
+        Only the distances of scores from the scores of ranks k and k + 1 matter.
+        """
+        order, scores = rank(rows)
+        return order, distances(scores, scores[:, self.k - 1 : self.k], reach=REACH * self.scale)
+
+    def _terms(self, below: FloatArray) -> ClassTerms:
+        return ClassTerms(
+            below=below,
+            k=self.k,
+            scale=self.scale,
+            gamma=self.gamma,
+            outside=self.k if self.loss == "lead" else self.k - 1,
+        )
+
+    def _draw_batch(
+        self, below: FloatArray, counts: FloatArray, generator: np.random.Generator
+    ) -> IntArray:
+        """Draw one subset for each row, as ranks from 0, ``[B, k]``."""
+        head, tail = TableSampler(self._terms(below), counts, generator).draw(self.noise).T
+        ranks = np.tile(np.arange(self.k), (len(below), 1))
+        others = np.flatnonzero(tail >= self.k)
+        if others.size:
+            ranks[others] = draw_members(head[others], tail[others], self.k, generator)
+        return ranks
+
+    def _draw_row(self, below: FloatArray, generator: np.random.Generator) -> IntArray:
+        """Draw one subset for one row ``[d]``, as ranks from 0, ``[k]``."""
+        sampler = TailSampler if self.gamma == 1 else EnvelopeSampler
+        head, tail = sampler(self._terms(below[None]), generator).draw(self.noise)[0].tolist()
+        return draw_member(head, tail, self.k, generator)
+
+
+@lru_cache(maxsize=16)
+def _subset_table(num_items: int, k: int) -> FloatArray | None:
+    if k * (num_items - k) > _TABLE:
+        return None
+    table: FloatArray = np.exp(log_counts(num_items, k))
+    table.setflags(write=False)
+    return table

@@ -1,0 +1,574 @@
+"""Gaps between sorted counts: the private choice of a wide one, and tests of the one chosen.
+
+A gap that passes a test proves the set above it to be the same on every neighbor (Zhu & Wang
+(2022)).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.events import (
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianNoisyMaxEvent,
+    GaussianThresholdEvent,
+    PureDPEvent,
+    StabilityTestEvent,
+)
+from pate._core.mechanisms.base import Checks, Mechanism, ScoreMechanism, choice_event
+from pate._core.mechanisms.exact_choice import sample_k_smallest
+from pate._core.mechanisms.noise import add_gaussian, exceeds, grid_of, log_survival, require_noise
+from pate._core.mechanisms.ranking import (
+    REACH,
+    Rows,
+    as_batch,
+    below_rank,
+    require_within,
+    sort_ascending,
+)
+from pate._core.validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    given,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
+
+GapNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+
+
+class SortedCounts(NamedTuple):
+    """Counts in descending order, ties broken by label index, with the gaps between them."""
+
+    order: IntArray
+    """Label indices, ``[C]`` or ``[B, C]``: ``order[..., j]`` is the label of rank j."""
+    gaps: Rows
+    """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts.
+
+    The first and the last are
+    gaps to the public sentinels ``upper`` and 0, or weighted distances from ``upper / 2``, negative
+    where a majority is against none or all of the labels. int64; float64 of real scores and where
+    there are half votes.
+    """
+
+
+def sort_counts(
+    counts: ArrayLike,
+    *,
+    upper: float,
+    integer_scores: bool = True,
+    majority_weight: int | None = None,
+) -> SortedCounts:
+    """Sort counts, or other scores, and take the gaps between neighboring ranks.
+
+    >>> counts = sort_counts([10, 90, 80], upper=100)
+    >>> counts.order, counts.gaps
+    (array([1, 2, 0]), array([10, 10, 70, 10]))
+
+    Args:
+        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``, or real numbers there.
+        upper: the largest possible count, which is the public number of teachers, below 2^53; of
+            other scores a public bound that holds for all of them, whatever the data.
+        integer_scores: whether all but integers are refused.
+        majority_weight: w, 1 or 2, for the gaps by which a majority votes for none or all of the
+            labels: ``w (upper / 2 - h_(1))`` and ``w (h_(C) - upper / 2)``. None for the sentinels.
+
+    Raises:
+        ValueError: on counts of another shape, kind or range, ``upper`` that is not a positive
+            integer (a positive number, of real scores), or a ``majority_weight`` that is neither 1
+            nor 2.
+    """
+    _require_weight(majority_weight=majority_weight)
+    rows, single = as_counts(counts, upper, integer_scores=integer_scores)
+    ranked = sort_rows(rows, upper, majority_weight)
+    return SortedCounts(ranked.order[0], ranked.gaps[0]) if single else ranked
+
+
+def _require_rank(**ranks: int | None) -> None:
+    require_count(1, **given(**ranks))
+
+
+def _require_weight(**weights: int | None) -> None:
+    for name, weight in weights.items():
+        require(weight in (None, 1, 2), f"{name} 1 or 2", **{name: weight})
+
+
+def _require_below_infinity(**regularizers: Sequence[float] | None) -> None:
+    for name, values in given(**regularizers).items():
+        numbers = tuple(map(float, values))
+        below = all(value < math.inf for value in numbers)
+        require(below, f"a {name} below infinity", **{name: numbers})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapChoice(ScoreMechanism[IntArray]):
+    """Choose a rank k by noisy max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
+
+    Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap
+    moves by its width at most in either direction: within a window ``w`` of 2 votes (or
+    sensitivities) under ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD. A distance from ``upper /
+    2`` moves by its weight: with weight 2 the window is 4 under both relations. Gumbel noise: one
+    bounded-range choice of ``w / scale``. Gaussian noise: the `GaussianNoisyMaxEvent` of
+    `num_candidates` noisy gaps, with half the window rounded up to the grid of the noise. Any
+    other noise: pure DP of ``w / scale``.
+
+    >>> choice = GapChoice(num_labels=4, scale=2.0)
+    >>> choice(np.array([[5, 5, 70, 10, 10]]), generator=seeded_generator(0))
+    array([2])
+
+    Args:
+        num_labels: the number of labels C.
+        scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
+        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
+        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or
+            ``gaussian``.
+        allow_empty: whether k may be 0 or C. Otherwise it lies in 1..C-1.
+        majority_weight: the weight of `sort_counts`, where the first and the last gap are distances
+            from ``upper / 2``.
+        regularizer: public numbers ``[C + 1]`` added to the gaps, kept as a tuple; minus infinity
+            rules a k out.
+        kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no
+            influence.
+
+    Raises:
+        ValueError: on ``scale <= 0``, ``sensitivity <= 0``, an unknown noise, ``kbar`` outside
+            1..C, a ``majority_weight`` that is neither 1 nor 2, a regularizer that is not of shape
+            ``[C + 1]``, is NaN or plus infinity or rules out every k, or fewer than two labels
+            without the empty and the full set.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    checks: ClassVar[Checks] = {
+        "noise": partial(require_noise, GapNoise),
+        "kbar": _require_rank,
+        "majority_weight": _require_weight,
+        "regularizer": _require_below_infinity,
+    }
+
+    num_labels: int
+    scale: float
+    noise: GapNoise = "gumbel"
+    allow_empty: bool = True
+    majority_weight: int | None = None
+    regularizer: tuple[float, ...] | None = None
+    kbar: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count(1, num_labels=self.num_labels)
+        require(
+            self.allow_empty or self.num_labels > 1,
+            "at least two labels without the empty and the full set",
+            num_labels=self.num_labels,
+        )
+        require_within(self.num_labels, **given(kbar=self.kbar))
+        if self.regularizer is not None:
+            values = np.asarray(self.regularizer, dtype=np.float64)
+            num_gaps = self.num_labels + 1
+            require(
+                values.shape == (num_gaps,),
+                f"a regularizer of {num_gaps} numbers",
+                shape=values.shape,
+            )
+            regularizer = tuple(values.tolist())
+            allowed = values[self._candidates][values[self._candidates] > -np.inf]
+            require(allowed.size, "a regularizer that allows some k", regularizer=regularizer)
+            # numbers farther apart would round away the noise of a gap that makes up for them
+            spread, widest = float(np.ptp(allowed)), REACH * self.scale
+            require(
+                spread <= widest,
+                f"a regularizer of numbers within {widest:g} (2^32 scales)",
+                spread=spread,
+            )
+            object.__setattr__(self, "regularizer", regularizer)
+
+    @property
+    def num_candidates(self) -> int:
+        """The number of ranks to choose from."""
+        return len(range(self.num_labels + 1)[self._candidates])
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks to choose from that the regularizer does not rule out."""
+        return tuple(
+            rank
+            for rank in range(self.num_labels + 1)[self._candidates]
+            if self.regularizer is None or self.regularizer[rank] > -math.inf
+        )
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose a rank by gaps ``[C + 1]`` or ``[B, C + 1]``; return int64 ``[]`` or ``[B]``.
+
+        Raises:
+            ValueError: on gaps that are not finite numbers, or not C + 1 of them.
+        """
+        rows, single = as_batch(scores)
+        require(
+            rows.shape[1] == self.num_labels + 1,
+            f"{self.num_labels + 1} gaps",
+            num_gaps=rows.shape[1],
+        )
+        reach, disadvantage = REACH * self.scale, 0.0
+        if self.regularizer is not None:
+            preferred = np.array(self.regularizer[self._candidates])
+            disadvantage = preferred.max() - preferred
+            reach *= 2  # the farthest that a regularizer can make up for, and as far again
+        below = below_rank(rows[:, self._candidates], 1, reach=reach) + disadvantage
+        if self.noise == "gaussian":
+            # all scores get a multiple of the grid added, as the proof wants it
+            # (docs/privacy.md)
+            below -= np.mod(
+                rows[:, self._candidates].max(axis=1, keepdims=True), grid_of(self.scale)
+            )
+            best = np.argmin(add_gaussian(below, sigma=self.scale, generator=generator), axis=1)
+        else:
+            best = sample_k_smallest(
+                below, 1, noise=self.noise, scale=self.scale, generator=generator
+            )[:, 0]
+        chosen: IntArray = best + self._candidates.start
+        return chosen[0] if single else chosen
+
+    def probability(self, lead: float) -> float:
+        """Return the probability to choose a gap ``lead`` votes wider than all, equal, others.
+
+        Exact with Gumbel and exponential noise, and by quadrature with any other. A regularizer is
+        left out.
+        """
+        others, ahead = self.num_candidates - 1, lead / self.scale
+        if self.noise == "gumbel":
+            # far behind, where the exponential overflows, the chance is 0
+            return (
+                1 / (1 + others * math.exp(-max(ahead, -700.0)))
+                if ahead > -700 or not others
+                else 0.0
+            )
+        if self.noise == "exponential" and lead >= 0:
+            # the integral of (1 - z u)^others over u in 0..1, with z = exp(-ahead)
+            z = math.exp(-min(ahead, 700.0))
+            return (
+                -math.expm1((others + 1) * math.log1p(-z)) / ((others + 1) * z)
+                if z < 1
+                else 1 / (others + 1)
+            )
+        cells = np.linspace(-40.0, 40.0, 16_001)
+        # given the noise of that gap, the others stay behind with the same chance each
+        mass, middle = (
+            -np.diff(np.exp(log_survival(cells, self.noise))),
+            (cells[1:] + cells[:-1]) / 2,
+        )
+        return float(mass @ (-np.expm1(log_survival(middle + ahead, self.noise))) ** others)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        weight = self.majority_weight if self.allow_empty and self.majority_weight else 1
+        window = 2 * max(self.window(relation), weight * self.sensitivity)
+        if self.noise == "gaussian":
+            grid = grid_of(self.scale)
+            window = window / 2 + grid * math.ceil(window / 2 / grid)
+            return GaussianNoisyMaxEvent(
+                neighboring_relation=relation,
+                noise_multiplier=self.scale / window,
+                num_candidates=self.num_candidates,
+            )
+        return choice_event(relation, eta=window / self.scale, noise=self.noise)
+
+    @property
+    def _candidates(self) -> slice:
+        first, last = (0, self.num_labels) if self.allow_empty else (1, self.num_labels - 1)
+        return slice(first, min(last, self.kbar or last) + 1)
+
+
+def as_counts(counts: ArrayLike, upper: float, *, integer_scores: bool) -> tuple[Rows, bool]:
+    """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether it was one row.
+
+    Raises:
+        ValueError: unless they are integers (numbers, if they need not be ``integer_scores``) of
+            shape ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
+    """
+    rows, single = as_batch(counts)
+    if integer_scores:
+        require(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
+        require_count(1, upper=upper)
+    else:
+        require_positive(upper=upper)
+    require(upper < 2**53, "upper < 2^53", upper=upper)
+    if rows.size:
+        low, high = rows.min().item(), rows.max().item()
+        require(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
+    return rows.astype(np.int64 if integer_scores else np.float64, copy=False), single
+
+
+def sort_rows(rows: Rows, upper: float, majority_weight: int | None = None) -> SortedCounts:
+    """Sort counts or scores ``[B, C]`` in ``[0, upper]``, as `sort_counts` does."""
+    padded = np.empty((len(rows), rows.shape[1] + 2), dtype=rows.dtype)
+    if rows.dtype.kind == "f":
+        # not as distances below the bound, which would round them
+        order, padded[:, 1:-1] = sort_ascending(-rows, largest=None)
+        padded[:, 0], padded[:, -1] = -upper, 0
+    else:
+        order, padded[:, 1:-1] = sort_ascending(int(upper) - rows, largest=int(upper))
+        padded[:, 0], padded[:, -1] = 0, upper
+    gaps = padded[:, 1:] - padded[:, :-1]
+    if majority_weight is not None:
+        if majority_weight * upper % 2:  # half votes
+            gaps = gaps.astype(np.float64)
+        doubled = np.stack((upper - 2 * rows.max(axis=1), 2 * rows.min(axis=1) - upper), axis=1)
+        gaps[:, [0, -1]] = majority_weight * doubled / 2
+    return SortedCounts(order, gaps)
+
+
+TestedBy = Literal["gaussian", "laplace"]
+"""Noise of a test of a gap: `StabilityTest` or `LaplaceStabilityTest`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GapTest(Mechanism[BoolArray]):
+    """Pass iff ``max(shift, q) + noise - t > shift`` for a gap q.
+
+    ``t`` is the ``1 - delta_test`` quantile of the noise.
+
+    The cost is known under both relations, for whichever the ``shift`` is set.
+    """
+
+    checks: ClassVar[Checks] = {"delta_test": require_in_open_unit_interval}
+
+    delta_test: float
+    shift: float
+    sensitivity: float = 1.0
+    window: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(
+            sensitivity=self.sensitivity, shift=self.shift, **given(window=self.window)
+        )
+
+    def gap_window(self, relation: NeighboringRelation) -> float:
+        """Return the number of votes by which the tested number moves between neighbors."""
+        return (relation.score_range if self.window is None else self.window) * self.sensitivity
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
+        """Test gaps of any shape, one for each query, in votes; return booleans of that shape.
+
+        Raises:
+            ValueError: on gaps that are not finite.
+        """
+        gaps = np.asarray(scores, dtype=np.float64)
+        require(np.isfinite(gaps).all(), "finite gaps")
+        self._require_priced(gaps)  # gaps are PRIVATE, and no message repeats them
+        return self._passes(np.maximum(gaps - self.shift, 0), generator)
+
+    def probability(self, gaps: ArrayLike) -> FloatArray:
+        """Return the probability that each of ``gaps``, of any shape and in votes, passes."""
+        return self._exceeds(self._missing(gaps))
+
+    def failure(self, gaps: ArrayLike) -> FloatArray:
+        """Return the probability that each of ``gaps`` fails, however small."""
+        return self._exceeds(-self._missing(gaps))
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return float(self.probability(gap))
+
+    def _missing(self, gaps: ArrayLike) -> FloatArray:
+        """Return the noise, in votes, above which each of ``gaps`` passes."""
+        return self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0)
+
+    def _require_priced(self, gaps: FloatArray) -> None:
+        """Raise ``ValueError`` on gaps that the event does not pay for."""
+
+    @abstractmethod
+    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
+        """Return whether each ``lead``, in votes, exceeds the quantile with noise."""
+
+    @abstractmethod
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        """Return the probability that the noise exceeds ``votes``."""
+
+    @property
+    @abstractmethod
+    def _quantile(self) -> float:
+        """Quantile ``1 - delta_test`` of the noise, in votes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityTest(_GapTest):
+    """Test gaps with Gaussian noise (Zhu & Wang (2022), Algorithm 2, with the exact quantile).
+
+    Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` for a gap q, with ``z = Phi^-1(1
+    - delta_test)``.
+
+    Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of
+    integer scores; of real scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``,
+    and a `FailureEvent`: where the set is the same on both neighbors, the outcome says whether
+    ``max(shift, q)``, a statistic of sensitivity w, exceeds a threshold with its noise; where it is
+    not, both gaps are at most w, and pass with the probability of failure at most.
+
+    >>> test = StabilityTest(delta_test=1e-6, shift=2, num_teachers=100, sigma=2.0)
+    >>> test(np.array([60, 1]), generator=seeded_generator(0))
+    array([ True, False])
+
+    Args:
+        delta_test: probability that an unstable set passes, in (0, 1).
+        shift: the largest gap at which a neighbor may hold another set, in votes: 1 under
+            ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for a gap between two counts, times the
+            sensitivity of other scores.
+        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
+        window: the number of sensitivities by which the tested number moves between neighbors; None
+            for a gap between two scores, which moves by one or two, as the relation says.
+        num_teachers: the nominal number of teachers, which is the largest possible gap; more
+            generally the largest value of the narrower of two neighbors' gaps. Of other scores a
+            public bound on them.
+        sigma: standard deviation of the noise, in votes.
+        integer_scores: whether gaps must be multiples of one half, as gaps of integer scores are,
+            and the sensitivity an integer. If not, the cost covers all real numbers.
+
+    Raises:
+        ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``num_teachers``,
+            ``window`` or ``sensitivity`` that is not positive, or not an
+            integer though ``integer_scores``.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
+
+    num_teachers: float
+    sigma: float
+    integer_scores: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        numbers = given(shift=self.shift, num_teachers=self.num_teachers, window=self.window)
+        if self.integer_scores:
+            require_count(1, **numbers)
+            require(
+                float(self.sensitivity).is_integer(),
+                "an integer sensitivity",
+                sensitivity=self.sensitivity,
+            )
+        else:
+            require_positive(**numbers)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe one test together with the exact set that it releases."""
+        window = self.gap_window(relation)
+        if self.integer_scores:
+            return StabilityTestEvent(
+                neighboring_relation=relation,
+                sigma=self.sigma,
+                delta_test=self.delta_test,
+                shift=int(self.shift),
+                num_teachers=int(self.num_teachers),
+                window=None if window == relation.score_range else int(window),
+            )
+        delta = max(self.delta_test, float(self.probability(window)))
+        return ComposedEvent(
+            events=(
+                GaussianThresholdEvent(
+                    neighboring_relation=relation, noise_multiplier=self.sigma / window
+                ),
+                FailureEvent(
+                    neighboring_relation=relation,
+                    delta=min(delta, math.nextafter(1, 0)),
+                    tail="normal",
+                    step=window / self.sigma,
+                ),
+            )
+        )
+
+    def _require_priced(self, gaps: FloatArray) -> None:
+        if self.integer_scores:
+            require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes")
+        # the narrower gap of two neighbors is num_teachers at most
+        most = self.num_teachers + (self.window or 0) * self.sensitivity
+        require(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes")
+
+    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
+        return exceeds(lead, self._quantile, sigma=self.sigma, generator=generator)
+
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        return np.asarray(ndtr(-votes / self.sigma), dtype=np.float64)
+
+    @property
+    def _quantile(self) -> float:
+        return -self.sigma * float(ndtri(self.delta_test))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceStabilityTest(_GapTest):
+    """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile).
+
+    The noise is added to ``max(shift, q)`` for a gap q.
+
+    Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves (unless given, one
+    sensitivity under ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain
+    probability: ``delta_test``, or the probability of passing a gap of w if a test with a smaller
+    ``shift`` is accounted under another relation. This covers the outcome together with the exact
+    set above the gap, of integer scores and of real ones.
+
+    Parameters other than the scale are as in `StabilityTest`.
+
+    >>> test = LaplaceStabilityTest(delta_test=1e-6, shift=2, scale=2.0)
+    >>> test(np.array([60, 1]), generator=seeded_generator(0))
+    array([ True, False])
+
+    Args:
+        scale: scale of the noise, in votes.
+
+    Raises:
+        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``window`` or
+            ``sensitivity`` that is not positive.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: float
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        """Describe one test together with the exact set that it releases."""
+        window = self.gap_window(relation)
+        threshold = self._standard_quantile - max(0, window - self.shift) / self.scale
+        delta = math.exp(-threshold) / 2 if threshold > 0 else 1 - math.exp(threshold) / 2
+        return ComposedEvent(
+            events=(
+                PureDPEvent(neighboring_relation=relation, epsilon=window / self.scale),
+                FailureEvent(
+                    neighboring_relation=relation,
+                    delta=min(delta, math.nextafter(1, 0)),
+                    tail="exponential",
+                    step=window / self.scale,
+                ),
+            )
+        )
+
+    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
+        below = -np.column_stack((lead.ravel(), np.full(lead.size, self._quantile)))
+        first = sample_k_smallest(
+            below, 1, noise="laplace", scale=[self.scale, 0.0], generator=generator
+        )
+        return np.asarray(first[:, 0] == 0).reshape(lead.shape)
+
+    def _exceeds(self, votes: FloatArray) -> FloatArray:
+        tail = np.exp(-np.abs(votes) / self.scale) / 2
+        return np.where(votes > 0, tail, 1 - tail)
+
+    @property
+    def _quantile(self) -> float:
+        return self.scale * self._standard_quantile
+
+    @property
+    def _standard_quantile(self) -> float:
+        delta = self.delta_test
+        return -math.log(2 * delta) if delta < 0.5 else math.log(2 * (1 - delta))

@@ -1,0 +1,547 @@
+"""The k largest scores with noise, drawn once or in rounds of peeling.
+
+With one draw of noise on every score, `NoisyTopK` reports the set of the k largest (Shekelyan &
+Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism"), and
+`OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds; the
+output is ordered. At the end `PeeledCounts` adds the noisy scores of the k items, and `pad_to_k`
+fills lists that hold fewer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.events import ComposedEvent, Event, GaussianEvent, PureDPEvent
+from pate._core.mechanisms.base import (
+    Case,
+    Checks,
+    Law,
+    NotStatedError,
+    ScoreMechanism,
+    TopKMechanism,
+    chance_by_flips,
+    chance_by_peeling,
+    chance_to_lead,
+    choice_event,
+    peeling_law,
+)
+from pate._core.mechanisms.exact_choice import sample_k_smallest
+from pate._core.mechanisms.noise import DIGITS, Noise, add_gaussian, require_noise
+from pate._core.mechanisms.ranking import (
+    REACH,
+    ROWS,
+    Rows,
+    as_batch,
+    below_rank,
+    distances,
+    in_blocks,
+    rank,
+)
+from pate._core.validation import (
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
+
+
+def one_shot(
+    rows: Rows,
+    k: int,
+    scale: float,
+    noise: Noise,
+    generator: np.random.Generator,
+    *,
+    ordered: bool = True,
+) -> IntArray:
+    """Return the indices ``[B, k]`` of the k largest of ``rows`` with noise.
+
+    They are in order. Without ``ordered`` those far ahead may come in any order.
+    """
+
+    def draw(part: Rows) -> IntArray:
+        return sample_k_smallest(
+            below_rank(part, k, reach=REACH * scale),
+            k,
+            noise=noise,
+            scale=scale,
+            generator=generator,
+            exact=(lambda row, place: -Fraction(part[row, place].item())) if ordered else None,
+        )
+
+    return in_blocks(rows, draw)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyTopK(TopKMechanism):
+    """Release the SET of the k largest of ``scores + scale * noise``, as ascending indices.
+
+    The noise is drawn once.
+
+    Given the noise of the items left out, each member must exceed a threshold that moves by at most
+    the count window ``w`` relative to it, so the probability of that changes by a factor of at most
+    ``exp(w / scale)``. The order of the noisy scores is not released: this proof is for the set.
+
+    Privacy: with Gumbel noise, k bounded-range choices of ``w / scale`` (the set of
+    `GumbelPeeling`); with any other noise, pure DP of ``k w / scale`` (Shekelyan & Loukides
+    (2022)). ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    >>> mechanism = NoisyTopK(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: size of the set, 1..d.
+        scale: scale of the noise, in votes.
+        noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
+    """
+
+    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
+
+    noise: Noise = "gumbel"
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        chosen = one_shot(rows, self.k, self.scale, self.noise, generator, ordered=False)
+        return np.sort(chosen, axis=1)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        eta = self.window(relation) / self.scale
+        if self.noise == "gumbel":
+            return choice_event(relation, eta=eta, noise=self.noise, count=self.k)
+        return PureDPEvent(neighboring_relation=relation, epsilon=self.k * eta)
+
+    def law(self, scores: Rows) -> Law:
+        if self.noise != "gumbel":
+            raise NotStatedError(
+                f"the law of {type(self).__name__} with {self.noise} noise is not known"
+            )
+        return peeling_law(scores, self.k, self.scale, "gumbel")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        others, scales = num_items - self.k, gap / self.scale
+        if self.noise == "gumbel":
+            return chance_by_peeling(self.k, others, scales)
+        return chance_to_lead(self.noise, self.k, others, scales)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyMax(ScoreMechanism[IntArray]):
+    """Release the index of the largest of ``scores + scale * noise``.
+
+    With Gumbel noise this is the exponential mechanism, which chooses an item with probability
+    proportional to ``exp(score / scale)`` (McSherry & Talwar (2007)); with exponential noise
+    permute-and-flip (McKenna & Sheldon (2020); Ding et al. (2021)); with Laplace noise
+    report-noisy-max (Dwork & Roth (2014), Claim 3.9).
+
+    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with any
+    other. ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    >>> mechanism = NoisyMax(scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array(0)
+
+    Args:
+        scale: scale of the noise, in votes.
+        noise: any noise of `NoisyTopK`.
+
+    Raises:
+        ValueError: on ``scale <= 0`` or an unknown noise.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: float
+    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
+
+    noise: Noise = "gumbel"
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        """Choose from ``scores`` ``[d]`` or ``[B, d]``; return an index per row, ``[]`` or ``[B]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers.
+        """
+        return self._set_of_one(scores, generator=generator)[..., 0]
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return self._set_of_one.event(relation)
+
+    @property
+    def _set_of_one(self) -> NoisyTopK:
+        return NoisyTopK(k=1, scale=self.scale, noise=self.noise, sensitivity=self.sensitivity)
+
+
+def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
+    """Return the scale ``draws * window / epsilon`` at which a selection is pure ``epsilon``-DP.
+
+    >>> scale_for_epsilon(0.5, window=2.0, draws=3)
+    12.0
+
+    Args:
+        epsilon: the guarantee, above 0.
+        window: width of the window within which scores move, in votes: the count window, or
+            `pate.mechanisms.joint_window` for the joint mechanism.
+        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint
+            mechanism.
+
+    Raises:
+        ValueError: on a number that is not positive.
+    """
+    require_positive(epsilon=epsilon, window=window)
+    require_count(1, draws=draws)
+    return draws * window / epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneShotLaplace(TopKMechanism):
+    """Release the k largest scores with Laplace noise, in order (Qiao et al. (2021), Algorithm 1).
+
+    Privacy: pure DP of ``k w / scale``, with ``w`` 1 vote under ADD_REMOVE_TEACHER and 2 under
+    REPLACE_RECORD. Relative to the largest noisy score that is left out, each of the k moves by at
+    most w, which changes the density of its noise by at most a factor of ``exp(w / scale)``: this
+    covers the order too.
+
+    >>> mechanism = OneShotLaplace(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: length of the list, 1..d.
+        scale: scale of the Laplace noise, in votes.
+    """
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        return one_shot(rows, self.k, self.scale, "laplace", generator)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return PureDPEvent(
+            neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale)
+        )
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_to_lead("laplace", self.k, num_items - self.k, gap / self.scale)
+
+
+def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
+    """Return the scale for (epsilon, delta) that Qiao et al. (2021), Theorem 2.2, claim.
+
+    It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction
+    (REPLACE_RECORD). The theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale
+    the event of `OneShotLaplace` is pure ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger
+    statement up to ``k = 16 log(d / delta)``.
+
+    >>> round(one_shot_laplace_scale(k=5, num_items=100, epsilon=0.2, delta=1e-6), 1)
+    383.9
+
+    Raises:
+        ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
+    """
+    require_count(1, k=k, num_items=num_items)
+    require_positive(epsilon=epsilon)
+    require_in_open_unit_interval(delta=delta)
+    return 8 * math.sqrt(k * math.log(num_items / delta)) / epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class GumbelPeeling(TopKMechanism):
+    """Peel k items by the exponential mechanism: the k largest with one draw of Gumbel noise.
+
+    Both have the same law (Durfee & Rogers (2019), Lemma 4.2).
+
+    Privacy: k bounded-range choices of ``w / scale`` for the ordered output (Dong, Durfee & Rogers
+    (2020)); ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    >>> mechanism = GumbelPeeling(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: number of rounds, 1..d.
+        scale: scale of the Gumbel noise, in votes.
+    """
+
+    short_name: ClassVar[str] = "peeling"
+    short_help: ClassVar[str] = "k choices of one item"
+    ordered: ClassVar[bool] = True
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        return one_shot(rows, self.k, self.scale, "gumbel", generator)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return choice_event(
+            relation, eta=self.window(relation) / self.scale, noise="gumbel", count=self.k
+        )
+
+    def law(self, scores: Rows) -> Law:
+        return peeling_law(scores, self.k, self.scale, "gumbel")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_by_peeling(self.k, num_items - self.k, gap / self.scale)
+
+
+_LONG = 1024  # items from which a list is peeled by itself
+_COIN = 16  # binary digits of uniform numbers that are drawn for all items
+_LEAD = 60.0  # scales up to which they are in float32's range
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermuteAndFlipPeeling(TopKMechanism):
+    """Peel k items by permute-and-flip, each round with fresh noise (McKenna & Sheldon (2020)).
+
+    Privacy: k pure choices of ``w / scale`` for the ordered output; ``w`` is 1 vote under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
+
+    >>> mechanism = PermuteAndFlipPeeling(k=2, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    array([0, 1])
+
+    Args:
+        k: number of rounds, 1..d.
+        scale: scale of the exponential noise, in votes.
+    """
+
+    short_name: ClassVar[str] = "permute_and_flip"
+    short_help: ClassVar[str] = "k pure choices of one item"
+    ordered: ClassVar[bool] = True
+
+    def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
+        size, peel = (1, self._peel_long) if rows.shape[1] >= _LONG else (ROWS, self._peel)
+
+        def draw(part: Rows) -> IntArray:
+            order, scores = rank(part)
+            return np.take_along_axis(order, peel(scores, generator), axis=1)
+
+        return in_blocks(rows, draw, size=size)
+
+    def _peel(self, scores: Rows, generator: np.random.Generator) -> IntArray:
+        """Return ranks ``[B, k]`` of descending scores, by the largest with exponential noise.
+
+        (Ding et al. (2021).)
+        """
+        ranks = np.empty((len(scores), self.k), dtype=np.int64)
+        taken = np.zeros(scores.shape, dtype=np.bool_)
+        for place in range(self.k):
+            best = np.argmin(taken, axis=1)[:, None]
+            below = distances(
+                scores, np.take_along_axis(scores, best, axis=1), reach=REACH * self.scale
+            )
+            below[taken] = np.inf
+            ranks[:, place] = sample_k_smallest(
+                below, 1, noise="exponential", scale=self.scale, generator=generator
+            )[:, 0]
+            taken[np.arange(len(scores)), ranks[:, place]] = True
+        return ranks
+
+    def _peel_long(self, scores: Rows, generator: np.random.Generator) -> IntArray:
+        """Return ranks ``[1, k]`` like `_peel`, from one long row ``[1, d]``.
+
+        No item comes before the best one unless its noise reaches that far: unless its uniform
+        number is at most ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all;
+        the others draw what follows.
+        """
+        items, reach = scores[0], REACH * self.scale
+        ranks, taken, best = (
+            np.empty((1, self.k), dtype=np.int64),
+            np.zeros(items.size, dtype=np.bool_),
+            0,
+        )
+        below = distances(items, items[:1], reach=reach)
+        chances = np.exp(-below / self.scale).astype(np.float32)
+        for place in range(self.k):
+            best += int(np.argmin(taken[best:]))
+            lead = float(below[best]) / self.scale
+            if lead > _LEAD:
+                below, lead = distances(items, items[best : best + 1], reach=reach), 0.0
+                chances = np.exp(-np.maximum(below / self.scale, 0.0)).astype(np.float32)
+            words = generator.integers(1 << 64, size=items.size // 4 + 1, dtype=np.uint64)
+            coins = words.view(np.uint16)[: items.size]
+            # one unit more: chances in float32, and their products, err by less than 2^-21 of 2^16
+            heads = np.flatnonzero(
+                coins <= chances * np.float32(2.0**_COIN * math.exp(lead)) + np.float32(1)
+            )
+            heads = heads[~taken[heads]]
+            if heads.size > 1:
+                digits = generator.integers(1 << (DIGITS - _COIN), size=heads.size)
+                tails = (
+                    (coins[heads].astype(np.int64) << (DIGITS - _COIN)) | digits
+                ) * 2.0**-DIGITS
+                near = distances(items[heads], items[best : best + 1], reach=reach)
+                heads = heads[
+                    sample_k_smallest(
+                        near[None],
+                        1,
+                        noise="exponential",
+                        scale=self.scale,
+                        generator=generator,
+                        tails=tails[None],
+                    )[0]
+                ]
+            ranks[0, place] = heads[0]
+            taken[heads[0]] = True
+        return ranks
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return choice_event(
+            relation, eta=self.window(relation) / self.scale, noise="exponential", count=self.k
+        )
+
+    def law(self, scores: Rows) -> Law:
+        return peeling_law(scores, self.k, self.scale, "exponential")
+
+    def _accuracy(self, gap: float, num_items: int) -> float:
+        return chance_by_flips(self.k, num_items - self.k, gap / self.scale)
+
+
+class CountedTopK(NamedTuple):
+    """Items in order, and the noisy scores that they have."""
+
+    items: IntArray
+    """``[k]`` or ``[B, k]`` indices, in the order in which they were chosen."""
+    scores: FloatArray
+    """``[k]`` or ``[B, k]``: their scores with Gaussian noise, on a public grid; not sorted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeeledCounts(ScoreMechanism[CountedTopK]):
+    """Choose k items by `GumbelPeeling`, then release the scores of these k with Gaussian noise.
+
+    The price follows k, not the number of items, where noise on all scores would pay for each of
+    them. Noisy scores that were used for the choice would be biased upwards, as luck is chosen; the
+    noise here is fresh, so that they are unbiased.
+
+    Privacy: adaptive composition of the k choices with one Gaussian release of k numbers, none of
+    which moves by more than the sensitivity under either relation: an L2 sensitivity of ``sqrt(k)``
+    times that. Given the items, which were released before, it does not matter which scores they
+    are.
+
+    >>> mechanism = PeeledCounts(k=2, scale=2.0, sigma=1.0)
+    >>> found = mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
+    >>> found.items, found.scores.round(1)
+    (array([0, 1]), array([92.6, 79.3]))
+
+    Args:
+        k: number of items, 1..d.
+        scale: scale of the Gumbel noise of the choice, in the unit of the scores (votes).
+        sigma: standard deviation of the noise of each score, in that unit.
+
+    Raises:
+        ValueError: on ``k < 1``, or ``scale``, ``sigma`` or ``sensitivity`` that are not positive.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale", "sigma")
+    checks: ClassVar[Checks] = {"k": partial(require_count, 1)}
+
+    k: int
+    scale: float
+    sigma: float
+
+    @classmethod
+    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
+        return [{"k": case.k}] if case.k <= case.num_items else []
+
+    def require_items(self, num_items: int) -> None:
+        self.choice.require_items(num_items)
+
+    @property
+    def choice(self) -> GumbelPeeling:
+        """The choice of the items."""
+        return GumbelPeeling(k=self.k, scale=self.scale, sensitivity=self.sensitivity)
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> CountedTopK:
+        """Release the top k of ``scores`` ``[d]`` or ``[B, d]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers, or too few for k.
+        """
+        rows, single = as_batch(scores)
+        items = self.choice(rows, generator=generator)
+        noisy = add_gaussian(
+            np.take_along_axis(rows, items, axis=1), sigma=self.sigma, generator=generator
+        )
+        return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        counts = GaussianEvent(
+            neighboring_relation=relation,
+            noise_multiplier=self.sigma / (math.sqrt(self.k) * self.sensitivity),
+        )
+        return ComposedEvent(events=(self.choice.event(relation), counts))
+
+
+def split_budget(*, k: int, share: float) -> tuple[float, float]:
+    """Return a scale and a sigma for `PeeledCounts`, with a ``share`` of the cost for the scores.
+
+    Both are to be scaled by one factor.
+
+    The cost is counted as for many releases, ``k w^2 / (8 scale^2)`` for the choices with w = 2
+    (REPLACE_RECORD) and ``k / (2 sigma^2)`` for the scores, which add up to k.
+
+    >>> scale, sigma = split_budget(k=2, share=0.5)
+    >>> round(scale, 3), round(sigma, 3)
+    (1.0, 1.0)
+
+    Raises:
+        ValueError: on ``k < 1`` or a ``share`` outside (0, 1).
+    """
+    require_count(1, k=k)
+    require_positive(share=share)
+    require(share < 1, "share < 1", share=share)
+    return math.sqrt(1 / (2 * (1 - share))), math.sqrt(1 / (2 * share))
+
+
+def pad_to_k(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
+    """Return lists in which each -1 gives way to the first public items that are not in the list.
+
+    The items were released before, and the public order does not depend on the scores, so that
+    padding costs nothing.
+
+    >>> pad_to_k([4, -1, -1], public=[4, 2, 7])
+    array([4, 2, 7])
+
+    Args:
+        chosen: ``[k]`` or ``[B, k]`` distinct indices of items, -1 for places that were left empty,
+            as from `pate.mechanisms.LimitedDomain`.
+        public: a public order ``[m]`` of items, such as last year's, with at least k of them.
+
+    Raises:
+        ValueError: on arrays that are no such indices, or a public order that is too short.
+    """
+    lists, order = np.asarray(chosen), np.asarray(public)
+    require(
+        lists.dtype.kind in "iu" and order.dtype.kind in "iu",
+        "integer indices",
+        dtype=str(lists.dtype),
+    )
+    require(
+        lists.ndim in (1, 2) and lists.shape[-1] > 0,
+        "lists of shape [k] or [batch, k]",
+        shape=lists.shape,
+    )
+    k = lists.shape[-1]
+    require(
+        order.ndim == 1 and order.size >= k,
+        f"a public order of at least {k} items",
+        shape=order.shape,
+    )
+    require(
+        np.unique(order).size == order.size and order.min() >= 0,
+        "distinct public items >= 0",
+    )
+    rows = np.atleast_2d(lists).astype(np.int64)
+    require(rows.min() >= -1, "indices >= -1", minimum=int(rows.min()))
+    for row in rows:
+        taken = row[row >= 0]
+        require(np.unique(taken).size == taken.size, "distinct indices in a list")
+        row[row < 0] = order[~np.isin(order, taken)][: k - taken.size]
+    return rows[0] if lists.ndim == 1 else rows

@@ -1,0 +1,349 @@
+"""Scores in their order, ties broken by index, and exact distances between them.
+
+Scores are integers or floats of any size: distances are taken before they are rounded, so that
+no magnitude hides a difference. At the end the quality of a selection. Its measures read the true
+scores, so they are PRIVATE.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate._core.validation import BoolArray, FloatArray, IntArray, require, require_count
+
+Rows: TypeAlias = NDArray[np.number]
+"""Scores of any integer or floating-point type."""
+
+ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
+
+
+REACH = 2.0**32
+"""Scales of noise at which distances end.
+
+Noise in float64 spans less than 2^10 scales, and never bridges them.
+"""
+NEAR = 2.0**20
+"""Scales of noise up to which distances from any score will do: rounding is 2^-33 scales."""
+
+
+class Ranked(NamedTuple):
+    """Scores in descending order, ties broken by index."""
+
+    order: IntArray
+    """``[B, d]``: ``order[:, j]`` is the index of the item of rank j."""
+    scores: Rows
+    """``[B, d]``, descending: the scores as they were given, to the last digit."""
+
+
+def as_batch(scores: ArrayLike) -> tuple[Rows, bool]:
+    """Return scores as ``[B, d]``, and whether they were given as one row ``[d]``.
+
+    Raises:
+        ValueError: unless they are finite real numbers of shape ``[d]`` or ``[B, d]``, ``d > 0``,
+            with a finite spread.
+    """
+    rows = np.asarray(scores)
+    require(
+        rows.ndim in (1, 2) and rows.shape[-1] > 0,
+        "scores of shape [d] or [batch, d]",
+        shape=rows.shape,
+    )
+    require(rows.dtype.kind in "iuf", "integer or float scores", dtype=str(rows.dtype))
+    if rows.dtype.kind == "f":
+        rows = np.asarray(rows, dtype=np.float64)
+        if rows.size:
+            # the sum is not finite if any score is not, and finite scores must not overflow in
+            # their difference
+            with np.errstate(over="ignore", invalid="ignore"):
+                low, high = rows.min(), rows.max()
+                require(
+                    np.isfinite(high - low),
+                    "finite scores",
+                    minimum=float(low),
+                    maximum=float(high),
+                )
+    return (rows[None] if rows.ndim == 1 else rows), rows.ndim == 1
+
+
+def require_within(num_items: int, *, spare: int = 0, **values: int) -> None:
+    """Raise ``ValueError`` unless each of ``values`` leaves ``spare`` items out."""
+    for name, value in values.items():
+        require(
+            value <= num_items - spare,
+            f"{name} <= {num_items - spare} for {num_items} items",
+            **{name: value},
+        )
+
+
+def distances(rows: Rows, reference: Rows, *, reach: float = math.inf) -> FloatArray:
+    """Return how far scores ``[.., d]`` lie below ``reference``, float64, clipped at ``reach``.
+
+    This is the one place where scores become floats. They are subtracted first, integers as
+    integers, so that unsigned ones do not wrap, large ones keep their last digits, and only the
+    distance itself is rounded, by 2^-53 of it.
+
+    Where the reference is the score of some public rank, all distances move within the window of
+    the scores, and the clipped ones too, because no distance moves by more than the window in
+    either direction, and a clip is monotone and never moves a number farther than it was moved.
+
+    Args:
+        rows: scores of any integer or floating-point type.
+        reference: scores of that type, of a shape that broadcasts against ``rows``.
+        reach: the largest distance, `REACH` scales of the noise that is added to it.
+    """
+    if rows.dtype.kind == "f":
+        exact: FloatArray = np.subtract(reference, rows, dtype=np.float64)
+    elif rows.dtype.itemsize < 8:
+        exact = (reference.astype(np.int64) - rows).astype(np.float64)
+    elif _spread(rows, reference) < 2**63:
+        exact = (reference - rows).view(np.int64).astype(np.float64)
+    else:
+        # modulo 2^64 a difference is right even where it overflows, and its sign is known
+        below, above = reference - rows, rows - reference
+        exact = np.where(
+            reference >= rows, below.view(np.uint64), -above.view(np.uint64).astype(np.float64)
+        )
+    return exact if reach == math.inf else np.clip(exact, -reach, reach)
+
+
+def _spread(*scores: Rows) -> int:
+    """Return the largest difference between any two of integers."""
+    ends = [(int(rows.min().item()), int(rows.max().item())) for rows in scores if rows.size] or [
+        (0, 0)
+    ]
+    return max(high for _, high in ends) - min(low for low, _ in ends)
+
+
+def below_rank(rows: Rows, k: int, *, reach: float = math.inf) -> FloatArray:
+    """Return the `distances` of scores ``[B, d]`` from the k-th largest of their row."""
+    if k == 1:
+        return distances(rows, rows.max(axis=1, keepdims=True), reach=reach)
+    place = rows.shape[1] - k
+    return distances(rows, np.partition(rows, place, axis=1)[:, place : place + 1], reach=reach)
+
+
+def has_near_ties(rows: Rows, scale: float) -> bool:
+    """Whether all scores of a batch lie within `NEAR` scales of one another."""
+    return not rows.size or rows.max().item() - rows.min().item() <= NEAR * scale
+
+
+def rank(rows: Rows) -> Ranked:
+    """Sort each row in descending order, ties broken by index."""
+    if rows.dtype.kind == "f":
+        order = sort_ascending(-rows, largest=None)[0]
+    else:
+        # modulo 2^64 a difference from the largest is right even where it overflows a signed
+        # integer
+        wide = np.int64 if rows.dtype.itemsize < 8 else np.uint64
+        below: Rows = rows.max(axis=1, keepdims=True).astype(wide) - rows.astype(wide)
+        order = sort_ascending(below, largest=int(below.max(initial=0)))[0]
+    return Ranked(order, np.take_along_axis(rows, order, axis=1))
+
+
+def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows]:
+    """Sort each row, ties by index: the indices and the sorted values, ``[B, d]`` each.
+
+    Integers in ``0..largest`` are sorted together with their indices, as one key per entry.
+    """
+    num_items = values.shape[1]
+    bits = (num_items - 1).bit_length()
+    end = math.inf if largest is None else (largest + 1) << bits
+    if end >= 2**63:
+        order: IntArray = np.asarray(np.argsort(values, axis=1, kind="stable"), dtype=np.int64)
+        return order, np.take_along_axis(values, order, axis=1)
+    keys: NDArray[np.signedinteger] = values.astype(np.int32 if end < 2**31 else np.int64)
+    # a Python int as the other operand keeps the keys as narrow as they are
+    keys <<= bits
+    keys |= np.arange(num_items, dtype=keys.dtype)
+    keys.sort(axis=1)
+    return (keys & ((1 << bits) - 1)).astype(np.int64), keys >> bits
+
+
+def with_noise(rows: Rows, noise: FloatArray) -> FloatArray:
+    """Return scores plus noise, float64 of their shape, each sum rounded once.
+
+    So the release is a function of the exact sum, where an integer above 2^53 that is rounded
+    first would move by more than it does.
+    """
+    if (
+        rows.dtype.kind == "f"
+        or not rows.size
+        or max(rows.max().item(), -rows.min().item()) <= 2**53
+    ):
+        return rows.astype(np.float64) + noise
+    exact = rows.ravel().astype(object) + [Fraction(part) for part in noise.ravel().tolist()]
+    return exact.astype(np.float64).reshape(rows.shape)
+
+
+def blocks_of(rows: Rows, *, size: int = ROWS) -> Iterator[Rows]:
+    """Yield ``size`` rows at a time, and an empty block where there are none."""
+    for start in range(0, max(len(rows), 1), size):
+        yield rows[start : start + size]
+
+
+def in_blocks(rows: Rows, choose: Callable[[Rows], IntArray], *, size: int = ROWS) -> IntArray:
+    """Return the choices ``[B, k]`` for ``rows`` ``[B, d]``, made for ``size`` rows at a time."""
+    return np.concatenate([choose(part) for part in blocks_of(rows, size=size)])
+
+
+def k_smallest(values: FloatArray, k: int) -> IntArray:
+    """Return the indices of the k smallest of each row in ascending order of value, ``[B, k]``."""
+    if k == 1:
+        return np.argmin(values, axis=1)[:, None]
+    if k < values.shape[1]:
+        part = np.argpartition(values, k - 1, axis=1)[:, :k]
+        order = np.argsort(np.take_along_axis(values, part, axis=1), axis=1)
+        return np.take_along_axis(part, order, axis=1)
+    return np.argsort(values, axis=1)
+
+
+class Grade(NamedTuple):
+    """Grades of subsets (Shekelyan & Loukides (2022), 7.2, A.2), each ``[]`` or ``[B]``."""
+
+    top: BoolArray
+    """It is the top-k."""
+    great: BoolArray
+    """It has the best ``ceil(k / 10)`` items and none of rank beyond ``1.1 k``."""
+    good: BoolArray
+    """It has the best ``ceil(k / 100)`` items and none of rank beyond ``1.5 k``."""
+
+
+def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
+    """Grade subsets ``[k]`` or ``[B, k]`` of the items of ``scores``, ties ranked by index.
+
+    >>> grade([90, 80, 79, 0], [0, 2])
+    Grade(top=np.False_, great=np.False_, good=np.True_)
+    """
+    _, ranks_of_chosen, single = _ranks_of(scores, chosen)
+    ranks, k = np.sort(ranks_of_chosen, axis=1), ranks_of_chosen.shape[1]
+
+    def within(head: int, tail: int) -> BoolArray:
+        graded: BoolArray = (ranks[:, head - 1] == head - 1) & (ranks[:, -1] < tail)
+        return graded[0] if single else graded
+
+    return Grade(within(k, k), within(*great_bounds(k)), within(*good_bounds(k)))
+
+
+def great_bounds(k: int) -> tuple[int, int]:
+    """Return how many of the best items a great subset has, and the last rank that it may have."""
+    return -(-k // 10), 11 * k // 10
+
+
+def good_bounds(k: int) -> tuple[int, int]:
+    """Return how many of the best items a good subset has, and the last rank that it may have."""
+    return -(-k // 100), 3 * k // 2
+
+
+def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
+    """Return the largest ``abs(x_(i) - x_{s_i})`` of an ordered sequence, ``[]`` or ``[B]``.
+
+    Gillenwater et al. (2022), Definition 2.2.
+
+    >>> float(linf_error([90, 80, 79, 0], [0, 2]))
+    1.0
+    """
+    return _measured(scores, chosen, lambda lost, short: np.abs(lost).max(axis=1))
+
+
+def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
+    """Return the sum of ``abs(x_(i) - x_{s_i})`` over an ordered sequence, ``[]`` or ``[B]``.
+
+    Gillenwater et al. (2022), Definition 2.2.
+
+    >>> float(l1_error([90, 80, 79, 0], [0, 2]))
+    1.0
+    """
+    return _measured(scores, chosen, lambda lost, short: np.abs(lost).sum(axis=1))
+
+
+def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
+    """Return the largest ``x_(k) - x_{s_i}`` of a set or sequence, at least 0, ``[]`` or ``[B]``.
+
+    Gillenwater et al. (2022), Definition 2.2.
+
+    >>> float(k_relative_error([90, 80, 79, 0], [0, 2]))
+    1.0
+    """
+    return _measured(scores, chosen, lambda lost, short: np.maximum(short.max(axis=1), 0.0))
+
+
+def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> FloatArray:
+    """Return the share, ``[]`` or ``[B]``, of the chosen with a score among the k largest.
+
+    >>> float(recall([90, 80, 79, 0], [0, 2]))
+    0.5
+
+    Args:
+        scores: ``[d]`` or ``[B, d]``.
+        chosen: ``[m]`` or ``[B, m]`` distinct indices of items. With a ``k``, -1 stands for an item
+            that was not chosen, as in the lists of `pate.mechanisms.LimitedDomain`.
+        k: how many there are to find, 1..d; m if None.
+
+    Raises:
+        ValueError: on indices that are repeated or of no item, or a ``k`` out of range.
+    """
+    if k is None:
+        return _measured(scores, chosen, lambda lost, short: (short <= 0).mean(axis=1))
+    rows, single = as_batch(scores)
+    num_items = rows.shape[1]
+    require_count(1, k=k)
+    require_within(num_items, k=k)
+    picked = _require_indices(chosen, rows, single, lowest=-1)
+    # an item that was not chosen is further below than all others
+    below = np.append(below_rank(rows, k), np.full((len(rows), 1), np.inf), axis=1)
+    # both of several equal scores may be among the k largest, but no more than k are found
+    recalled: FloatArray = (
+        np.minimum((np.take_along_axis(below, picked, axis=1) <= 0).sum(axis=1), k) / k
+    )
+    return recalled[0] if single else recalled
+
+
+def _measured(
+    scores: ArrayLike, chosen: ArrayLike, measure: Callable[[FloatArray, FloatArray], FloatArray]
+) -> FloatArray:
+    """Measure losses of choices against the i-th and the k-th largest score, ``[B, k]``."""
+    ranked, ranks, single = _ranks_of(scores, chosen)
+    mine, k = np.take_along_axis(ranked, ranks, axis=1), ranks.shape[1]
+    values = measure(distances(mine, ranked[:, :k]), distances(mine, ranked[:, k - 1 : k]))
+    return values[0] if single else values
+
+
+def _ranks_of(scores: ArrayLike, chosen: ArrayLike) -> tuple[Rows, IntArray, bool]:
+    """Return descending scores ``[B, d]``, the ranks of the chosen, and whether it is one row."""
+    rows, single = as_batch(scores)
+    picked = _require_indices(chosen, rows, single)
+    order, ranked = rank(rows)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    return ranked, np.take_along_axis(place, picked, axis=1), single
+
+
+def _require_indices(chosen: ArrayLike, rows: Rows, single: bool, *, lowest: int = 0) -> IntArray:
+    """Return the chosen items as ``[B, m]``.
+
+    Raises ``ValueError`` unless they are distinct indices of items.
+
+    Indices below 0, down to ``lowest``, are of no item, and may be repeated.
+    """
+    picked = np.asarray(chosen)
+    require(picked.dtype.kind in "iu", "integer indices", dtype=str(picked.dtype))
+    matching = picked.ndim == 1 if single else picked.ndim == 2 and len(picked) == len(rows)
+    require(matching, "chosen of shape [k] or [batch, k] as the scores", shape=picked.shape)
+    picked = np.atleast_2d(picked).astype(np.int64)
+    require_count(1, k=picked.shape[1])
+    require_within(rows.shape[1], k=picked.shape[1])
+    last = rows.shape[1] - 1
+    low, high = int(picked.min(initial=0)), int(picked.max(initial=0))
+    require(
+        low >= lowest and high <= last, f"indices in {lowest}..{last}", minimum=low, maximum=high
+    )
+    ascending = np.sort(picked, axis=1)
+    repeated = ascending[:, 1:][(ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)]
+    require(not repeated.size, "distinct indices", repeated=np.unique(repeated).tolist())
+    return picked

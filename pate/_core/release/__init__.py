@@ -1,0 +1,1 @@
+"""The only way from private to public."""

@@ -1,0 +1,1 @@
+"""Votes, aggregators, data, runs, a linear student, and the commands."""

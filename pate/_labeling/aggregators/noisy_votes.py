@@ -1,0 +1,658 @@
+"""Labels from noisy counts of votes: label by label, or the most frequent ballot as a whole.
+
+`NoisyVotes` counts labels, and `SiloVotes` does so where silos show their votes to nobody. Screens
+compare counts to decide which queries another aggregator answers. `Powerset` counts
+ballots in place of labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.events import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    GaussianThresholdEvent,
+    PartiesEvent,
+)
+from pate._core.mechanisms.base import Law, choice_law, require_few
+from pate._core.mechanisms.exact_choice import (
+    SLACK,
+    Chance,
+    Proposals,
+    cumulative_weights,
+    draw,
+    pick,
+)
+from pate._core.mechanisms.noise import (
+    add_gaussian,
+    decode,
+    exceeds,
+    failure,
+    require_room,
+    share_sigma,
+    summand,
+)
+from pate._core.validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    UInt8Array,
+    given,
+    require,
+    require_count,
+    require_positive,
+)
+from pate._labeling.aggregators.base import Aggregator, Gap, Outlook, Release, predictions_of
+from pate._labeling.votes.kinds import Ballots, Counts, MaskedTotal, Need, VoteShape
+from pate._labeling.votes.voters import blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyVotes(Aggregator):
+    """Add Gaussian noise to the count of every label: binary voting, and noisy counts.
+
+    Choose it if teachers disagree or the budget is small, and a student learns from many samples:
+        the soft counts are
+    unbiased however large the noise. Every query is answered; the cost grows with the number of
+    labels. With a ``min_lead`` and hard labels it withholds labels that are in doubt, one by one:
+    choose that if the student cannot use soft counts and a wrong label hurts more than a missing
+    one.
+
+    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD
+    and ADD_REMOVE_TEACHER alike: one teacher moves every count by one vote at most. Hard labels,
+    withheld ones and soft counts cost the same: all follow from the noisy counts and the number of
+    teachers, which is public (Dziedzic et al. (2023), Binary voting; with a ``min_lead`` the
+    Gaussian mechanism of GNMax of Papernot et al. (2018) with a public threshold in place of the
+    maximum).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = NoisyVotes(sigma_votes=5.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
+    Args:
+        sigma_votes: standard deviation of the noise on each count, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+        soft: whether the noisy counts are released with the labels.
+        min_lead: number of votes by which a noisy count must exceed half of the teachers for the
+            label to be given, or fall short of it for the label to be denied, at least 0: a public
+            constant. Other labels are withheld.
+
+    Raises:
+        ValueError: on a deviation that is not positive or ``min_lead < 0``.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_votes",)
+
+    sigma_votes: float
+    soft: bool = True
+    min_lead: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_lead != 0:
+            require_positive(min_lead=self.min_lead)
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        return [{}, {"soft": False}, {"soft": False, "min_lead": outlook.shape.num_teachers / 10}]
+
+    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap:
+        """Return how far from half of the teachers a count must lie to survive the noise."""
+        votes = max(self.min_lead + self.sigma_votes * float(ndtri(probability)), 0.0)
+        tie = shape.num_teachers / 2
+        return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        return GaussianEvent(
+            neighboring_relation=self.relation_of(relation),
+            noise_multiplier=self.sigma_votes / math.sqrt(shape.num_labels),
+        )
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        half = votes.num_teachers / 2
+        margins = add_gaussian(votes.counts - half, sigma=self.sigma_votes, generator=generator)
+        leading = margins > self.min_lead
+        labels, mask = leading.astype(np.uint8), leading | (margins <= -self.min_lead)
+        if not self.soft:
+            return Release(labels, mask)
+        noisy_counts = np.where(mask, margins + half, 0.0)
+        return Release(labels, mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
+
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        """Return the probability that teachers who agree on a label have it given or denied."""
+        margins = np.array([shape.num_teachers / 2, -shape.num_teachers / 2])
+        return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())
+
+
+Over = Literal["mean", "worst"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen(Aggregator):
+    """A noisy check before the aggregator ``answers``, which sees the queries that pass.
+
+    Every query pays for the check, and a query that passes for its answer too. The ledger reserves
+    both for every query and settles the actual cost.
+    """
+
+    answers: Aggregator
+    over: Over = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
+        relation, expected = self.answers.neighboring_relation, self.neighboring_relation
+        require(
+            relation is expected,
+            f"answers for {expected.value}, as the screen",
+            neighboring_relation=relation.value,
+        )
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return super().noise | self.answers.noise
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The counts that it checks, and the needs of ``answers``."""
+        return super().needs | self.answers.needs
+
+    def screen_event(self, relation: NeighboringRelation) -> Event:
+        """Describe the cost of the check: a noisy threshold on a distance of sensitivity 1."""
+        (sigma,) = super().noise.values()
+        return GaussianThresholdEvent(neighboring_relation=relation, noise_multiplier=sigma)
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        """Describe the cost of a query: the screen, then tier ``tier - 1`` of ``answers``."""
+        resolved = self.relation_of(relation)
+        require_count(0, **given(tier=tier))
+        if tier == 0:
+            return self.screen_event(resolved)
+        answer = self.answers.event(shape, resolved, None if tier is None else tier - 1)
+        return ComposedEvent(events=(self.screen_event(resolved), answer))
+
+    def scaled(self, factor: float) -> Self:
+        return replace(super().scaled(factor), answers=self.answers.scaled(factor))
+
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        return self.answers.max_answer_probability(shape)
+
+    def _reach(
+        self,
+        distances: FloatArray,
+        worst: Callable[..., FloatArray],
+        threshold: float,
+        generator: np.random.Generator,
+    ) -> BoolArray:
+        """Return whether the mean, or the worst, of distances ``[Q, m]`` reaches with noise."""
+        (sigma,) = super().noise.values()
+        if self.over == "worst":
+            return exceeds(worst(distances, axis=1), threshold, sigma=sigma, generator=generator)
+        # a mean is compared as a sum, which is exact
+        num, total = distances.shape[1], distances.sum(axis=1)
+        return exceeds(total, num * threshold, sigma=num * sigma, generator=generator)
+
+    def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
+        """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``; leave the others empty.
+
+        Of a linear model's answers, which are of all queries or of none, the labels are kept.
+        """
+        answers = self.answers.aggregate(votes[passed], generator=generator)
+        labels = np.zeros(votes.counts.shape, dtype=np.uint8)
+        mask = np.zeros(votes.counts.shape, dtype=np.bool_)
+        labels[passed], mask[passed] = answers.labels, answers.mask
+        tiers = passed.astype(np.int64)
+        if answers.tiers is not None:
+            tiers[passed] += answers.tiers
+        values = None
+        if answers.noisy_counts is not None and not answers.linear:
+            values = np.zeros(votes.counts.shape)
+            values[passed] = answers.noisy_counts
+        return Release(labels, mask, noisy_counts=values, noise_std=answers.noise_std, tiers=tiers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidentScreen(Screen):
+    """Pass on to ``answers`` only the queries on which the teachers are confident.
+
+    Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused
+    costs no more than the screen.
+
+    Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of
+    sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then ``answers``, if the
+    query is passed on (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released
+    bit). Each of the ``num_top`` largest counts moves by 1 at most, whichever labels have them, so
+    the sensitivity is the same for them.
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = ConfidentScreen(
+    ...     answers=NoisyVotes(sigma_votes=5.0), sigma_confident=5.0, threshold_confident=30.0
+    ... )
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).mask
+    array([[ True,  True,  True,  True],
+           [False, False, False, False]])
+
+    Args:
+        answers: the aggregator that answers, for the same relation.
+        sigma_confident: standard deviation of the noise on the screen, in votes.
+        threshold_confident: the noisy distance from a tie at which a query is answered, in votes.
+        over: ``mean`` over the labels, or ``worst``, the least certain of them.
+        num_top: the number of most voted labels that count; None for all. Of many labels that are
+            rare, most are certain on every sample.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, ``num_top`` below 1 or above the number of
+            labels, or ``answers`` for another relation.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_confident",)
+
+    sigma_confident: float
+    threshold_confident: float
+    num_top: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count(1, **given(num_top=self.num_top))
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        threshold = outlook.shape.num_teachers / 3
+        return [{"answers": _noisy_votes(outlook), "threshold_confident": threshold}]
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        number, counted = votes.num_labels, votes.counts
+        if self.num_top is not None:
+            require(self.num_top <= number, f"num_top <= {number} labels", num_top=self.num_top)
+            counted = np.sort(counted, axis=1)[:, number - self.num_top :]
+        distances = np.abs(counted - votes.num_teachers / 2)
+        passed = self._reach(distances, np.min, self.threshold_confident, generator)
+        return self._ask(votes, passed, generator)
+
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        """Return the probability that teachers who agree on all labels pass and get an answer."""
+        passed = ndtr((shape.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
+        return float(passed) * super().max_answer_probability(shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InteractiveScreen(Screen):
+    """Pass on to ``answers`` the queries on which teachers contradict a student; confirm the rest.
+
+    Choose it to improve a student that was trained on an earlier release: if the teachers agree
+    with it, its own confident predictions become labels, at the price of the screen.
+
+    Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the
+    distances ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike; then ``answers``, if the query is passed on (Papernot et al.
+    (2018), Interactive-GNMax, at the exact cost of its released bit).
+
+    Args:
+        answers: the aggregator that answers, for the same relation.
+        sigma_interactive: standard deviation of the noise on the screen, in votes.
+        threshold_interactive: the noisy distance from the student at which a query is answered, in
+            votes.
+        min_confidence: the least probability, of a label or of its absence, at which a prediction
+            is confirmed.
+        over: ``mean`` over the labels, or ``worst``, the one most contradicted.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, ``min_confidence`` outside [1/2, 1], or
+            ``answers`` for another relation.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_interactive",)
+
+    sigma_interactive: float
+    threshold_interactive: float
+    min_confidence: float = 0.5
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        threshold = outlook.shape.num_teachers / 8
+        return [{"answers": _noisy_votes(outlook), "threshold_interactive": threshold}]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            0.5 <= self.min_confidence <= 1,
+            "0.5 <= min_confidence <= 1",
+            min_confidence=self.min_confidence,
+        )
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The needs of a screen, and the predictions that it confirms."""
+        return super().needs | {"predictions"}
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        predictions = predictions_of(votes)
+        # distances and their sums are exact
+        expected = np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20
+        distances = np.abs(votes.counts - expected)
+        passed = self._reach(distances, np.max, self.threshold_interactive, generator)
+        release = self._ask(votes, passed, generator)
+        sure = ~passed[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
+        release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True
+        if release.noisy_counts is not None:
+            release.noisy_counts[sure] = votes.num_teachers * predictions[sure]
+        return release
+
+
+def _noisy_votes(outlook: Outlook) -> NoisyVotes:
+    return NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloVotes(Aggregator):
+    """Release noisy counts of all labels, to which each silo adds a share of the noise.
+
+    Choose it if no party may see the votes of all silos: it releases the same as `NoisyVotes`, from
+    masked counts that `pate silo` sends and `pate label --silos` adds up.
+
+    Each silo knows the share that it drew, and subtracts it from the sum. So there are two figures.
+    The cost, which targets and budgets are met by, is the cost to ``colluding`` silos that put
+    their shares together, if ``dropouts`` others never send theirs. To everybody else
+    (`Event.to_world`) the noise is ``sqrt((silos - dropouts) / (silos - colluding - dropouts))``
+    times as wide.
+
+    Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD
+    and ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and silo
+    (docs/privacy.md, "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians
+    instead).
+
+    Args:
+        sigma_silos: standard deviation of the noise that the honest silos add together to each
+            count, in votes.
+        silos: number of silos, at least 2.
+        colluding: number of silos that may pool the shares that they drew, or send them to the
+            server; at least 1.
+        dropouts: number of silos that may fail to send their counts.
+        single_sums: whether a server may open the counts of one silo by themselves, with all of the
+            stated noise, if it shows silos different lists of those in the sum. It can where one
+            silo is sure to take part without colluding and another may drop out.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to
+            take part without colluding, or so many that may drop out that a server could open
+            another sum than the one of all that take part.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
+    offered: ClassVar[bool] = False  # `--silos` names it
+
+    sigma_silos: float
+    silos: int
+    colluding: int = 1
+    dropouts: int = 0
+    single_sums: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count(2, silos=self.silos)
+        require_count(1, colluding=self.colluding)  # a silo knows the share that it drew
+        require_count(0, dropouts=self.dropouts)
+        require(
+            self.num_honest >= 1,
+            f"one of {self.silos} silos that neither colludes nor drops out",
+            colluding=self.colluding,
+            dropouts=self.dropouts,
+        )
+        alone = self.num_honest == 1
+        hint = "; `single_sums` lets a server open the counts of one silo" if alone else ""
+        require(
+            self.has_one_sum or (alone and self.single_sums),
+            f"dropouts * (dropouts + 1) < silos - colluding{hint}",
+            silos=self.silos,
+            colluding=self.colluding,
+            dropouts=self.dropouts,
+        )
+
+    @property
+    def num_honest(self) -> int:
+        """The number of silos with shares that are sure to be in the sum, and secret."""
+        return self.silos - self.colluding - self.dropouts
+
+    @property
+    def has_one_sum(self) -> bool:
+        """Whether a server can open one sum only, whichever lists of silos it shows to whom."""
+        return not self.dropouts or (
+            self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
+        )
+
+    @property
+    def share_sigma(self) -> float:
+        """The standard deviation of the noise of each silo, in votes."""
+        return share_sigma(self.sigma_silos, self.num_honest)
+
+    @property
+    def world_sigma(self) -> float:
+        """The standard deviation of the noise to whoever knows none of the shares, in votes."""
+        return self.share_sigma * math.sqrt(self.silos - self.dropouts)
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The sum of the silos, or the counts of all in one hand."""
+        return frozenset({Counts | MaskedTotal})
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        require_room(shape.num_teachers, sigma=self.share_sigma)
+        stated = self.relation_of(relation)
+        failing = FailureEvent(
+            neighboring_relation=stated,
+            delta=shape.num_labels * failure(self.silos),
+            tail="constant",
+        )
+
+        def release(sigma: float) -> Event:
+            noise = GaussianEvent(
+                neighboring_relation=stated, noise_multiplier=sigma / math.sqrt(shape.num_labels)
+            )
+            return ComposedEvent(events=(noise, failing))
+
+        return PartiesEvent(parties=release(self.sigma_silos), world=release(self.world_sigma))
+
+    def aggregate(self, votes: Counts | MaskedTotal, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries from the silos' sum, or with shares from ``generator``."""
+        if isinstance(votes, MaskedTotal):
+            total, num_shares = votes.total.open()
+        else:  # as silos would, but with the counts in one hand
+            total, num_shares = np.zeros(votes.counts.shape, dtype=np.uint64), self.silos
+            for silo in range(self.silos):
+                total += summand(
+                    votes.counts if silo == 0 else 0 * votes.counts, self.share_sigma, generator
+                )
+        noisy_counts = decode(total, self.share_sigma, num_shares)
+        labels = (noisy_counts > votes.num_teachers / 2).astype(np.uint8)
+        mask = np.ones(labels.shape, dtype=np.bool_)
+        noise_std = self.share_sigma * math.sqrt(num_shares)
+        return Release(labels, mask, noisy_counts=noisy_counts, noise_std=noise_std)
+
+
+Codes = NDArray[np.uint64]
+
+MOST_LABELS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Powerset(Aggregator):
+    """Release the most frequent ballot, with Gumbel noise on the counts of all 2^C sets of labels.
+
+    Choose it if there are few labels that occur together, so that many teachers cast the very same
+    ballot. Every query is answered, possibly by a set without any votes.
+
+    Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote
+    that another gains, so the counts of the sets move within a window of 2 votes under
+    REPLACE_RECORD, and under ADD_REMOVE_TEACHER too, as a teacher that takes no part counts for the
+    empty set (Dziedzic et al. (2023), Powerset voting, with Gumbel in place of Gaussian noise).
+
+    >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
+    >>> aggregator = Powerset(scale_powerset=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0]], dtype=uint8)
+
+    Args:
+        scale_powerset: scale of the Gumbel noise, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a scale that is not positive.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_powerset",)
+
+    scale_powerset: float
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The ballots, which are the sets that are voted for."""
+        return frozenset({Ballots})
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        return [{}] if outlook.shape.num_labels <= MOST_LABELS else []
+
+    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap:
+        """Return by how many votes a set must lead to be chosen if no other set has a vote."""
+        odds = math.log(2) * shape.num_labels + math.log(probability / (1 - probability))
+        votes = max(self.scale_powerset * odds, 0.0)
+        meaning = (
+            f"A gap of {votes:.1f} votes between the two label sets is what a query needs to be"
+            " answered, and answered right,"
+        )
+        return Gap(votes, shape.num_teachers, meaning)
+
+    def law(self, votes: Ballots) -> Law:
+        require_few(2**votes.num_labels, "gumbel")
+        sets = np.arange(2**votes.num_labels, dtype=np.uint64)
+        codes = _encode(votes.ballots)
+        counts = np.array([np.bincount(row.astype(np.int64), minlength=len(sets)) for row in codes])
+        return Law(
+            choice_law(counts / self.scale_powerset, "gumbel"), _decode(sets, votes.num_labels) > 0
+        )
+
+    def laws(self, votes: Ballots, neighbors: Ballots) -> tuple[FloatArray, FloatArray]:
+        # sets with unchanged numbers of votes are one outcome: one factor changes their chances
+        scale, most = self.scale_powerset, 2.0**votes.num_labels
+        rows = []
+        for ballots in zip(votes.ballots, neighbors.ballots, strict=True):
+            before, after = (Counter(map(bytes, side)) for side in ballots)
+            moved = sorted(code for code in before | after if before[code] != after[code])
+            chances = []
+            for counted in (before, after):
+                highest = max(counted.values())
+                weights = {
+                    code: math.exp((count - highest) / scale) for code, count in counted.items()
+                }
+                unseen = math.exp(-highest / scale)
+                others = [weight for code, weight in weights.items() if code not in moved]
+                rest = sum(others) + (most - len(moved) - len(others)) * unseen
+                parts = [*(weights.get(code, unseen) for code in moved), rest]
+                chances.append([part / sum(parts) for part in parts])
+            rows.append(chances)
+        widest = max((len(first) for first, _ in rows), default=1)
+        padded = np.array(
+            [[side + [0.0] * (widest - len(side)) for side in row] for row in rows]
+        ).reshape(-1, 2, widest)
+        return padded[:, 0], padded[:, 1]
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        _require_codes(shape.num_labels)
+        return BoundedRangeEvent(
+            neighboring_relation=self.relation_of(relation), eta=2 / self.scale_powerset
+        )
+
+    def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Release:
+        ballots = votes.ballots
+        _require_codes(votes.num_labels)
+        chosen = np.empty(votes.num_queries, dtype=np.uint64)
+        for rows in blocks(len(chosen), ballots[:1].size):
+            codes = np.sort(_encode(ballots[rows]), axis=1)
+            chosen[rows] = _choose(codes, votes.num_labels, self.scale_powerset, generator)
+        labels = _decode(chosen, votes.num_labels)
+        return Release(labels, np.ones(labels.shape, dtype=np.bool_))
+
+
+def _require_codes(num_labels: int) -> None:
+    """Raise ``ValueError`` unless a set of labels fits into an integer."""
+    require(num_labels <= MOST_LABELS, f"num_labels <= {MOST_LABELS}", num_labels=num_labels)
+
+
+def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:
+    """Choose a set for each row of sorted ballots ``[Q, T]``; n votes weigh ``exp(n / scale)``.
+
+    A weight of 1 belongs to the uniform choice among all sets, and the rest to the sets with votes.
+    """
+    first = np.ones(codes.shape, dtype=np.bool_)
+    first[:, 1:] = codes[:, 1:] != codes[:, :-1]
+    starts = np.flatnonzero(first)
+    votes = np.zeros(codes.shape, dtype=np.int64)
+    # rows end where the next begins, so the length of a run never reaches into the next row
+    votes.ravel()[starts] = np.diff(starts, append=codes.size)
+    most = votes.max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        extra = (votes - most) / scale + np.log(-np.expm1(-votes / scale))
+    logs = np.column_stack((num_labels * math.log(2) - most / scale, extra))
+    cumulative = cumulative_weights(np.exp(logs))
+    log_rates = np.log(np.exp(logs).sum(axis=1)) + SLACK
+
+    def propose(rows: IntArray) -> Proposals:
+        picked = pick(cumulative[rows], generator)
+        log_chances = logs[rows, picked.places] - log_rates[rows] - picked.log_shares
+
+        def chance(place: int) -> Chance:
+            row, column = rows[place], int(picked.places[place])
+            raised = Fraction(float(log_rates[row])) + Fraction(int(most[row, 0])) / Fraction(scale)
+            if not column:
+                return Chance(2**num_labels / picked.share(place), raised)
+            own = Fraction(int(votes[row, column - 1])) / Fraction(scale)
+            return Chance(1 / picked.share(place), raised - own, raised)
+
+        return Proposals(picked.places[:, None], log_chances, chance)
+
+    columns = draw(log_rates, propose, generator, noise="gumbel")[:, 0]
+    any_set = generator.integers(
+        0, 2**num_labels - 1, size=len(codes), dtype=np.uint64, endpoint=True
+    )
+    return np.where(columns > 0, codes[np.arange(len(codes)), columns - 1], any_set)
+
+
+def _encode(ballots: UInt8Array) -> Codes:
+    """Return ballots ``[..., C]`` as numbers ``[...]``, label j as bit j."""
+    packed = np.zeros((*ballots.shape[:-1], 8), dtype=np.uint8)
+    bits = np.packbits(ballots, axis=-1, bitorder="little")
+    packed[..., : bits.shape[-1]] = bits
+    return np.asarray(packed.view("<u8")[..., 0], dtype=np.uint64)
+
+
+def _decode(codes: Codes, num_labels: int) -> UInt8Array:
+    """Undo `_encode`: ``[Q]`` to ``[Q, C]``."""
+    packed = codes.astype("<u8")[:, None].view(np.uint8)
+    return np.unpackbits(packed, axis=1, count=num_labels, bitorder="little")

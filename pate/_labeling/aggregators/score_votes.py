@@ -1,0 +1,703 @@
+"""Noisy sums of ballots that are moments, in rounds, and linear answers that follow from them.
+
+`Learner` is the student of the rounds: it asks the questions, and learns from the noisy answers.
+`ScoreVotes` pays for them, and `PersonalVotes` asks records that have budgets of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.events import Event, GaussianEvent
+from pate._core.accounting.filters import PersonalEvent, personal_weights, require_budgets
+from pate._core.mechanisms.noise import add_gaussian
+from pate._core.settings import Partial
+from pate._core.validation import BoolArray, FloatArray, require, require_positive
+from pate._labeling.aggregators.base import Aggregator, AnyAggregator, Release, features_of
+from pate._labeling.aggregators.clipped_votes import (
+    MEDIAN_ERRORS,
+    MEDIAN_SHARE,
+    MEDIAN_SPARE,
+    noisy_median,
+)
+from pate._labeling.linear import labels_better_than_constant, match_logistic_moments, shrunk_means
+from pate._labeling.votes.kinds import Ballots, Moments, Need, Scores, VoteShape
+from pate._labeling.votes.voters import Geometry, MomentQuery, RecordVoters, Voters
+
+# of a slope's prior variance to the least noise
+_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
+# the least and the largest entry that is the same for all samples: with 1, levels have half of a
+# ballot's squared norm, and a seventeenth is enough for them
+_CONSTANT = (0.05, 0.25)
+# of the mean variance, from which a direction is asked with half of its share in the first round:
+# less would ask all directions alike, where noise leaves a few of the widest ones
+_PENALTY = 4.0
+# prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
+_RATIO_DEVIATION = 0.5
+_OPEN = 1.5  # standard deviations of a level around one half within which it is asked again
+# mean level from which on ballots are shorter if they begin at one half: then they have one norm,
+# no clip is sought, and the number of voters hardly matters
+_COMMON = 0.25
+# standard deviations: hardly ever worse than a constant, over many labels and releases
+_SIGNIFICANT = 3.0
+_LIKELY = 1.0  # standard deviations: better than a constant on average
+# by which the deviation of a level counts more than that of slopes, which have a prior
+_LEVEL_WITHOUT_PRIOR = 2.0
+_NEEDED = 2.0  # standard deviations, by which labels seem to need parts after the first
+
+
+Purpose = Literal["accuracy", "never_below_constant", "ranking"]
+"""What a release is for."""
+
+
+class Learner:
+    """The student of noisy moments; public, since it sees only released sums and public features.
+
+    Args:
+        geometry: the public directions.
+        num_labels: the number of labels.
+        num_independent: about the number of samples on which a mean over all voters rests, of each
+            label ``[C]`` or of all.
+        later_share: the share of a ballot's squared norm, at most, that parts of the features after
+            the first have until labels seem to need them.
+        purpose: what decisions are for.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        num_labels: int,
+        num_independent: float | FloatArray,
+        later_share: float = 1.0,
+        purpose: Purpose = "accuracy",
+    ) -> None:
+        self._geometry, self._num_independent = geometry, num_independent
+        self._later_share, self._purpose = later_share, purpose
+        variances = geometry.variances
+        shape = (len(variances), num_labels)
+        self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
+        self._needed = False  # whether labels seem to depend on parts after the first
+        # no direction that hardly varies changes the penalty
+        kept = np.concatenate(
+            [
+                v / (v + _PENALTY * (v**2).sum() / v.sum())
+                for v in map(variances.__getitem__, self._parts)
+            ]
+        )
+        self._shares, self._least = self._apportioned(kept), self._apportioned(kept**2)
+        self._constant = _CONSTANT[1]
+        self._levels, self._slopes, self._errors = (
+            np.zeros(num_labels),
+            np.zeros(shape),
+            np.zeros(shape),
+        )
+        # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own
+        # answers [R, C], both in units of slopes
+        self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        self._ratios, self.variance_ratio = np.ones((len(variances), 1)), 1.0
+        self._level_weighted, self._level_precision = np.zeros((2, num_labels))
+        self._evidence = np.zeros(num_labels)
+
+    def question(self) -> MomentQuery:
+        """Return the question of the next round."""
+        return MomentQuery(
+            geometry=self._geometry,
+            shares=self._shares,
+            constant=self._constant,
+            levels=self._levels,
+            slopes=self._slopes,
+        )
+
+    def question_of_levels(self) -> MomentQuery | None:
+        """Return a question about levels that may lie on either side of one half, or None."""
+        near = np.abs(self._levels - 0.5) < _OPEN * np.sqrt(self._level_errors)
+        if not near.any():
+            return None
+        # before any was asked, as if a record had sqrt(C) labels
+        common = self._levels[near].mean() if self._level_precision.any() else len(near) ** -0.5
+        return MomentQuery(
+            geometry=self._geometry,
+            shares=np.zeros(len(self._shares)),
+            constant=1.0,
+            levels=0.5 * near * (common > _COMMON),
+            slopes=np.zeros_like(self._slopes),
+            asked=near,
+        )
+
+    def learn(self, question: MomentQuery, mean: FloatArray, deviation: float | FloatArray) -> None:
+        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation`` (``[C]``)."""
+        samples, variances = self._geometry.samples, self._geometry.variances
+        explained, weights = question.predictions(samples), question.weights
+        level_precision = question.held * (question.constant / deviation) ** 2
+        self._level_weighted += (
+            mean[-1] / question.constant + explained.mean(axis=0)
+        ) * level_precision
+        self._level_precision += level_precision
+        lowest, errors = 0.5 / len(samples), self._level_errors
+        levels = _shrunk_levels(self._level_weighted * errors, errors)
+        self._levels = levels.clip(lowest, 1 - lowest)
+        if not question.shares.any():
+            return
+        moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
+        scale = (weights * variances)[:, None]
+        self._rounds.append(
+            ((scale / deviation) ** 2, mean[:-1] / scale, moments / variances[:, None])
+        )
+        self._infer()
+
+    @property
+    def _level_errors(self) -> FloatArray:
+        """Variances ``[C]`` of the levels; infinite before any of them was asked."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(1 / self._level_precision)
+
+    @property
+    def columns(self) -> BoolArray:
+        """``[F]``, the features on which the answers depend."""
+        return np.asarray(self._geometry.axes.any(axis=1))
+
+    def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
+        answers = self._geometry.linear(features) @ self._slopes + self._levels
+        samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
+        fitted = samples @ self._slopes
+        level, steepness = match_logistic_moments(self._levels, fitted)
+        above, departs = self._departing(samples, level + steepness * fitted)
+        return answers, np.where(departs, level + steepness * (answers - self._levels) > 0, above)
+
+    def _infer(self) -> None:
+        """Find the posterior of the slopes, and the next question."""
+        variances = self._geometry.variances[:, None]
+        drawn = self._levels * (1 - self._levels) / self._num_independent / variances
+        precisions, residuals, students = (
+            np.array(parts) for parts in zip(*self._rounds, strict=True)
+        )
+        precision = precisions.sum(axis=0)
+        residual = (precisions * residuals).sum(axis=0) / precision
+        student = (precisions * students).sum(axis=0) / precision
+        noise = 1 / precision + drawn
+
+        def posterior() -> tuple[FloatArray, FloatArray, FloatArray]:
+            estimates, errors = residual / self._ratios + student, noise / self._ratios**2
+            shrinkage = self._shrinkage(estimates, errors)
+            return estimates * shrinkage, shrinkage * errors, shrinkage
+
+        shrinkage = posterior()[2]
+        # residuals are the moment of the labels, which has a normal prior with mean 0, minus the
+        # ratio times the student's moment: normal in the ratio
+        fixed = (1 - shrinkage) / noise
+        changes = precisions * (students - student)
+        known = fixed * student**2 + (changes * (students - student)).sum(axis=0)
+        found = fixed * residual * student + (changes * residuals).sum(axis=0)
+        prior = _RATIO_DEVIATION**-2
+        ratios = (prior - found.sum(axis=1)) / (prior + known.sum(axis=1))
+        self._ratios = np.maximum(ratios, 1)[:, None]
+        moved = (changes * (students - student)).sum(axis=(0, 2))
+        if moved.any():
+            self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
+        self._slopes, self._errors, shrinkage = posterior()
+        # a direction's share follows its shrinkage, in addition to one that favors wide
+        # directions: the rest goes to the constant
+        wanted = shrinkage.mean(axis=1) + self._least
+        self._shares = self._apportioned(wanted)
+        self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
+        if not self._needed:
+            self._slopes[~self._parts[0]] = self._errors[~self._parts[0]] = 0
+
+    def _shrinkage(self, estimates: FloatArray, noise: FloatArray) -> FloatArray:
+        """Return the shrinkage ``[R, C]``, by a prior for each part, and note the evidence."""
+        of_parts = [_shrinkage(estimates[part], noise[part]) for part in self._parts]
+        shrinkage, evidence, together = zip(*of_parts, strict=True)
+        self._evidence = np.sum(evidence, axis=0)
+        self._needed = max(together[1:], default=0.0) >= _NEEDED**2
+        return np.concatenate(shrinkage)
+
+    def _apportioned(self, wanted: FloatArray) -> FloatArray:
+        """Return the shares ``[R]`` of directions that follow ``wanted``, and add up to 1."""
+        shares, later = wanted / wanted.sum(), ~self._parts[0]
+        share = float(shares[later].sum())
+        if share > self._later_share and not self._needed:
+            factors = self._later_share / share, (1 - self._later_share) / (1 - share)
+            shares *= np.where(later, *factors)
+        return np.asarray(shares)
+
+    def _departing(self, samples: FloatArray, logits: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Return the constant answers to labels ``[C]``, and which labels their model may decide.
+
+        A decision of a model gains ``|2 p - 1|`` over the opposite one in expectation. The linear
+        answers say how uncertain the sum is, by the posterior of slopes and levels.
+        """
+        level_error = self._level_errors
+        # a label that most records have is denied as wrongly as others are given
+        above = np.asarray(self._levels - np.sqrt(level_error) > 0.5)
+        differ = (logits > 0) != above
+        gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
+        along = samples.T @ differ
+        slopes = (along**2 * self._errors).sum(axis=0)
+        level = differ.sum(axis=0) ** 2 * level_error
+        if self._purpose != "never_below_constant":
+            likely = np.sqrt(slopes + _LEVEL_WITHOUT_PRIOR**2 * level)
+            return above, (gains >= 2 * _LIKELY * likely) & differ.any(axis=0)
+        squares = 4 * (slopes + level)
+        enough = gains >= _SIGNIFICANT * np.sqrt(squares)
+        # a prior that is found by noise is sure of itself: the label's own evidence says more
+        evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
+        return above, labels_better_than_constant(gains, squares) & enough & evident & differ.any(
+            axis=0
+        )
+
+
+def _shrunk_levels(levels: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return levels ``[C]`` shrunk as `shrunk_means` are, each by its own variance."""
+    free, center = len(levels) - 3, levels.mean()
+    if free < 1:
+        return levels
+    prior = max(float(((levels - center) ** 2).sum()) / free - float(variances.mean()), 0.0)
+    return np.asarray(center + prior / (prior + variances) * (levels - center))
+
+
+def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Return shrinkage ``[R, C]`` of estimates with ``noise`` variances, evidence ``[C]``, and all.
+
+    It is the mean over a Gaussian prior's variances, weighted by their likelihood, in which the
+    mean log-likelihood of all labels counts as one label more. Evidence for slopes is twice the
+    largest gain in log-likelihood over slopes of 0: of each label, and of one variance for all.
+    """
+    squares, priors = estimates**2, _RATIOS * noise.min()
+    losses = np.array(
+        [(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors]
+    )
+    together = losses + losses.mean(axis=1, keepdims=True)
+    chosen = np.argmin(together, axis=0)
+    parts = zip(priors, softmax(-together / 2, axis=0), strict=True)
+    shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
+    gains = losses[0] - losses
+    evidence = gains[chosen, np.arange(len(chosen))]
+    return np.asarray(shrinkage), evidence, float(gains.sum(axis=1).max())
+
+
+# for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
+_DOUBLINGS, _CANDIDATES = 4, 48
+# of the budget, which the number of voters takes: later rounds hardly depend on it
+COUNT_SHARE = 0.02
+KNOWN_SHARE = 0.02  # likewise, for the voters that know each label
+_MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
+# voters for each direction of the first part and unit of noise, below which no other part is asked,
+# and from which on other parts have this share of a ballot's squared norm before they are needed
+_ENOUGH, _PLENTY, _LATER_SHARE = 20.0, 160.0, 0.5
+# the error of levels for which few records spend a share of the budget on them first, as if there
+# were so many labels at most: no more than the largest share, and none below the least
+_LEVEL_ERROR, _LEAST_LEVELS, _MOST_LEVELS, _MANY_LABELS = 0.05, 0.1, 0.8, 16
+_RANKING_LEVELS = 0.15  # the largest share where rankings count, which need no levels
+_LEVEL_ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreVotes(Aggregator):
+    """Release linear answers to all queries, learned from noisy sums of voters' clipped moments.
+
+    Choose it wherever queries have features, and voters are many, down to one for each record, or
+    have scores to give: a score ranks where a vote of a small teacher is always no, and the noise
+    follows the number of directions, whatever the number of queries. The answers are linear in the
+    features. It is private linear learning by votes.
+
+    A ballot is the mean product of a voter's weighted public coordinates and the residuals of its
+    labels, or scores, from the public student of the rounds before. In each round ballots are
+    clipped in L2 at 1.2 times their median norm, found by bisection among powers of ``2^(1/4)``,
+    and added up. The student's moments on public samples are added back, so that a round estimates
+    the moments without bias as far as public samples are like private ones; rounds are combined by
+    precision. If private records vary more along a direction, the released residuals show it, since
+    they change by more than the student's answers on public samples do: each direction has a ratio
+    of both variances, at least 1, the posterior mean under a normal prior of mean 1 and deviation
+    1/2, by which its estimates are divided. The release holds their mean, weighted by the precision
+    with which rounds tell them (``variance_ratio``). The student is the posterior mean of all
+    rounds under Gaussian priors, weighted by how likely their variances are for the label and,
+    counted as one label more, for all labels. The first round gives each direction the share of a
+    ballot's norm by which ridge regression would not shrink it, with a penalty of four times the
+    mean variance along directions, weighted by these variances, so that directions that hardly vary
+    change nothing. The next rounds give it the share by which the posterior is not shrunk there,
+    and another that is proportional to the square of the first. Levels of labels have a seventeenth
+    of the squared norm at most.
+
+    Few records tell hardly more than the labels that most of them have. They spend up to four
+    fifths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
+    noisy number of voters and that of labels (16 at most), and nothing below a tenth. A
+    ballot then holds a voter's labels, or their differences from one half where these are shorter.
+    The second and third of these rounds ask only for labels whose level is within one and a half
+    deviations of one half, and take a share for so many; without any they are left out. The rest
+    of the budget is for the rounds that follow.
+
+    Where the features have parts, such as columns and how they bend (`pate.data.AutoFeatures`), a
+    ballot is about all of them at once. Slopes have a prior for each part. Parts after the first
+    have half a ballot's squared norm at most, and slopes of 0, until released sums show that labels
+    depend on them: by two standard deviations, with one prior variance for all labels. Then the
+    posterior says how much each direction needs. The half is proportionally less with fewer than
+    160 voters for each direction of the first part and unit of the noise multiplier. With fewer
+    than 20, no other part is asked, nor where levels come first. The release names the columns that
+    are asked.
+
+    The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
+    features (it is ``linear``), so that a linear student of them is that function itself, and
+    decisions. A label departs from its constant answer, which gives it if its level is one standard
+    deviation above one half, by the ``purpose`` of the release:
+
+    - ``accuracy``: if the expected gain on public samples is one posterior standard deviation, in
+      which that of the level counts twice: better on average, and now and then a little worse.
+    - ``never_below_constant``: if it is three, and the label's own evidence agrees.
+    - ``ranking``: as for accuracy, with a share of 0.15 at most for levels. Order among samples is
+      better where records are few, and labels that most of them have may be denied.
+
+    Privacy: an adaptive composition of Gaussian mechanisms (Koskela, Tobaben & Honkela (2023)),
+    with squared inverse multipliers that add up to ``num_queries / multiplier_scores^2`` for a
+    batch of any size. The share of a round follows from what was released before it, and what is
+    left for later rounds, which spend all of it, does not depend on its outcome. Under
+    REPLACE_RECORD one voter changes its ballot, which moves a comparison by one and the clipped sum
+    by at most twice the clip, or ``sqrt(2)`` clips if no ballot has a negative entry; sums are
+    exact. Under ADD_REMOVE_TEACHER an absent voter counts as zero after the centering, so that the
+    sum moves by no more than the clip; the dearer figure is charged for both. The number of voters,
+    where it is private, is counted first, with noise: one voter moves it by one. Sums are divided
+    by this count, and all else is computed from noisy sums and public features (Dwork & Roth
+    (2014), Proposition 2.1).
+
+    If labels may be unknown, which is declared and public, a voter casts zero for a label that it
+    does not know, after the centering: the clip bounds its ballot as before. How many voters know
+    each label is private. These ``C`` counts are released with noise: one voter moves them by
+    ``sqrt(C)`` in L2 under both relations, since each moves by one at most. They are shrunk towards
+    their mean, and the sum of a label is divided by its own count.
+
+    Args:
+        multiplier_scores: noise multiplier of one query; a release of ``n`` queries has one that
+            is smaller by ``sqrt(n)``.
+        rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up
+            to 1, and a rest of rounding is divided out.
+        purpose: what the release is for: ``accuracy``, ``never_below_constant`` or ``ranking``.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a multiplier or share that is not positive, or shares that do not add up to
+            1.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("multiplier_scores",)
+
+    multiplier_scores: float
+    rounds: tuple[float, ...] = (0.1, 0.15, 0.25, 0.5)
+    purpose: Purpose = "accuracy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        purposes = get_args(Purpose)
+        known = f"a purpose among {', '.join(purposes)}"
+        require(self.purpose in purposes, known, purpose=self.purpose)
+        object.__setattr__(self, "rounds", tuple(self.rounds))
+        require_positive(**{f"rounds[{i}]": share for i, share in enumerate(self.rounds)})
+        require(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Votes of voters, who are asked in every round, and features, on which answers depend."""
+        return frozenset({"features", Ballots | Scores | Moments})
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        """Describe the cost of one query."""
+        return GaussianEvent(
+            neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_scores
+        )
+
+    def weighed(self, voters: Voters) -> Voters:
+        """Return voters, with weights if the aggregator gives any.
+
+        Raises ``ValueError`` if they have personal budgets, by which only `PersonalVotes` weigh.
+        """
+        name = type(self).__name__
+        require(voters.budgets is None, "PersonalVotes of records with budgets", aggregator=name)
+        return voters
+
+    def aggregate(
+        self, votes: Ballots | Scores | Moments, *, generator: np.random.Generator
+    ) -> Release:
+        """Answer a batch of queries, which is paid for by all of them."""
+        shape = (votes.num_queries, votes.num_labels)
+        mask = np.ones(shape, dtype=np.bool_)
+        if not mask.size:
+            return Release(
+                np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), linear=True
+            )
+        voters = votes.voters
+        *_, last = released(self, voters, len(mask), generator)
+        answers, labels = last.learner.answers(features_of(votes))
+        return Release(
+            labels.astype(np.uint8),
+            mask,
+            noisy_counts=votes.num_teachers * answers,
+            linear=True,
+            columns=last.learner.columns if voters.geometry.parts.any() else None,
+            variance_ratio=last.learner.variance_ratio,
+        )
+
+
+def released(
+    aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
+) -> Iterator[Round]:
+    """Yield the rounds, of which each asks a question of its own."""
+    voters = aggregator.weighed(voters)
+    noise_multiplier, count = (
+        aggregator.multiplier_scores / math.sqrt(num_queries),
+        float(voters.num_voters),
+    )
+    left, private, knowing = 1.0, voters.num_private, voters.num_knowing
+    if private is not None:
+        count = noisy_count(private, noise_multiplier / math.sqrt(COUNT_SHARE), generator)
+        left -= COUNT_SHARE
+    divisor: float | FloatArray = count
+    if knowing is not None:
+        multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
+        divisor = noisy_knowing(knowing, count, multiplier, generator)
+        left -= KNOWN_SHARE
+    most = _RANKING_LEVELS if aggregator.purpose == "ranking" else _MOST_LEVELS
+    of_levels = share_of_levels(voters.num_labels, count, noise_multiplier, most)
+    few = private is not None and _LEVEL_ROUNDS * of_levels > _LEAST_LEVELS
+    first_part = voters.geometry.first_part
+    plenty = count / (noise_multiplier * first_part.num_directions)
+    if few or plenty < _ENOUGH:
+        voters = voters.along(first_part)
+    learner = Learner(
+        voters.geometry,
+        voters.num_labels,
+        # of models the mean is learned, whatever number of samples they rest on
+        math.inf if private is None else divisor,
+        _LATER_SHARE * min(1.0, plenty / _PLENTY),
+        aggregator.purpose,
+    )
+    known_share = float(np.mean(divisor)) / count
+
+    def asked(share: float, question: MomentQuery) -> Round:
+        multiplier = noise_multiplier / math.sqrt(left * share)
+        moments = noisy_sum(voters, question, count, multiplier, generator, known_share)
+        learner.learn(question, moments.total / divisor, moments.sigma / divisor)
+        return Round(learner, question, count, known_share, moments)
+
+    rest = 1.0
+    for _ in range(_LEVEL_ROUNDS if few else 0):
+        question = learner.question_of_levels()
+        if question is None:
+            break
+        share = share_of_levels(int(question.held.sum()), count, noise_multiplier, most)
+        rest -= share
+        yield asked(share, question)
+    unit = rest / math.fsum(aggregator.rounds)
+    for share in aggregator.rounds:
+        yield asked(unit * share, learner.question())
+
+
+def share_of_levels(
+    num_labels: int, count: float, noise_multiplier: float, most: float = _MOST_LEVELS
+) -> float:
+    """Return the share of the budget for a round about the levels of ``num_labels`` labels.
+
+    It follows from the noisy number of voters: few hardly tell more than the labels that most of
+    them have. The nominal number says nothing, since it is the largest one for records.
+    """
+    labels = min(num_labels, _MANY_LABELS)
+    all_rounds = min(labels * (noise_multiplier / count / _LEVEL_ERROR) ** 2, most)
+    return all_rounds / _LEVEL_ROUNDS
+
+
+class Round(NamedTuple):
+    """A round of a release."""
+
+    learner: Learner
+    """The student after it, which later rounds change."""
+    question: MomentQuery
+    num_voters: float
+    """The number of voters, noisy if it is private."""
+    known_share: float
+    """About the share of their labels that voters know."""
+    moments: NoisySum
+
+
+class NoisySum(NamedTuple):
+    """The release of one round."""
+
+    total: FloatArray
+    """``[R + 1, C]``, the noisy sum of the clipped ballots."""
+    sigma: float
+    """The standard deviation of the noise."""
+    clip: float
+    """The largest norm of a ballot."""
+
+
+def noisy_count(number: float, noise_multiplier: float, generator: np.random.Generator) -> float:
+    """Return a noisy number of voters, at least twice the standard deviation of its noise.
+
+    One voter moves it by its weight.
+
+    Sums are divided by it: where noise may be all that was counted, a smaller number would magnify
+    noise.
+    """
+    noisy = add_gaussian(np.array([float(number)]), sigma=noise_multiplier, generator=generator)
+    return max(float(noisy[0]), 2 * noise_multiplier)
+
+
+def noisy_knowing(
+    knowing: FloatArray, count: float, noise_multiplier: float, generator: np.random.Generator
+) -> FloatArray:
+    """Return noisy numbers ``[C]`` of the voters that know each label, out of about ``count``.
+
+    One voter moves each of ``knowing`` ``[C]`` by 1 at most, and so all by ``sqrt(C)`` in L2. The
+    noisy numbers are shrunk towards their mean. None is below twice the standard deviation of its
+    noise, as in `noisy_count`, unless that is above ``count``.
+    """
+    sigma = noise_multiplier * math.sqrt(len(knowing))
+    noisy = add_gaussian(knowing, sigma=sigma, generator=generator)
+    shrunk = shrunk_means(noisy, np.full(len(noisy), sigma**2))
+    return np.asarray(np.clip(shrunk, min(2 * sigma, count), count))
+
+
+def noisy_sum(
+    voters: Voters,
+    question: MomentQuery,
+    count: float,
+    noise_multiplier: float,
+    generator: np.random.Generator,
+    known_share: float = 1.0,
+) -> NoisySum:
+    """Return a noisy sum of clipped ballots: a Gaussian mechanism of ``noise_multiplier`` in all.
+
+    The search for the clip is included; it starts at the least norm that is worth it, for voters
+    that know a ``known_share`` of their labels, and expects about ``count`` voters. Comparisons
+    take a twentieth of the budget or, so that their noise stays within a sixth of the voters, up to
+    a quarter; if it is then more than a third of them, nothing is clipped.
+    """
+    candidates, paid = clip_candidates(voters, question, known_share), 0.0
+    steps, clip = math.ceil(math.log2(len(candidates))), question.largest_norm
+    cheap, dear = (
+        noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE)
+    )
+    sigma = min(cheap, max(dear, count / MEDIAN_ERRORS))
+    if steps and sigma <= count / 3:
+        norms, weights = voters.norms(question), voters.weights
+        median = noisy_median(
+            norms, candidates, num_voters=count, sigma=sigma, generator=generator, weights=weights
+        )
+        clip, paid = MEDIAN_SPARE * median, steps * (noise_multiplier / sigma) ** 2
+    deviation = question.reach * clip * noise_multiplier / math.sqrt(1 - paid)
+    total = add_gaussian(voters.clipped_sum(question, clip), sigma=deviation, generator=generator)
+    return NoisySum(total, deviation, clip)
+
+
+def clip_candidates(voters: Voters, question: MomentQuery, known_share: float) -> FloatArray:
+    """Return the norms ``[m]`` among which the median is sought, ascending: public numbers."""
+    norms = question.largest_norm * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
+    least = voters.least_norm(question) * math.sqrt(known_share)
+    return np.asarray(norms[np.append(norms[1:] > least, True)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalVotes(ScoreVotes):
+    """`ScoreVotes` of records with personal budgets: who consents to less counts with less weight.
+
+    Choose it wherever the source of the records declares budgets: it takes the place of
+    `ScoreVotes` there by itself. The weight of a budget is the ratio of its ``mu`` to that of the
+    largest budget, rounded down to a multiple of ``2^-16``, so that sums of weights are exact.
+
+    Privacy: all that a record moves is multiplied by its weight. Its ballot is scaled to the clip,
+    then by the weight, and rounded toward zero, so that the sum moves by at most twice the clip
+    times the weight; the number of voters, the numbers of those that know a label, and each
+    comparison for a clip move by the weight in place of one. All questions, and their shares of the
+    budget, follow from what was released. A release that is ``mu``-GDP for records of weight 1 is
+    so ``w mu``-GDP for those of weight ``w`` (individualized PATE by weights, Boenisch et al.
+    (2022)), under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. An altered record keeps its id, and
+    so its budget.
+
+    Args:
+        multiplier_scores: noise multiplier of one query, for records of the largest budget.
+        rounds: as in `ScoreVotes`.
+        purpose: as in `ScoreVotes`.
+        budgets: the budgets that records may have, ascending epsilons: a public list.
+        delta: the delta of the budgets.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: as `ScoreVotes` does, or if budgets are not positive and ascending, or so far
+            apart that one has no weight.
+    """
+
+    offered: ClassVar[bool] = False
+
+    budgets: tuple[float, ...]
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "budgets", require_budgets(self.budgets))
+        require(self.budgets, "at least one budget", budgets=self.budgets)
+        self.weights  # noqa: B018  # raises
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weight of each budget, 1 for the largest."""
+        return personal_weights(self.budgets, self.delta)
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        """Describe the cost of one query, to records of all budgets."""
+        return PersonalEvent(
+            event=super().event(shape, relation, tier),
+            budgets=self.budgets,
+            weights=self.weights,
+            delta=self.delta,
+        )
+
+    def weighed(self, voters: Voters) -> Voters:
+        """Return records with the weights of their budgets. Raises ``ValueError`` on others."""
+        require(
+            isinstance(voters, RecordVoters) and voters.budgets is not None,
+            "records with personal budgets, each of which votes for itself",
+            voters=type(voters).__name__,
+        )
+        assert voters.budgets is not None
+        require(np.isin(voters.budgets, self.budgets).all(), "records of declared budgets")
+        places = np.searchsorted(self.budgets, voters.budgets)
+        return replace(voters, weights=np.array(self.weights)[places])
+
+
+def by_budgets(
+    aggregator: AnyAggregator | None, budgets: Sequence[float], delta: float
+) -> AnyAggregator:
+    """Return `PersonalVotes` in place of the `ScoreVotes` that are asked for, or of nothing.
+
+    Raises ``ValueError`` if another aggregator, or another list of budgets, is asked for.
+    """
+    asked = aggregator or Partial(ScoreVotes)
+    settings, cls = (
+        ({each.name: getattr(asked, each.name) for each in fields(asked)}, type(asked))
+        if isinstance(asked, Aggregator)
+        else (asked.settings, asked.cls)
+    )
+    require(
+        cls in (ScoreVotes, PersonalVotes),
+        "ScoreVotes of records that have personal budgets",
+        aggregator=cls.__name__,
+    )
+    declared = {"budgets": list(budgets), "delta": delta}
+    settings = {
+        name: list(value) if name == "budgets" else value for name, value in settings.items()
+    }
+    other = {
+        name: settings[name]
+        for name in declared
+        if settings.get(name) not in (None, declared[name])
+    }
+    require(not other, f"the budgets {list(budgets)} of the records at delta = {delta:g}", **other)
+    return Partial(PersonalVotes, **{**settings, **declared}).complete()

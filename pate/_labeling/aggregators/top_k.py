@@ -1,0 +1,605 @@
+"""Aggregators of one mechanism, which has their settings, answers, cost and law, bound to votes.
+
+First sets and lists of labels for a public k, then labels that are released exactly if they are
+stable: variants of Zhu & Wang (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from itertools import product
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
+
+import numpy as np
+from scipy.special import ndtr
+
+from pate import mechanisms
+from pate._core.accounting.accountant import COARSE_ORDERS, Target
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.events import Event
+from pate._core.mechanisms.base import FACTS, Law, Mechanism, NotStatedError
+from pate._core.mechanisms.stable_top_k import (
+    FixedTopKMechanism,
+    MajorityMechanism,
+    StableTopKMechanism,
+)
+from pate._core.validation import FloatArray, require, require_in_open_unit_interval
+from pate._labeling.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate._labeling.votes.kinds import Counts, VoteShape
+
+Bound = TypeVar("Bound", bound=Mechanism[Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismAggregator(Aggregator, Generic[Bound]):
+    """The aggregator of the mechanism in brackets.
+
+    It is declared as ``class Mine(MechanismAggregator[MyMechanism], tag="mine")``. Its fields are
+    the mechanism's, but for the facts that votes tell (`pate.mechanisms.FACTS`): they are declared
+    there once, with defaults and checks. ``noise`` and ``test_noise`` are called ``noise_law`` and
+    ``test_law``, and names of noise and of failure probabilities end with the ``tag``, so that none
+    is carried over silently when the class in a configuration changes. A subclass needs no
+    decorator.
+
+    Raises:
+        ValueError: on fields that the mechanism refuses.
+    """
+
+    kind: ClassVar[Any] = Mechanism
+    """The class of the mechanism, taken from the brackets."""
+    names: ClassVar[Mapping[str, str]] = {}
+    """Names of the fields, and how the mechanism calls them."""
+
+    if TYPE_CHECKING:  # fields are made of the mechanism's
+
+        def __init__(self, **settings: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init_subclass__(cls, *, tag: str = "", **options: Any) -> None:
+        bases = vars(cls).get("__orig_bases__", ())
+        kinds = [part for base in bases for part in get_args(base) if isinstance(part, type)]
+        if not kinds:
+            super().__init_subclass__(**options)
+            return
+        (cls.kind,) = kinds
+        settings = [field for field in fields(cls.kind) if field.name not in FACTS]
+        public = {field.name: _public_name(field.name, cls.kind, tag) for field in settings}
+        types = get_type_hints(cls.kind)
+        own = vars(cls).get("__annotations__", {})
+        cls.__annotations__ = {public[name]: types[name] for name in public} | own
+        for field in settings:
+            if field.default is not MISSING:
+                setattr(cls, public[field.name], field.default)
+        cls.names = {name: field for field, name in public.items()}
+        cls.noise_parameters = tuple(public[name] for name in cls.kind.noise_parameters)
+        super().__init_subclass__(**options)
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, field in self.names.items():
+            if field in self.kind.checks:
+                self.kind.checks[field](**{name: getattr(self, name)})
+        if not {"num_teachers", "num_labels", "num_items"} & {
+            field.name for field in fields(self.kind)
+        }:
+            self._bound()
+
+    @classmethod
+    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
+        public = {field: name for name, field in cls.names.items()}
+        return [
+            {public[field]: value for field, value in settings.items()}
+            for settings in cls.kind.defaults(outlook)
+        ]
+
+    def mechanism(self, shape: VoteShape) -> Bound:
+        """Return the mechanism for a shape. Raises ``ValueError`` if it cannot serve it."""
+        mechanism = self._bound(
+            num_teachers=shape.num_teachers,
+            num_labels=shape.num_labels,
+            num_items=shape.num_labels,
+        )
+        mechanism.require_items(shape.num_labels)
+        return mechanism
+
+    def event(
+        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
+    ) -> Event:
+        """Describe the cost of one query of a price tier, or the most that one may cost."""
+        mechanism, stated = self.mechanism(shape), self.relation_of(relation)
+        return mechanism.event(stated) if tier is None else mechanism.tier_event(stated, tier)
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        return self.mechanism(votes.shape).answer(votes.counts, generator=generator)
+
+    def law(self, votes: Counts) -> Law:
+        return self.mechanism(votes.shape).law(votes.counts.astype(np.int64))
+
+    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap | None:
+        mechanism = self.mechanism(shape)
+        try:
+            votes = mechanism.gap_to_answer(probability=probability, num_items=shape.num_labels)
+        except NotStatedError:
+            return None
+        return Gap(votes, shape.num_teachers, mechanism.gap_meaning.format(gap=votes, **vars(self)))
+
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        return self.mechanism(shape).max_answer_probability(shape.num_teachers)
+
+    def _bound(self, **facts: Any) -> Bound:
+        relation = self.neighboring_relation
+        facts |= {"relation": relation, "shift": relation.score_range}
+        settings = {field: getattr(self, name) for name, field in self.names.items()}
+        return cast(Bound, self.kind.of(facts, **settings))
+
+
+# abstract, as long as no brackets name a mechanism
+MechanismAggregator.__abstractmethods__ = frozenset({"kind"})
+
+
+def _public_name(field: str, kind: type[Mechanism[Any]], tag: str) -> str:
+    """Return the name of a mechanism's field in an aggregator."""
+    if field in ("noise", "test_noise"):
+        return "noise_law" if field == "noise" else "test_law"
+    tagged = field in kind.noise_parameters or field.startswith("delta")
+    return f"{field}_{tag}" if tag and tagged else field
+
+
+class Canonical(MechanismAggregator[mechanisms.CanonicalMechanism], tag="canonical"):
+    """Release one set of k labels, chosen among all of them at the cost of a single choice.
+
+    Choose it if every sample has k labels and there are at most 25 in all, or k is most of them:
+    the cost of a query grows neither with k nor with the number of labels, but the gap that it
+    needs grows with the logarithm of the number of sets (``gap_needed``; `Peeling` compares).
+
+    Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_canonical`` with a window of 1
+    vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for both losses of
+    `pate.mechanisms.CanonicalMechanism`: ours, which credits the k most voted labels with their
+    lead over the next one, and the loss of Shekelyan & Loukides (2022).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = Canonical(k=2, scale_canonical=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
+    Args:
+        k: number of labels of every sample, below the number of labels.
+        noise_law: the law of the noise; ``exponential`` makes a pure choice of ``eta``
+            (permute-and-flip among all sets).
+        scale_canonical: scale of the noise, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+        gamma: weight of the least voted label in the set against the most voted one outside it, in
+            [0, 1].
+        loss: ``lead`` (ours) or ``published``, with which the k most voted labels are less likely
+            at the same cost.
+
+    Raises:
+        ValueError: on a scale that is not positive, ``k < 1``, ``gamma`` outside [0, 1] or an
+            unknown loss.
+    """
+
+
+class Peeling(MechanismAggregator[mechanisms.NoisyTopK], tag="peel"):
+    """Release the k labels of the largest noisy counts.
+
+    Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of
+    k, but the gap that it needs grows only with the logarithm of the number of labels. With 40
+    labels `Canonical` needs a smaller gap for k of 18 and more, with 80 labels from 53 on, and up
+    to 25 labels for any k (``gap_needed``).
+
+    Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_peel`` with a window of 1 vote
+    under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2). Any
+    other noise is drawn once, and the set costs pure ``k eta`` (Shekelyan & Loukides (2022)).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = Peeling(k=2, scale_peel=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 1]], dtype=uint8)
+
+    Args:
+        k: number of labels of every sample.
+        noise_law: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
+        scale_peel: scale of the noise, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
+    """
+
+
+class Joint(MechanismAggregator[mechanisms.JointMechanism], tag="joint"):
+    """Release a set of k labels by one choice among all sequences of k labels.
+
+    Choose it to compare with the paper: `Canonical` makes a single choice too, on scores that move
+    half as far.
+
+    Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_joint`` with a window of 2
+    votes under ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD, half of that for k = 1 (Gillenwater
+    et al. (2022)).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = Joint(k=2, scale_joint=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
+    Args:
+        k: number of labels of every sample.
+        noise_law: the law of the noise; ``exponential`` makes a pure choice of ``eta``
+            (permute-and-flip among all sequences).
+        scale_joint: scale of the noise, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
+    """
+
+
+class PermuteAndFlip(MechanismAggregator[mechanisms.PermuteAndFlipPeeling], tag="flip"):
+    """Release a set of k labels, one after another by permute-and-flip.
+
+    Choose it for a few queries of which a single pure epsilon counts: at the same pure epsilon it
+    errs less often than `Peeling`. For many queries a bounded range composes better.
+
+    Privacy: k pure choices of ``window / scale_flip``, with a window of 1 vote under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (McKenna & Sheldon (2020)).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = PermuteAndFlip(k=2, scale_flip=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
+    Args:
+        k: number of labels of every sample.
+        scale_flip: scale of the exponential noise, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a scale that is not positive or ``k < 1``.
+    """
+
+
+class LimitedDomainTopK(MechanismAggregator[mechanisms.LimitedDomain], tag="domain"):
+    """Release at most k of the kbar most voted labels, by peeling that ends at a noisy threshold.
+
+    Choose it if the labels themselves are not public, such as words or places: labels of rank
+    beyond ``kbar + 1`` have no influence. A list that ends early answers a query for its own labels
+    only.
+
+    Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_domain`` with a window of 1
+    vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, except with probability
+    ``delta_domain`` (Durfee & Rogers (2019), Algorithm 1).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = LimitedDomainTopK(k=2, kbar=3, scale_domain=1.0, delta_domain=1e-6)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 0]], dtype=uint8)
+
+    Args:
+        k: largest number of labels of a sample.
+        kbar: number of labels to choose from, from k to one below the number of labels.
+        scale_domain: scale of the Gumbel noise, in votes.
+        delta_domain: probability that a label is listed that a neighbor could not list, paid by
+            every query.
+        neighboring_relation: the relation that the threshold is set for.
+
+    Raises:
+        ValueError: on a scale that is not positive, ``k < 1``, ``k > kbar`` or ``delta_domain``
+            outside (0, 1).
+    """
+
+
+class TopStableTopK(MechanismAggregator[mechanisms.TopStable], tag="stable"):
+    """Release the labels above the first gap that passes a noisy threshold, at most k of them.
+
+    Choose it to compare with the papers: `FixedStableTopK` finds a gap at less cost.
+
+    Privacy: the sparse vector technique on gaps that move by 1 vote under ADD_REMOVE_TEACHER and 2
+    under REPLACE_RECORD, k bounded-range choices of counts with the same window where labels are
+    peeled, and the probability ``delta_stable``: a query costs the rounds that it took (Carvalho et
+    al. (2020); `pate.mechanisms.TopStable`).
+
+    Args:
+        k: largest number of labels of a sample.
+        kbar: last rank at which a gap is tried, from k to one below the number of labels.
+        scale_threshold_stable: scale of the Laplace noise of the threshold, in votes.
+        scale_gap_stable: scale of the Laplace noise of the gaps, in votes.
+        scale_peel_stable: scale of the Gumbel noise of the peeling, in votes.
+        delta_stable: probability that an unstable set is released, paid by every query, below
+            ``kbar / 2``.
+        neighboring_relation: the relation that the threshold is set for.
+        fallback: whether queries in which no gap passes are answered by peeling k labels from all,
+            which then have to be public.
+
+    Raises:
+        ValueError: on noise that is not positive, ``k < 1``, ``k > kbar``, or ``delta_stable`` out
+            of its range.
+    """
+
+
+class PeeledVotes(MechanismAggregator[mechanisms.PeeledCounts], tag="chosen"):
+    """Choose k labels by peeling, then count only their votes, with noise.
+
+    Choose it if samples have up to k of many labels: a label is given if it is chosen and more than
+    half of the teachers seem to vote for it, and all others are denied. So k bounds the number of
+    labels of a sample, where `Peeling` gives each sample k labels, and a query costs as much as k
+    labels, where `NoisyVotes` pays for all.
+
+    Privacy: k bounded-range choices of ``window / scale_chosen``, with a window of 1 vote under
+    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, and Gaussian noise of ``sigma_chosen`` on k
+    counts that move by 1 vote under both (`pate.mechanisms.PeeledCounts`).
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=2.0)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 0]], dtype=uint8)
+
+    Args:
+        k: largest number of labels of a sample.
+        scale_chosen: scale of the Gumbel noise of the choice, in votes.
+        sigma_chosen: standard deviation of the noise on the counts of the chosen, in votes.
+        neighboring_relation: the relation under which the cost is stated first.
+        soft: release the noisy counts of the chosen labels, and nothing of the others. That is more
+            about these, but a student that learns from it sees no sample without a label that it
+            might have.
+
+    Raises:
+        ValueError: on noise that is not positive, or ``k < 1``.
+    """
+
+    soft: bool = False
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        """Label a batch of queries: all labels of each, or with ``soft`` the k that are chosen."""
+        items, scores = self.mechanism(votes.shape)(votes.counts, generator=generator)
+        chosen = np.zeros(votes.counts.shape, dtype=np.bool_)
+        noisy = np.zeros(votes.counts.shape)
+        np.put_along_axis(chosen, items, True, axis=1)
+        np.put_along_axis(noisy, items, scores, axis=1)
+        labels = (chosen & (noisy > votes.num_teachers / 2)).astype(np.uint8)
+        if self.soft:
+            return Release(labels, chosen, noisy, self.sigma_chosen)
+        return Release(labels, np.ones_like(chosen))
+
+    def law(self, votes: Counts) -> mechanisms.Law:
+        """Return the law of the sets of labels that are chosen, and given by their counts."""
+        if self.soft:
+            raise mechanisms.NotStatedError("the law of PeeledVotes with noisy counts is not known")
+        chosen = self.mechanism(votes.shape).choice.law(votes.counts)
+        given = ndtr((votes.counts - votes.num_teachers / 2) / self.sigma_chosen)
+        chances: dict[bytes, FloatArray] = {}
+        for members, chance in zip(chosen.members, chosen.chances.T, strict=True):
+            items = np.flatnonzero(members)
+            for sides in product((False, True), repeat=self.k):
+                some = np.zeros_like(members)
+                some[items] = sides
+                part = chance * np.where(sides, given[:, items], 1 - given[:, items]).prod(axis=1)
+                chances[some.tobytes()] = chances.get(some.tobytes(), 0.0) + part
+        sets = np.frombuffer(b"".join(chances), dtype=np.bool_).reshape(len(chances), -1)
+        return mechanisms.Law(np.column_stack([*chances.values()]), sets)
+
+
+class StableTopK(MechanismAggregator[StableTopKMechanism]):
+    """Release the k most voted labels exactly, if the gap below them is stable; k is chosen by it.
+
+    Choose it if samples have many labels and the teachers agree: the cost of a query does not grow
+    with the number of labels. A query whose gap is narrow is not answered, unless most teachers
+    give none or all of the labels.
+
+    Privacy: an ``eta``-bounded-range choice (Gumbel noise on gaps that move within a window of 2
+    votes under ADD_REMOVE_TEACHER, 4 under REPLACE_RECORD; ``eta = window / scale_gap``) composed
+    with a Gaussian propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the
+    exact cost of its released bit). Majorities for none and for all move as gaps do; made for
+    REPLACE_RECORD, they move by 2 under both relations, so the cost under both is the cost under
+    REPLACE_RECORD. For other noise see `pate.mechanisms.GapChoice` and
+    `pate.mechanisms.LaplaceStabilityTest`. With Gaussian noise in the choice, as in the
+    experiments of the paper, it costs far more than with Gumbel noise of the same standard
+    deviation: the proven cost is a `GaussianNoisyMaxEvent` of C + 1 gaps (C - 1 without the empty
+    and the full set). We know no theorem for the smaller cost in their Table 2.
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = StableTopK(scale_gap=2.0, sigma_test=2.0, delta_test=1e-6)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).mask
+    array([[ True,  True,  True,  True],
+           [False, False, False, False]])
+
+    Args:
+        scale_gap: scale of the noise on the gaps, in votes.
+        sigma_test: standard deviation of the noise of the stability test, or its scale if it is
+            ``laplace``, in votes.
+        delta_test: probability that an unstable set passes the test, paid by every query.
+        neighboring_relation: the relation that the test protects.
+        allow_empty: whether no label, and all labels, are possible answers, by majority; the paper
+            leaves them out.
+        noise_law: noise on the gaps, any noise of `pate.mechanisms.GapChoice`.
+        test_law: noise of the test, ``gaussian`` or ``laplace``.
+        regularizer: public numbers, one more than labels, added to the gaps below 0, 1, .. labels;
+            minus infinity rules a k out.
+        kbar: largest number of labels given, if the labels themselves are not public: labels of
+            rank beyond ``kbar + 1`` have no influence.
+
+    Raises:
+        ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), an
+            unknown noise, a regularizer that is NaN or plus infinity, or ``kbar < 1``.
+    """
+
+    splits_noise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.regularizer is not None:
+            regularizer = tuple(float(value) for value in self.regularizer)
+            object.__setattr__(self, "regularizer", regularizer)
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        most = outlook.num_items - 1
+        ranks = (
+            {}
+            if outlook.labels_per_sample is None or not most
+            else {"kbar": (min(2 * outlook.k, most),)}
+        )
+        return _sizes_of(super().variants(outlook), outlook) | ranks
+
+    @classmethod
+    def for_target(
+        cls,
+        target: Target,
+        shape: VoteShape,
+        *,
+        delta_test: float | None = None,
+        answered: float = 0.9,
+    ) -> Self | None:
+        """Return the instance that meets a target, its noise split to answer the narrowest gaps.
+
+        Args:
+            target: the largest cost of all queries together.
+            shape: the numbers of teachers and labels.
+            delta_test: the delta of each test. None for half of the target's delta over all
+                queries.
+            answered: the probability with which a query of the predicted gap is answered.
+
+        Raises:
+            ValueError: if the tests take all of the target's delta.
+        """
+        test_delta = target.delta / (2 * target.num_queries) if delta_test is None else delta_test
+        require_in_open_unit_interval(delta_test=test_delta, answered=answered)
+        largest = target.delta / target.num_queries
+        spent = -math.expm1(target.num_queries * math.log1p(-test_delta))
+        require(
+            spent < target.delta,
+            f"delta_test < {largest:.3g}, so that all tests stay below delta",
+            delta_test=test_delta,
+        )
+
+        def split(log_ratio: float) -> Any:
+            return cls(
+                scale_gap=math.exp(log_ratio),
+                sigma_test=1.0,
+                delta_test=test_delta,
+                neighboring_relation=target.neighboring_relation,
+            )
+
+        @cache
+        def gap(log_ratio: float) -> float:
+            # fewer orders err on the private side, which is enough to compare splits
+            calibrated: Self | None = split(log_ratio).calibrated(
+                target, shape, tolerance=1e-3, orders=COARSE_ORDERS
+            )
+            if calibrated is None:
+                return math.inf
+            return float(calibrated.mechanism(shape).gap_to_answer(probability=answered))
+
+        # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses
+        # nothing noticeable
+        center = _lowest(np.arange(-2.0, 2.01, 0.25).tolist(), gap)
+        best = _lowest((center + np.arange(-0.2, 0.21, 0.05)).tolist(), gap)
+        return split(best).calibrated(target, shape)
+
+
+class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
+    """Release a set of k labels, most of them by a stable gap near k and the rest by peeling.
+
+    Choose it if k is public and the teachers nearly agree on the k labels. If they do not,
+    `Canonical` has no test that could fail.
+
+    Privacy: the choice of a gap and the test of `StableTopK`, then one bounded-range choice (counts
+    that move within a window of 1 vote under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD) for every
+    label that is peeled, k at most: a query costs the rounds that it took (Zhu & Wang (2022),
+    Algorithm 3). With ``fallback`` a query that fails the test is answered by k rounds of peeling
+    (line 5 there): every query is answered.
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = FixedStableTopK(
+    ...     k=2,
+    ...     rank_penalty=2.0,
+    ...     scale_gap_fixed=2.0,
+    ...     sigma_test_fixed=2.0,
+    ...     delta_test_fixed=1e-6,
+    ...     scale_peel_fixed=2.0,
+    ... )
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
+    array([[1, 1, 0, 0],
+           [1, 0, 1, 0]], dtype=uint8)
+
+    Args:
+        k: number of labels of every sample.
+        rank_penalty: public preference for gaps near k, in votes per label, at least 0.
+        scale_gap_fixed: scale of the Gumbel noise on the gaps, in votes.
+        sigma_test_fixed: standard deviation of the noise of the stability test, in votes.
+        delta_test_fixed: probability that an unstable set passes the test, paid by every query.
+        scale_peel_fixed: scale of the Gumbel noise of the peeling, in votes.
+        neighboring_relation: the relation that the test protects.
+        allow_empty: whether the gap may lie above all labels or below all of them.
+        fallback: whether queries that fail the test are answered by peeling k labels from all.
+        scale_noise_with_rounds: whether r rounds of peeling have noise of
+            ``scale_peel_fixed sqrt(r / k)``, so that they cost about as much as k rounds.
+
+    Raises:
+        ValueError: on noise that is not positive, ``delta_test_fixed`` outside (0, 1), ``k < 1`` or
+            ``rank_penalty < 0``.
+    """
+
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        return _sizes_of(super().variants(outlook), outlook)
+
+
+class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
+    """Release the majority of every label if the least certain of them is far from a tie.
+
+    Choose it if teachers agree on all labels of a sample: a query costs a single test, however many
+    labels there are, about half of `StableTopK`. If one label is in doubt, the query is not
+    answered.
+
+    Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the
+    least of the distances ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and
+    ADD_REMOVE_TEACHER alike. A majority may turn only within that distance. The test works on
+    distances in votes, multiples of 1/2 up to ``T / 2``.
+
+    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
+    >>> aggregator = StableMajority(sigma_majority=2.0, delta_majority=1e-6)
+    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).mask
+    array([[ True,  True,  True,  True],
+           [False, False, False, False]])
+
+    Args:
+        sigma_majority: standard deviation of the noise of the test, in votes.
+        delta_majority: probability that an unstable majority passes the test, paid by every query.
+        neighboring_relation: the relation under which the cost is stated first.
+
+    Raises:
+        ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
+    """
+
+
+def _lowest(points: Sequence[float], value: Callable[[float], float]) -> float:
+    """Return the first point at which ``value``, which falls and then rises, is least."""
+    steps = range(len(points) - 1)
+    return points[bisect_left(steps, True, key=lambda i: value(points[i]) <= value(points[i + 1]))]
+
+
+def _sizes_of(values: Mapping[str, Sequence[Any]], outlook: Outlook) -> dict[str, Sequence[Any]]:
+    """Return values of settings, without ``allow_empty`` if there is but one label."""
+    others = {"allow_empty"} if outlook.num_items == 1 else set()
+    return {name: values[name] for name in values if name not in others}

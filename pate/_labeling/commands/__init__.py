@@ -1,0 +1,1 @@
+"""One module for a command or a few; `pate.cli` lists them."""

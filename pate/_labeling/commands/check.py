@@ -1,0 +1,391 @@
+"""The commands that read a run and its ledger, compute them again, and change neither.
+
+`pate check` tells whether a run is as its commands left it, and its next command; `pate pack` writes
+its public files as one archive, and `pate status` shows its progress. `pate ledger show` and `pate
+ledger verify` add up the releases of a ledger.
+"""
+
+import shlex
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from pate._core.accounting.charges import Charge, account, to_world
+from pate._core.accounting.cost import NeighboringRelation, format_epsilon, format_exact
+from pate._core.accounting.filters import describe_personal, personal_figures
+from pate._core.accounting.history import LedgerSnapshot
+from pate._core.accounting.ledger import read_ledger, verify_ledger
+from pate._core.accounting.statement_words import (
+    FIXED_BEFOREHAND,
+    WORLD,
+    Total,
+    describe_budget,
+    describe_missing_total,
+    describe_reach,
+    describe_state,
+)
+from pate._core.files.reading import read_json
+from pate._core.files.writing import lease
+from pate._core.validation import Faults, one_line, require, require_in_open_unit_interval
+from pate._labeling.commands.parsing import run_command, with_options
+from pate._labeling.release.between_runs import require_ledger
+from pate._labeling.release.labels import pack as write_archive, require_stated, verify_published
+from pate._labeling.runs.data_file import load_ledger, require_data_config
+from pate._labeling.runs.released import require_student, unexpected_public_files
+from pate._labeling.runs.run import (
+    LABEL,
+    METRICS,
+    REFERENCES,
+    REPORT,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    VOTES_IMPORT,
+    Run,
+    Stage,
+    first_stage,
+)
+
+_FIRST_SETTINGS = {
+    TEACHERS_FIT: "--config data.yaml --config teachers.yaml",
+    VOTES_IMPORT: "votes.npz",
+    LABEL: "--target_epsilon 1 --delta 1e-6",
+    STUDENT: "--model.network pate.models.Linear",
+}
+"""Settings to begin a stage with."""
+
+
+@dataclass(frozen=True)
+class RunCheck:
+    """The state of a run.
+
+    Attributes:
+        finished: the commands of finished stages.
+        problems: one line for each fault, with its remedy.
+        next_command: the command that continues the run; None as long as there are problems.
+        notes: one line for each thing that happened elsewhere and calls for the next command.
+    """
+
+    finished: tuple[str, ...]
+    problems: tuple[str, ...]
+    next_command: str | None
+    notes: tuple[str, ...] = ()
+
+
+def check_run(root: Path) -> RunCheck:
+    """Check the digests of a run's files, the seal of its labels, its ledger and its statement.
+
+    Ledger and statement are computed again from their events. Nothing is written.
+
+    Raises:
+        ValueError: if ``root`` is not the folder of a run.
+    """
+    run, faults = Run(root), Faults()
+    require(
+        run.data_config.is_file() or (root / first_stage(run).state).is_file(),
+        "the folder of a run, with its data.yaml",
+        path=str(root),
+    )
+    if not run.private.is_dir():  # all other faults would follow from that
+        return RunCheck((), (f"Expected {run.private}, got no such folder. Put it back",), None)
+    later, fit = 0, run.state(TEACHERS_FIT)
+    if fit is not None and fit.forgotten and (fit.again or not fit.finished):
+        return RunCheck(
+            (), (f"Expected an end of `pate forget` of {root}, which the same call reaches",), None
+        )
+    with faults.gather((OSError, ValueError)):
+        require_data_config(run)
+        run = replace(run, ledger=load_ledger(root))
+        require_ledger(run)
+        if run.ledger_path.exists():
+            verify_ledger(run.ledger_path)
+    for stage in _stages(run):
+        with faults.gather((OSError, ValueError)):
+            _require_intact(run, stage)
+    with faults.gather((OSError, ValueError)):
+        later = require_stated(run)
+    with faults.gather((OSError, ValueError)):
+        mode = stat.S_IMODE(run.private.stat().st_mode)
+        require(
+            not mode & 0o077,
+            f"{run.private} of mode 0700: chmod 700 {shlex.quote(str(run.private))}",
+            mode=f"{mode:04o}",
+        )
+    with faults.gather((OSError, ValueError)):
+        faults.lines.extend((*_unreadable(run.private), *unexpected_public_files(run)))
+    if faults.lines:
+        return RunCheck((), tuple(faults.lines), None)
+    finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
+    place, notes = shlex.quote(str(root)), []
+    if later:
+        notes.append(
+            f"the ledger holds {later} later release(s) of other runs on these data, which the"
+            " statement does not count until labels are stated again"
+        )
+    if fit is not None and fit.forgotten:
+        notes.append(run.to_forget)
+        return RunCheck(finished, (), f"pate forget ID ... --run {place}", tuple(notes))
+    if later:
+        return RunCheck(
+            finished,
+            (),
+            f"pate label --config {shlex.quote(str(run.root / LABEL.config))} --run {place}",
+            tuple(notes),
+        )
+    return RunCheck(finished, (), _next_command(run))
+
+
+def _stages(run: Run) -> tuple[Stage, ...]:
+    voting = (VOTES_IMPORT,) if first_stage(run) is VOTES_IMPORT else (TEACHERS_FIT, TEACHERS_VOTE)
+    return (*voting, LABEL, STUDENT, REFERENCES)
+
+
+def _require_intact(run: Run, stage: Stage) -> None:
+    """Raise ``ValueError`` unless a stage's files are unchanged and match the stages before it."""
+    left = (
+        run.state(stage) is None
+        and not stage.self_describing
+        and any((run.root / path).exists() for path in stage.outputs)
+    )
+    if stage is STUDENT and run.is_finished(STUDENT):
+        require_student(run)
+    elif run.is_finished(stage) or left:
+        run.require_finished(stage)
+
+
+def _unreadable(private: Path) -> Iterator[str]:
+    """Yield an error for each entry of the private folder that is neither a file nor a folder."""
+    for path in sorted(private.rglob("*")):
+        if not (path.is_file() or path.is_dir()):
+            yield f"Expected plain files in {private}, got {path.relative_to(private)}. Delete it"
+
+
+def _next_command(run: Run) -> str:
+    """Return the first command that has not finished."""
+    place = shlex.quote(str(run.root))
+    for stage in _stages(run):
+        data = run.inputs_of(first_stage(run)).settings.get("data")
+        optional = stage is REFERENCES and run.state(stage) is None
+        if run.is_finished(stage) or optional or (stage is STUDENT and data is None):
+            continue
+        settings = _FIRST_SETTINGS.get(stage, "")
+        if stage is not VOTES_IMPORT and (run.root / stage.config).is_file():
+            settings = f"--config {shlex.quote(str(run.root / stage.config))}"
+        return " ".join(filter(None, ["pate", stage.name, settings, "--run", place]))
+    if run.is_finished(STUDENT) and not (run.root / STUDENT.outputs[0] / METRICS).is_file():
+        return f"pate student test --run {place}"
+    return f"pate {'pack' if (run.root / REPORT).is_file() else 'report'} {place}"
+
+
+def check_and_print(run: Path) -> None:
+    """Check that a run is as its commands left it.
+
+    Files and their digests, the seal of its labels, ledger and statement, the mode of its private
+    folder, and a public folder without private files. Prints the next command, or ends with status
+    1 and a line for each fault.
+
+    Args:
+        run: folder of the run, at any stage.
+    """
+    result = check_run(run)
+    if result.problems:
+        print("\n".join(one_line(with_options(f"{run}: {problem}")) for problem in result.problems))
+        raise SystemExit(1)
+    print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
+    for note in result.notes:
+        print(f"{run}: {note}")
+    print(f"next: {result.next_command}")
+
+
+def pack_public(run: Path, *, output: Path | None = None) -> None:
+    """Write the public files of a run, and nothing else, as one zip archive.
+
+    It has labels, statement, student and report. The same files give the same bytes. Refused if
+    anything in the public folder is private or unexpected.
+
+    Args:
+        run: folder of the run.
+        output: the archive; None for public.zip in the run.
+    """
+    archive = output or run / "public.zip"
+    write_archive(run, archive)
+    print(archive)
+
+
+check = partial(run_command, "check", check_and_print)
+pack = partial(run_command, "pack", pack_public)
+
+
+_CHUNKS = {TEACHERS_FIT: "teachers_*.pt", TEACHERS_VOTE: "votes_*.json"}
+"""The file that a stage writes for each chunk."""
+
+
+def print_status(run: Path) -> None:
+    """Show the progress of each stage of a run, and the processes that work on its chunks.
+
+    It is quick because it compares no contents, unlike `pate check`. Leases of dead processes are
+    removed.
+
+    Args:
+        run: folder of the run.
+    """
+    begun = Run(run)
+    require(begun.private.is_dir(), "the folder of a run that was begun", path=str(run))
+    for stage in _stages(begun)[:-1]:  # without references
+        print(f"{stage.name:<15}{_progress(begun, stage)}")
+        for worker in _workers(begun, stage):
+            print(f"{'':<15}{worker}")
+
+
+status = partial(run_command, "status", print_status)
+
+
+def _progress(run: Run, stage: Stage) -> str:
+    state = run.state(stage)
+    if state is None:
+        return "not begun"
+    if state.finished:
+        return "finished"
+    folder, size = run.root / stage.outputs[0], run.private / "teachers" / "chunk_size.json"
+    if stage not in _CHUNKS or not size.is_file():
+        return "begun"
+    num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
+    num_chunks = -(-num_teachers // read_json(size.read_text())["chunk_size"])
+    return f"{len(list(folder.glob(_CHUNKS[stage])))} of {num_chunks} chunks"
+
+
+def _workers(run: Run, stage: Stage) -> Iterator[str]:
+    """Yield the chunks under work, each with its process."""
+    for path in sorted((run.root / stage.outputs[0]).glob("*.lease")):
+        worker = path.read_text()
+        with lease(path) as free:
+            if not free:
+                yield f"{path.stem}: {worker}"
+
+
+def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
+    """Print the releases of a ledger and their total cost.
+
+    Args:
+        ledger: the file.
+        delta: the delta of epsilon. None for the delta of the ledger's budget, else of its last
+            release, else 1e-6.
+
+    Raises:
+        ValueError: if the file is not an intact ledger.
+    """
+    book = read_ledger(ledger)
+    print(
+        f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)}"
+        " queries"
+    )
+    for entry in book.entries:
+        units = describe_reach(entry.max_teachers_per_unit, book.max_teachers_per_unit)
+        made = f", made{units}" if units else ""
+        print(
+            f"    {entry.release}: {entry.at} {entry.run}: {entry.count} x {entry.description}"
+            f" ({describe_state(vars(entry))}{made})"
+        )
+    _print_sum(book, _delta_of(book) if delta is None else delta)
+
+
+def ledger_verify(
+    *, ledger: Path, statement: Path | None = None, released: Path | None = None
+) -> None:
+    """Check a ledger by computing everything in it again from its events.
+
+    Args:
+        ledger: the file.
+        statement: the ``privacy.json`` of ``pate label``, or the statement on a list of
+            ``pate topk``. It is computed again from the ledger and compared key by key, and so are
+            its text and the released file.
+        released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` in
+            the folder of the statement.
+
+    Raises:
+        ValueError: at the first figure that does not follow from the events, or if a file is
+            damaged.
+    """
+    require(
+        released is None or statement is not None,
+        "--statement with --released",
+        released=str(released),
+    )
+    book = verify_ledger(ledger)
+    print(
+        f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the"
+        " events."
+    )
+    if statement is not None:
+        since = verify_published(Path(statement), Path(ledger), released)
+        later = f" of its release and those before; {since} more followed" if since else ""
+        print(f"{statement}: every epsilon follows from the events{later}.")
+    _print_sum(book, _delta_of(book))
+
+
+def _print_sum(book: LedgerSnapshot, delta: float) -> None:
+    require_in_open_unit_interval(delta=delta)
+    totals = {relation: _totals_of(book, relation) for relation in NeighboringRelation}
+    _print_epsilons(totals, LedgerSnapshot.reserved, delta)
+    reserved = book.reserved()
+    if to_world(reserved) != [*reserved]:
+        print(f"This holds against those who take part, who know some of the noise. {WORLD} it is")
+        _print_epsilons(totals, lambda part: to_world(part.reserved()), delta, indent="    ")
+    if len(book.entries) > 1:
+        print(f"    The sums hold if {FIXED_BEFOREHAND}.")
+    if any(entry.realised is not None for entry in book.entries):
+        print(
+            "what happened cost less, no guarantee, because it was not fixed before the noise was"
+            " drawn:"
+        )
+        _print_epsilons(totals, LedgerSnapshot.charges, delta, indent="    ")
+    for _, priced in totals[NeighboringRelation.REPLACE_RECORD]:
+        for line in describe_personal(personal_figures(priced.reserved())):
+            print(line)
+    budget = describe_budget(book)
+    if budget is not None:
+        print(budget)
+
+
+def _totals_of(book: LedgerSnapshot, relation: NeighboringRelation) -> list[Total]:
+    """Return the totals of a ledger for each of its units that has one, and say which has none."""
+    totals: dict[str, Total] = {}
+    for unit in dict.fromkeys(entry.privacy_unit for entry in book.entries):
+        total = book.total_for(unit, relation)
+        if total is not None:
+            totals.setdefault(total[0].describe(relation), total)
+        if (missing := describe_missing_total(book, unit, relation)) is not None:
+            print(missing)
+    return [*totals.values()]
+
+
+def _print_epsilons(
+    totals: Mapping[NeighboringRelation, Sequence[Total]],
+    charges: Callable[[LedgerSnapshot], Sequence[Charge]],
+    delta: float,
+    *,
+    indent: str = "",
+) -> None:
+    """Print the totals of charges under both relations."""
+    for relation, parts in totals.items():
+        for unit, book in parts:
+            total, most = account(charges(book), relation), book.max_teachers_per_unit
+            whom = f" for {unit.describe(relation)}" if unit.unit is not None else ""
+            print(
+                f"{indent}epsilon = {format_epsilon(total.get_epsilon(delta=delta), 4)} at delta ="
+                f" {format_exact(delta)} (delta0 = {total.delta0:.3g}) under"
+                f" {relation.value.upper()}{whom}{describe_reach(most, most)}"
+            )
+
+
+def _delta_of(book: LedgerSnapshot) -> float:
+    if book.budget is not None:
+        return book.budget.delta
+    deltas = [entry.delta for entry in book.entries if entry.delta is not None]
+    return deltas[-1] if deltas else 1e-6
+
+
+show = partial(run_command, "ledger show", ledger_show)
+verify = partial(run_command, "ledger verify", ledger_verify)

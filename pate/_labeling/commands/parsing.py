@@ -1,0 +1,629 @@
+"""The command line that all commands share, from their words to the arguments of a typed function.
+
+First the layout of `--help`: required options, then paragraphs and an example. Then the parser,
+whose short errors suggest the meant option or class. Then the options, files and functions that
+parsers are made of. At the end `pate completion`, a script for a shell, which follows from all
+parsers.
+"""
+
+import argparse
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from inspect import getdoc, signature
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar
+
+import shtab
+import yaml
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace, capture_parser
+from jsonargparse._parameter_resolvers import get_signature_parameters
+from jsonargparse._typehints import ActionTypeHint
+
+from pate._core.files.reading import read_yaml
+from pate._core.settings import SettingsParser
+from pate._core.validation import did_you_mean, one_line, require
+from pate._labeling.aggregators.base import Aggregator, load_plugins, registered
+from pate._labeling.commands.table import commands
+from pate._labeling.data.records import FeatureMap
+from pate._labeling.data.source import DataSource
+
+_GENERAL = ("help", "config", "print_config")
+_MOST_LETTERS = 800  # of the known subclasses of an option
+_WIDEST = 100  # columns
+
+
+def example(name: str) -> str | None:
+    """Return the end of a command's help, an example in lines that a shell joins."""
+    if name not in commands():
+        return None
+    lines = textwrap.wrap(
+        commands()[name].example, 74, break_long_words=False, break_on_hyphens=False
+    )
+    return "example:\n  " + " \\\n    ".join(lines)
+
+
+class BriefHelp(DefaultHelpFormatter):
+    """Help with a brief usage, required options first and general options last."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
+        super().__init__(*args, **{"width": width} | options)  # type: ignore[no-untyped-call, unused-ignore]
+        # jsonargparse's name of a subcommand
+        self._prog = self._prog.replace(" [options]", "")
+
+    def start_section(self, heading: str | None) -> None:
+        """Begin a group of options under a title within the width."""
+        # a colon follows
+        super().start_section(heading and textwrap.fill(heading, self._width - 1))
+
+    def add_usage(
+        self, usage: str | None, actions: Iterable[argparse.Action], *args: Any, **options: Any
+    ) -> None:
+        """Add a line with the required options in place of all options."""
+        if usage is None:
+            words = [
+                f"{action.option_strings[-1]} {_letters(action)}"
+                for action in actions
+                if action.required and action.option_strings
+            ]
+            places = [_letters(action).lower() for action in actions if not action.option_strings]
+            usage = " ".join([self._prog, *places, *words, "[options]"])
+            usage = textwrap.fill(
+                usage,
+                self._width - len("usage: "),
+                subsequent_indent=" " * (len("usage: ") + len(self._prog) + 1),
+                break_on_hyphens=False,
+            )
+        super().add_usage(usage, actions, *args, **options)
+
+    def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
+        """Add options: the required ones first, the general ones last."""
+        super().add_arguments(
+            sorted(
+                actions, key=lambda action: 2 if action.dest in _GENERAL else not action.required
+            )
+        )
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Wrap each paragraph by itself, and each line of one with indented lines."""
+        filled = []
+        for paragraph in re.split(r"\n\s*\n", text.strip()):
+            lines = paragraph.splitlines()
+            if not any(line.startswith(" ") for line in lines):
+                lines = [" ".join(paragraph.split())]
+            body = "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
+            filled.append(textwrap.indent(body.replace("``", ""), indent))
+        return "\n\n".join(filled) + "\n"
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        # Path, not <class 'Path'>; REPLACE_RECORD, not NeighboringRelation.REPLACE_RECORD
+        text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
+        return re.sub(r"\b[A-Z]\w+\.([A-Z][A-Z_]+)\b", r"\1", text)
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = (super()._get_help_string(action) or "").replace("``", "")
+        head, listed, names = text.partition(", known subclasses: ")
+        # torch and Lightning may have hundreds
+        return f"{head})" if len(names) > _MOST_LETTERS and listed else text
+
+
+def _letters(action: argparse.Action) -> str:
+    return str(action.metavar or action.dest.rpartition(".")[-1].upper())
+
+
+class CommandParser(SettingsParser):
+    """A parser that refuses abbreviated options and suggests names for unknown ones.
+
+    Attributes:
+        elsewhere: returns the requirement that an unknown option would meet elsewhere, if any.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": BriefHelp, **options})
+        self._words: tuple[str, ...] = ()
+        self.elsewhere: Callable[[str], str | None] = lambda option: None
+        if self.epilog is None:
+            self.epilog = example(self.prog.removeprefix("pate "))
+
+    @property
+    def shown(self) -> ArgumentParser:
+        """The parser of the options that users see: of the only subcommand if any, or this one."""
+        if self._subcommands_action is None:
+            return self
+        (parser,) = self._subcommands_action.choices.values()
+        return parser
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, *rest: Any, **settings: Any
+    ) -> Namespace:
+        """Return the parsed options.
+
+        An unknown option is reported before a missing one, because it may be its misspelling.
+        """
+        options = self.shown._option_string_actions
+        self._words = tuple(_with_values(args or (), options))
+        if self._subcommands_action is None:
+            places = {action.dest for action in self._actions if not action.option_strings}
+            taken = len(places) > 0 and places <= {"path", "run"}
+            self._words = tuple(_with_run(self._words, "--run" in options and not places, taken))
+        plain = [name for name, action in options.items() if not isinstance(action, ActionTypeHint)]
+        if (unknown := unknown_option(self._words, options, plain)) is not None:
+            self._refuse_elsewhere(unknown)
+            self.error(f"Expected a known option, got {unknown}{did_you_mean(unknown, options)}")
+        words = args if args is None else self._words
+        return super().parse_args(words, *rest, **settings)
+
+    def instantiate(self, *args: Any, **settings: Any) -> Namespace:
+        """Return the parsed options as objects. Raises ``ValueError`` in one line."""
+        try:
+            return super().instantiate(*args, **settings)
+        except ValueError as error:
+            raise ValueError(brief(str(error))) from None
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, and raise if the pipe is closed, which argparse would ignore."""
+        stream = sys.stderr if file is None else file
+        if message and stream is not None:
+            stream.write(message)
+
+    def _refuse_elsewhere(self, option: str) -> None:
+        """Raise ``ValueError`` if an option that is unknown here belongs with another one."""
+        needed = self.elsewhere("--" + option.removeprefix("--").partition(".")[0])
+        require(needed is None, f"{needed}", option=option)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """End with status 2 and the message; without exits on errors, raise ``ArgumentError``."""
+        if not self.exit_on_error:
+            super().error(message, ex)
+        if unknown := re.fullmatch(r"Option '([\w.]+)' is not accepted", message):
+            self._refuse_elsewhere(unknown[1])
+        name = self.shown.prog.replace(" [options]", "")
+        line, listing = brief(message) + _class_meant(message, self._words), "--help"
+        if "No module named 'lightning'" in message:
+            line += "; its package is pytorch_lightning here, as in pytorch_lightning.callbacks"
+        for key, path, setting in _OF_A_CLASS.findall(line)[-1:]:
+            module, _, kind = path.rpartition(".")
+            known = list(signature(getattr(sys.modules[module], kind)).parameters)
+            line = f"Expected a setting of {kind} ({', '.join(known)}), got --{key}.{setting}"
+            line, listing = line + did_you_mean(setting, known), f"--{key}.help {kind}"
+        sys.stderr.write(f"{name}: {one_line(line)} (`{name} {listing}` lists them)\n")
+        self.exit(2)
+
+
+def _with_values(words: Sequence[str], options: Mapping[str, argparse.Action]) -> Iterator[str]:
+    """Yield words with and without the values of switches, as their options take them.
+
+    Some switches are flags, others settings in files of YAML, where they are true or false; a user
+    need not know which.
+    """
+    rest = list(words)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        action, follows = options.get(name), rest[0] if rest else ""
+        if getattr(action, "_typehint", None) is bool and not equals:
+            yield f"{name}={rest.pop(0) if follows in _SWITCHES else 'true'}"
+        elif isinstance(action, argparse._StoreTrueAction) and (value or follows) in _SWITCHES:
+            if (value or rest.pop(0)) == "true":
+                yield name
+        else:
+            yield name + equals + value
+
+
+_SWITCHES = ("true", "false")
+
+
+def _with_run(words: Sequence[str], optional: bool, positional: bool) -> Iterator[str]:
+    """Yield words with the run where a command takes it: behind ``--run``, or by its place.
+
+    Args:
+        words: the words.
+        optional: whether the command has ``--run``, and takes nothing by its place.
+        positional: whether it takes the run, and nothing else, by its place.
+    """
+    if optional and words and not words[0].startswith("-"):
+        yield "--run"
+    for word in words:
+        if not positional or not word.startswith("--run"):
+            yield word
+        elif word.startswith("--run="):
+            yield word.removeprefix("--run=")
+        elif word != "--run":
+            yield word
+
+
+_HEADINGS = re.compile(
+    r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:"
+    r"|- Expected a <class 'NoneType'>.*|Given value type: .*|Given value: .{80,}|\.\.\."
+)
+"""Lines of jsonargparse's errors without information about the fault."""
+
+
+_OF_A_CLASS = re.compile(
+    r'key "([\w.]+)": Problem with given class_path \'([\w.]+)\': Option \'([\w.]+)\' is not'
+    r" accepted"
+)
+"""An option and a class that lacks the setting given of it, in an error of jsonargparse."""
+
+_WITHIN_A_CLASS = re.compile(
+    r'Parser key "([\w.]+)": Problem with given class_path \'[\w.]+\': Parser key "([\w.]+)"'
+)
+_VALUE_OF_A_LIST = re.compile(r"(Got value: .+?) Given value: \[.*\]")
+
+_OPTIONS = re.compile(
+    r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"
+    r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
+    r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)"
+    r"(=\w+)?`"
+)
+"""Fields and arguments that errors of other rooms mark and commands take as options."""
+
+
+def with_options(message: str) -> str:
+    """Return an error of another room with options in place of the fields that it marks.
+
+    >>> with_options("Expected no `predictions`, of which NoisyVotes makes no use")
+    'Expected no --predictions, of which NoisyVotes makes no use'
+    """
+    return _OPTIONS.sub(r"--\1\2", message)
+
+
+def brief(message: str) -> str:
+    """Return a message of jsonargparse in one line, with the objection of each type but None."""
+    lines = [line.strip() for line in message.split("\n")]
+    telling = [line.removeprefix("- ") for line in lines if not _HEADINGS.fullmatch(line)]
+    words = " ".join(" ".join(telling or lines).split())
+    return _VALUE_OF_A_LIST.sub(r"\1", _WITHIN_A_CLASS.sub(r'Parser key "\1.\2"', words))
+
+
+def unknown_option(
+    args: Iterable[str], options: Iterable[str], plain: Iterable[str] = ()
+) -> str | None:
+    """Return the first word of ``args`` that looks like an option but is not known, or None.
+
+    Settings within an option, such as ``--aggregator.k`` in ``--aggregator``, are known too;
+    ``plain`` options have none.
+    """
+    valid = set(options)
+    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")} | set(
+        plain
+    )
+    for word in args:
+        name = word.partition("=")[0].removesuffix("+")
+        if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in valid:
+            continue
+        above = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
+        if not any(outer in valid and outer not in groups for outer in above):
+            return name
+    return None
+
+
+def _class_meant(message: str, words: Iterable[str]) -> str:
+    """Return a question with the class meant by a misspelled word of ``message``, or nothing."""
+    for word in words:
+        value = word.partition("=")[2] if word.startswith("--") else word
+        module, _, name = value.rpartition(".")
+        if not name.isidentifier() or value not in message:
+            continue
+        if module:
+            known = sys.modules.get(module)
+            classes = {key for key in dir(known) if isinstance(getattr(known, key, None), type)}
+        else:
+            classes = {
+                kind.__name__
+                for base in (Aggregator, DataSource, FeatureMap)
+                for kind in _subclasses(base)
+            }
+        if name not in classes and (close := did_you_mean(name, classes)):
+            return close
+    return ""
+
+
+def _subclasses(base: type) -> list[type]:
+    direct: list[type] = base.__subclasses__()
+    return [kind for subclass in direct for kind in (subclass, *_subclasses(subclass))]
+
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """Settings of a command that its options override.
+
+    Attributes:
+        files: YAML files of settings, the later over the earlier.
+        run: folder of the run.
+        overwrite: whether a stage with changed settings runs again.
+    """
+
+    files: tuple[Path, ...] = ()
+    run: Path | None = None
+    overwrite: bool = False
+
+    def options(self) -> list[str]:
+        """Return the preset as options, to go before all others.
+
+        Only a command line gives files and options one order of precedence: in
+        ``default_config_files`` jsonargparse does not know short names of classes, `parse_object`
+        refuses settings that a later option would complete, and LightningCLI takes its subcommand
+        from the command line.
+        """
+        files = [word for file in self.files for word in ("--config", str(file))]
+        run = [] if self.run is None else ["--run", str(self.run)]
+        return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
+
+
+FLAG: Mapping[str, Any] = {"action": "store_true"}
+"""The arguments of an option without a value."""
+NO_PRESET = Preset()
+"""The preset of a command that has only its options."""
+
+
+def run_command(
+    name: str,
+    function: Callable[..., Any],
+    args: Sequence[str],
+    grouped: Mapping[str, type] = MappingProxyType({}),
+    special: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> None:
+    """Call ``function`` with the parsed arguments of the command ``name``, which writes no run.
+
+    Its docstring describes the command and its options. Parameters before a ``*`` have no names on
+    the command line. The parameters in ``grouped`` are dataclasses; their fields become options of
+    the command. Those in ``special``, by option, have arguments of argparse, such as `FLAG`.
+    """
+    others = {option.lstrip("-"): option for option in special}
+    parser = function_parser(name, function, {*grouped, *others}, *grouped.values())
+    for parameter in get_signature_parameters(function):
+        if option := others.get(parameter.name):
+            parser.add_argument(option, **{"help": parameter.doc, **special[option]})
+    options = parser.instantiate(parser.parse_args(list(args)))
+    arguments = {key: value for key, value in options.items() if key != "config"}
+    for name, cls in grouped.items():
+        arguments[name] = cls(
+            **{field: arguments.pop(field) for field in signature(cls).parameters}
+        )
+    function(**arguments)
+
+
+def function_parser(
+    name: str, function: Callable[..., Any], skip: set[str | int], *kinds: type
+) -> CommandParser:
+    """Return the parser of a command that calls a function.
+
+    Args:
+        name: the command.
+        function: the function; its docstring up to "Args:" describes the command.
+        skip: parameters of the function that are not options.
+        kinds: dataclasses with further options as fields.
+    """
+    parser = new_parser(name, (getdoc(function) or "").split("\n\nArgs:")[0])
+    owners: list[Callable[..., Any]] = [function, *kinds]
+    parameters = [each for owner in owners for each in signature(owner).parameters.values()]
+    if any("Aggregator" in str(parameter.annotation) for parameter in parameters):
+        load_plugins()  # gives plug-ins of other packages short names
+    parser.add_function_arguments(function, as_group=False, as_positional=True, skip=skip)
+    for kind in kinds:
+        parser.add_class_arguments(kind, as_group=False)
+    return parser
+
+
+def new_parser(name: str, summary: str) -> CommandParser:
+    """Return the parser of the command ``name``, so far with ``--config`` only."""
+    parser = CommandParser(prog=f"pate {name}", description=summary)
+    parser.add_argument(
+        "--config", action="config", help="YAML file of settings; may be given several times"
+    )
+    return parser
+
+
+def add_options(parser: ArgumentParser, options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add ``options`` by their names, each with its arguments of argparse."""
+    for name, arguments in options.items():
+        parser.add_argument(name, **arguments)
+
+
+RUN: Mapping[str, Mapping[str, Any]] = {
+    "--run": {"type": Path, "required": True, "help": "folder of the run"},
+    "--overwrite": {
+        **FLAG,
+        "help": "redo a stage with changed settings, deleting its outputs",
+    },
+}
+"""The options of a command that writes a run."""
+DATA: Mapping[str, Mapping[str, Any]] = {
+    "--data": {"type": DataSource, "required": True, "help": "source of the records"},
+    "--ledger": {
+        "type": Path | None,
+        "default": None,
+        "help": "ledger of the private data set, shared by all runs on it; by default the file next"
+        " to the data or, if there can be none, ledger.sqlite in the run's folder",
+    },
+}
+"""The settings of ``data.yaml``."""
+
+
+def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
+    """Return the parsed options ``args``, completed by ``preset``."""
+    return parser.parse_args([*preset.options(), *args])
+
+
+def with_saved(args: Sequence[str], preset: Preset, name: str | Path) -> Preset:
+    """Return ``preset`` with a file of settings that the run has, if it has it, before its own."""
+    run = run_folder(args, preset)
+    if run is None or not (run / name).is_file():
+        return preset
+    return replace(preset, files=(run / name, *preset.files))
+
+
+def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
+    """Return ``preset`` with the run's ``data.yaml`` first, unless options or files name data.
+
+    Settings that such data leave out have their defaults, not the values of the run.
+    """
+    named = named_before("data", args, preset) is not None
+    return preset if named else with_saved(args, preset, "data.yaml")
+
+
+def named_before(name: str, args: Sequence[str], preset: Preset) -> Any:
+    """Return a setting from options, else from files, before all others are parsed; None without.
+
+    The setting decides how others are parsed. Dots in the name lead into groups of settings.
+    """
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--config", action="append", nargs="?", default=[])
+    early.add_argument(f"--{name}", dest="named", nargs="?", const="")
+    words, _ = early.parse_known_args([*preset.options(), *args])
+    values: list[Any] = [_content(Path(file)) for file in words.config if file is not None]
+    for part in name.split("."):
+        values = [value.get(part) if isinstance(value, dict) else None for value in values]
+    return next((value for value in (words.named, *reversed(values)) if value is not None), None)
+
+
+def from_options(kind: type[Kind], options: Namespace) -> Kind:
+    """Return the dataclass ``kind`` made from the options of a command, else of defaults."""
+    return kind(
+        **{
+            field.name: options[field.name]
+            for field in fields(kind)  # type: ignore[arg-type]
+            if field.name in options
+        }
+    )
+
+
+def settings_of(parser: CommandParser, parsed: Namespace) -> dict[str, Any]:
+    """Return parsed settings as plain data, without ``run`` and ``overwrite``."""
+    return {
+        name: value
+        for name, value in parser.plain(parsed).items()
+        if name not in ("run", "overwrite")
+    }
+
+
+def _content(file: Path) -> dict[str, Any]:
+    try:
+        content = read_yaml(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}  # the parser reports the fault
+    return content if isinstance(content, dict) else {}
+
+
+def prints_and_exits(args: Sequence[str]) -> bool:
+    """Return whether arguments ask for help or for settings in place of work."""
+    return shows_help(args) or any(word.startswith("--print_config") for word in args)
+
+
+def shows_help(args: Sequence[str]) -> bool:
+    """Return whether arguments ask for help."""
+    return any(word in ("-h", "--help") for word in args)
+
+
+def run_folder(args: Sequence[str], preset: Preset = NO_PRESET) -> Path | None:
+    """Return the folder of the run that options, or else files, name; None without."""
+    named = named_before("run", args, preset)
+    return Path(named) if isinstance(named, str) and named else None
+
+
+# the options of these commands are options of `pate run`, after the name of a part of the recipe
+_PARTS = {"teachers": "teachers fit", "label": "label", "student": "student fit"}
+_NO_SETTINGS = (
+    "--help",
+    "--config",
+    "--print_config",
+    "--run",
+    "--overwrite",
+    "--data",
+    "--ledger",
+)
+
+
+def print_completion(args: Sequence[str]) -> None:
+    """Run `pate completion`."""
+    parser = CommandParser(
+        prog="pate completion",
+        description="Print a script with which a shell completes commands, options and their"
+        " values.\n\nIt follows from the `--help` of all commands, so make it again after an"
+        " update.",
+        print_config=None,
+    )
+    parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="the shell")
+    shell = parser.parse_args(list(args)).shell
+    print(shtab.complete(_tree(), shell))
+
+
+def _tree() -> argparse.ArgumentParser:
+    """Return a parser of all commands; each option has its names, its help and its choices."""
+    known = commands()
+    actions = {
+        name: _actions(command.load()) for name, command in known.items() if name != "completion"
+    }
+    root = argparse.ArgumentParser("pate", add_help=False)
+    parsers, levels = {"": root}, {"": root.add_subparsers()}
+    for name, command in known.items():
+        group, _, last = name.rpartition(" ")
+        if group not in levels:
+            # `silo` is a command as well as the group of `silo key` and `silo relay`
+            parsers[group] = levels[""].add_parser(
+                group, add_help=False, help=known[group].summary if group in known else ""
+            )
+            levels[group] = parsers[group].add_subparsers()
+        if name not in parsers:
+            parsers[name] = levels[group].add_parser(last, add_help=False, help=command.summary)
+        parser = parsers[name]
+        if name == "completion":
+            parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
+        for action in actions.get(name, ()):
+            _add(parser, action)
+        for part, stage in _PARTS.items() if name == "run" else ():
+            for action in actions[stage]:
+                if action.option_strings and action.option_strings[-1] not in _NO_SETTINGS:
+                    _add(parser, action, part)
+    return root
+
+
+def _actions(command: Callable[[Sequence[str]], Any]) -> list[argparse.Action]:
+    """Return the options of a command without running it."""
+    parser = capture_parser(command, ["--help"])  # help lists the options of all modes
+    assert isinstance(parser, CommandParser)
+    return list(parser.shown._actions)
+
+
+def _add(parser: argparse.ArgumentParser, action: argparse.Action, part: str = "") -> None:
+    """Add an option, after the name of a ``part`` of a recipe, except ``+`` and ``.help``."""
+    names = [
+        name
+        for name in action.option_strings
+        if name.startswith("--") and not name.endswith(("+", ".help"))
+    ]
+    if action.help == argparse.SUPPRESS or (action.option_strings and not names):
+        return
+    if part:
+        names = [f"--{part}.{name.removeprefix('--')}" for name in names]
+    if action.nargs == 0 or action.dest == "print_config":
+        parser.add_argument(*names, action="store_true")
+        return
+    added = parser.add_argument(*(names or [action.dest]))
+    if choices := _choices(action):
+        added.choices = choices
+    else:
+        added.complete = shtab.FILE  # type: ignore[attr-defined]
+
+
+def _choices(action: argparse.Action) -> list[str]:
+    """Return the values of an option: names of aggregators, or choices shown as {one,another}."""
+    if "--aggregator" in action.option_strings:
+        return sorted(registered())
+    shown = str(action.metavar or "")
+    return [
+        str(choice)
+        for choice in action.choices or (shown[1:-1].split(",") if shown.startswith("{") else ())
+    ]

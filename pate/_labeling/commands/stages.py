@@ -1,0 +1,576 @@
+"""The commands of single stages: teachers, labels, a student, and the jobs that share the work.
+
+In the order of a run: `pate teachers fit` and `vote`, `pate label` with votes from here or
+elsewhere, `pate student` and `pate references`; then `pate forget`, which goes back to the
+teachers, and `pate submit`. A stage of networks is found only after its command line is parsed,
+because it imports Lightning, which takes seconds and is not needed for ``--help``.
+"""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import cache, partial
+from pathlib import Path
+from signal import SIGTERM, SIGUSR1, SIGUSR2
+from typing import Any, Literal
+
+from jsonargparse import Namespace
+
+from pate._core.files.reading import Json
+from pate._core.files.writing import lock_run, make_folder
+from pate._core.registry import find
+from pate._core.validation import AwaitedError, expecting, require, require_count, require_given
+from pate._labeling.aggregators.base import load_plugins
+from pate._labeling.commands.parsing import (
+    DATA,
+    FLAG,
+    NO_PRESET,
+    RUN,
+    CommandParser,
+    Preset,
+    add_options,
+    from_options,
+    function_parser,
+    named_before,
+    new_parser,
+    parse,
+    prints_and_exits,
+    run_folder,
+    settings_of,
+    shows_help,
+    with_saved,
+    with_saved_data,
+)
+from pate._labeling.data.pictures import ImageFiles
+from pate._labeling.data.records import Role
+from pate._labeling.data.source import DataSource
+from pate._labeling.networks import LINEAR, is_linear
+from pate._labeling.pipeline import Pipeline, open_run, say_few
+from pate._labeling.release.completion import describe_unanswered
+from pate._labeling.release.label_settings import LabelSettings
+from pate._labeling.release.labels import StatedLabels, label as release_labels
+from pate._labeling.runs.data_file import load_data, shared_or
+from pate._labeling.runs.released import require_student
+from pate._labeling.runs.run import LABEL, STUDENT, Run
+from pate._labeling.stages import student as student_stage
+from pate._labeling.stages.student import DATA_SETTINGS, LinearPlan
+from pate._labeling.stages.teachers import residual_files
+from pate._labeling.teachers.closed_form_plan import CLOSED_FORM, ClosedFormPlan
+from pate._labeling.teachers.jobs import CurveFormat, Execution
+from pate._labeling.votes.kinds import Voting
+
+
+def teachers_fit(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+    """Run `pate teachers fit`."""
+    options, plan, _ = read_teachers_fit(args, preset)
+    data = shared_or(options.data)
+    pipeline = Pipeline(options.run, data, ledger=options.ledger, overwrite=options.overwrite)
+    if preset is NO_PRESET:  # `pate run` has said it
+        say_few(data, plan)
+    pipeline.fit_teachers(
+        plan,
+        from_options(Execution, options),
+        logger=options.get("logger", "csv"),
+        dry_run=options.dry_run,
+    )
+    pictures = data.load(Role.PRIVATE).features if options.dry_run else None
+    if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
+        print(
+            f"PRIVATE: {len(lost)} pictures are missing or no pictures, and count as black ones,"
+            f" such as {lost[0].name}."
+        )
+
+
+def read_teachers_fit(args: Sequence[str], preset: Preset) -> tuple[Namespace, Any, Json]:
+    """Return the settings of `pate teachers fit`: all options, its plan, and both as plain data.
+
+    Ends with status 2 on a wrong option.
+    """
+    in_closed_form = named_before("fit", args, preset) == CLOSED_FORM
+    parser = _fit_parser(in_closed_form)
+    parsed = parse(parser, args, with_saved_data(args, preset))
+    options = parser.instantiate(parsed)
+    kind = ClosedFormPlan if in_closed_form else find("TeacherPlan")
+    return options, from_options(kind, options), settings_of(parser, parsed)
+
+
+@cache  # `pate run` asks several times
+def _fit_parser(in_closed_form: bool) -> CommandParser:
+    """Return the parser of trained networks, or of teachers in closed form with other settings."""
+    parser = new_parser(
+        "teachers fit",
+        "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and"
+        " started again, the stage continues where it stopped, with the same result bit for bit."
+        " The place of training (threads, workers, executor, gpus, shared) does not affect the"
+        " result, and may change in between. With --fit closed_form each record, group or part is a"
+        " linear teacher without training; --fit closed_form --help lists its settings.",
+    )
+    parser.add_argument(
+        "--fit",
+        type=Literal["steps", "closed_form"],
+        default=CLOSED_FORM if in_closed_form else "steps",
+        help="networks by ``steps`` of training, or linear teachers in ``closed_form``",
+    )
+    if in_closed_form:
+        parser.add_class_arguments(ClosedFormPlan, as_group=False)
+        parser.elsewhere = _needs_training
+    else:
+        parser.add_class_arguments(find("TeacherPlan"), as_group=False)
+        parser.add_class_arguments(Execution, as_group=False)
+        parser.add_argument(
+            "--logger",
+            type=CurveFormat,
+            default="csv",
+            help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``."
+            " The curves are PRIVATE, so that loggers which send them elsewhere are not offered.",
+        )
+    dry_run = {
+        **FLAG,
+        "help": "print the sizes of partitions (PRIVATE), and the memory, time and place of"
+        " training; write nothing",
+    }
+    add_options(parser, {**RUN, **DATA, "--dry_run": dry_run})
+    return parser
+
+
+def _needs_training(option: str) -> str | None:
+    names = {f"--{field.name}" for field in fields(find("TeacherPlan"))}
+    return f"--fit steps with {option}" if option in names else None
+
+
+def teachers_vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+    """Run `pate teachers vote`."""
+    parser = new_parser(
+        "teachers vote",
+        "Let the teachers vote on every public sample; each teacher's votes are kept.\n\nThe number"
+        " of teachers is a public constant: an absent teacher, such as a silo that stays away,"
+        " casts no vote but is still counted.",
+    )
+    parser.add_class_arguments(Execution, as_group=False)
+    add_options(
+        parser,
+        {
+            "--votes": {
+                "type": Voting | None,
+                "default": None,
+                "help": "``bits``, the decisions of the teachers, which every aggregator reads;"
+                " ``scores``, their probabilities, for ScoreVotes; or ``quantile_bits``, each"
+                " label for the same share of samples as of a teacher's own records. By default as"
+                " before, or ``bits``.",
+            },
+            "--absent": {
+                "type": list[int] | None,
+                "default": None,
+                "help": "numbers, from 0, of the teachers that take no part: their ballots are"
+                " rows of zeros. Like the votes, this list is PRIVATE.",
+            },
+            **RUN,
+        },
+    )
+    parsed = parse(parser, args, preset)
+    Pipeline(parsed.run, overwrite=parsed.overwrite).vote(
+        from_options(Execution, parsed), votes=parsed.votes, absent=parsed.absent
+    )
+
+
+_HELP = "help"
+"""The origin for which `_add_votes` adds the options of all origins."""
+
+_OF_VOTES: dict[str, tuple[Any, str]] = {
+    "votes": (
+        Path | None,
+        "votes cast elsewhere, in place of the votes of `pate teachers vote`: an .npz with ids"
+        " [N], label_names [C], either ballots [N, T, C], scores [N, T, C] or counts [N, C] with"
+        " num_teachers, and features [N, F] if the aggregator needs them, or a folder with one such"
+        " file for each silo. PRIVATE; copied to the run's private folder",
+    ),
+    "silos": (
+        Path | None,
+        "in place of --votes: a folder through which silos send shares of noisy counts, by"
+        " `pate silo`",
+    ),
+    "unit": (
+        str | None,
+        "with --votes or --silos: the statement's word for the unit that reaches one teacher"
+        " (default: the run's, or record)",
+    ),
+    "data": (
+        DataSource | None,
+        "with --votes or --silos: source of the public and test records for a student, as in"
+        " --config data.yaml; private ones are not needed",
+    ),
+    "ledger": (
+        Path | None,
+        "with --votes: ledger of the private data behind the votes, shared by all runs on them;"
+        " None for votes.ledger.sqlite next to votes.npz, and ledger.sqlite in a folder; with"
+        " --silos for the run's own",
+    ),
+    "teachers": (
+        dict[str, int] | None,
+        "with --silos: the public number of teachers of each, as in --teachers.north 60"
+        " --teachers.south 80",
+    ),
+    "public_keys": (
+        Path | None,
+        "with --silos: a folder with NAME.pub, the public key of each silo, from `pate silo key`",
+    ),
+    "signing_key": (
+        Path | None,
+        "with --silos: the server's own signing key, from `pate silo key`. PRIVATE",
+    ),
+    "without": (
+        list[str] | None,
+        "with --silos: names of silos that dropped out, such as [west], to leave out of the sum",
+    ),
+    "wait": (
+        float | None,
+        "with --silos: seconds to wait for others, 0 to do only the steps that are possible now;"
+        " None for no limit",
+    ),
+}
+_FROM: dict[str, tuple[str, ...]] = {"votes": ("unit", "data", "ledger"), "silos": tuple(_OF_VOTES)}
+"""The options of each origin of votes; the votes of the run's own teachers need none."""
+
+
+def _votes_from_where(args: Sequence[str], preset: Preset) -> str | None:
+    """Return the option with the origin of votes, ``votes`` or ``silos``; None for own teachers.
+
+    Raises ``ValueError`` if both are given.
+    """
+    named = {name: named_before(name, args, preset) for name in _FROM}
+    named = {name: value for name, value in named.items() if value not in (None, "null")}
+    require(len(named) < 2, "--votes or --silos, not both", **named)
+    return next(iter(named), None)
+
+
+def _add_votes(parser: CommandParser, origin: str | None) -> None:
+    """Add the options of votes from an ``origin``, or from all origins for a page of help."""
+    elsewhere = {}
+    for name, (kind, text) in _OF_VOTES.items():
+        origins = [f"--{place}" for place, names in _FROM.items() if name in names]
+        if origin == _HELP or name in _FROM or name in _FROM.get(origin or "", ()):
+            parser.add_argument(f"--{name}", type=kind, default=None, help=text)
+        else:
+            elsewhere[f"--{name}"] = f"{' or '.join(origins)} with --{name}"
+    parser.elsewhere = elsewhere.get
+
+
+def label(args: Sequence[str]) -> None:
+    """Run `pate label`."""
+    try:
+        released = _released(args, NO_PRESET)
+        print(released.describe(), end="")
+        _print_advice(released)
+    except AwaitedError as error:
+        print(f"Waiting for {error}. Nothing is lost: the same command continues from here.")
+
+
+def release(args: Sequence[str], preset: Preset) -> None:
+    """Release the labels of `pate label`, and print only advice."""
+    _print_advice(_released(args, preset))
+
+
+def _print_advice(released: StatedLabels) -> None:
+    for text in (describe_unanswered(released), released.unlike):
+        if text is not None:
+            print(text)
+
+
+def _released(args: Sequence[str], preset: Preset) -> StatedLabels:
+    origin = _HELP if shows_help(args) else _votes_from_where(args, preset)
+    parser = _label_parser(origin)
+    # votes from elsewhere come with the data that the run has
+    options = parser.instantiate(
+        parse(parser, args, preset if origin is None else with_saved_data(args, preset))
+    )
+    settings, overwrite = from_options(LabelSettings, options), options.overwrite
+    if origin is None:
+        # `pate run` has rehearsed all stages before the first
+        rehearsed = preset is not NO_PRESET
+        return Pipeline(options.run, overwrite=overwrite)._released(settings, rehearsed=rehearsed)
+    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=overwrite)
+    if origin == "votes":
+        return pipeline.label(settings, options.votes, unit=options.unit)
+    require(options.teachers, "--teachers with a number for each silo", teachers=options.teachers)
+    keys = {"public_keys": options.public_keys, "signing_key": options.signing_key}
+    require(
+        None not in keys.values(),
+        "--public_keys of the silos and the server's --signing_key",
+        **keys,
+    )
+    request = find("SiloSum")(
+        exchange=options.silos,
+        teachers=options.teachers,
+        **keys,
+        without=options.without or (),
+        wait=options.wait,
+    )
+    return find("label_silos")(pipeline, settings, request, unit=options.unit)
+
+
+def read_label(args: Sequence[str], preset: Preset) -> tuple[CommandParser, Namespace]:
+    """Return the parser and the parsed options of labels by the votes of a recipe's own teachers.
+
+    Ends with status 2 on a wrong option.
+    """
+    origin = _votes_from_where(args, preset)
+    require(
+        origin is None, "labels by the votes of the recipe's own teachers", option=f"--{origin}"
+    )
+    parser = _label_parser(None)
+    return parser, parse(parser, args, preset)
+
+
+def _label_parser(origin: str | None) -> CommandParser:
+    load_plugins()  # also those that were installed after the parser was built
+    return _built_label_parser(origin)
+
+
+@cache  # `pate run` asks several times
+def _built_label_parser(origin: str | None) -> CommandParser:
+    skip: set[str | int] = {"run", "votes", "settings", "total"}
+    parser = function_parser("label", release_labels, skip, LabelSettings)
+    add_options(parser, RUN)
+    _add_votes(parser, origin)
+    return parser
+
+
+_FROM_RUN = "\n\nIts network and all other settings come from the run."
+
+DESCRIPTIONS = {
+    "fit": "Train a student on the released labels of a run.\n\nThe network pate.models.Linear is"
+    " solved in closed form, without settings of training. Any other network is trained by gradient"
+    " descent and kept at the lowest loss on held-out released labels. Training that was killed"
+    " resumes from its last checkpoint.",
+    "validate": "Evaluate the student of a run on released labels that were held out of its"
+    f" training.{_FROM_RUN}",
+    "test": "Evaluate the student of a run on the test set, and write metrics.json next to it."
+    f"{_FROM_RUN}",
+    "predict": "Write the student's predictions for the test set, or for the public samples, to"
+    f" predictions.npz next to it.{_FROM_RUN}",
+}
+
+
+def _student(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+    """Run `pate student` with one of Lightning's commands."""
+    root = run_folder(args, preset)
+    if root is not None and not prints_and_exits(args):
+        if command != "validate":  # it writes nothing
+            lock_run(root)
+        if command != "fit":
+            require_student(Run(root))
+    # the settings of the training apply to all other subcommands
+    completed = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
+    if not _names_linear(args, completed):
+        find("run_network_command")(command, args, completed)
+        return
+    parser = _linear_parser(command)
+    parsed = parse(parser, args, completed)
+    content, run = settings_of(parser, parsed), Run(parsed.run, overwrite=parsed.overwrite)
+    verbose = content.pop("verbose", False)
+    plan = LinearPlan.of(content)
+    require(
+        command != "validate",
+        f"another network than {LINEAR}: the closed form learns from all released labels",
+    )
+    if command == "fit":
+        student_stage.fit(run, plan)
+    elif command == "predict":
+        student_stage.predict(run, plan)
+    else:
+        figures = student_stage.test(run, plan)
+        for name, value in figures.items() if verbose else ():
+            if isinstance(value, float):
+                print(f"test_{name:<20}{value:.4f}")
+
+
+def read_student_fit(args: Sequence[str], preset: Preset) -> Json:
+    """Return the settings of `pate student fit` as plain data, or end with status 2."""
+    if not _names_linear(args, preset):
+        return find("read_network_fit")(args, preset)
+    parser = _linear_parser("fit")
+    return LinearPlan.of(settings_of(parser, parse(parser, args, preset))).settings()
+
+
+def _names_linear(args: Sequence[str], preset: Preset) -> bool:
+    """Return whether options, or else files, name the network that is solved in closed form."""
+    named = (
+        named_before(name, args, preset)
+        for name in ("model.network", "model.network.class_path", "model")
+    )
+    return is_linear(next((value for value in named if value is not None), None))
+
+
+def _linear_parser(command: str) -> CommandParser:
+    """Return the parser of a linear student."""
+    parser = new_parser(f"student {command}", DESCRIPTIONS[command])
+    parser.add_argument(
+        "--model.network", type=str | dict[str, Any], required=True, help=f"the path {LINEAR}"
+    )
+    parser.add_class_arguments(LinearPlan, "data", as_group=False, skip={"optimize"})
+    parser.add_class_arguments(LinearPlan, as_group=False, skip={*DATA_SETTINGS})
+    add_options(parser, RUN)
+    if command == "test":
+        parser.add_argument("--verbose", type=bool, default=True, help="print the figures")
+    parser.elsewhere = _needs_another_network
+    return parser
+
+
+def _needs_another_network(option: str) -> str | None:
+    needed = f"another network than {LINEAR}, which is solved in closed form, with {option}"
+    return needed if option in ("--trainer", "--model", "--data", "--seed_everything") else None
+
+
+student_fit = partial(_student, "fit")
+student_validate = partial(_student, "validate")
+student_test = partial(_student, "test")
+student_predict = partial(_student, "predict")
+
+
+def references(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+    """Run `pate references`."""
+    parser = new_parser(
+        "references",
+        "Evaluate, on the test set, a student of the true labels and the noiseless majority of the"
+        " teachers. PRIVATE.\n\nNeither is private: on data that you may see, they show the price"
+        " of privacy. The student of the true labels is trained like the private one, on all"
+        " queried samples.",
+    )
+    add_options(parser, RUN)
+    parsed = parse(parser, args, preset)
+    Pipeline(parsed.run, overwrite=parsed.overwrite).references()
+
+
+def forget(args: Sequence[str]) -> None:
+    """Run `pate forget`."""
+    parser = new_parser(
+        "forget",
+        "Remake teachers and votes as in a run without some private records, bit for bit.\n\nOnly"
+        " the chunks of teachers that saw one of them are trained again; all teachers vote again."
+        " Call it while the data still hold the records, so that the run can check that all others"
+        " are the same. Then take them out of the data and call it again, which checks that they"
+        " are gone and nothing else changed. Released labels and everything made of them stay:"
+        " their guarantee covers every record, including the forgotten ones.",
+    )
+    parser.add_argument(
+        "ids", nargs="+", help="ids of private records or, with `unit: group`, groups"
+    )
+    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    parser.add_class_arguments(Execution, as_group=False, skip={"shared"})
+    parsed = parser.parse_args(list(args))
+    forgotten = Pipeline(parsed.run).forget(parsed.ids, from_options(Execution, parsed))
+    print("\n".join(_what_is_left(parsed.run, len(set(parsed.ids)), forgotten)))
+
+
+def _what_is_left(root: Path, number: int, forgotten: bool) -> list[str]:
+    """Return the next step, the files that stay, and the files that only the owner can delete."""
+    run = open_run(root)
+    if forgotten:
+        lines = [
+            f"Forgotten: {number}. Teachers and votes of {root} equal those of a run without.",
+            "Next: take the same out of the data, which the run refuses until then, and call this"
+            " again to check that.",
+        ]
+    else:
+        lines = ["The data hold none of these, and all other records equal those of the teachers."]
+    if run.is_finished(LABEL):
+        lines.append(
+            "Released files stay: labels, statement and student. Their guarantee covers the"
+            " forgotten like everybody else. New labels by the present votes would be another"
+            " release, at a further cost."
+        )
+    lines += [
+        f"May hold forgotten records, and is yours to delete: {path}"
+        for path in residual_files(run, load_data(run))
+    ]
+    return [*lines, "Other runs on these data, copies and backups are not looked at."]
+
+
+_SHARED = (["teachers", "fit"], ["teachers", "vote"])
+_PREEMPTED = (128 + SIGTERM, -SIGTERM, -SIGUSR1, -SIGUSR2)
+"""Exit statuses of a command that was signaled because its job is about to end."""
+
+
+def submit(args: Sequence[str]) -> None:
+    """Run `pate submit`."""
+    parser = new_parser(
+        "submit",
+        "Submit `pate teachers fit` or `pate teachers vote`, given after --, as jobs that share its"
+        " chunks, through submitit. A job that is preempted or runs out of time is submitted again,"
+        " and any number of jobs may fail: the others take over their chunks. Logs are PRIVATE and"
+        " lie in private/jobs of the run.",
+    )
+    add_options(
+        parser,
+        {
+            "--jobs": {"type": int, "required": True, "help": "the number of processes"},
+            "--cluster": {
+                "choices": ("slurm", "local"),
+                "default": None,
+                "help": "slurm, or local for processes of this machine, for which the command"
+                " waits; by default slurm if there is one",
+            },
+            "--parameters": {
+                "type": dict[str, Any],
+                "default": {},
+                "help": "parameters of submitit: --parameters.timeout_min 60"
+                " --parameters.slurm_partition gpu --parameters.cpus_per_task 2",
+            },
+        },
+    )
+    end = args.index("--") if "--" in args else len(args)
+    words = list(args[end + 1 :])
+    options = parser.parse_args(list(args[:end]))
+    require_count(1, jobs=options.jobs)
+    require(
+        words[:2] in _SHARED,
+        "-- teachers fit or -- teachers vote with their options",
+        command=" ".join(words),
+    )
+    run = require_given(run_folder(words), "--run of the command that is submitted")
+    folder = run / "private" / "jobs"
+    jobs = submitted(
+        [*words, "--shared=true"], folder, options.jobs, options.cluster, options.parameters
+    )
+    print(
+        f"Submitted {' '.join(job.job_id for job in jobs)}. Their progress: pate status {run}",
+        flush=True,
+    )
+    if options.cluster == "local":
+        failed = [job.job_id for job in jobs if job.exception() is not None]
+        require(not failed, f"jobs that end well; {folder} has what they print", failed=failed)
+
+
+def submitted(
+    words: Sequence[str], folder: Path, jobs: int, cluster: str | None, parameters: dict[str, Any]
+) -> list[Any]:
+    """Submit ``pate`` with ``words`` as ``jobs`` jobs, and return submitit's jobs.
+
+    Raises ``ValueError`` without submitit.
+    """
+    with expecting("the package submitit", ImportError, got="none: pip install 'pate[submitit]'"):
+        import submitit
+
+    class Worker(submitit.helpers.Checkpointable):
+        """A process that is submitted again if it runs out of time."""
+
+        def __call__(self) -> None:
+            command = [sys.executable, "-P", "-m", "pate", *words]
+            # SLURM also signals this process, which has the job submitted again and kills the
+            # command, possibly minutes after SIGTERM
+            while (done := subprocess.run(command)).returncode in _PREEMPTED:
+                pass
+            done.check_returncode()
+
+    make_folder(folder)
+    folder.chmod(0o700)  # also an existing folder
+    # a cluster may not pass on PYTHONSAFEPATH, which keeps the working directory off Python's path
+    python = f"{shlex.quote(sys.executable)} -P"
+    executor = submitit.AutoExecutor(
+        folder=folder, cluster=cluster, local_python=python, slurm_python=python
+    )
+    executor.update_parameters(name="pate", **parameters)
+    with executor.batch():
+        return [executor.submit(Worker()) for _ in range(jobs)]  # type: ignore[no-untyped-call]

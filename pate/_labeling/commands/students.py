@@ -1,0 +1,128 @@
+"""The commands on students that left their runs: `pate predict`, `pate export` and `pate choose`."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+from pate._core.files.writing import locked
+from pate._core.own_code import own_code
+from pate._core.registry import find
+from pate._labeling.commands.parsing import FLAG, run_command
+from pate._labeling.pipeline import open_run
+from pate._labeling.stages.model_selection import Candidates, Figure, choose_student
+from pate._labeling.student.carried import ExportFormat, load_student
+from pate._labeling.student.predictions import Unreadable, predict_files
+
+
+def predict(
+    model: Path,
+    source: Path,
+    *,
+    output: Path = Path("predictions.csv"),
+    unreadable: Unreadable = "refuse",
+    probabilities: bool = False,
+    batch_size: int = 256,
+    device: str = "cpu",
+    trust: bool = False,
+) -> None:
+    """Predict the labels of new pictures, texts or arrays with an exported student, offline.
+
+    The predictions cost no privacy: they follow from released labels.
+
+    Args:
+        model: the folder, such as runs/faces/public/student/model, or its run.
+        source: a folder of pictures, an .npz with X [N, ...] and, if any, ids, or a .csv or
+            .parquet with the columns of training.
+        output: a .csv, or an .npz with probabilities too.
+        unreadable: the treatment of unreadable pictures.
+        probabilities: write probabilities to the .csv, not 0/1.
+        batch_size: samples at a time.
+        device: where to compute, such as cuda.
+        trust: run code of other packages that the model names.
+    """
+    with own_code(trusted=trust):
+        student = load_student(model, device=device, trust=trust)
+    num_samples, skipped, unknown = predict_files(
+        student,
+        source,
+        output,
+        unreadable=unreadable,
+        probabilities=probabilities,
+        batch_size=batch_size,
+    )
+    for line in (*(f"left out: {picture}" for picture in skipped), *unknown):
+        print(line, file=sys.stderr)
+    left_out = f", {len(skipped)} left out" if skipped else ""
+    print(f"{num_samples} samples, {len(student.label_names)} labels{left_out}: {output}")
+
+
+def export(model: Path, *, format: ExportFormat, output: Path, trust: bool = False) -> None:
+    """Write an exported student as one file for torch or ONNX Runtime.
+
+    It includes every step between a sample and its labels.
+
+    Args:
+        model: the folder, such as runs/faces/public/student/model.
+        format: onnx needs the extra of that name.
+        output: the file, .pt2 for torch.export, or .onnx.
+        trust: run code of other packages that the model names.
+    """
+    with own_code(trusted=trust):
+        student = load_student(model, trust=trust)
+    find("export_program")(student, output, format=format)
+    shape = ", ".join(map(str, ["N", *student.input.shape]))
+    print(
+        f"{format} of {student.input.kind} [{shape}], {len(student.label_names)} labels: {output}"
+    )
+
+
+def choose(
+    students: list[Path],
+    *,
+    run: Path,
+    output: Path,
+    target_epsilon: float,
+    delta: float,
+    by: Figure = "accuracy",
+    trust: bool = False,
+    noise_seed: int | None = None,
+) -> None:
+    """Choose one of several students by the private records, and pay for the choice.
+
+    Each teacher counts for the students that answer its own records best, and the student with most
+    teachers is chosen with noise, as by `pate topk` with k = 1. The choice is a release like any
+    other: its cost is in the ledger of the private data before the noise is drawn. The cost of the
+    students' own labels was paid when they were released. The decision to choose, and its epsilon,
+    must not depend on the results of an earlier release.
+
+    Args:
+        students: folders of students, such as runs/a/public/student/model.
+        run: folder of the run with the teachers that choose.
+        output: the .csv or .json to write.
+        target_epsilon: epsilon of the choice, at delta.
+        delta: the delta of every epsilon, as for the labels.
+        by: the figure that teachers compare, accuracy or micro_f1.
+        trust: run code of other packages that the students name.
+        noise_seed: for tests. Such a choice is not private.
+    """
+    with locked(run):
+        candidates = Candidates(open_run(run), tuple(students), by, trust)
+        statement = choose_student(
+            candidates,
+            target_epsilon=target_epsilon,
+            delta=delta,
+            output=output,
+            noise_seed=noise_seed,
+        )
+    print(statement.text, end="")
+    print(f"Release {statement['release']} of {candidates.ledger_path}: {output}")
+
+
+predict_main = partial(run_command, "predict", predict, special={"--trust": FLAG})
+export_main = partial(run_command, "export", export, special={"--trust": FLAG})
+choose_main = partial(
+    run_command,
+    "choose",
+    choose,
+    special={"students": {"nargs": "+", "type": Path}, "--trust": FLAG},
+)

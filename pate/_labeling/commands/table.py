@@ -1,0 +1,198 @@
+"""The commands of `pate`: those of this zone, and those that others offer by entry points.
+
+A package offers commands by an entry point of the group ``pate.commands`` that names a dictionary
+like the one below. The lab and the networks do so as well.
+"""
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+
+class Command(NamedTuple):
+    """A command, as it is listed and found.
+
+    Attributes:
+        place: its function, as ``module:name``, which takes the remaining words.
+        summary: a line for ``pate --help``.
+        example: the last lines of its help.
+        own_code: whether its settings are the user's own and may name classes in the working
+            directory. The other commands read files that others may have written: models, runs,
+            statements, ledgers, exchanges.
+    """
+
+    place: str
+    summary: str
+    example: str
+    own_code: bool = False
+
+    def load(self) -> Any:
+        """Import its function."""
+        module, _, function = self.place.partition(":")
+        return getattr(import_module(module), function)
+
+
+_COMMANDS: dict[str, Command] = {
+    "run": Command(
+        "pate._labeling.commands.run:main",
+        "run all stages of a recipe, a folder or the name of a shipped one",
+        "pate run configs/faces --run runs/mine --label.num_queries 120",
+        own_code=True,
+    ),
+    "init": Command(
+        "pate._labeling.commands.recipes:main",
+        "write a recipe for data of your own, with comments",
+        "pate init recipes/mine --data mine.csv --kind csv",
+    ),
+    "teachers fit": Command(
+        "pate._labeling.commands.stages:teachers_fit",
+        "train the teachers on their partitions (PRIVATE)",
+        "pate teachers fit --config configs/faces/data.yaml --config "
+        "configs/faces/teachers.yaml --run runs/mine",
+        own_code=True,
+    ),
+    "teachers vote": Command(
+        "pate._labeling.commands.stages:teachers_vote",
+        "let the teachers vote on the public samples (PRIVATE)",
+        "pate teachers vote --run runs/mine",
+        own_code=True,
+    ),
+    "forget": Command(
+        "pate._labeling.commands.stages:forget",
+        "remake teachers and votes without some private records (PRIVATE)",
+        "pate forget r00017 --run runs/mine",
+        own_code=True,
+    ),
+    "label": Command(
+        "pate._labeling.commands.stages:label",
+        "release labels through a private mechanism",
+        "pate label --run runs/mine --target_epsilon 2 --delta 1e-5",
+        own_code=True,
+    ),
+    "student fit": Command(
+        "pate._labeling.commands.stages:student_fit",
+        "train the student on the released labels",
+        "pate student fit --run runs/mine --model.network pate.models.MLP",
+        own_code=True,
+    ),
+    "student validate": Command(
+        "pate._labeling.commands.stages:student_validate",
+        "evaluate the student on held-out released labels",
+        "pate student validate --run runs/mine",
+        own_code=True,
+    ),
+    "student test": Command(
+        "pate._labeling.commands.stages:student_test",
+        "evaluate the student on the test set",
+        "pate student test --run runs/mine",
+        own_code=True,
+    ),
+    "student predict": Command(
+        "pate._labeling.commands.stages:student_predict",
+        "write the student's predictions",
+        "pate student predict --run runs/mine --data.predict_on public",
+        own_code=True,
+    ),
+    "predict": Command(
+        "pate._labeling.commands.students:predict_main",
+        "predict new pictures or arrays with an exported student",
+        "pate predict runs/mine/public/student/model pictures --output predictions.csv",
+    ),
+    "export": Command(
+        "pate._labeling.commands.students:export_main",
+        "write an exported student for torch or ONNX Runtime",
+        "pate export runs/mine/public/student/model --format onnx --output student.onnx",
+    ),
+    "choose": Command(
+        "pate._labeling.commands.students:choose_main",
+        "choose a student by the private records, and pay for the choice",
+        "pate choose runs/a/public/student/model runs/b/public/student/model --run runs/a"
+        " --output choice.csv --target_epsilon 0.2 --delta 1e-6",
+        own_code=True,
+    ),
+    "references": Command(
+        "pate._labeling.commands.stages:references",
+        "measure references for a student (PRIVATE)",
+        "pate references --run runs/mine",
+        own_code=True,
+    ),
+    "status": Command(
+        "pate._labeling.commands.check:status",
+        "show the progress of each stage of a run, and its processes",
+        "pate status runs/mine",
+    ),
+    "submit": Command(
+        "pate._labeling.commands.stages:submit",
+        "train or vote together in several jobs of a cluster",
+        "pate submit --jobs 8 --cluster local -- teachers vote --run runs/mine",
+    ),
+    "check": Command(
+        "pate._labeling.commands.check:check",
+        "check that a run is as its commands left it, and print the next command",
+        "pate check runs/mine",
+    ),
+    "pack": Command(
+        "pate._labeling.commands.check:pack",
+        "write the public files of a run as one archive",
+        "pate pack runs/mine --output mine.zip",
+    ),
+    "topk": Command(
+        "pate._labeling.commands.topk:main",
+        "release the top k of any histogram: pairs of users and items, or counts",
+        "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 "
+        "--output top.csv",
+    ),
+    "calibrate": Command(
+        "pate._labeling.commands.calibrate:main",
+        "find the noise for a target epsilon",
+        "pate calibrate --aggregator StableTopK --target_epsilon 8 --delta 1e-5 "
+        "--num_queries 180 --num_teachers 750 --num_labels 25",
+        own_code=True,
+    ),
+    "ledger show": Command(
+        "pate._labeling.commands.check:show",
+        "list the releases of a ledger and their cost",
+        "pate ledger show --ledger data/faces/ledger.sqlite",
+    ),
+    "ledger verify": Command(
+        "pate._labeling.commands.check:verify",
+        "check a ledger by computing everything in it again",
+        "pate ledger verify --ledger data/faces/ledger.sqlite --statement "
+        "runs/faces/public/privacy.json",
+    ),
+    "completion": Command(
+        "pate._labeling.commands.parsing:print_completion",
+        "print a script for shell completion of all commands",
+        "pate completion bash > ~/.local/share/bash-completion/completions/pate",
+    ),
+}
+
+
+@cache
+def commands() -> dict[str, Command]:
+    """Return all commands by name: this zone's, then those of entry points by their names."""
+    found = dict(_COMMANDS)
+    for entry in sorted(entry_points(group="pate.commands"), key=lambda entry: entry.name):
+        if is_there(entry.module):
+            found |= entry.load()
+    return found
+
+
+def is_there(module: str) -> bool:
+    """Return whether a module can be found: the folder of an entry point may have been deleted."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def command_of(words: list[str]) -> str | None:
+    """Return the name of the command that words begin with, or None if there is none."""
+    names = [" ".join(words[:number]) for number in (2, 1)]
+    for known in (_COMMANDS, commands()) if words else ():
+        for name in names:
+            if name in known:
+                return name
+    return None

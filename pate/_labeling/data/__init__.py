@@ -1,0 +1,1 @@
+"""Sources of records in three roles, and their partition over teachers."""

@@ -1,0 +1,506 @@
+"""Data in one ``.npz`` file of arrays, and CelebA's attribute table as a task without pictures.
+
+`DrawnPublic` is for those who have no public samples: a file of them is drawn from noisy moments of
+the private records, and paid for.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import zlib
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import load_npz
+
+from pate._core.files.reading import read_arrays
+from pate._core.validation import (
+    LARGEST,
+    Faults,
+    Float32Array,
+    FloatArray,
+    IntArray,
+    StrArray,
+    as_float32,
+    expecting,
+    require,
+    require_distinct,
+)
+from pate._labeling.data.features.numeric import AutoFeatures, PublicScaling
+from pate._labeling.data.records import (
+    ArrayFeatures,
+    FeatureMap,
+    Features,
+    Records,
+    Role,
+    SparseFeatures,
+    UnknownLabels,
+    as_text,
+    blocks_of,
+    check_labels,
+    select_labels,
+)
+from pate._labeling.data.source import (
+    DataSource,
+    Table,
+    TableSource,
+    expand_path,
+    require_fractions,
+    split_by_hash,
+    with_tests,
+)
+
+OPTIONAL = ("ids", "split", "group", "budget", "label_names")
+"""Arrays that a file may have besides ``X`` and ``Y``; ``ids`` are required of a source."""
+_OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
+"""CelebA's evaluation partition: the number of rows of each part, one part after the other."""
+_ROWS_OF = ("X", "Y", "ids", "split", "group", "budget")
+"""Arrays with a row for each record."""
+_ROWS = 64
+"""Rows read from a file at once. The system maps much around each, which counts as memory."""
+_GIVE_IDS = "given once, when they are collected, such as uuid.uuid4().hex"
+
+
+class Arrays(TableSource):
+    """An ``.npz`` file with ``X`` ``[N, ...]``, ``Y`` ``[N, C]`` (0/1 or -1/1) and ``ids`` ``[N]``.
+
+    An id names a record for good: it is assigned once, when the records are collected, and stays
+    when others come and go. Row numbers do not: removing a record would renumber all later ones and
+    so affect all teachers.
+
+    Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (the person
+    to whom a record belongs), ``budget`` ``[N]`` (the personal budget of a private record),
+    ``label_names`` ``[C]``.
+
+    Args:
+        path: the file.
+        sparse: a file that `scipy.sparse.save_npz` wrote, with ``X`` in place of an array. Its rows
+            become dense block by block, as they are needed.
+        labels: names of the labels to learn; None for all.
+        public_fraction: share of public records, if the file has no ``split`` and a hash of the id
+            decides. There is no default, because the features of public records are published.
+        test_fraction: share of test records, likewise, a tenth if None; with a ``split`` that names
+            none, the share of the public ones that become test records by the same hash.
+        features: a public map of the features.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
+            as in a register: a row number changes when an earlier record is removed.
+        unknown_labels: ``nan`` if labels may be unknown, which are NaN; -1 if -1 is unknown, too.
+            None if all must be known.
+        budgets: the personal budgets that ``budget`` may hold, ascending epsilons such as ``[0.5,
+            1, 2]``, known without a look at the records. None if there is no ``budget``.
+        copies: whether public records may be private ones, too, which nothing protects then.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sparse: Path | None = None,
+        labels: list[str] | None = None,
+        public_fraction: float | None = None,
+        test_fraction: float | None = None,
+        features: FeatureMap | None = None,
+        permanent_ids: bool = False,
+        unknown_labels: UnknownLabels | None = None,
+        budgets: list[float] | None = None,
+        copies: bool = False,
+    ) -> None:
+        super().__init__(
+            path,
+            labels,
+            features,
+            permanent_ids=permanent_ids,
+            unknown_labels=unknown_labels,
+            budgets=budgets,
+            copies=copies,
+        )
+        require_fractions(public_fraction, test_fraction)
+        self._fractions = public_fraction, test_fraction
+        self._sparse = None if sparse is None else expand_path(sparse)
+
+    def _read_table(self) -> Table:
+        arrays: dict[str, Any] = read_arrays(
+            self.path, ("X", "Y") if self._sparse is None else ("Y",), OPTIONAL, mapped=("X",)
+        )
+        source, faults = self.path.name, Faults()
+        with faults.gather():
+            if self._sparse is None:
+                features = _finite_features(arrays["X"], source=source)
+            else:
+                arrays["X"] = read_sparse(self._sparse)
+                features = SparseFeatures(arrays["X"])
+        with faults.gather():
+            labels = check_labels(arrays["Y"], source=source, unknown=self._unknown)
+        with faults.gather():
+            names = _label_names(arrays, source=source)
+        with faults.gather():
+            require(
+                "ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"]
+            )
+            ids = as_text(arrays["ids"])
+            require_distinct(f"ids of {source}", ids.tolist())
+        with faults.gather():
+            groups = as_text(arrays["group"], name="group") if "group" in arrays else None
+        with faults.gather():
+            split = self._split(arrays, source=source)
+        faults.require(
+            ("budget" in arrays) == bool(self.budgets),
+            f"`budgets` of the source and an array budget in {source}, both or none",
+            budgets=self.budgets,
+        )
+        with faults.gather():
+            rows = {name: arrays[name].shape[:1] for name in _ROWS_OF if name in arrays}
+            sizes = {name: shape[0] if shape else 0 for name, shape in rows.items()}
+            num = sizes.pop("Y")
+            require(set(sizes.values()) <= {num}, f"{num} rows in every array of {source}", **sizes)
+        faults.refuse()
+        columns = select_labels(names.tolist(), self._wanted, source=source)
+        return Table(
+            features=features,
+            names=names[columns].tolist(),
+            labels=labels[:, columns],
+            ids=ids,
+            split=split,
+            groups=groups,
+            budgets=arrays.get("budget"),
+        )
+
+    def _split(self, arrays: Mapping[str, NDArray[Any]], *, source: str) -> IntArray:
+        """Return the role of each record."""
+        keys = as_text(arrays.get("group", arrays.get("ids", np.empty(0, dtype=np.str_))))
+        if "split" not in arrays:
+            return split_by_hash(keys, *self._fractions, source=source)
+        split = arrays["split"]
+        require(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
+        unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
+        require(
+            not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown
+        )
+        # other sizes are a fault of their own
+        return with_tests(split, keys, self._fractions[1]) if len(keys) == len(split) else split
+
+
+def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray:
+    num_labels = arrays["Y"].shape[-1] if arrays["Y"].ndim else 0
+    default = np.array([f"label_{j}" for j in range(num_labels)])
+    names = as_text(arrays.get("label_names", default), name="label_names")
+    require(
+        len(names) == num_labels, f"{num_labels} label_names in {source}", label_names=len(names)
+    )
+    return names
+
+
+def is_sparse(path: Path) -> bool:
+    """Return whether `scipy.sparse.save_npz` wrote a file."""
+    if not path.is_file():  # whoever opens a pipe waits
+        return False
+    try:
+        with ZipFile(path) as archive:
+            return {"format.npy", "shape.npy"} <= set(archive.namelist())
+    except (OSError, BadZipFile):
+        return False  # the reader of archives says why
+
+
+def read_sparse(path: Path) -> Any:
+    """Return the matrix that `scipy.sparse.save_npz` wrote, float32 in rows.
+
+    Raises ``ValueError`` if the file is missing, damaged, or holds no finite numbers.
+    """
+    what = "a file of scipy.sparse.save_npz"
+    require(path.is_file(), what, missing=str(path))
+    with expecting(what, ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error, got=path):
+        stored = load_npz(path)
+        numbers = as_float32(stored.data)
+        bad = int((~np.isfinite(numbers)).sum())
+        require(bad == 0, f"finite features in {path.name}", numbers_that_are_not=bad)
+        # entries of one place are added: their sum is finite
+        stored.data = stored.data.astype(np.float64).clip(-LARGEST, LARGEST)
+        matrix = stored.tocsr()
+        matrix.check_format(full_check=True)
+    matrix.sum_duplicates()
+    matrix.data = as_float32(matrix.data)
+    return matrix
+
+
+class _StoredFeatures(Features):
+    """Rows of an array that stays in its file.
+
+    The rows of a role are read when they are needed, and a selection of them, such as a chunk's, at
+    once. Features that are sent to another process take their values along.
+    """
+
+    def __init__(self, values: np.memmap[Any, Any], rows: IntArray | None = None) -> None:
+        self._values, self._whole = values, rows is None
+        self._rows = np.arange(len(values)) if rows is None else rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self._rows), *self._values.shape[1:])
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        rows, file = np.asarray(self._rows[index]), self._values.base
+        assert isinstance(file, mmap.mmap)
+        values = np.empty((rows.size, *self.shape[1:]), dtype=np.float32)
+        for start in range(0, rows.size, _ROWS):
+            values[start : start + _ROWS] = as_float32(
+                self._values[rows.ravel()[start : start + _ROWS]]
+            )
+            file.madvise(mmap.MADV_DONTNEED)
+        return values.reshape(*rows.shape, *self.shape[1:])
+
+    def select(self, rows: IntArray) -> Features:
+        return _StoredFeatures(self._values, rows) if self._whole else ArrayFeatures(self[rows])
+
+    def __reduce__(self) -> tuple[type[ArrayFeatures], tuple[Float32Array]]:
+        return ArrayFeatures, (self._sent,)
+
+    @cached_property
+    def _sent(self) -> Float32Array:
+        return self[:]  # one array, which joblib writes to a file that all its workers map
+
+
+class CelebAAttributes(TableSource):
+    """CelebA's attribute table without the pictures: some attributes predicted from the others.
+
+    It is a tabular task, not image classification. The official split gives the roles; groups are
+    identities; ids are the official names of the images, such as ``000001.jpg``.
+
+    Args:
+        path: an ``.npz`` with ``attr`` ``[N, 40]``, ``partition`` ``[N]`` (0 train, 1 validation, 2
+            test), ``identity`` ``[N]`` and ``attr_names`` ``[40]``; and ``ids`` ``[N]`` unless it
+            is the official table, all 202,599 rows in their official order.
+        labels: the attributes to learn; all others are the features.
+        features: a public map of the features.
+    """
+
+    def __init__(
+        self, path: Path, *, labels: list[str], features: FeatureMap | None = None
+    ) -> None:
+        super().__init__(path, labels, features)
+
+    def _read_table(self) -> Table:
+        source = self.path.name
+        table = read_arrays(self.path, ("attr", "partition", "identity", "attr_names"), ("ids",))
+        if "ids" not in table:
+            official = np.repeat(list(_OFFICIAL), list(_OFFICIAL.values()))
+            require(
+                np.array_equal(table["partition"], official),
+                f"the official {len(official)} rows in {source}, whose numbers are those of the"
+                f" images, or ids of its own, {_GIVE_IDS}",
+                rows=len(table["partition"]),
+            )
+            table["ids"] = np.char.mod("%06d.jpg", np.arange(1, len(table["partition"]) + 1))
+        shapes = {name: table[name].shape[:1] for name in ("attr", "partition", "identity", "ids")}
+        require(
+            len(set(shapes.values())) == 1, f"as many rows in every array of {source}", **shapes
+        )
+        require_distinct(f"ids of {source}", as_text(table["ids"]).tolist())
+        names = as_text(table["attr_names"], name="attr_names")
+        columns = select_labels(names.tolist(), self._wanted, source=source)
+        others = np.setdiff1d(np.arange(len(names)), columns)
+        require(
+            others.size > 0,
+            "attributes left as features",
+            labels=len(columns),
+            attributes=len(names),
+        )
+        attributes = check_labels(table["attr"], source=source, hint="")
+        return Table(
+            features=ArrayFeatures(attributes[:, others].astype(np.float32) * 2 - 1),
+            names=names[columns].tolist(),
+            labels=attributes[:, columns],
+            ids=table["ids"],
+            split=table["partition"],
+            groups=table["identity"],
+        )
+
+
+def _finite_features(values: NDArray[Any], *, source: str) -> Features:
+    """Return features as float32. Raises ``ValueError`` on NaN or infinite values."""
+    features = (
+        _StoredFeatures(values)
+        if isinstance(values, np.memmap)
+        else ArrayFeatures(np.ascontiguousarray(as_float32(values)))
+    )
+    blocks = (features[rows] for rows in blocks_of(features, range(features.shape[0])))
+    bad = sum(
+        int((~np.isfinite(block).reshape(len(block), -1).all(axis=1)).sum()) for block in blocks
+    )
+    require(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
+    return features
+
+
+Bound = float | list[float]
+
+# of a drawn row, in place of the length that it adds to every row: only directions are left
+_SHORT = 1e-3
+_LEAST_SAMPLES = 1200  # two for each random feature
+_LONGEST = 0.97  # of a drawn row of norm 1 at most, so that it has a finite length
+
+
+class DrawnPublic(DataSource):
+    """The private and test records of another source, with public samples that are drawn.
+
+    Whoever has no public samples names the file that they shall have. `pate run`, or
+    `Pipeline.draw_public_samples`, draws them once from noisy moments of the private records
+    (`pate.mechanisms.NoisyMoments`), enters this release in the ledger, and writes the file, which
+    is public. A target epsilon covers the samples and the labels together.
+
+    The drawn samples have about the mean of the records and their widest directions. No record
+    resembles them more than others do. `AutoFeatures` reads narrow rows by random features, too.
+
+    A row ``x`` of the source becomes ``sqrt(2) x / sqrt(m^2 + |x|^2)``, by `PublicScaling` with
+    constants that follow from the bounds: columns in units of their range, from the value nearest
+    to 0, and ``m`` a quarter of the length of a row of uniform numbers. Without bounds only the
+    direction of a row counts, and columns need one unit.
+
+    Args:
+        source: the source of private and test records, each a row of numbers. It needs no public
+            records, and those that it has are not read.
+        samples: the ``.npz`` of the drawn samples.
+        bounds: the range of each column, ``[low, high]``, each a number or one for every column,
+            known without a look at the records. Values beyond are clipped. None for columns of one
+            unit, of which only the direction of a row counts.
+
+    Raises:
+        ValueError: if the source has a feature map of its own, or personal budgets.
+    """
+
+    def __init__(
+        self, source: DataSource, *, samples: Path, bounds: list[Bound] | None = None
+    ) -> None:
+        super().__init__(permanent_ids=source.permanent_ids, unknown_labels=source.unknown_labels)
+        require(
+            source.feature_map is None,
+            "a source without `features` in DrawnPublic, which scales its rows",
+            features=type(source.feature_map).__name__,
+        )
+        require(not source.budgets, "a source without `budgets`, which moments do not weigh")
+        self._source, self.samples, self._bounds = source, expand_path(samples), bounds
+        self._rehearses = False
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self._source.label_names
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """The ledger of the source."""
+        return self._source.ledger_path
+
+    @cached_property
+    def feature_map(self) -> FeatureMap:
+        """The map of rows: `AutoFeatures` of drawn samples, after `scaling`."""
+        return AutoFeatures.after(self.scaling)
+
+    def load(self, role: Role) -> Records:
+        if role is not Role.PUBLIC:
+            return self._source.load(role)
+        if self._rehearses:
+            shape = (self.num_samples, self._num_columns)
+            rows = np.random.default_rng(0).standard_normal(shape) / math.sqrt(self._num_columns)
+            features, ids = self.unscaled(rows), drawn_ids(self.num_samples)
+        else:
+            require(
+                self.samples.is_file(),
+                "public samples, which `pate run` or Pipeline.draw_public_samples draws",
+                missing=str(self.samples),
+            )
+            arrays = read_arrays(self.samples, ("X", "ids"))
+            features, ids = arrays["X"], arrays["ids"]
+        unlabeled = np.zeros((len(features), self.num_labels), dtype=np.uint8)
+        return Records(features=ArrayFeatures(features), labels=unlabeled, ids=ids)
+
+    @property
+    def num_samples(self) -> int:
+        """The number of samples that are drawn: two for each column, and 1,200 at least."""
+        return max(_LEAST_SAMPLES, 2 * self._num_columns)
+
+    def rehearsal(self) -> DrawnPublic:
+        """Return the same source with other public samples, from a fixed seed.
+
+        Whatever depends only on their number and shape can be checked by them before they are paid
+        for.
+        """
+        made = copy(self)
+        made._records, made._rehearses = {}, True
+        made.__dict__.pop("feature_map", None)  # fitted to these samples
+        return made
+
+    def instead(self, source: DataSource, samples: Path) -> DrawnPublic:
+        """Return the same for the records of another source and another file of samples."""
+        made = copy(self)
+        made._records, made._rehearses = {}, False
+        made._source, made.samples = source, samples
+        made.__dict__.pop("feature_map", None)
+        return made
+
+    @cached_property
+    def scaling(self) -> PublicScaling:
+        """The map of a row, twice the squared norm of which is below 1 when it is halved."""
+        size = self._num_columns
+        centre, unit, length = np.zeros(size), np.ones(size), _SHORT
+        if self._bounds is not None:
+            low, high = column_bounds(self._bounds, size)
+            centre = np.zeros(size).clip(low, high)
+            unit, length = np.maximum(high - centre, centre - low), float(np.sqrt(size / 3)) / 4
+        return PublicScaling.restored(
+            {
+                "centre": as_float32(centre),
+                "bounds": np.full(size, np.inf) if self._bounds is None else unit,
+                "units": unit,
+                "length": np.array(length),
+            }
+        )
+
+    @cached_property
+    def _num_columns(self) -> int:
+        shape = tuple(self._source.load(Role.PRIVATE).features.shape[1:])
+        require(
+            len(shape) == 1,
+            "records that are rows of numbers, of which public samples are drawn",
+            shape=list(shape),
+        )
+        return shape[0]
+
+    def unscaled(self, rows: FloatArray) -> Float32Array:
+        """Return the features ``[P, F]`` that `scaling` maps to ``sqrt(2)`` times ``rows``.
+
+        Longer rows are shortened to a norm of 0.97.
+        """
+        state = self.scaling.state(rows.shape[1:])
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        inner = rows * np.minimum(1, _LONGEST / np.maximum(norms, _LONGEST))
+        squares = (inner**2).sum(axis=1, keepdims=True)
+        lengths = float(state["length"]) / np.sqrt(1 - squares)
+        return as_float32(inner * lengths * state["units"] + state["centre"])
+
+
+def drawn_ids(number: int) -> StrArray:
+    """Return the ids of samples that are drawn."""
+    return np.char.mod("drawn%06d", np.arange(number))
+
+
+def column_bounds(bounds: Sequence[ArrayLike], size: int) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the largest values ``[size]`` of columns.
+
+    Raises ``ValueError`` unless they are finite and ``low < high``.
+    """
+    try:
+        low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), size) for bound in bounds)
+        ordered = bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all())
+    except (TypeError, ValueError):
+        ordered = False
+    require(
+        ordered,
+        f"bounds (low, high), finite and low < high, each a number or {size} of them",
+        bounds=bounds,
+    )
+    return low, high

@@ -1,0 +1,1 @@
+"""Public maps of features, fitted only on public samples: they reveal no private record."""

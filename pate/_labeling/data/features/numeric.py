@@ -1,0 +1,615 @@
+"""Public maps on numpy, all fitted on public samples.
+
+`PublicPCA` finds few features among many, and `PublicScaling` gives columns comparable units. With
+`RandomFeatures` and `AutoFeatures` a linear model follows bends. `ChainedFeatures` applies maps one
+after the other. At the end the form of a map as arrays, in which it leaves with a student.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import eigsh
+from scipy.spatial.distance import cdist
+
+from pate._core.files.reading import Json
+from pate._core.progress import stage_bar
+from pate._core.registry import find
+from pate._core.validation import Float32Array, FloatArray, require, require_count
+from pate._labeling.data.features.patches import PatchFeatures
+from pate._labeling.data.records import (
+    ArrayFeatures,
+    FeatureMap,
+    Features,
+    as_features,
+    blocks_of,
+    map_by_rows,
+)
+from pate._labeling.linear import Directions
+
+# larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
+_DIRECT = 4096
+_fitted: dict[tuple[bytes, int], Float32Array] = {}  # the last components, by digest and number
+# public samples that take less are held in memory while a map is fitted; of more, the scaling takes
+# as many at equal distances
+_HELD_BYTES = 1 << 28
+
+
+class PublicPCA(FeatureMap):
+    """Whitened principal components of the public samples: few features, for weak teachers.
+
+    It is fitted on public samples block by block. Only the matrix of their covariances is held:
+    ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64 pixels. Fewer samples than
+    features are all held instead, which takes less: their inner products have the same eigenvalues.
+
+    Args:
+        num_components: number of components, less than the numbers of features and of public
+            samples.
+    """
+
+    by_rows = True
+
+    def __init__(self, num_components: int) -> None:
+        require_count(1, num_components=num_components)
+        self.num_components = num_components
+        self._mean: Float32Array | None = None
+        self._weights: Float32Array = np.empty(0, dtype=np.float32)
+
+    def fit(self, public: Features) -> PublicPCA:
+        """Fit on public features ``[N, ...]``, flattened."""
+        if self._mean is None:
+            num, width = public.shape[0], prod(public.shape[1:])
+            limit = min(num, width)
+            require(
+                self.num_components < limit,
+                f"num_components < {limit}, for {num} public samples of {width} features",
+                num_components=self.num_components,
+            )
+            with stage_bar(
+                None, f"components of {num} public samples", unit="sample", shown=limit > _DIRECT
+            ):
+                self._mean, moments = _centered(public) if num < width else _moments(public)
+                # the stages of one process fit the same samples again and again
+                hashed = hashlib.blake2b(np.ascontiguousarray(moments).data, digest_size=32)
+                key = (hashed.digest(), self.num_components)
+                if key not in _fitted:
+                    _fitted.clear()
+                    whitening = _whitening_of_few if num < width else _whitening
+                    _fitted[key] = whitening(moments, self.num_components)
+            self._weights = _fitted[key]
+        return self
+
+    def transform(self, features: Features) -> Float32Array:
+        """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
+        assert self._mean is not None, "fit comes before transform"
+        mean, weights = self._mean, self._weights
+        return map_by_rows(
+            features, len(weights.T), lambda row: np.subtract(row, mean, out=row) @ weights
+        )
+
+    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what was fitted on records of ``shape``, by the names in a student's file."""
+        assert self._mean is not None, "fit comes before state"
+        return {"mean": self._mean, "weights": self._weights}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the fitted map that `state` described."""
+        made = cls(state["weights"].shape[1])
+        made._mean, made._weights = state["mean"], state["weights"]
+        return made
+
+
+def _whitening(covariance: FloatArray, num_components: int) -> Float32Array:
+    """Return the scaled components ``[F, num_components]``, widest first."""
+    values, vectors = _widest(covariance, num_components)
+    return (vectors / np.sqrt(np.maximum(values, 1e-12))).astype(np.float32)
+
+
+def _whitening_of_few(centered: FloatArray, num_components: int) -> Float32Array:
+    """Return scaled components ``[F, num_components]`` of fewer samples ``[N, F]`` than features.
+
+    Where samples are copies of each other there may be fewer directions: further components are 0.
+    """
+    values, vectors = _widest(centered @ centered.T / (len(centered) - 1), num_components)
+    varies = values > 1e-9 * values[0]
+    scales = np.where(varies, values, 1) * np.sqrt(len(centered) - 1)
+    return np.asarray(centered.T @ vectors / scales * varies, dtype=np.float32)
+
+
+def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
+    """Return the largest eigenvalues ``[number]`` of a symmetric ``matrix``, and their vectors."""
+    values, vectors = (
+        # the first vector is drawn unless it is given
+        eigsh(matrix, k=number, v0=np.ones(len(matrix)), tol=1e-6)
+        if len(matrix) > _DIRECT
+        else np.linalg.eigh(matrix)
+    )
+    top = np.argsort(values)[::-1][:number]
+    return values[top], vectors[:, top]
+
+
+def _centered(public: Features) -> tuple[Float32Array, FloatArray]:
+    """Return the mean ``[F]`` of features ``[N, ...]``, and differences from it, ``[N, F]``."""
+    num, width = public.shape[0], prod(public.shape[1:])
+    values = np.empty((num, width))
+    for index in blocks_of(public, range(num), block_bytes=_HELD_BYTES):
+        values[index] = public[index].reshape(len(index), width)
+    mean = values.mean(axis=0).astype(np.float32)
+    return mean, values - mean
+
+
+def _moments(public: Features) -> tuple[Float32Array, FloatArray]:
+    """Return mean ``[F]`` and covariances ``[F, F]`` of features ``[N, ...]``, flattened."""
+    num, width = public.shape[0], prod(public.shape[1:])
+    blocks = list(blocks_of(public, range(num), block_bytes=_HELD_BYTES))
+    if len(blocks) == 1:
+        flat = public[blocks[0]].reshape(num, width)
+        mean: Float32Array = flat.mean(axis=0)
+        return mean, np.cov(flat - mean, rowvar=False)
+    total = np.zeros(width)
+    for index in blocks:
+        total += public[index].reshape(len(index), width).sum(axis=0, dtype=np.float64)
+    mean = (total / num).astype(np.float32)
+    products = np.zeros((width, width))
+    for index in blocks:
+        centered = (public[index].reshape(len(index), width) - mean).astype(np.float64)
+        products += centered.T @ centered
+    return mean, products / (num - 1)
+
+
+# a table is of one unit if most columns' units differ from the middle one by less
+_ALIKE, _MOST = 10.0, 0.9
+_FARTHEST = 10.0  # units
+_ROWS = 4096
+_COLUMNS = 64  # sorted at once
+
+
+class PublicScaling(FeatureMap):
+    """Columns in comparable units and rows of about unit length: one learning rate suits any table.
+
+    A column is centered at its public median, clipped at 10 units on either side and divided by its
+    unit: the median distance of the public values that differ from the median. So the scale of a
+    word in few texts, or of a pixel that is mostly black, is the size of its values and not their
+    frequency, and outliers do not move it. If nine tenths of the columns have units within a factor
+    of 10 of the median unit, as words, pixels and components do, these are divided by the median
+    unit: wider columns among them carry more information. A column that is constant on public
+    samples becomes 0.
+
+    A row ``x`` then becomes ``sqrt(2) x / sqrt(m^2 + |x|^2)``, where ``m`` is the public median
+    length: the median row has length 1 and none exceeds ``sqrt(2)``, so that long rows, and extreme
+    private ones, count for little more.
+    """
+
+    by_rows = True
+
+    def __init__(self) -> None:
+        self._centre: Float32Array | None = None
+        self._bounds: FloatArray = np.empty(0)
+        self._units: FloatArray = np.empty(0)
+        self._length = 1.0
+
+    def fit(self, public: Features) -> PublicScaling:
+        """Fit on public features ``[N, ...]``, flattened.
+
+        Raises ``ValueError`` if all samples are alike.
+        """
+        if self._centre is None:
+            num, width = public.shape[0], prod(public.shape[1:])
+            rows = np.arange(0, num, max(1, -(-4 * num * width // _HELD_BYTES)))
+            values = public[rows].reshape(len(rows), width)
+            centre, units = _center_and_units(values)
+            varies = units > 0
+            require(varies.any(), "public features that differ")
+            middle = float(np.median(units[varies]))
+            alike = (units > middle / _ALIKE) & (units < middle * _ALIKE)
+            shared = alike if alike[varies].mean() >= _MOST else np.zeros_like(alike)
+            self._bounds = _FARTHEST * units
+            self._units = np.where(shared, middle, np.where(varies, units, 1))
+            self._centre = centre
+            parts = np.array_split(values, -(-len(rows) // _ROWS))
+            lengths = np.concatenate([_lengths(self._departures(part)) for part in parts])
+            self._length = float(np.median(lengths[lengths > 0]))
+        return self
+
+    def transform(self, features: Features) -> Float32Array:
+        """Map features ``[N, ...]`` to as many, held in memory, each row by itself."""
+        mapped = np.empty(features.shape, dtype=np.float32)
+        for index in blocks_of(features, range(len(mapped))):
+            departures = self._departures(features[index].reshape(len(index), -1))
+            scaled = (
+                departures * np.sqrt(2 / (self._length**2 + _lengths(departures) ** 2))[:, None]
+            )
+            mapped[index] = scaled.reshape(len(index), *features.shape[1:])
+        return mapped
+
+    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what was fitted on records of ``shape``, by the names in a student's file."""
+        assert self._centre is not None, "fit comes before state"
+        return {
+            "centre": self._centre.reshape(shape),
+            "bounds": self._bounds.reshape(shape),
+            "units": self._units.reshape(shape),
+            "length": np.array(self._length),
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the fitted map that `state` described."""
+        made = cls()
+        made._centre, made._bounds, made._units = (
+            state[name].ravel() for name in ("centre", "bounds", "units")
+        )
+        made._length = float(state["length"])
+        return made
+
+    def _departures(self, values: Float32Array) -> FloatArray:
+        assert self._centre is not None, "fit comes before transform"
+        distances = (values.astype(np.float64) - self._centre).clip(-self._bounds, self._bounds)
+        return np.asarray(distances / self._units)
+
+
+def _lengths(rows: FloatArray) -> FloatArray:
+    return np.asarray(np.sqrt((rows**2).sum(axis=1)))
+
+
+def _center_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
+    """Return the medians ``[F]`` of columns ``[N, F]``, and the median distances of other values.
+
+    The upper of two middle values is taken. A column of one value has a unit of 0.
+    """
+    num, width = values.shape
+    centre, units = np.empty(width, dtype=np.float32), np.empty(width)
+    for start in range(0, width, _COLUMNS):
+        columns = slice(start, start + _COLUMNS)
+        part = np.sort(values[:, columns].astype(np.float64), axis=0)
+        centre[columns] = part[num // 2]
+        distances = np.sort(np.abs(part - part[num // 2]), axis=0)
+        middle = np.minimum(((distances == 0).sum(axis=0) + num) // 2, num - 1)
+        units[columns] = distances[middle, np.arange(distances.shape[1])]
+    return centre, units
+
+
+_MOST_WAVES = 600  # features, unless a number is given
+_PAIRED = 1000  # public samples, whose distances give the bandwidth
+# columns, and entries that equal their column's median, beyond which random features hardly ever win
+_WIDEST, _SPARSE = 256, 0.75
+_SCALING = "scaling."  # before the names of the scaling's arrays
+
+
+class RandomFeatures(FeatureMap):
+    """Random Fourier features of a Gaussian kernel, after `PublicScaling`.
+
+    A linear student of them approximates a smooth function of any shape, where a linear student of
+    the columns cannot: products of columns, several modes for a label, borders around a center. Row
+    ``x``, scaled, becomes ``sqrt(2 / m) cos(x @ frequencies + phases)``, whose inner products
+    approximate ``exp(-|x - y|^2 / (2 b^2))`` (Rahimi & Recht (2007)). The bandwidth ``b`` is the
+    median distance of public samples; frequencies and phases are drawn from ``seed``.
+
+    Args:
+        num_features: the number ``m`` of features; None for 600, or half the number of public
+            samples where that is less.
+        seed: seed of frequencies and phases, and of the public samples of the bandwidth.
+    """
+
+    by_rows = True
+
+    def __init__(self, num_features: int | None = None, seed: int = 0) -> None:
+        require_count(0, seed=seed)
+        if num_features is not None:
+            require_count(1, num_features=num_features)
+        self.num_features = num_features
+        self.seed = seed
+        self._scaling = PublicScaling()
+        self._frequencies: Float32Array | None = None
+        self._phases: FloatArray = np.empty(0)
+        self._straight: Float32Array | None = None
+
+    @classmethod
+    def after(cls, scaling: PublicScaling) -> Self:
+        """Return the map, not fitted yet, after a scaling that is."""
+        made = cls()
+        made._scaling = scaling
+        return made
+
+    def fit(self, public: Features) -> RandomFeatures:
+        """Fit on public features ``[N, ...]``, flattened.
+
+        Raises ``ValueError`` if all samples are alike.
+        """
+        if self._frequencies is None:
+            self._scaling.fit(public)
+            # its stream is the same in all versions of numpy
+            random = np.random.RandomState(self.seed)
+            some = np.sort(random.permutation(public.shape[0])[:_PAIRED])
+            rows = self._scaling.transform(public.select(some)).reshape(len(some), -1)
+            number = self.num_features or max(1, min(_MOST_WAVES, public.shape[0] // 2))
+            frequencies = random.standard_normal((rows.shape[1], number)) / _bandwidth(rows)
+            self._frequencies = frequencies.astype(np.float32)
+            self._phases = random.uniform(0, 2 * np.pi, number)
+        return self
+
+    def transform(self, features: Features) -> Float32Array:
+        """Map features ``[N, ...]`` to ``[N, num_features]``, each row by itself."""
+        return self._waves(ArrayFeatures(self._scaling.transform(features)))
+
+    def _waves(self, scaled: Features) -> Float32Array:
+        assert self._frequencies is not None, "fit comes before transform"
+        frequencies = self._frequencies.astype(np.float64)
+        held, angles = (np.empty(size) for size in frequencies.shape)
+        straight = None if self._straight is None else self._straight.astype(np.float64)
+
+        def wave(row: Float32Array) -> FloatArray:
+            held[:] = row
+            np.matmul(held, frequencies, out=angles)
+            waves = np.sqrt(2 / max(1, len(angles))) * np.cos(angles + self._phases)
+            return np.asarray(waves if straight is None else waves - held @ straight)
+
+        return map_by_rows(scaled, len(angles), wave)
+
+    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what was fitted on records of ``shape``, by the names in a student's file."""
+        assert self._frequencies is not None, "fit comes before state"
+        scaling = {f"{_SCALING}{name}": part for name, part in self._scaling.state(shape).items()}
+        return scaling | {
+            "frequencies": self._frequencies.reshape(prod(shape), len(self._phases)),
+            "phases": self._phases,
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the fitted map that `state` described."""
+        made = cls()
+        made._scaling = PublicScaling.restored(
+            {name.removeprefix(_SCALING): part for name, part in state.items()}
+        )
+        made._frequencies, made._phases = state["frequencies"], state["phases"]
+        return made
+
+
+class AutoFeatures(RandomFeatures):
+    """The columns of `PublicScaling` and, for narrow dense rows, how they bend.
+
+    The second part is `RandomFeatures`, of which the linear functions of the columns are left out
+    that come closest on public samples. So it adds to the columns and repeats nothing:
+    `ScoreVotes` has a prior for each part, and asks little about the second until labels are known
+    to need it. There is none where it hardly ever helps, which public samples show: with more than
+    256 columns, or more than half as many as samples, or if at least three quarters of the entries
+    equal their column's median, as words do. Such rows have one part, as after `PublicScaling`.
+
+    Args:
+        num_features: as of `RandomFeatures`.
+        seed: as of `RandomFeatures`.
+    """
+
+    def fit(self, public: Features) -> AutoFeatures:
+        """Fit on public features ``[N, ...]``, flattened.
+
+        Raises ``ValueError`` if all samples are alike.
+        """
+        if self._frequencies is None:
+            self._scaling.fit(public)
+            rows = np.arange(min(public.shape[0], _PAIRED))
+            scaled = self._scaling.transform(public.select(rows)).reshape(len(rows), -1)
+            width = scaled.shape[1]
+            if width <= min(_WIDEST, public.shape[0] // 2) and (scaled == 0).mean() < _SPARSE:
+                super().fit(public)
+                scaled = self._scaling.transform(public).reshape(-1, width)
+                columns = Directions.of(scaled.astype(np.float64))
+                along = columns.left.T @ self._waves(ArrayFeatures(scaled))
+                self._straight = (columns.right / columns.spread @ along).astype(np.float32)
+            else:
+                self._frequencies = self._straight = np.empty((width, 0), dtype=np.float32)
+        return self
+
+    @property
+    def version(self) -> int:
+        """1, since the second part leaves out linear functions of the columns."""
+        return 1
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The numbers of columns and of features that bend; empty without these."""
+        assert self._frequencies is not None, "fit comes before widths"
+        width, number = self._frequencies.shape
+        return (width, number) if number else ()
+
+    def transform(self, features: Features) -> Float32Array:
+        """Map features ``[N, ...]`` to columns and how they bend, each row by itself."""
+        number, *shape = features.shape
+        scaled = self._scaling.transform(features).reshape(number, prod(shape))
+        return np.hstack((scaled, self._waves(ArrayFeatures(scaled))))
+
+    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return what was fitted on records of ``shape``, by the names in a student's file."""
+        assert self._straight is not None, "fit comes before state"
+        return super().state(shape) | {"straight": self._straight}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the fitted map that `state` described."""
+        made = super().restored(state)
+        made._straight = state["straight"]
+        return made
+
+
+def _bandwidth(rows: Float32Array) -> float:
+    """Return the median distance between the halves of rows ``[N, F]``, of those that differ."""
+    half = len(rows) // 2
+    distances = cdist(rows[:half], rows[half : 2 * half])
+    apart = distances[distances > 0]
+    return float(np.median(apart)) if apart.size else 1.0
+
+
+class ChainedFeatures(FeatureMap):
+    """Public maps, each applied to the features of the one before.
+
+    For example, `FrozenBackbone` describes pictures, and `PublicScaling` brings its features to the
+    scale that linear answers need.
+
+    Args:
+        maps: the maps, at least one.
+    """
+
+    def __init__(self, maps: list[FeatureMap]) -> None:
+        require(maps, "at least one map", maps=maps)
+        self.maps = maps
+        self.shapes: list[tuple[int, ...]] = []
+
+    def fit(self, public: Features) -> ChainedFeatures:
+        """Fit each map on public features ``[N, ...]`` as the maps before return them."""
+        for part in self.maps[len(self.shapes) :]:
+            self.shapes.append(tuple(public.shape[1:]))
+            public = as_features(part.fit(public).transform(public))
+        return self
+
+    @property
+    def version(self) -> int:
+        """The sum of those of all maps."""
+        return sum(part.version for part in self.maps)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Those of the last map."""
+        return self.maps[-1].widths
+
+    def transform(self, features: Features) -> Features | Float32Array:
+        """Map features ``[N, ...]`` by all maps."""
+        for part in self.maps:
+            features = as_features(part.transform(features))
+        return features
+
+
+MAP_MODULES = "pate.data.features._modules"
+"""The torch modules that map as feature maps do, as files of students call their place."""
+
+MapSettings: TypeAlias = Json | str | list[Json]
+"""Class path and arguments of a module, or only its path; or those of each part of a chain."""
+
+MapInNumpy: TypeAlias = PublicScaling | PublicPCA | RandomFeatures | PatchFeatures
+_IN_NUMPY: dict[str, type[MapInNumpy]] = {
+    f"{MAP_MODULES}.Scaling": PublicScaling,
+    f"{MAP_MODULES}.Projection": PublicPCA,
+    f"{MAP_MODULES}.Waves": RandomFeatures,
+    f"{MAP_MODULES}.ScaledAndWaves": AutoFeatures,
+    f"{MAP_MODULES}.Patches": PatchFeatures,
+}
+"""The maps that need no torch, by the modules that map as they do."""
+_SIZES = {
+    "num_components": "weights",
+    "num_features": "phases",
+    "num_places": "index",
+    "num_regions": "regions",
+    "num_pixels": "filters",
+    "num_centers": "offsets",
+}
+"""The arguments of modules, and the arrays whose last sizes they are."""
+
+
+class SavedMap(NamedTuple):
+    """A fitted feature map as data.
+
+    Attributes:
+        settings: class path and arguments of the torch module that maps as the map does.
+        state: its arrays, or tensors of a network, by their names in that module.
+    """
+
+    settings: MapSettings
+    state: Mapping[str, Any]
+
+
+def save_map(features: FeatureMap, shape: tuple[int, ...]) -> SavedMap:
+    """Return a fitted map as data.
+
+    Args:
+        features: the map.
+        shape: shape of a raw record.
+
+    Raises:
+        ValueError: in one line, if nothing says how a map of this class is a module.
+    """
+    if isinstance(features, ChainedFeatures):
+        parts = [
+            save_map(part, inner)
+            for part, inner in zip(features.maps, features.shapes, strict=True)
+        ]
+        return SavedMap(
+            [
+                {"map": part.settings, "shape": list(inner)}
+                for part, inner in zip(parts, features.shapes, strict=True)
+            ],
+            {
+                f"{place}.{name}": values
+                for place, part in enumerate(parts)
+                for name, values in part.state.items()
+            },
+        )
+    path = next((path for path, kind in _IN_NUMPY.items() if type(features) is kind), None)
+    if path is None:
+        made = find("as_module")(features, shape)
+        return SavedMap(made.settings, made.module.state_dict())
+    assert isinstance(features, MapInNumpy)
+    state = features.state(shape)
+    sizes = {name: state[array].shape[-1] for name, array in _SIZES.items() if array in state}
+    return SavedMap({"class_path": path, "init_args": sizes} if sizes else path, state)
+
+
+def needs_torch(settings: MapSettings | None) -> bool:
+    """Return whether the map of `SavedMap.settings`, None for none, maps by torch."""
+    if isinstance(settings, list):
+        return any(needs_torch(part["map"]) for part in settings)
+    return settings is not None and _path(settings) not in _IN_NUMPY
+
+
+def restore_map(
+    settings: MapSettings, state: Mapping[str, NDArray[Any]], shape: tuple[int, ...]
+) -> MapInNumpy | ChainedFeatures:
+    """Return the map that `save_map` described and that needs no torch.
+
+    Args:
+        settings: as in `SavedMap`.
+        state: its arrays.
+        shape: shape of a raw record.
+
+    Raises:
+        ValueError: in one line, if the arrays are not those of such a map.
+    """
+    if isinstance(settings, list):
+        shapes = [tuple(part["shape"]) for part in settings]
+        of_part = [
+            {
+                name.removeprefix(f"{place}."): values
+                for name, values in state.items()
+                if name.startswith(f"{place}.")
+            }
+            for place in range(len(settings))
+        ]
+        require(shapes[:1] == [shape], f"maps of samples of shape {shape}", shapes=shapes)
+        known = sum(map(len, of_part))
+        require(known == len(state), f"the arrays of {len(settings)} maps", arrays=[*state])
+        chain = ChainedFeatures(
+            [
+                restore_map(part["map"], arrays, inner)
+                for part, arrays, inner in zip(settings, of_part, shapes, strict=True)
+            ]
+        )
+        chain.shapes = shapes
+        return chain
+    kind = _IN_NUMPY[_path(settings)]
+    try:
+        made = kind.restored(state)
+        expected = {name: values.shape for name, values in made.state(shape).items()}
+    except (KeyError, IndexError, ValueError) as error:
+        expected = {"error": (str(error),)}
+    found = {name: values.shape for name, values in state.items()}
+    require(found == expected, f"the arrays of {kind.__name__}", arrays=found)
+    return made
+
+
+def _path(settings: Json | str) -> str:
+    return str(settings.get("class_path")) if isinstance(settings, dict) else settings

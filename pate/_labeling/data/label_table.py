@@ -1,0 +1,437 @@
+"""A CSV or parquet file with a line for each record: its id, its role, its group and its labels."""
+
+import codecs
+import csv
+import gzip
+import math
+import re
+import sys
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import accumulate
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from pate._core.validation import (
+    BoolArray,
+    Faults,
+    FloatArray,
+    expecting,
+    require,
+    require_distinct,
+    require_known,
+)
+from pate._labeling.data.records import (
+    BY_FIELD,
+    Features,
+    Role,
+    UnknownLabels,
+    check_labels,
+    select_labels,
+)
+from pate._labeling.data.source import SPLIT_OF_ROLE, Table, split_by_hash, with_tests
+
+_GROUPS = ("group", "identity")
+BUDGET = "budget"
+_SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
+    str(n): n for n in SPLIT_OF_ROLE.values()
+}
+_ALIKE = 0.76  # similarity of a misspelled name to the one that was meant
+LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0, "0.0": 0.0, "1.0": 1.0, "-1.0": -1.0} | {
+    text: float(value)
+    for value, word in enumerate(("false", "true"))
+    for text in (word, word.title(), word.upper())
+}
+GAPS = frozenset(("", "na", "n/a", "<na>", "nan", "null", "none", "?"))
+"""Texts, in lower case, in place of a value that is missing."""
+LONGEST = 1 << 30
+"""Characters of a value, so that no record is too long."""
+_SEPARATORS = ";|,"
+"""Separators of label names in one value."""
+_BRACKETS = {"[": "]", "(": ")", "{": "}"}
+_LIST_SEPARATOR = "\x1f"
+"""The separator of label names that were a list, which no name holds."""
+
+UTF_8 = "utf-8"
+_GZIP = b"\x1f\x8b"
+UNNAMED = "(unnamed)"
+"""The first column where it has no heading, as programs write the names or numbers of rows."""
+
+LabelColumns: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
+"""Columns of 0 and 1; or columns of lists, and the names that each may hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReading:
+    """The settings by which a source reads its table.
+
+    Attributes:
+        labels: the labels to learn; None for all columns that are left.
+        fractions: shares of public and of test records, where the file has no ``split``.
+        names: the file's own names of special columns, such as ``{"id": "patient"}``.
+        unknown_labels: the sign of a label that is unknown; None if all must be known.
+        budgets: the personal budgets in the column ``budget``; empty if it has no such meaning.
+        group_pattern: a regular expression for the part of an id that names its group; None if a
+            column does, or nothing.
+        encoding: the encoding of a CSV file.
+    """
+
+    labels: LabelColumns | None
+    fractions: tuple[float | None, float | None]
+    names: Mapping[str, str]
+    unknown_labels: UnknownLabels | None
+    budgets: Sequence[float] = ()
+    group_pattern: str | None = None
+    encoding: str = UTF_8
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table, as text.
+
+    Attributes:
+        path: the file, or another name of the table.
+        values: the values of each column, by its name, in the order of the headings.
+        lines: the number of the line of each record.
+    """
+
+    path: Path | str
+    values: dict[str, list[str]]
+    lines: list[int]
+
+    def require(self, name: str, fits: Sequence[object], what: str, hint: str = "") -> None:
+        """Raise ``ValueError`` at the first value of a column that does not fit.
+
+        Args:
+            name: the column.
+            fits: whether the value of each record fits.
+            what: the values that fit.
+            hint: the end of the error.
+        """
+        wrong = [
+            {"line": line, "value": value}
+            for line, value, fit in zip(self.lines, self.values[name], fits, strict=True)
+            if not fit
+        ]
+        require(not wrong, f"{what} in column `{name}` of {self.path}{hint}", **_first_of(wrong))
+
+
+def _first_of(faults: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return the first of faults as it is shown, with the number of further lines."""
+    further = {"further_lines": len(faults) - 1} if len(faults) > 1 else {}
+    return {**faults[0], **further} if faults else {}
+
+
+def read_label_table(
+    path: Path,
+    reading: TableReading,
+    features: Callable[[Columns, BoolArray], Features],
+    *,
+    identity: str,
+    content: Sequence[str],
+    listed: bool = False,
+    normal: Callable[[str], str] = str,
+) -> Table:
+    """Return the records of a CSV file. Columns without a meaning of their own are labels.
+
+    Args:
+        path: the file.
+        reading: the settings of the source.
+        features: makes the features of all records from the columns that are neither labels nor
+            roles nor groups, and ``[N]``, which records are public.
+        identity: the column of the ids.
+        content: columns that features are made of; the column of the ids may be one of them.
+        listed: whether users listed the columns of ``content``, and left all others out.
+        normal: maps ids that name one record to the same text.
+
+    Raises:
+        ValueError: if the file is not such a table, with a line for each fault.
+    """
+    consent = (BUDGET,) if reading.budgets else ()
+    required = tuple(dict.fromkeys((identity, *content, *consent)))
+    require_known("`names` of columns", reading.names, (*required, "split", *_GROUPS))
+    table, faults = read_columns(path, required, reading.names, reading.encoding), Faults()
+    columns, wanted = table.values, reading.labels
+    head = [*columns]
+    with faults.gather():
+        columns[identity] = [name and normal(name) for name in columns[identity]]
+        _require_unique(table, identity)
+    unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
+    misspelled = _misspelled(unnamed, required, wanted is None)
+    for name, meant in misspelled.items():
+        faults.require(False, f"a column `{meant}` of {path}", column=name)
+    faults.require(
+        not set(_GROUPS) <= unnamed.keys(),
+        f"one column among {', '.join(_GROUPS)} in {path}",
+        columns=_GROUPS,
+    )
+    faults.require(
+        listed or BUDGET not in unnamed.keys() - {*required},
+        f"`budgets`, the list of personal budgets in column `{BUDGET}` of {path} (a label or a"
+        " feature of this name is listed as one)",
+    )
+    group = next((name for name in _GROUPS if name in head), None)
+    pattern = reading.group_pattern
+    faults.require(
+        pattern is None or group is None,
+        f"`group_pattern` or a column of groups in {path}, not both",
+    )
+    others = [name for name in head if name not in (*required, "split", group, *misspelled)]
+    chosen: list[str] = []
+    with faults.gather():
+        require(others, f"a column of labels in {path}", columns=head)
+        names = None if wanted is None else list(wanted)
+        chosen = [others[place] for place in select_labels(others, names, source=path.name)]
+    labels: dict[str, list[float]] = {}
+    unknown = reading.unknown_labels
+    for name in chosen:
+        gaps = () if unknown is None else filter(is_gap, set(columns[name]))
+        signs = LABELS | dict.fromkeys(gaps, math.nan)
+        with faults.gather():
+            if isinstance(wanted, Mapping):
+                labels |= _listed(table, name, wanted[name], labels)
+            else:
+                labels[name] = _coded(table, name, signs, "0 or 1", BY_FIELD)
+    ids, groups = np.array(columns[identity]), None
+    if group is not None:
+        with faults.gather():
+            table.require(group, columns[group], "a value")
+        groups = np.array(columns[group])
+    with faults.gather():
+        if pattern is not None:
+            groups = np.array(_groups_of_ids(table, identity, pattern))
+    keys = ids if groups is None else groups
+    split = np.full(len(ids), SPLIT_OF_ROLE[Role.PUBLIC], dtype=np.int64)
+    with faults.gather():
+        if "split" in head:
+            split[:] = _coded(table, "split", _SPLIT, "private, public or test")
+            split = with_tests(split, keys, reading.fractions[1])
+        else:
+            split[:] = split_by_hash(keys, *reading.fractions, source=str(path))
+    budgets = None
+    with faults.gather():
+        if consent:
+            budgets = _budgets(table, split == SPLIT_OF_ROLE[Role.PRIVATE], reading.budgets)
+    used = {"split", group, *consent, *misspelled, *chosen, *(wanted or ())}
+    rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
+    with faults.gather():
+        made = features(rest, split == SPLIT_OF_ROLE[Role.PUBLIC])
+    faults.refuse()
+    given = np.array([*labels.values()], dtype=np.float32).T
+    return Table(
+        features=made,
+        names=[*labels],
+        labels=check_labels(given, source=str(path), unknown=unknown),
+        ids=ids,
+        split=split,
+        groups=groups,
+        budgets=budgets,
+    )
+
+
+def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> FloatArray:
+    """Return the personal budgets ``[N]``, each of which is declared; of others the first one."""
+    values = np.array([as_number(text) for text in table.values[BUDGET]], dtype=np.float64)
+    values[~private] = declared[0]
+    table.require(
+        BUDGET,
+        np.isin(values, declared).tolist(),
+        f"a budget among {', '.join(map('{:g}'.format, declared))}",
+    )
+    return values
+
+
+def _groups_of_ids(table: Columns, identity: str, pattern: str) -> list[str]:
+    """Return the part of each id that a regular expression finds first."""
+    with expecting("a regular expression in `group_pattern`", re.error, got=pattern):
+        found = [re.search(pattern, name) for name in table.values[identity]]
+    fits = [match is not None and bool(match[0]) for match in found]
+    table.require(identity, fits, f"a part {pattern!r}, the `group_pattern`,")
+    return [match[0] for match in found if match is not None]
+
+
+def is_gap(text: str, gaps: Collection[str] = ()) -> bool:
+    """Return whether a text stands for a missing value, by itself or as one of ``gaps``."""
+    return text.lower() in GAPS or text in gaps
+
+
+def as_number(text: str) -> float | None:
+    """Return the finite number that a text is, the largest one for those beyond; None if none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if math.isinf(number) and "n" not in text.lower():  # `1e999`, and not `inf`
+        return math.copysign(sys.float_info.max, number)
+    return number if math.isfinite(number) else None
+
+
+def _coded(
+    table: Columns, name: str, codes: Mapping[str, float], what: str, hint: str = ""
+) -> list[float]:
+    """Return the numbers that the values of a column stand for."""
+    values = table.values[name]
+    table.require(name, [value in codes for value in values], what, hint)
+    return [codes[value] for value in values]
+
+
+def _listed(
+    table: Columns, column: str, names: Sequence[str], others: Collection[str]
+) -> dict[str, list[float]]:
+    """Return 0 and 1 for each label that the values of a column may list."""
+    require(names, f"names of labels that column `{column}` of {table.path} lists")
+    require_distinct("label names", [*others, *names])
+    never = [name for name in names if name != name.strip() or _LIST_SEPARATOR in name]
+    require(not never, f"names that a value of column `{column}` may list", never=never)
+    values = [as_list(text, names) for text in table.values[column]]
+    return {name: [float(name in listed) for listed in values] for name in names}
+
+
+def as_list(text: str, names: Collection[str] = ()) -> list[str]:
+    """Return the names that a text such as ``sports;news`` or ``['sports', 'news']`` lists.
+
+    A separator that occurs in one of ``names`` is none, and a text that is one lists itself.
+    """
+    if text in names:
+        return [text]
+    signs = "".join(sign for sign in _SEPARATORS if not any(sign in name for name in names))
+    parts = re.split(f"[{signs}{_LIST_SEPARATOR}]", _unwrapped(text.strip()))
+    return [part if part in names else part.strip(" '\"") for part in map(str.strip, parts)]
+
+
+def _unwrapped(text: str) -> str:
+    """Return a text without brackets around all of it, of which the first closes with the last."""
+    while text[:1] in _BRACKETS and text[-1:] == _BRACKETS[text[0]]:
+        depths = accumulate((sign == text[0]) - (sign == _BRACKETS[text[0]]) for sign in text)
+        if 0 in [*depths][:-1]:
+            break
+        text = text[1:-1].strip()
+    return text
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a name is that of a table: CSV, which may be packed, or parquet."""
+    return path.name.endswith((".csv", ".csv.gz", ".tsv", ".parquet"))
+
+
+def _csv_lines(path: Path, encoding: str) -> list[tuple[int, list[str]]]:
+    """Return the numbers and values of the lines of a CSV file, first of the headings."""
+    other = "" if encoding != UTF_8 else " (`encoding` names another, such as cp1252)"
+    decoded = expecting(f"a CSV file in {encoding.upper()}{other}", UnicodeError, got=path)
+    faults = csv.Error, gzip.BadGzipFile, zlib.error, EOFError
+    with expecting("an `encoding` that Python knows", LookupError, got=encoding):
+        # some programs begin their files with a byte order mark
+        codec = "utf-8-sig" if codecs.lookup(encoding).name == UTF_8 else encoding
+    with decoded, expecting("a CSV file", *faults, got=path):
+        with path.open("rb") as start:
+            read = gzip.open if start.read(2) == _GZIP else open
+        with read(path, "rt", newline="", encoding=codec) as file:
+            head = file.readline()
+            file.seek(0)
+            csv.field_size_limit(LONGEST)
+            # spreadsheets write `;` where decimals have commas
+            reader = csv.reader(file, delimiter=max(",;\t", key=head.count), strict=True)
+            return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+
+
+def _parquet_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the rows of a parquet file as texts, numbered from 1, after the headings."""
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError:
+        raise ValueError(
+            "Expected pyarrow, which reads parquet: pip install 'pate[parquet]'"
+        ) from None
+    with expecting("a parquet file", ArrowInvalid, OSError, got=path):
+        table = parquet.read_table(path)
+    columns = [[as_cell(value) for value in column.to_pylist()] for column in table.columns]
+    return [(0, table.column_names), *enumerate(map(list, zip(*columns, strict=True)), 1)]
+
+
+def as_cell(value: object) -> str:
+    """Return a value as a text of a CSV file: an empty one for None, a list with separators."""
+    if isinstance(value, list | tuple | set | np.ndarray):
+        return _LIST_SEPARATOR.join(map(str, value))
+    return "" if value is None else str(value).strip()
+
+
+def read_columns(
+    path: Path,
+    required: Sequence[str],
+    names: Mapping[str, str] | None = None,
+    encoding: str = UTF_8,
+) -> Columns:
+    """Return the columns of a CSV file.
+
+    Args:
+        path: the file.
+        required: the columns that must be there.
+        names: the file's own names of columns.
+        encoding: the encoding of a CSV file, which may be packed by gzip.
+
+    Raises:
+        ValueError: if a column is missing or a line is malformed, with a line for each fault.
+    """
+    require(path.is_file(), "a CSV file of labels", missing=str(path))
+    is_parquet = path.suffix == ".parquet"
+    numbered = _parquet_lines(path) if is_parquet else _csv_lines(path, encoding)
+    written, lines = numbered[0][1] if numbered else [], numbered[1:]
+    if len(written) > 1 and not written[0]:
+        written = [UNNAMED, *written[1:]]
+    faults, theirs = Faults(), names or {}
+    ours = {name: special for special, name in theirs.items()}
+    head = [ours.get(name, name) for name in written]
+    for name in dict.fromkeys((*required, *theirs)):
+        faults.require(
+            name in head,
+            f"a column `{theirs.get(name, name)}` in {path}, between commas",
+            columns=written,
+        )
+    faults.require(
+        len(set(head)) == len(head) and all(head),
+        f"columns of {path} with names that are unique",
+        columns=head,
+    )
+    faults.require(lines, f"lines below the headings of {path}")
+    uneven = [{"line": line, "values": len(row)} for line, row in lines if len(row) != len(head)]
+    faults.require(not uneven, f"{len(head)} values in each line of {path}", **_first_of(uneven))
+    faults.refuse()
+    columns = {name: [row[place] for _, row in lines] for place, name in enumerate(head)}
+    return Columns(path, columns, [line for line, _ in lines])
+
+
+def _misspelled(
+    columns: dict[str, list[str]], required: Sequence[str], labels: bool
+) -> dict[str, str]:
+    """Return the columns that look like a misspelled special column, and the one that is meant.
+
+    Args:
+        columns: all columns except labels requested by name.
+        required: the columns that must be there.
+        labels: whether these columns are taken as labels.
+    """
+    special, roles = (*required, "split", *_GROUPS), {role.value for role in Role}
+    found = {}
+    for name in (name for name in columns if name not in special):
+        meant = get_close_matches(name.lower(), special, n=1, cutoff=_ALIKE)
+        holds_roles = "split" not in columns and not labels and set(columns[name]) <= roles
+        if meant or holds_roles:
+            found[name] = meant[0] if meant else "split"
+    return found
+
+
+def _require_unique(table: Columns, identity: str) -> None:
+    table.require(identity, table.values[identity], "a value")
+    first: dict[str, int] = {}
+    for line, name in zip(table.lines, table.values[identity], strict=True):
+        require(
+            name not in first,
+            f"each `{identity}` once in {table.path}",
+            **{identity: name},
+            lines=(first.get(name), line),
+        )
+        first[name] = line

@@ -1,0 +1,517 @@
+"""Pictures in files, read when they are needed, and folders of them as sources.
+
+A folder has a table of labels: in CelebA's format, or separated by commas.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from posixpath import normpath
+from stat import S_ISREG
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+from PIL.TiffImagePlugin import TiffImageFile
+
+from pate._core.files.reading import digest
+from pate._core.validation import (
+    BoolArray,
+    Float32Array,
+    IntArray,
+    UInt8Array,
+    expecting,
+    require,
+    require_count,
+    require_distinct,
+    require_given,
+)
+from pate._labeling.data.label_table import UTF_8, TableReading, read_label_table
+from pate._labeling.data.records import (
+    FeatureMap,
+    Features,
+    Records,
+    Role,
+    UnknownLabels,
+    check_labels,
+    select_labels,
+)
+from pate._labeling.data.source import Table, TableSource, expand_path, require_fractions
+
+# Pictures of a role that take less than this when decoded are read once and kept.
+_KEEP_BYTES = 2 * 2**30
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
+"""Formats of pictures, by Pillow's names.
+
+A file is one of these whatever its name says: others may start a program.
+"""
+_EIGHT_BITS = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV"))
+_WHITE = {"I;16": 65535.0, "I;16L": 65535.0, "I;16B": 65535.0, "I;16N": 65535.0, "F": 1.0}
+"""The value of white in modes of Pillow that it does not convert to 8 bits by that value."""
+_OF_THE_FILE = (None, errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""Numbers of system errors that follow from a file, and not from the machine."""
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # tags of TIFF
+_READING = 2
+"""Raised where the same file is read as another picture: runs begun before are refused."""
+
+
+class Pictures(Features):
+    """Pictures read one by one when they are needed, as float32 ``[N, 3, size, size]`` in [0, 1].
+
+    Args:
+        num: the number of pictures.
+        size: pictures are cut to their central square and resized to this many pixels.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not
+            too many.
+        private: whether a picture that cannot be read is a black one, because no private record
+            may make a run fail; an error otherwise.
+    """
+
+    def __init__(self, num: int, size: int, *, keep: bool, private: bool = False) -> None:
+        self.size, self.private = size, private
+        self._kept: UInt8Array | None = None
+        self._read: BoolArray = np.zeros(num, dtype=np.bool_)
+        if keep and num * 3 * size * size <= _KEEP_BYTES:
+            self._kept = np.empty((num, 3, size, size), dtype=np.uint8)
+
+    @abstractmethod
+    def picture(self, row: int) -> UInt8Array:
+        """Return one picture as uint8 ``[3, size, size]``.
+
+        Raises ``ValueError`` if it is not readable.
+        """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(N, 3, size, size)``."""
+        return (len(self._read), 3, self.size, self.size)
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        """Return the pictures ``index``, float32 ``[..., 3, size, size]``."""
+        index = np.asarray(index)
+        if self._kept is None:
+            pixels = np.stack([self._pixels(i) for i in index.ravel().tolist()]).reshape(
+                *index.shape, *self.shape[1:]
+            )
+        else:
+            missing = np.unique(index[~self._read[index]])
+            if len(missing) and not (self._kept.flags.writeable and self._read.flags.writeable):
+                # a worker maps the arrays of the process that sent them, for reading only
+                self._kept, self._read = self._kept.copy(), self._read.copy()
+            for i in missing.tolist():
+                self._kept[i] = self._pixels(i)
+                self._read[i] = True
+            pixels = self._kept[index]
+        return pixels.astype(np.float32) / np.float32(255)
+
+    def _pixels(self, row: int) -> UInt8Array:
+        if not self.private:
+            return self.picture(row)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # one would tell of a private record
+                return self.picture(row)
+        except Exception as error:
+            if _is_of_the_machine(error):
+                raise
+            return np.zeros(self.shape[1:], dtype=np.uint8)
+
+
+def _is_of_the_machine(error: BaseException | None) -> bool:
+    """Return whether a fault, or one behind it, says nothing of a picture, such as short memory."""
+    while error is not None:
+        numbered = isinstance(error, OSError) and error.errno not in _OF_THE_FILE
+        if numbered or isinstance(error, MemoryError):
+            return True
+        error = error.__context__
+    return False
+
+
+class ImageFiles(Pictures):
+    """Pictures in files.
+
+    Args:
+        paths: the files.
+        size: pictures are cut to their central square and resized to this many pixels.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not
+            too many.
+        private: whether a picture that cannot be read is a black one.
+    """
+
+    def __init__(
+        self, paths: list[Path], size: int, *, keep: bool = True, private: bool = False
+    ) -> None:
+        super().__init__(len(paths), size, keep=keep, private=private)
+        self.paths = paths
+
+    def picture(self, row: int) -> UInt8Array:
+        return read_image(self.paths[row], self.size)
+
+    def select(self, rows: IntArray) -> ImageFiles:
+        return ImageFiles([self.paths[row] for row in rows], self.size, private=self.private)
+
+    def once(self) -> ImageFiles:
+        return ImageFiles(self.paths, self.size, keep=False, private=self.private)
+
+    def contents(self, other: Features) -> Sequence[Hashable]:
+        """Return a digest of each file, or its path where no other one has as many bytes."""
+        sizes = [_size_of(path) for path in self.paths]
+        theirs = [_size_of(path) for path in other.paths] if isinstance(other, ImageFiles) else []
+        many = Counter([*sizes, *theirs])
+        return [
+            path if size is None or many[size] == 1 else digest(path.read_bytes())
+            for path, size in zip(self.paths, sizes, strict=True)
+        ]
+
+    def identity(self) -> str:
+        # a private picture may be missing
+        files = [
+            (path.name, stat.st_size, stat.st_mtime_ns)
+            if (stat := _stat_of(path)) is not None
+            else (path.name, None, None)
+            for path in self.paths
+        ]
+        return repr((_READING, files))
+
+    def unopened(self) -> list[Path]:
+        """Return the files that are missing, or whose head is none of a picture."""
+        return [path for path in self.paths if not _opens(path)]
+
+
+def _stat_of(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (OSError, ValueError):  # of a name that no file can have
+        return None
+
+
+def _size_of(path: Path) -> int | None:
+    stat = _stat_of(path)
+    return stat.st_size if stat is not None and S_ISREG(stat.st_mode) else None
+
+
+def _opens(path: Path) -> bool:
+    if _stat_of(path) is None or not path.is_file():
+        return False
+    try:
+        with warnings.catch_warnings(), Image.open(path, formats=FORMATS):
+            return True
+    except Exception:  # of classes that depend on the format
+        return False
+
+
+def require_distinct_files(paths: Iterable[Path]) -> None:
+    """Raise ``ValueError`` if two names lead to one file, which would be two records.
+
+    They do by a link, or where a file system takes upper and lower case for the same. Missing files
+    are found when they are read: files of another role may lie elsewhere.
+    """
+    first: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        if (stat := _stat_of(path)) is None:
+            continue
+        other = first.setdefault((stat.st_dev, stat.st_ino), path)
+        require(
+            other is path, "a file of its own for each picture", one_file=(str(other), str(path))
+        )
+
+
+def read_image(path: Path, size: int) -> UInt8Array:
+    """Read one picture as uint8 ``[3, size, size]``, its central square resized."""
+    # one who reads a pipe waits for ever
+    require(path.is_file(), "a readable picture, in a file", path=str(path))
+    # the error depends on the format, and on the place where a file ends or was changed
+    readable = expecting(
+        "a readable picture",
+        OSError,
+        SyntaxError,
+        ValueError,
+        Image.DecompressionBombError,
+        got=path,
+    )
+    with readable, Image.open(path, formats=FORMATS) as image:
+        return center_crop(image, size)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Return a picture in RGB of 8 bits, turned as its EXIF orientation says.
+
+    Raises ``ValueError`` on a mode that has no value of white, and values beyond it.
+    """
+    # Pillow reads 16 bits of PNG and PGM so, too, but also TIFF of 32 bits or with a sign
+    mode = "I;16" if image.mode == "I" and image.format in ("PNG", "PPM") else image.mode
+    require(
+        mode in _EIGHT_BITS or mode in _WHITE,
+        "8 bits for each color, 16 bits of gray without a sign, or gray floats",
+        mode=mode,
+    )
+    tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
+    upright = ImageOps.exif_transpose(image)
+    if mode in _EIGHT_BITS:
+        return upright.convert("RGB")
+    white = _WHITE[mode]
+    if mode != "F" and _BITS_PER_SAMPLE in tags:
+        white = 2.0 ** tags[_BITS_PER_SAMPLE][0] - 1
+    gray = np.asarray(upright, dtype=np.float64)
+    # of NaN neither holds
+    fits = bool(((gray >= 0) & (gray <= white)).all())
+    require(fits, f"gray in [0, {white:g}]", minimum=float(gray.min()), maximum=float(gray.max()))
+    if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+        gray = white - gray
+    return Image.fromarray(np.rint(gray * (255 / white)).astype(np.uint8)).convert("RGB")
+
+
+def center_crop(image: Image.Image, size: int) -> UInt8Array:
+    """Return a picture as uint8 ``[3, size, size]``, upright, its central square resized.
+
+    Raises ``ValueError`` if its mode, or a value in it, is not one that is read.
+    """
+    picture = _upright(image)
+    width, height = picture.size
+    side = min(width, height)
+    if (width, height) != (size, size):
+        left, top = (width - side) // 2, (height - side) // 2
+        picture = picture.resize(
+            (size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side)
+        )
+    return np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1)
+
+
+class PictureFolder(TableSource):
+    """A folder of pictures with a table of their labels.
+
+    Args:
+        root: the folder.
+        size: pictures are cut to their central square and resized to this many pixels.
+        labels: names of the labels to learn; None for all.
+        features: a public map of the pictures.
+        unknown_labels: the sign of a label that is unknown; None if all must be known.
+        copies: whether public pictures may be private ones, too.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        size: int,
+        labels: Sequence[str] | None,
+        features: FeatureMap | None,
+        unknown_labels: UnknownLabels | None = None,
+        *,
+        copies: bool = False,
+    ) -> None:
+        super().__init__(root, labels, features, unknown_labels=unknown_labels, copies=copies)
+        require_count(8, size=size)
+        self.root, self.size = self.path, size
+        self._distinct = False  # whether its files are known to be
+
+    @property
+    def ledger_path(self) -> Path:
+        """``ledger.sqlite`` in the folder."""
+        return self.root.resolve() / "ledger.sqlite"
+
+    def load(self, role: Role) -> Records:
+        if not self._distinct:
+            pictures = self._table.features
+            assert isinstance(pictures, ImageFiles)
+            require_distinct_files(pictures.paths)
+            self._distinct = True
+        records = super().load(role)
+        assert isinstance(records.features, ImageFiles)
+        if role is Role.PRIVATE:
+            pictures = ImageFiles(records.features.paths, self.size, private=True)
+            return replace(records, features=pictures)
+        absent = [str(path) for path in records.features.paths if not path.is_file()]
+        require(not absent, f"a picture for every row of {self.path}", missing=absent[:3])
+        return records
+
+
+_ATTRIBUTES = "list_attr_celeba"
+
+
+class CelebA(PictureFolder):
+    """A folder in CelebA's format.
+
+    ``img_align_celeba/`` holds the pictures, or a folder of that name in it;
+    ``list_attr_celeba.txt`` the attributes (-1/1 or 0/1, with or without its count line), or
+    ``list_attr_celeba.csv``, separated by commas and with a heading for the pictures;
+    ``list_eval_partition.txt`` or ``.csv`` the roles (0 private, 1 public, 2 test);
+    ``identity_CelebA.txt`` or ``.csv``, if there is one, the person on each picture.
+
+    Args:
+        root: the folder.
+        size: pictures are cut to their central square and resized to this many pixels.
+        labels: the attributes to learn; None for all.
+        features: a public map of the pictures.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        size: int = 64,
+        labels: list[str] | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        super().__init__(root, size, labels, features)
+
+    def _read_table(self) -> Table:
+        names, pictures, values = self._attributes()
+        roles, identities = self._roles(), self._find("identity_CelebA")
+        _require_all("a partition", pictures, roles)
+        groups = None
+        if identities is not None:
+            persons = _pairs(identities)
+            _require_all("an identity", pictures, persons)
+            groups = np.array([persons[picture] for picture in pictures])
+        columns = select_labels(names, self._wanted, source=self._file(_ATTRIBUTES).name)
+        folder = self.root / "img_align_celeba"
+        require(folder.is_dir(), "a folder of pictures", path=str(folder))
+        if (folder / folder.name).is_dir():  # as some archives are packed
+            folder /= folder.name
+        return Table(
+            features=ImageFiles([folder / picture for picture in pictures], self.size, keep=False),
+            names=[names[column] for column in columns],
+            labels=values[:, columns],
+            ids=np.array(pictures),
+            split=np.array([roles[picture] for picture in pictures]),
+            groups=groups,
+        )
+
+    def _attributes(self) -> tuple[list[str], list[str], UInt8Array]:
+        """Names of the attributes, names of the pictures, attributes ``[N, A]``."""
+        path = self._file(_ATTRIBUTES)
+        lines = path.read_text().splitlines()
+        if lines and lines[0].strip().isdigit():
+            lines = lines[1:]
+        by_comma = "," if path.suffix == ".csv" else None
+        head, *rows = [
+            [word.strip() for word in line.split(by_comma)] for line in lines if line.strip()
+        ] or [[]]
+        names = head[1:] if by_comma else head
+        require(
+            names and rows, f"attribute names and rows in {path}", names=len(names), rows=len(rows)
+        )
+        for row in rows:
+            require(
+                len(row) == len(names) + 1,
+                f"{len(names)} values per row of {path.name}",
+                row=" ".join(row)[:80],
+            )
+        with expecting(f"whole numbers in {path}", ValueError, OverflowError):
+            values = np.array([row[1:] for row in rows], dtype=np.int64)
+        require_distinct(f"pictures of {path.name}", (row[0] for row in rows))
+        return names, [row[0] for row in rows], check_labels(values, source=path.name, hint="")
+
+    def _roles(self) -> dict[str, int]:
+        path = self._file("list_eval_partition")
+        # the csv has a line of headings
+        roles = {name: int(role) for name, role in _pairs(path).items() if role.isdigit()}
+        unknown = sorted(set(roles.values()) - {0, 1, 2})
+        require(not unknown, f"partitions 0, 1 or 2 in {path.name}", partitions=unknown)
+        return roles
+
+    def _find(self, name: str) -> Path | None:
+        """Return the table of a name, with columns separated by commas or spaces, or None."""
+        places = (self.root / f"{name}{suffix}" for suffix in (".csv", ".txt"))
+        return next((path for path in places if path.is_file()), None)
+
+    def _file(self, name: str) -> Path:
+        return require_given(
+            self._find(name), f"{name}.txt in the folder, or {name}.csv", root=str(self.root)
+        )
+
+
+def _require_all(what: str, pictures: list[str], known: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless each of ``pictures`` is among ``known``."""
+    missing = [picture for picture in pictures if picture not in known]
+    require(not missing, f"{what} for every picture", missing=missing[:3])
+
+
+def _pairs(path: Path) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for line in path.read_text().splitlines():
+        words = line.replace(",", " ").split()
+        if words:
+            require(len(words) == 2, f"two columns in {path.name}", line=line[:80])
+            require(words[0] not in pairs, f"each picture once in {path.name}", twice=words[0])
+            pairs[words[0]] = words[1]
+    return pairs
+
+
+class PictureTable(PictureFolder):
+    """A folder of pictures with a CSV file of their labels.
+
+    The file has a line of headings and a line for each picture. The column ``file`` names the
+    picture, in the folder or below it, and so is its id: it stays when other pictures come and go.
+    ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
+    ``identity`` the person or group of the picture; both may be missing. All other columns are
+    labels: 0 or 1, or -1 and 1.
+
+    Args:
+        root: the folder.
+        table: the CSV file, in the folder unless its path is absolute.
+        size: pictures are cut to their central square and resized to this many pixels.
+        labels: names of the columns to learn; or a column that lists names of labels, such as
+            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``; None for all
+            columns that are left. Columns that are not named may hold anything.
+        public_fraction: share of public pictures, if there is no ``split`` and a hash of the group,
+            or else of the file's name, is to decide. There is no default: public pictures are seen
+            by anybody.
+        test_fraction: share of test pictures, likewise, a tenth if None; with a ``split`` that names
+            none, the share of the public ones that become test pictures by the same hash.
+        features: a public map of the pictures.
+        names: the file's own names of `file`, `split` and `group`, such as ``{file: picture}``.
+        unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
+            unknown, too. None if all must be known.
+        group_pattern: a regular expression for the part of a picture's name that names its person
+            or group, such as ``patient[0-9]+``, in place of a column.
+        encoding: the encoding of the CSV file.
+        copies: whether public pictures may be private ones, too, which nothing protects then.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        table: str = "labels.csv",
+        size: int = 64,
+        labels: list[str] | dict[str, list[str]] | None = None,
+        public_fraction: float | None = None,
+        test_fraction: float | None = None,
+        features: FeatureMap | None = None,
+        names: dict[str, str] | None = None,
+        unknown_labels: UnknownLabels | None = None,
+        group_pattern: str | None = None,
+        encoding: str = UTF_8,
+        copies: bool = False,
+    ) -> None:
+        super().__init__(root, size, None, features, unknown_labels, copies=copies)
+        require_fractions(public_fraction, test_fraction)
+        self.path = self.root / expand_path(table)
+        self._reading = TableReading(
+            labels=labels,
+            fractions=(public_fraction, test_fraction),
+            names=names or {},
+            unknown_labels=unknown_labels,
+            group_pattern=group_pattern,
+            encoding=encoding,
+        )
+
+    def _read_table(self) -> Table:
+        return read_label_table(
+            self.path,
+            self._reading,
+            lambda columns, _: ImageFiles(
+                [self.root / name for name in columns.values["file"]], self.size, keep=False
+            ),
+            identity="file",
+            content=("file",),
+            normal=normpath,  # `./a.jpg` and `a.jpg` are one picture
+        )

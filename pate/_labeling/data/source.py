@@ -1,0 +1,523 @@
+"""The interface of a data source, and sources that read one table.
+
+A source has records in three roles. A table holds all of them, a row for each, with a split that
+says the role, or a hash of the id that decides it. A source may also be a class in a file of
+Python, wherever that file is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import signature
+from itertools import combinations
+from pathlib import Path
+from typing import Any, ClassVar, Self
+from zlib import crc32
+
+import numpy as np
+
+from pate._core.accounting.filters import require_budgets
+from pate._core.files.reading import digest
+from pate._core.own_code import SOURCES
+from pate._core.settings import RecordsInitArgs
+from pate._core.validation import (
+    FloatArray,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    expecting,
+    given,
+    require,
+    require_given,
+    require_in_open_unit_interval,
+    require_label_names,
+)
+from pate._labeling.data.records import (
+    FeatureMap,
+    Features,
+    MappedFeatures,
+    Records,
+    Role,
+    UnknownLabels,
+    are_row_numbers,
+    as_features,
+    copied_rows,
+    values_of,
+)
+
+
+class DataSource(RecordsInitArgs, ABC):
+    """One source of records in the three roles of `Role`.
+
+    Write a subclass with the paths and options of the source as arguments, and name it by class
+    path in ``data.yaml``. Only the stages `teachers` read the private records.
+    `pate.testing.SourceContract` tests a subclass.
+
+    Args:
+        features: a public map of the raw features, applied for teachers and student alike; None for
+            the raw features.
+        permanent_ids: the value of `permanent_ids`.
+        unknown_labels: the value of `unknown_labels`.
+        budgets: the value of `budgets`.
+        copies: the value of `copies`.
+
+    Attributes:
+        is_audit: whether its records are made for an audit, whose releases protect no person.
+    """
+
+    is_audit: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        features: FeatureMap | None = None,
+        permanent_ids: bool = False,
+        unknown_labels: bool = False,
+        budgets: Sequence[float] | None = None,
+        copies: bool = False,
+    ) -> None:
+        self._feature_map = features
+        self._copies = copies
+        self._budgets = require_budgets(budgets or ())
+        self._permanent_ids = permanent_ids
+        self._unknown_labels = unknown_labels
+        self._records: dict[Role, Records] = {}
+        self._left_out: Sequence[str] = ()
+
+    @property
+    @abstractmethod
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels, in the order of their columns."""
+
+    @abstractmethod
+    def load(self, role: Role) -> Records:
+        """Read the raw records of a role.
+
+        The content, ids and order of public and test records must not depend on other records.
+        There may be no test records: the student is then not measured.
+
+        Raises:
+            ValueError: in one line, if the source cannot be used.
+        """
+
+    @property
+    def feature_map(self) -> FeatureMap | None:
+        """The public map of the features, or None if teachers and student see the raw ones."""
+        return self._feature_map
+
+    @property
+    def permanent_ids(self) -> bool:
+        """Whether ids such as 0, 1, 2 in the order of the records are permanent, as in a register.
+
+        False (the default) if they would be row numbers, which change when a record goes: teachers
+        refuse them.
+        """
+        return self._permanent_ids
+
+    @property
+    def unknown_labels(self) -> bool:
+        """Whether labels may be unknown (`UNKNOWN`), a public fact.
+
+        False (the default) if records with such labels are refused.
+        """
+        return self._unknown_labels
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        """The personal budgets that private records may have, ascending epsilons: a public fact.
+
+        Empty (the default) if all records are alike.
+        """
+        return self._budgets
+
+    @property
+    def copies(self) -> bool:
+        """Whether public samples may be private records, too, under other ids.
+
+        False (the default) if they are refused: public samples are published, and nothing protects
+        them.
+        """
+        return self._copies
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """The file of the ledger, next to the private data, so that all runs on them share it.
+
+        None if the source names no place; the ledger then counts the releases of only one run.
+        """
+        return None
+
+    def records(self, role: Role) -> Records:
+        """Return the records of a role with mapped features; they are read only once.
+
+        Raises ``ValueError`` if there are none: a run needs no test records until they are used.
+        """
+        if role not in self._records:
+            records = self._raw(role)
+            by = " (`test_fraction` takes a share of the public ones)" if role is Role.TEST else ""
+            require(len(records) > 0, f"at least one {role.value} record{by}")
+            if self.feature_map is not None:
+                public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
+                fitted = self.feature_map.fit(public.features.once())
+                if role is Role.PRIVATE and fitted.by_rows:
+                    features: Features = MappedFeatures(fitted, records.features)
+                else:
+                    features = as_features(fitted.transform(records.features.once()))
+                records = replace(records, features=features)
+            self._records[role] = records
+        return self._records[role]
+
+    def require_distinct(self) -> None:
+        """Read the labels and ids of all roles.
+
+        Raises:
+            ValueError: if a label name occurs twice, or an id in two roles: a record could be
+                private and published; if private records have row numbers for ids, unless these
+                are said to be permanent; or if more public samples equal a private record than
+                private records equal another one, unless `copies` are meant.
+        """
+        require_label_names("label names", self.label_names)
+        ids = {role: (self._records.get(role) or self._raw(role)).ids for role in Role}
+        for one, other in combinations(Role, 2):
+            shared = np.intersect1d(ids[one], ids[other])
+            require(
+                shared.size == 0,
+                f"{other} samples that are no {one} records",
+                shared_ids=shared[:3].tolist(),
+            )
+        numbered = any(
+            are_row_numbers([ids[role] for role in (Role.PRIVATE, *others)])
+            for others in ((), (Role.PUBLIC,), (Role.TEST,), (Role.PUBLIC, Role.TEST))
+        )
+        require(
+            self.permanent_ids or not numbered,
+            "ids that stay when another record is removed, as row numbers do not;"
+            " permanent_ids=True says that these do",
+        )
+        if not self.copies:
+            private, public = (self.load(role).features for role in (Role.PRIVATE, Role.PUBLIC))
+            copied = ids[Role.PUBLIC][copied_rows(private, public)]
+            require(
+                copied.size == 0,
+                "public samples that are no private records: they are published (copies=True says"
+                " that this is meant)",
+                copies=copied[:3].tolist(),
+                number=copied.size,
+            )
+
+    def fingerprint(self, role: Role) -> str:
+        """Return a hash of the raw records of a role, read in blocks.
+
+        Pictures are hashed by their names, sizes and times. The hash changes when a record of the
+        role does, and that of public records with the version of their feature map. The hash of
+        private records is PRIVATE.
+        """
+        raw = self._raw(role)
+        names = json.dumps(
+            [
+                self.label_names,
+                raw.ids.tolist(),
+                None if raw.groups is None else raw.groups.tolist(),
+            ]
+        )
+        if raw.budgets is not None:
+            names += json.dumps([self.budgets, raw.budgets.tolist()])
+        if role is Role.PUBLIC and self.feature_map is not None and self.feature_map.version:
+            names += json.dumps(self.feature_map.version)
+        identity = raw.features.identity()
+        content = values_of(raw.features, range(len(raw))) if identity is None else identity
+        return digest(names, raw.labels.tobytes(), content)
+
+    def without(self, ids: Sequence[str]) -> Self:
+        """Return the source without the private records of some ids."""
+        rest = copy(self)
+        rest._records, rest._left_out = {}, ids
+        return rest
+
+    def unmapped(self) -> Self:
+        """Return the source of the same records with raw features."""
+        raw = copy(self)
+        raw._records, raw._feature_map = {}, None
+        vars(raw).pop("input_shape", None)  # it was that of mapped features
+        return raw
+
+    def _raw(self, role: Role) -> Records:
+        """Return the raw records of a role, without private ones that are left out."""
+        raw = self.load(role)
+        require(
+            self.unknown_labels or not (raw.labels > 1).any(),
+            "labels 0 or 1, or a source with unknown_labels=True",
+        )
+        if role is not Role.PRIVATE:
+            return raw
+        declared, given = np.array(self.budgets), raw.budgets
+        # values may have been stored as float32
+        same = (np.array([]) if given is None else given).astype(np.float32)[
+            :, None
+        ] == declared.astype(np.float32)
+        require(
+            (given is None) != bool(self.budgets) and same.any(axis=1).all(),
+            f"a budget of each private record among the `budgets` of the source: {self.budgets}",
+        )
+        if given is not None:
+            raw = replace(raw, budgets=declared[same.argmax(axis=1)])
+        if not self._left_out:
+            return raw
+        return raw.select(np.flatnonzero(~np.isin(raw.ids, list(self._left_out))))
+
+    @property
+    def num_labels(self) -> int:
+        """The number of labels."""
+        return len(self.label_names)
+
+    @cached_property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one record's features, as networks see them."""
+        return tuple(self.records(Role.PUBLIC).features.shape[1:])
+
+
+def expand_path(path: Path | str) -> Path:
+    """Return a path with its environment variables expanded.
+
+    Raises ``ValueError`` if one is not set.
+    """
+    filled = os.path.expandvars(path)
+    require("$" not in filled, "the environment variables of a path to be set", path=str(path))
+    return Path(filled).expanduser()
+
+
+SPLIT_OF_ROLE = {Role.PRIVATE: 0, Role.PUBLIC: 1, Role.TEST: 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """All records of a source.
+
+    Attributes:
+        features: ``[N, ...]``.
+        names: names of the labels, ``[C]``.
+        labels: ``[N, C]`` in {0, 1}, or `UNKNOWN`.
+        ids: ``[N]``.
+        split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
+        groups: the group of each, ``[N]``; None if the table has none.
+        budgets: the personal budget of each private record, ``[N]``; None if none are declared.
+    """
+
+    features: Features
+    names: Sequence[str]
+    labels: UInt8Array
+    ids: StrArray
+    split: IntArray
+    groups: StrArray | None = None
+    budgets: FloatArray | None = None
+
+
+class TableSource(DataSource):
+    """A source for subclasses that read a `Table`.
+
+    Args:
+        path: the file of the table, or the folder that holds it.
+        labels: names of the labels to learn; None for all.
+        features: a public map of the features.
+        permanent_ids: whether ids that number the rows are permanent.
+        unknown_labels: the sign of a label that is unknown; None if all must be known.
+        budgets: the personal budgets that private records may have; None without.
+        copies: whether public samples may be private records, too.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        labels: Sequence[str] | None,
+        features: FeatureMap | None,
+        *,
+        permanent_ids: bool = False,
+        unknown_labels: UnknownLabels | None = None,
+        budgets: Sequence[float] | None = None,
+        copies: bool = False,
+    ) -> None:
+        super().__init__(
+            features=features,
+            permanent_ids=permanent_ids,
+            unknown_labels=unknown_labels is not None,
+            budgets=budgets,
+            copies=copies,
+        )
+        self._unknown = unknown_labels
+        self.path = expand_path(path)
+        self._wanted = labels
+
+    @cached_property
+    def _table(self) -> Table:
+        return self._read_table()
+
+    @abstractmethod
+    def _read_table(self) -> Table: ...
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger next to the file: ``data.npz`` has ``data.ledger.sqlite``."""
+        # a link leads to the same records, and so to the same ledger
+        return self.path.resolve().with_suffix(".ledger.sqlite")
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(self._table.names)
+
+    def load(self, role: Role) -> Records:
+        table = self._table
+        rows = np.flatnonzero(table.split == SPLIT_OF_ROLE[role])
+        require(
+            rows.size > 0 or role is Role.TEST, f"at least one {role.value} record in {self.path}"
+        )
+        return Records(
+            features=table.features.select(rows),
+            labels=table.labels[rows],
+            ids=table.ids[rows],
+            groups=None if table.groups is None else table.groups[rows],
+            budgets=table.budgets[rows]
+            if table.budgets is not None and role is Role.PRIVATE
+            else None,
+        )
+
+
+TEST_FRACTION = 0.1
+"""The share of test records, unless another is given, where a hash decides."""
+
+
+def require_fractions(public_fraction: float | None, test_fraction: float | None) -> None:
+    """Raise ``ValueError`` unless these shares leave some records private."""
+    require_in_open_unit_interval(
+        **given(public_fraction=public_fraction, test_fraction=test_fraction)
+    )
+    total = (public_fraction or 0.0) + (TEST_FRACTION if test_fraction is None else test_fraction)
+    require(total < 1, "public_fraction + test_fraction < 1", total=total)
+
+
+def split_by_hash(
+    groups: StrArray, public_fraction: float | None, test_fraction: float | None, *, source: str
+) -> IntArray:
+    """Split by a public hash of the group or id: no record affects another, no group is divided.
+
+    Raises ``ValueError`` without a share of public records of ``source``.
+    """
+    public = require_given(
+        public_fraction,
+        f"split in {source}, or public_fraction, the share of records that a hash makes public",
+    )
+    places, tests = _places(groups), TEST_FRACTION if test_fraction is None else test_fraction
+    return np.where(places < public, 1, np.where(places < public + tests, 2, 0))
+
+
+def with_tests(split: IntArray, groups: StrArray, test_fraction: float | None) -> IntArray:
+    """Return a split ``[N]`` with a share of the public records for tests, if it names none.
+
+    The same hash decides. Without a share the split stays.
+    """
+    if test_fraction is None or (split == SPLIT_OF_ROLE[Role.TEST]).any():
+        return split
+    chosen = (split == SPLIT_OF_ROLE[Role.PUBLIC]) & (_places(groups) < test_fraction)
+    return np.where(chosen, SPLIT_OF_ROLE[Role.TEST], split)
+
+
+def _places(groups: StrArray) -> FloatArray:
+    return np.array([crc32(str(group).encode()) / 2**32 for group in groups])
+
+
+class PythonFile(DataSource):
+    """A `DataSource` written in a Python file of your own, such as `pate init --kind python` makes.
+
+    Args:
+        path: the file.
+        name: the class in it, or a function that returns a source, such as
+            `pate.data.TorchDatasets`.
+        settings: the arguments of either.
+        features: a public map of the features; None for the source's own.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        settings: dict[str, Any] | None = None,
+        *,
+        features: FeatureMap | None = None,
+    ) -> None:
+        self.path = expand_path(path)
+        self.name = name
+        self._settings = settings or {}
+        super().__init__(features=features or self.source.feature_map)
+
+    @cached_property
+    def source(self) -> DataSource:
+        """The source that is made of the settings."""
+        require(self.path.is_file(), "a file of Python", path=str(self.path))
+        make: Any = getattr(_module(self.path), self.name, None)
+        require(
+            callable(make),
+            f"a subclass of pate.data.DataSource in {self.path}, or a function",
+            name=self.name,
+        )
+        with expecting(f"settings of {self.name} in {self.path}", TypeError):
+            signature(make).bind(**self._settings)
+        source = make(**self._settings)
+        require(
+            isinstance(source, DataSource),
+            f"a pate.data.DataSource from {self.name} in {self.path}",
+            type=type(source).__name__,
+        )
+        return source
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.source.label_names
+
+    @property
+    def ledger_path(self) -> Path | None:
+        return self.source.ledger_path
+
+    @property
+    def permanent_ids(self) -> bool:
+        return self.source.permanent_ids
+
+    @property
+    def unknown_labels(self) -> bool:
+        return self.source.unknown_labels
+
+    @property
+    def copies(self) -> bool:
+        return self.source.copies
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        return self.source.budgets
+
+    def load(self, role: Role) -> Records:
+        return self.source.load(role)
+
+    def without(self, ids: Sequence[str]) -> Self:
+        rest = super().without(ids)
+        rest.__dict__["source"] = self.source.without(ids)
+        return rest
+
+
+def _module(path: Path) -> Any:
+    spec = spec_from_file_location(f"{SOURCES}{path.stem}", path)
+    assert spec is not None and spec.loader is not None, "a file of Python has a loader"
+    module = module_from_spec(spec)
+    # dataclasses look up their module while they are made; afterwards it is removed, so that
+    # objects are pickled by value: workers could not import it
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return module

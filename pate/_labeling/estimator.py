@@ -1,0 +1,652 @@
+"""A private classifier with the interface of scikit-learn, on arrays in memory.
+
+At the end stand its teachers that are classifiers of scikit-learn, each fitted to its own records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shutil
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+
+from pate._core.files.reading import digest
+from pate._core.files.writing import locked, make_folder
+from pate._core.validation import (
+    LARGEST,
+    UNKNOWN,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    StrArray,
+    UInt8Array,
+    as_float32,
+    expecting,
+    given,
+    require,
+    require_count,
+    require_given,
+    require_label_names,
+    require_positive,
+)
+from pate._labeling.data.arrays import Arrays, DrawnPublic, column_bounds
+from pate._labeling.data.features.numeric import AutoFeatures, PublicScaling
+from pate._labeling.data.records import (
+    ArrayFeatures,
+    FeatureMap,
+    Role,
+    UnknownLabels,
+    as_text,
+    assign_teachers,
+    check_labels,
+    copied_rows,
+    known_truth,
+)
+from pate._labeling.data.source import DataSource
+from pate._labeling.linear import student_of
+from pate._labeling.pipeline import Pipeline, label
+from pate._labeling.release.completion import resolve_settings
+from pate._labeling.release.label_settings import LabelSettings
+from pate._labeling.runs.named_votes import NamedVotes
+from pate._labeling.runs.run import LABEL
+from pate._labeling.teachers.closed_form_plan import ClosedFormPlan
+from pate._labeling.votes.kinds import VoteShape, highest, rows_of
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import (
+        check_array,
+        check_is_fitted,
+        check_random_state,
+        column_or_1d,
+        validate_data,
+    )
+except ImportError:
+    raise ImportError(
+        "PateClassifier needs scikit-learn 1.6 or later: pip install 'pate[sklearn]'"
+    ) from None
+
+_DRAWN = 2000  # public samples between bounds
+_UNDECIDED = (
+    "the release shows no label to be better than a constant answer, so that predictions are hardly"
+    " better: use more records, a larger epsilon, or X_public on the scale of X."
+)
+_TABLE = (
+    "Y of shape [N] or [N, C] (of lists of labels sklearn.preprocessing.MultiLabelBinarizer makes a"
+    " table)"
+)
+_UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
+_ENOUGH, _FAR = 30, 2.0  # samples, and standard deviations, to tell that samples are unlike
+
+
+class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
+    """A classifier for scikit-learn that protects the records of each fit, with a statement.
+
+    ``fit`` is one release. It runs the stages of `Pipeline` in a folder that is removed at the end,
+    a temporary one or, with a ledger, one beside it: records, or teachers trained on parts of them,
+    vote on public samples, a private mechanism releases their votes, and a linear student learns
+    from the release. The fitted estimator is the student and the statement, both PUBLIC; it holds
+    nothing else of the private records.
+
+    PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
+    drawn from noisy moments, which are paid for. They are not protected. Earlier steps of a
+    pipeline transform ``X_public`` only if its ``transform_input`` names it, and are not protected
+    if they are fitted to private records: scale by public records, or leave scaling to this
+    estimator. Each fit costs anew: cross-validation and a search over parameters make several
+    releases, and the choice among them depends on the records once more.
+
+    Args:
+        epsilon: the largest cost of one fit, under REPLACE_RECORD.
+        delta: the probability that this fails: at most 1e-3, and below one over ``n_teachers``.
+            Choose it well below one over the number of records, which is private and not checked.
+        teacher: None for a linear model in closed form, without training (`ScoreVotes`; the best
+            choice for most tables, ``docs/measured.md``); or any classifier of scikit-learn, with
+            clones fitted label by label to parts of the records. Classifiers with ``predict_proba``
+            give each label to their best public samples, as many as match the share of the label
+            among their own records; others use their predictions.
+        n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in
+            closed form None lets each record (each group) vote for itself.
+        bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
+            known without a look at the records. `fit` refuses ``X_public`` outside of it; without
+            ``X_public`` it measures features by it. None then means one unit for all features, and
+            only the direction of a row counts.
+        unknown_labels: ``nan`` if labels ``[N, C]`` may be NaN, unknown; -1 if -1 is unknown, too.
+            None if all must be known.
+        classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
+            None for 0 and 1; ``"from_y"`` takes the values in ``y``, which are then not protected.
+        budgets: the personal budgets that records may have, ascending epsilons such as ``[0.5, 1,
+            2]``, known without a look at the records; ``epsilon`` is at most the largest. `fit`
+            then takes the budget of each record (`pate.aggregators.PersonalVotes`).
+        copies: whether ``X_public`` may be rows of ``X``, which nothing protects then. Otherwise
+            `fit` refuses it if more samples equal a record than records equal another one.
+        ledger: a file that counts all releases of the same records, created if it is missing. A fit
+            that is killed leaves its private files beside it, in a folder ``.fits`` of mode 0700,
+            and the same fit (with an integer as random_state, where public samples are drawn
+            between bounds) goes on there without paying again. None for a statement of only this
+            fit; other fits to the same records add to its cost, and a killed one leaves private
+            files in the folder of temporary files.
+        random_state: seed of public randomness: drawn samples and the teachers' training, but
+            neither noise nor partition.
+        noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
+
+    Attributes:
+        statement_: the `Statement` of the cost; ``statement_.text`` is its text.
+        released_: the `StatedLabels` of the public samples, from which any other student may learn.
+            Its ``label_names`` are the columns of a table ``Y``, or the classes.
+        X_public_: ``[P, F]`` float64, these samples, in the order of ``released_.ids``.
+        classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]`` a list of ``[0, 1]`` for each.
+        n_features_in_: the number of features.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 2.0,
+        delta: float = 1e-6,
+        teacher: Any = None,
+        n_teachers: int | None = None,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        classes: ArrayLike | Literal["from_y"] | None = None,
+        unknown_labels: UnknownLabels | None = None,
+        budgets: Sequence[float] | None = None,
+        copies: bool = False,
+        ledger: Path | str | None = None,
+        random_state: Any = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.teacher = teacher
+        self.n_teachers = n_teachers
+        self.bounds = bounds
+        self.classes = classes
+        self.unknown_labels = unknown_labels
+        self.budgets = budgets
+        self.copies = copies
+        self.ledger = ledger
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+
+    def fit(
+        self,
+        X: ArrayLike,
+        Y: ArrayLike,
+        *,
+        X_public: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        budgets: ArrayLike | None = None,
+    ) -> Self:
+        """Release labels of public samples, and fit the student to them.
+
+        Warns if the release shows no label to be better than its constant answer, or public samples
+        to be unlike the records.
+
+        Args:
+            X: ``[N, F]``, the features of the private records; sparse ones are made dense.
+            Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
+                says; or ``[N]``, the class of each.
+            X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
+                noisy moments of the records, for 15% of the squared budget (`DrawnPublic`);
+                with ``teacher`` uniformly from ``bounds``.
+            groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
+                are then the protected units, and the same in all fits of a ledger: a change is
+                seen, and refused, only in records whose content has stayed.
+            budgets: ``[N]``, the personal budget of each record, one of the classifier's.
+                Records must then vote for themselves.
+
+        Raises:
+            ValueError: in one line, if anything does not fit; nothing is spent then.
+        """
+        require_positive(epsilon=self.epsilon)
+        require_count(2, **given(n_teachers=self.n_teachers))
+        declared = self.budgets is not None and self.teacher is None
+        require(
+            declared if budgets is not None else self.budgets is None,
+            "budgets of the records and of a classifier without a teacher, both or none",
+            budgets=self.budgets,
+        )
+        most = max(self.budgets or (self.epsilon,))
+        require(
+            self.epsilon <= most, f"epsilon <= {most:g}, the largest budget", epsilon=self.epsilon
+        )
+        if isinstance(Y, list | tuple):
+            with expecting(_TABLE, ValueError, got="rows of different lengths"):
+                np.shape(Y)
+        known: BoolArray | bool = True
+        answers = Y
+        if self.unknown_labels is not None:
+            # gaps of a data frame are NaN then
+            table = check_array(Y, dtype=np.float64, ensure_all_finite="allow-nan")
+            table = check_labels(table, source="Y", unknown=self.unknown_labels, hint="")
+            right, known = known_truth(table)
+            answers = right.astype(np.uint8)
+        checked, targets = validate_data(
+            self, X, answers, accept_sparse="csr", multi_output=True, dtype=np.float64
+        )
+        records, targets = _bounded(checked), _dense(targets)
+        labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
+        names = self._label_names(Y, labels.shape[1])
+        random = check_random_state(self.random_state)
+        drawn = X_public is None and self.teacher is None
+        public = (
+            np.zeros((0, records.shape[1])) if drawn else self._public_samples(X_public, random)
+        )
+        if X_public is not None and not self.copies:
+            copied = copied_rows(*(ArrayFeatures(as_float32(rows)) for rows in (records, public)))
+            require(
+                copied.size == 0,
+                "X_public that are no rows of X: public samples are published (`copies` says that"
+                " this is meant)",
+            )
+        units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
+        require(
+            len(units) == len(records),
+            f"{len(records)} groups, one for each record",
+            groups=len(units),
+        )
+        consents = None if budgets is None else column_or_1d(budgets, dtype=np.float64)
+        require(
+            consents is None or len(consents) == len(records),
+            f"{len(records)} budgets, one for each record",
+            budgets=0 if consents is None else len(consents),
+        )
+        settings = LabelSettings(
+            delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
+        )
+        kind = AutoFeatures if self.teacher is None else PublicScaling
+        if not drawn:
+            self._map: FeatureMap = kind().fit(ArrayFeatures(as_float32(public)))
+        ids = np.char.mod("public%09d", np.arange(len(public)))
+        private = (records, labels, units, np.zeros(0) if consents is None else consents)
+        with self._place(*private, public) as folder:
+            run = folder / type(self).__name__
+            if self.teacher is None:
+                file = folder / "records.npz"
+                _save(
+                    file,
+                    records,
+                    labels,
+                    public,
+                    ids,
+                    names,
+                    given(group=None if groups is None else units, budget=consents),
+                )
+                plan = ClosedFormPlan(
+                    num_teachers=None if self.n_teachers is None else int(self.n_teachers),
+                    unit="record" if groups is None else "group",
+                )
+                data: DataSource = _OneFit(
+                    file,
+                    features=None if drawn else kind(),
+                    permanent_ids=True,
+                    unknown_labels=self.unknown_labels,
+                    budgets=None if self.budgets is None else list(self.budgets),
+                    copies=True,
+                )
+                if drawn:
+                    place, low_high = folder / "samples.npz", self._checked_bounds()
+                    bounds = None if low_high is None else [bound.tolist() for bound in low_high]
+                    data = DrawnPublic(data, samples=place, bounds=bounds)
+                pipeline = Pipeline(run, data, ledger=self.ledger)
+                pipeline.rehearse(plan, settings)
+                if isinstance(data, DrawnPublic):
+                    pipeline.draw_public_samples(settings, unit=plan.unit)
+                    samples = data.load(Role.PUBLIC)
+                    self._map = data.feature_map.fit(samples.features)
+                    public, ids = np.asarray(samples.features, dtype=np.float64), samples.ids
+                pipeline.fit_teachers(plan)
+                pipeline.vote()
+                released = pipeline._released(settings, rehearsed=True)
+            else:
+                # refuse an unreachable target before teachers are fitted
+                resolve_settings(
+                    settings, VoteShape(self._num_teachers(), labels.shape[1]), len(public)
+                )
+                file = folder / "votes.npz"
+                if not file.is_file():  # by another key it would be another release
+                    ballots = ballots_of(
+                        self.teacher, records, labels, public, units, self._num_teachers(), random
+                    )
+                    NamedVotes(
+                        ids=ids,
+                        label_names=names,
+                        ballots=ballots,
+                        features=self._features(public),
+                    ).save(file)
+                votes = NamedVotes.read(file)
+                released = label(
+                    votes,
+                    settings,
+                    run=run,
+                    unit="record" if groups is None else "group",
+                    ledger=self.ledger,
+                )
+        self.released_, self.statement_ = released, released.statement
+        self.X_public_ = public[rows_of(released.ids, ids)]
+        self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
+        self._taken_for = None if X_public is None else _moments(self.X_public_)
+        if released.unlike is not None and X_public is not None:
+            warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
+        elif not self._student.departs.any():
+            warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
+        return self
+
+    @contextmanager
+    def _place(self, *content: NDArray[Any]) -> Iterator[Path]:
+        """Make a folder for private files, which is removed at the end.
+
+        With a ledger it is beside it, named by a digest of the settings and of ``content``: where a
+        fit was killed after it was paid for, the same fit finds its run, and does not pay again.
+        """
+        if self.ledger is None:
+            with TemporaryDirectory(prefix="pate") as temporary:
+                yield Path(temporary)
+            return
+        ledger = Path(self.ledger).absolute()
+        settings = {name: repr(value) for name, value in self.get_params().items()}
+        settings["ledger"] = str(ledger)
+        arrays = [np.ascontiguousarray(each) for each in content]
+        facts = json.dumps([settings, [(a.dtype.str, a.shape) for a in arrays]], sort_keys=True)
+        # a digest of private records could confirm a guess of them
+        fits = ledger.with_suffix(".fits")
+        folder = fits / digest(facts, *(array.tobytes() for array in arrays))
+        make_folder(fits)
+        fits.chmod(0o700)
+        run = folder / type(self).__name__
+        paid = (run / "private" / "label", run / LABEL.outputs[0], folder / "samples.npz")
+        with locked(folder):
+            try:
+                yield folder
+            except BaseException:
+                if not any(place.exists() for place in (*paid, ledger.with_suffix(".pending"))):
+                    shutil.rmtree(folder)
+                raise
+            shutil.rmtree(folder)
+        with suppress(OSError):  # another fit is under way
+            fits.rmdir()
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the labels ``[N, C]`` or classes ``[N]`` of samples ``[N, F]``.
+
+        Warns if most features of 30 samples or more are unlike ``X_public``.
+        """
+        probabilities = self.predict_proba(X)
+        if self._multi_label:
+            return (probabilities > 0.5).astype(np.int64)
+        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes, as `predict` does."""
+        check_is_fitted(self)
+        samples = _bounded(
+            validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64)
+        )
+        probabilities = self._student.predict(self._features(samples))
+        if self._taken_for is not None and len(samples) >= _ENOUGH:
+            (mean, deviation), (center, spread) = _moments(samples), self._taken_for
+            unlike = (np.abs(mean - center) > _FAR * spread) | (deviation > _FAR * spread)
+            if (share := unlike[spread > 0].mean()) > 0.5:
+                warnings.warn(
+                    f"{share:.0%} of the features are unlike X_public. {_UNSCALED}", stacklevel=2
+                )
+        if self._multi_label:
+            return probabilities
+        if len(self.classes_) == 2:
+            return np.column_stack((1 - probabilities, probabilities))
+        # if no class is known to occur, all are equally likely
+        probabilities = np.maximum(probabilities, np.finfo(np.float64).tiny)
+        return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
+
+    def _labels_of(self, Y: NDArray[Any]) -> UInt8Array:
+        """Return labels ``[N, C]``; of a target ``[N]`` one per class, or one for two classes."""
+        check_classification_targets(Y)
+        self._multi_label = Y.ndim == 2 and (Y.shape[1] > 1 or self.classes is None)
+        if self._multi_label or self.classes is None:
+            # for labels a list, by which metrics tell them from classes
+            self.classes_: Any = [np.arange(2)] * Y.shape[1] if self._multi_label else np.arange(2)
+            if len(np.unique(Y)) > 2 and Y.ndim == 1:
+                raise ValueError(
+                    "Only binary classification is supported without classes, the public values"
+                    " of y"
+                )
+            require(
+                np.isin(Y, (0, 1)).all(),
+                "labels in {0, 1}, or classes, the public values of y",
+            )
+            return Y.reshape(len(Y), -1).astype(np.uint8)
+        if isinstance(self.classes, str):
+            require(
+                self.classes == "from_y",
+                'classes, their values in a list, or "from_y"',
+                classes=self.classes,
+            )
+        y = column_or_1d(Y)
+        self.classes_ = np.unique(y if isinstance(self.classes, str) else np.asarray(self.classes))
+        require(
+            np.isin(y, self.classes_).all(),
+            "y among the classes",
+            classes=self.classes_[:5].tolist(),
+        )
+        shown = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return np.asarray(y[:, None] == shown, dtype=np.uint8)
+
+    def _label_names(self, Y: Any, num_labels: int) -> tuple[str, ...]:
+        """Return the names of the labels: columns of a table, classes, or numbers."""
+        if not self._multi_label:
+            names = (
+                [str(name) for name in self.classes_[-num_labels:]]
+                if self.classes is not None
+                else ["label_0"]
+            )
+        elif hasattr(Y, "columns"):
+            names = [str(name) for name in Y.columns]
+        else:
+            names = [f"label_{j}" for j in range(num_labels)]
+        require_label_names("label names", names)
+        return tuple(names)
+
+    def _features(self, X: FloatArray) -> FloatArray:
+        return self._map.transform(ArrayFeatures(as_float32(X)))[:].astype(np.float64)
+
+    def _public_samples(
+        self, X_public: ArrayLike | None, random: np.random.RandomState
+    ) -> FloatArray:
+        bounds = self._checked_bounds()
+        if X_public is not None:
+            public = _bounded(
+                validate_data(
+                    self,
+                    X_public,
+                    accept_sparse="csr",
+                    reset=False,
+                    dtype=np.float64,
+                    ensure_min_samples=2,
+                )
+            )
+            if bounds is not None:
+                outside = ((public < bounds[0]) | (public > bounds[1])).any(axis=0)
+                require(
+                    not outside.any(),
+                    "X_public within bounds (a step of a pipeline transforms X, and X_public only"
+                    " if transform_input names it)",
+                    features=np.flatnonzero(outside)[:5].tolist(),
+                )
+            return public
+        bounds = require_given(
+            bounds, "X_public, samples that anybody may see, or bounds between which to draw them"
+        )
+        return np.asarray(random.uniform(*bounds, size=(_DRAWN, self.n_features_in_)))
+
+    def _checked_bounds(self) -> tuple[FloatArray, FloatArray] | None:
+        """Return the bounds ``[F]`` of each feature."""
+        return None if self.bounds is None else column_bounds(self.bounds, self.n_features_in_)
+
+    def _num_teachers(self) -> int:
+        return int(require_given(self.n_teachers, "n_teachers, a public number, with a teacher"))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = self.classes is not None
+        # how good it is depends on epsilon and the number of records
+        tags.classifier_tags.poor_score = True
+        tags.non_deterministic = self.noise_seed is None
+        return tags
+
+
+def _moments(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return samples.mean(axis=0), samples.std(axis=0)
+
+
+class _OneFit(Arrays):
+    """Records that exist for one fit, and so have no place for a ledger."""
+
+    @property
+    def ledger_path(self) -> None:  # type: ignore[override]
+        return None
+
+
+def _dense(values: Any) -> NDArray[Any]:
+    """Return an array, dense or sparse, as a dense one."""
+    return np.asarray(values.toarray() if issparse(values) else values)
+
+
+def _bounded(values: Any) -> FloatArray:
+    """Return features, dense or sparse, as a dense array, clipped to what float32 holds."""
+    if issparse(values):
+        values = values.copy()  # entries of one place are added: their sum is finite
+        values.data = values.data.clip(-LARGEST, LARGEST)
+    dense = _dense(values)
+    within = max(dense.max(initial=0), -dense.min(initial=0)) <= LARGEST
+    return dense if within else dense.clip(-LARGEST, LARGEST)
+
+
+def _save(
+    file: Path,
+    X: FloatArray,
+    labels: UInt8Array,
+    public: FloatArray,
+    ids: StrArray,
+    names: tuple[str, ...],
+    facts: Mapping[str, Any],
+) -> None:
+    """Write private records and public samples for `Arrays`, with one unused test record.
+
+    If each record votes for itself, ids do not matter. Parts are assigned by a key that is drawn
+    for this fit only, so that row numbers suffice as ids. Groups are compared with those of other
+    fits on one ledger, by ids that follow from records.
+    """
+    own = np.char.mod("private%09d", np.arange(len(X)))
+    if "group" in facts:
+        own = _ids_by_content(X, labels, facts["group"])
+    private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
+    arrays = {
+        "X": np.concatenate((X, public, np.zeros((1, X.shape[1])))),
+        "Y": np.concatenate((private, np.zeros((len(public) + 1, labels.shape[1]), np.float32))),
+        "ids": np.concatenate((own, ids, ["test"])),
+        "split": np.repeat([0, 1, 2], [len(X), len(public), 1]),
+        "label_names": np.array(names),
+    }
+    for name, values in facts.items():
+        column = np.asarray(values)
+        arrays[name] = np.concatenate((column, np.zeros(len(public) + 1, column.dtype)))
+    np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
+
+
+def _ids_by_content(X: FloatArray, labels: UInt8Array, groups: StrArray) -> StrArray:
+    """Return ids ``[N]``: a digest of the record, and a number where records are equal.
+
+    Where records of several groups are equal, the digest is of the group, too: they tell nothing of
+    a record that changed its group.
+    """
+    contents = [row.tobytes() + known.tobytes() for row, known in zip(X, labels, strict=True)]
+    owners: dict[bytes, set[str]] = defaultdict(set)
+    for content, group in zip(contents, groups.tolist(), strict=True):
+        owners[content].add(group)
+    seen, ids = Counter[str](), []
+    for content, group in zip(contents, groups.tolist(), strict=True):
+        shared = str(group).encode() if len(owners[content]) > 1 else b""
+        digest = hashlib.blake2b(content + shared, digest_size=12).hexdigest()
+        ids.append(f"private{seen[digest]}-{digest}")
+        seen[digest] += 1
+    return np.array(ids, dtype=np.str_)
+
+
+def ballots_of(
+    classifier: Any,
+    X: FloatArray,
+    labels: UInt8Array,
+    public: FloatArray,
+    units: StrArray,
+    num_teachers: int,
+    random: np.random.RandomState,
+) -> UInt8Array:
+    """Return the ballots ``[P, T, C]`` of teachers of units that a secret key assigns.
+
+    The key is drawn for this fit only, so that the teacher of a record, even if its id is a row
+    number, is independent of the teachers of others: with a record more or less, every assignment
+    of the others is as likely.
+    """
+    seeds = random.randint(2**31 - 1, size=num_teachers).tolist()
+    # refuse a classifier that cannot be fitted at all, by a fit to arbitrary labels
+    _fitted(classifier, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(
+        public[:1]
+    )
+    teachers = assign_teachers(
+        units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32)
+    )
+    ballots = np.zeros((len(public), num_teachers, labels.shape[1]), dtype=np.uint8)
+    for teacher, seed in enumerate(seeds):
+        rows = np.flatnonzero(teachers == teacher)
+        for column in range(labels.shape[1]):
+            own = rows[labels[rows, column] != UNKNOWN]
+            if own.size:
+                ballots[:, teacher, column] = _ballot(
+                    classifier, X[own], labels[own, column], public, seed
+                )
+    return ballots
+
+
+def _ballot(
+    classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int
+) -> UInt8Array | int:
+    """Return the ballot ``[P]`` of a classifier fitted to one label ``[N]`` of its records."""
+    if labels.min() == labels.max():
+        return int(labels[0])
+    try:
+        with warnings.catch_warnings():
+            # a warning would say something of this teacher's records
+            warnings.simplefilter("ignore")
+            fitted = _fitted(classifier, X, labels, seed)
+            if not hasattr(fitted, "predict_proba"):
+                return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
+            scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
+            return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(
+                np.uint8
+            )
+    except Exception:
+        # one record must not make a fit fail, such as a search for five neighbors of three records
+        return 0
+
+
+def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:
+    """Return a clone of a classifier, fitted with ``seed`` for all of its random states."""
+    copy = clone(classifier)
+    seeded: Sequence[str] = [
+        name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"
+    ]
+    return copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)

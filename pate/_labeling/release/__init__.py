@@ -1,0 +1,1 @@
+"""Labels: their settings, their release, and the noise for a target."""

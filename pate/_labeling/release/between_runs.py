@@ -1,0 +1,553 @@
+"""What runs on the same private data share: one ledger, public samples, and a released student.
+
+A run chooses its **ledger**: one for all runs on these data, where possible. **Public samples** are
+drawn from noisy moments of the records, and paid for once. The **student** that teachers start from
+is compared with their data and their ledger.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate._core.accounting.charges import Charge
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.history import LedgerEntry
+from pate._core.accounting.ledger import Ledger, is_ledger_of, one_ledger, read_ledger
+from pate._core.accounting.privacy_unit import EACH, PrivacyUnit
+from pate._core.accounting.statement import Statement
+from pate._core.accounting.statement_words import AUDIT
+from pate._core.files.reading import Json, digest, read_json
+from pate._core.files.writing import atomic_write, locked_output, make_folder, require_place
+from pate._core.mechanisms.noisy_counts import NoisyMoments
+from pate._core.release.transaction import (
+    PendingRelease,
+    Releasable,
+    ReleaseOutcome,
+    ReservationRequest,
+    release,
+    request_text,
+    require_promise,
+)
+from pate._core.settings import decode, named_class, texts_in
+from pate._core.validation import (
+    MOST_VOTERS,
+    Float32Array,
+    FloatArray,
+    expecting,
+    require,
+    require_positive,
+)
+from pate._core.version import __version__
+from pate._labeling.aggregators.base import Aggregator
+from pate._labeling.data.arrays import DrawnPublic, drawn_ids
+from pate._labeling.data.features.numeric import save_map
+from pate._labeling.data.records import Role, Unit, blocks_of
+from pate._labeling.data.source import DataSource, expand_path
+from pate._labeling.release.privacy_units import name_grouping
+from pate._labeling.runs.data_file import describe_data, load_data, load_ledger
+from pate._labeling.runs.released import ReleasedLabels, require_student
+from pate._labeling.runs.run import (
+    EXPORTED,
+    LABEL,
+    MODEL,
+    STUDENT,
+    TEACHERS_FIT,
+    Run,
+    first_stage,
+    labels_file,
+)
+from pate._labeling.student.carried import (
+    ExportedStudent,
+    LinearPredictor,
+    load_student,
+    student_digests,
+)
+from pate._labeling.teachers.closed_form_plan import FIRST
+
+
+def choose_ledger(
+    root: Path, requested: Path | None, data: DataSource, *, overwrite: bool = False
+) -> Path | None:
+    """Return the absolute path of the ledger of the run at ``root``; None for the run's own.
+
+    Writes nothing.
+
+    A run keeps the ledger that it began with. A new run takes the requested one, or else the file
+    next to the data, unless no file can be created there.
+
+    Args:
+        root: the run's folder.
+        requested: the ledger that the user names, or None.
+        data: the source of the records.
+        overwrite: whether the run's teachers are trained again.
+
+    Raises:
+        ValueError: if the run began with another ledger than the requested one and is not
+            overwritten; if it is overwritten with records that another ledger counts; if the ledger
+            next to the data is read-only, or another one there may count them too.
+    """
+    return choose_ledger_of(
+        root,
+        requested,
+        data.ledger_path,
+        what="private records",
+        began_with=lambda inputs: inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE),
+        overwrite=overwrite,
+    )
+
+
+def choose_ledger_of(
+    root: Path,
+    requested: Path | None,
+    beside: Path | None,
+    *,
+    what: str,
+    began_with: Callable[[Json], bool],
+    overwrite: bool = False,
+) -> Path | None:
+    """Return the ledger of the run at ``root`` like `choose_ledger`, for records or votes.
+
+    Args:
+        root: the run's folder.
+        requested: the ledger that the user names, or None.
+        beside: the ledger next to the records or votes; None if they have no place.
+        what: a plural noun for them in errors.
+        began_with: returns whether the run began with them, given the inputs that its first stage
+            recorded.
+        overwrite: whether the run's first stage is done again.
+    """
+    ledger_of_run = root / "ledger.sqlite"
+    begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
+    same = (
+        requested is None
+        or expand_path(requested).resolve() == (recorded or ledger_of_run).resolve()
+    )
+    if begun and (same or not overwrite):
+        require(
+            same,
+            f"`ledger` left out, or the ledger that {root} was begun with,"
+            f" {recorded or ledger_of_run}",
+            ledger=str(requested),
+        )
+        run = Run(root)
+        state = run.state(first_stage(run))
+        if overwrite and state is not None and _usable(beside) != recorded:
+            # releases from other records belong in another ledger
+            require(
+                began_with(dict(state.inputs.digests)),
+                f"the {what} that {root} was begun with, whose releases"
+                f" {recorded or ledger_of_run} counts. Choose another run folder with `run`, or"
+                " name the ledger of these by `ledger`",
+            )
+        return recorded
+    return _usable(beside) if requested is None else expand_path(requested).absolute()
+
+
+def ledger_setting(run: Run) -> str | None:
+    """Return the place of the ledger among the settings of a run's first stage.
+
+    The place affects no output, and the ledger may have moved since the stage began: as long as the
+    run keeps its ledger, the place recorded then is returned.
+    """
+    begun = run.state(first_stage(run))
+    if begun is not None and run.ledger == load_ledger(run.root):
+        return begun.inputs.settings.get("ledger")
+    return None if run.ledger is None else str(run.ledger)
+
+
+def _usable(place: Path | None) -> Path | None:
+    """Return the ledger at a place next to the data, or the one that may be made there."""
+    if place is None:
+        return None
+    beside = one_ledger(place.absolute())
+    if beside.exists():
+        # a ledger out of reach must not lead to a new budget
+        require(
+            _may_write(beside) and _may_write(beside.parent),
+            "a writable ledger of the private data; `ledger` names another",
+            path=str(beside),
+        )
+        return beside
+    return beside if beside.parent.is_dir() and _may_write(beside.parent) else None
+
+
+def _may_write(path: Path) -> bool:
+    # the superuser could write a file that is marked read-only, but must not
+    return os.access(path, os.W_OK) and bool(
+        path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    )
+
+
+def open_ledger(run: Run, max_teachers_per_unit: int = 1) -> Ledger:
+    """Open the run's ledger for units that reach ``max_teachers_per_unit`` teachers.
+
+    It is created if the run has not used it yet.
+
+    Raises:
+        ValueError: if the ledger existed and is missing, is a copy of one that is still in its
+            place, or is unusable.
+    """
+    require_ledger(run)
+    path = run.ledger_path
+    if run.ledger is not None and run.data_config.is_file():
+        # once the data have moved away, no new budget may begin in their old place
+        require(
+            path.parent.is_dir(),
+            f"a folder for the ledger, whose place is `ledger:` in {run.data_config}",
+            path=str(path),
+        )
+    return Ledger(path, home=path.resolve(), max_teachers_per_unit=max_teachers_per_unit)
+
+
+def require_ledger(run: Run) -> None:
+    """Raise ``ValueError`` if the ledger that a run began with is missing, and so is its cost."""
+    path = run.ledger_path
+    if path.exists():
+        return
+    spent = labels_file(run).exists() or run.state(LABEL) is not None
+    first = first_stage(run)
+    # a run that began with the ledger of its data does not switch to one of its own
+    shared = run.inputs_of(first).settings.get("ledger") is not None
+    finished = run.is_finished(first) and load_ledger(run.root) == run.ledger
+    expected = (spent or shared) if run.ledger is None else finished
+    require(
+        not expected,
+        f"the ledger of {run.root} where it was; if it was moved, name its place by `ledger:` in"
+        f" {run.data_config}",
+        missing=str(path),
+    )
+
+
+def ledger_scope(run: Run) -> str:
+    """Return which releases the ledger of a run counts, in the words of statements.
+
+    A named ledger counts all releases of the private data only if it lies in their place and no
+    other ledger there may count them: runs that did not name it may have used the other one. With
+    canaries among the records, the ledger counts the releases of an audit, wherever it lies.
+    """
+    first = first_stage(run)
+    data = run.inputs_of(first).settings.get("data")
+    if data is not None and getattr(named_class(data["class_path"]), "is_audit", False):
+        return AUDIT
+    state = run.state(first)
+    beside = None if state is None else state.beside
+    return scope_beside(run.ledger, None if beside is None else Path(beside))
+
+
+def scope_beside(ledger: Path | None, beside: Path | None) -> str:
+    """Return the scope of a named ledger, if any, for data with the default ledger ``beside``."""
+    if ledger is None:
+        return "run"
+    return "private data" if beside is not None and is_ledger_of(ledger, beside) else "named"
+
+
+_MOST_COLUMNS = 4096  # whose products are released
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSettings:
+    """The cost of public samples, and the unit that it protects.
+
+    Args:
+        noise_multiplier: of the Gaussian mechanisms together.
+        delta: the delta of the statement.
+        relation: the relation of the guarantee that is stated first.
+        unit: the protected unit, a record or a group of records.
+        max_teachers_per_unit: as in `LabelSettings`.
+        noise_seed: a fixed seed of the noise, for tests: the samples are NOT private.
+    """
+
+    noise_multiplier: float
+    delta: float
+    relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    unit: Unit = "record"
+    max_teachers_per_unit: int = 1
+    noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.noise_multiplier)
+        require_promise(self.delta)
+
+    @property
+    def charge(self) -> Charge:
+        """The cost of the release, under both relations."""
+        mechanism = NoisyMoments(noise_multiplier=self.noise_multiplier)
+        return {relation: mechanism.event(relation) for relation in NeighboringRelation}, 1
+
+
+def draw_public_samples(run: Run, data: DrawnPublic, settings: SampleSettings) -> Charge:
+    """Draw the public samples that ``data`` names, unless they exist, and return their cost.
+
+    The cost is in the ledger before the noise is drawn. After a kill, the same call continues with
+    its reservation and its noise. Samples that exist are compared with the ledger.
+
+    Args:
+        run: the run, with the ledger that pays.
+        data: the source of the private records.
+        settings: the cost.
+
+    Raises:
+        ValueError: before anything is spent, if samples exist that the ledger did not pay for, the
+            records are no rows of numbers, or the ledger cannot pay.
+    """
+    if not data.samples.is_file():
+        require_place(data.samples.parent)
+        make_folder(data.samples.parent)
+        with locked_output(data.samples.resolve()):
+            release(SamplesRelease(run, data, settings))
+    return released_samples(run, data, settings.unit)
+
+
+def released_samples(run: Run, data: DrawnPublic, unit: Unit) -> Charge:
+    """Return the charge of the drawn samples of a source, as the ledger of a run holds it.
+
+    Raises ``ValueError`` unless the ledger holds their release, for the same protected ``unit``: a
+    group moves moments of records by more than was paid for.
+    """
+    with expecting(
+        f"samples in {data.samples}, drawn from these records and paid for in {run.ledger_path}",
+        ValueError,
+        got="others",
+    ):
+        require(run.ledger_path.is_file(), "a ledger that holds their release", ledger=None)
+        statement = Statement.read(data.samples.with_suffix(".privacy.json"))
+        statement.verify(ledger=run.ledger_path, released=data.samples)
+        require(statement.kind == "samples", "a statement on samples", kind=statement.kind)
+        require(statement["unit"] == unit, f"samples for unit: {unit}", unit=statement["unit"])
+    entry = read_ledger(run.ledger_path).entries[statement["release"] - 1]
+    return entry.events, entry.count
+
+
+class SamplesRelease(Releasable):
+    """The public samples that are drawn from the moments of a source."""
+
+    _content: bytes
+    _shape: tuple[int, ...]
+
+    def __init__(self, run: Run, data: DrawnPublic, settings: SampleSettings) -> None:
+        self._run, self._data, self._settings = run, data, settings
+        self.file, self.statement_file = data.samples, data.samples.with_suffix(".privacy.json")
+        self.seeds = run.ledger_path.with_suffix(".pending")
+        self.noise_seed = settings.noise_seed
+
+    def request_digest(self) -> str:
+        facts = {**vars(self._settings), "output": self.file.resolve()}
+        described = json.dumps(describe_data(self._data), sort_keys=True)
+        return digest(request_text(facts), described, self._data.fingerprint(Role.PRIVATE))
+
+    @contextmanager
+    def prepared(
+        self, pending: PendingRelease, generator: np.random.Generator
+    ) -> Iterator[ReservationRequest]:
+        settings = self._settings
+        self.require_new(pending, self._run.ledger_path)
+        private = self._data.load(Role.PRIVATE)
+        _ = self._data.scaling
+        columns = private.features.shape[1]
+        require(columns <= _MOST_COLUMNS, f"at most {_MOST_COLUMNS} columns", columns=columns)
+        # their number is private
+        require(
+            len(private) <= MOST_VOTERS,
+            f"at most {MOST_VOTERS} private records, whose sums are exact",
+        )
+        private.units(settings.unit)
+        ledger = open_ledger(self._run, settings.max_teachers_per_unit)
+        grouping = None
+        if settings.unit == "group":
+            grouping = name_grouping(ledger.path, private)
+        events, count = settings.charge
+        yield ReservationRequest(
+            ledger=ledger,
+            events=events,
+            count=count,
+            relation=settings.relation,
+            delta=settings.delta,
+            budget=None,
+            run=self._run.root.absolute().name,
+            description=DrawnPublic.__name__,
+            privacy_unit=PrivacyUnit(unit=settings.unit, grouping=grouping, partition=EACH),
+        )
+
+    def draw(self, release: int, generator: np.random.Generator) -> None:
+        mechanism = NoisyMoments(noise_multiplier=self._settings.noise_multiplier)
+        moments = mechanism(self._blocks(), generator=generator)
+        samples = self._data.unscaled(moments.draw(self._data.num_samples, generator=generator))
+        content = io.BytesIO()
+        np.savez(content, X=samples, ids=drawn_ids(len(samples)))
+        self._content, self._shape = content.getvalue(), samples.shape
+
+    def _blocks(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield rows of private records of norm 1 at most, and the share of each in its unit."""
+        private, scaling = self._data.load(Role.PRIVATE), self._data.scaling
+        _, units, sizes = np.unique(
+            private.units(self._settings.unit), return_inverse=True, return_counts=True
+        )
+        for index in blocks_of(private.features, range(len(private))):
+            rows = scaling.transform(private.features.select(index))
+            yield rows.astype(np.float64) / math.sqrt(2), 1 / sizes[units[index]]
+
+    def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
+        number, columns = self._shape
+        return ReleaseOutcome(
+            published={
+                "kind": "samples",
+                "neighboring_relation": self._settings.relation.value,
+                "delta": self._settings.delta,
+                "unit": self._settings.unit,
+                "max_teachers_per_unit": self._settings.max_teachers_per_unit,
+                "num_samples": number,
+                "num_columns": columns,
+                "versions": {"pate": __version__, "numpy": np.__version__},
+                "ledger": (entry.published or {}).get("ledger")
+                or scope_beside(self._run.ledger, self._data.ledger_path),
+                "sha256": sha256(self._content).hexdigest(),
+            }
+        )
+
+    def publish(self) -> None:
+        """Write the samples last, so that none exist without their statement."""
+        with atomic_write(self.file) as file:
+            file.write(self._content)
+
+
+_FOLDER = STUDENT.outputs[0] / MODEL
+
+
+def student_run(run: Run, start_from: str) -> Run:
+    """Return the run that released the student which the teachers of a run start from.
+
+    Args:
+        run: the run of the teachers.
+        start_from: `FIRST`, a run's folder, or the folder of a student within its run.
+    """
+    place = run.root / FIRST if start_from == FIRST else Path(start_from)
+    inside = place.match(str(_FOLDER))
+    return Run(place.parents[len(_FOLDER.parts) - 1] if inside else place)
+
+
+def start_digest(run: Run, start_from: str | None) -> dict[str, str]:
+    """Return the digest of the student that teachers start from, by name; none without one."""
+    if start_from is None:
+        return {}
+    # without its statement, which is that of all releases by now
+    files = sorted((student_run(run, start_from).root / _FOLDER).glob("model.*"))
+    return {"student": digest(*files)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A student that was released from the private records that teachers are about to see.
+
+    Attributes:
+        student: the student.
+    """
+
+    student: ExportedStudent
+
+    @classmethod
+    def of(cls, run: Run, plan: Mapping[str, Any], data: DataSource) -> Start:
+        """Return the student that the teachers of a run start from, as their plan says.
+
+        Its folder is read as data, not as code: of other packages than pate and torchvision only
+        what the plan and the data name is imported, and everything that the run's own first release
+        names, because that is of the same plan. Its weights are those that its run recorded when it
+        had learned from labels that bear the seal of that run, and the digest of these labels is in
+        the ledger.
+
+        Raises:
+            ValueError: in one line, if there is no student, its weights or labels were replaced,
+                it has other labels or takes other features than the data, or its release is not in
+                the ledger of the run.
+        """
+        released = student_run(run, plan["start_from"])
+        require_student(released)
+        folder, record = released.root / _FOLDER, released.root / EXPORTED
+        own = released.root.resolve().is_relative_to(run.root.resolve())
+        named = () if own else {*texts_in(plan), *texts_in(describe_data(data))}
+        student = load_student(folder, trust=own or named)
+        require(
+            student.label_names == data.label_names,
+            f"a student of the data's labels in {folder}",
+            label_names=student.label_names,
+        )
+        require(
+            record.is_file() and read_json(record.read_text()) == student_digests(folder),
+            f"the student that `pate student fit` exported to {folder}: run it again, got another",
+        )
+        shape = tuple(data.load(Role.PUBLIC).features.shape[1:])
+        require(
+            student.input.shape == shape,
+            f"a student of samples of shape {list(shape)} in {folder}",
+            shape=list(student.input.shape),
+        )
+        with expecting(
+            f"a student whose release is in {run.ledger_path}, the ledger of these records",
+            ValueError,
+            got=f"that of {folder}",
+        ):
+            require(run.ledger_path.is_file(), "a ledger that holds it", ledger=None)
+            student.statement.verify(ledger=run.ledger_path, released=labels_file(released))
+        return cls(student=student)
+
+    def answers(self, samples: Float32Array) -> FloatArray:
+        """Return the probabilities ``[n, C]`` of raw samples ``[n, ...]``."""
+        return np.asarray(self.student.predict_proba(samples), dtype=np.float64)
+
+    def mapped_answers(self, data: DataSource) -> Callable[[Float32Array], FloatArray] | None:
+        """Return `answers` of mapped samples, or None unless the student has the map of the data.
+
+        That map has been fitted.
+        """
+        student, own = self.student.predictor, data.feature_map
+        if not isinstance(student, LinearPredictor) or student.features is None or own is None:
+            return None
+        theirs, ours = (save_map(one, self.student.input.shape) for one in (student.features, own))
+        same = theirs.settings == ours.settings and all(
+            np.array_equal(values, ours.state[name]) for name, values in theirs.state.items()
+        )
+        return (lambda seen: student.decided(seen)[0].astype(np.float64)) if same else None
+
+
+def require_start_for(run: Run, start_from: str, unit: PrivacyUnit) -> None:
+    """Raise ``ValueError`` if a student's release was priced for less than the ``unit`` of a run.
+
+    One of an earlier version does not say it. Then no total is stated.
+    """
+    labels = ReleasedLabels.read(labels_file(student_run(run, start_from)))
+    entry = read_ledger(run.ledger_path).entries[labels.release - 1]
+    before, relation = entry.privacy_unit, NeighboringRelation.REPLACE_RECORD
+    require(
+        before.unit is None or before.held_by(unit, relation) is not None,
+        f"a student whose release was priced for {unit.describe(relation)}, by the same groups",
+        start_from=f"release {entry.release}, {before.why_alone(unit, relation)}",
+    )
+
+
+def released_before(run: Run) -> list[Charge]:
+    """Return the charges that a run's target covers before its labels, if any.
+
+    They are those of public samples that were drawn, and of a first release of its own.
+    """
+    settings = run.inputs_of(TEACHERS_FIT).settings
+    described = settings.get("data") or {}
+    data = load_data(run) if described.get("class_path", "").endswith("DrawnPublic") else None
+    charges = (
+        [released_samples(run, data, settings["unit"])] if isinstance(data, DrawnPublic) else []
+    )
+    if settings.get("start_from") != FIRST:
+        return charges
+    released = ReleasedLabels.load(run.root / FIRST)
+    aggregator: Aggregator = decode(Aggregator, released.aggregator)
+    return [*charges, (aggregator.events(released.shape), len(released.ids))]

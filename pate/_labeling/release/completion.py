@@ -1,0 +1,490 @@
+"""An aggregator for a target: missing fields are filled in, and one factor scales all its noise.
+
+First one release by itself. Then the shares of several releases under one target: public samples
+that are drawn, score votes, and teachers that start from their student. Then the forms of an
+aggregator that differ in one field. At the end the lines on how far votes must lie apart, before a
+release, and after one that answered too little. All of it follows from public numbers and the
+answers.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pate._core.accounting.accountant import Target, calibrate_scale, epsilon_of
+from pate._core.accounting.charges import Budget, Charge
+from pate._core.accounting.cost import (
+    NeighboringRelation,
+    format_epsilon,
+    format_exact,
+    smallest_where,
+)
+from pate._core.accounting.events import GaussianEvent
+from pate._core.accounting.filters import affordable
+from pate._core.release.transaction import require_promise, suited_delta
+from pate._core.settings import Partial, decode, parts
+from pate._core.validation import MOST_VOTERS, require, require_given
+from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, Outlook
+from pate._labeling.aggregators.clipped_votes import Rounds
+from pate._labeling.aggregators.noisy_votes import SiloVotes
+from pate._labeling.aggregators.score_votes import PersonalVotes, ScoreVotes, by_budgets
+from pate._labeling.data.records import Unit
+from pate._labeling.release.between_runs import SampleSettings
+from pate._labeling.release.label_settings import LabelSettings
+from pate._labeling.release.labels import StatedLabels
+from pate._labeling.teachers.closed_form_plan import ClosedFormPlan
+from pate._labeling.votes.kinds import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
+
+_EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
+_TOLERANCE = 1e-6
+DEFAULTS: Mapping[type[Votes], type[Aggregator]] = {
+    Scores: ScoreVotes,
+    Moments: ScoreVotes,
+    MaskedTotal: SiloVotes,
+}
+"""What a target alone takes of votes of a kind, in place of `Rounds`."""
+
+
+def resolve_settings(
+    settings: LabelSettings,
+    shape: VoteShape,
+    size: int,
+    kind: type[Votes] = Ballots,
+    *,
+    before: Sequence[Charge] = (),
+    budgets: Sequence[float] = (),
+) -> LabelSettings:
+    """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
+
+    They are votes of ``shape`` on ``size`` samples, of a kind. Repeating it changes nothing. The
+    target covers the releases ``before``, which public samples or the same teachers came from. If
+    records have personal ``budgets``, the aggregator weighs them. Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
+    budget is below it, or the aggregator takes votes of another kind.
+    """
+    number = size if settings.num_queries is None else settings.num_queries
+    require(number <= size, f"num_queries <= {size}", num_queries=number)
+    require_promise(settings.delta, num_units=shape.num_teachers)
+    reach = settings.max_teachers_per_unit
+    require(
+        reach <= shape.num_teachers,
+        f"max_teachers_per_unit <= {shape.num_teachers}",
+        max_teachers_per_unit=reach,
+    )
+    aggregator = settings.aggregator
+    weighs = PersonalVotes in (type(aggregator), getattr(aggregator, "cls", None))
+    require(budgets or not weighs, "records with personal budgets for PersonalVotes")
+    if budgets:
+        most, epsilon = max(budgets), settings.target_epsilon
+        require(
+            epsilon is None or epsilon <= most,
+            f"target_epsilon <= {most:g}, the largest budget",
+            target_epsilon=epsilon,
+        )
+        aggregator = by_budgets(aggregator, budgets, settings.delta)
+        settings = replace(settings, aggregator=aggregator)
+    if isinstance(aggregator, Aggregator):
+        aggregator.require_kind(kind)
+    elif isinstance(aggregator, Partial) and aggregator.cls.splits_noise:
+        # slow to complete, and no setting changes the kinds that it takes
+        object.__new__(aggregator.cls).require_kind(kind)
+    if settings.target_epsilon is None:
+        return replace(settings, num_queries=number)
+    require(
+        not before
+        or settings.relation is NeighboringRelation.REPLACE_RECORD
+        or shape.num_teachers == MOST_VOTERS,
+        "an aggregator for replace_record with a target that covers an earlier release, whose"
+        " teachers were others",
+        neighboring_relation=settings.relation.value,
+    )
+    target = Target(
+        epsilon=settings.target_epsilon,
+        delta=settings.delta,
+        num_queries=number,
+        neighboring_relation=settings.relation,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+        before=before,
+    )
+    if aggregator is None and kind in DEFAULTS:
+        aggregator = Partial(DEFAULTS[kind])
+    scaled = scale_to_target(
+        complete_aggregator(aggregator, target, shape), target, shape, settings.budget
+    )
+    scaled.require_kind(kind)
+    return replace(settings, num_queries=number, aggregator=scaled)
+
+
+def complete_aggregator(
+    aggregator: AnyAggregator | None, target: Target, shape: VoteShape, *, answered: float = 0.9
+) -> Aggregator:
+    """Return an aggregator with its missing fields filled in, before its noise is scaled to the target.
+
+    Args:
+        aggregator: the aggregator, or a `Partial` of one; None for `pate.aggregators.Rounds`.
+        target: what all queries may cost together, under the aggregator's own relation.
+        shape: the numbers of teachers and labels.
+        answered: the probability with which a query is to be answered, for classes that split their
+            noise by it.
+
+    Returns:
+        The same aggregator if nothing is missing. Otherwise missing noise is 1, or its class
+        chooses it for the target together with the other missing fields; so do aggregators within.
+
+    Raises:
+        ValueError: if some noise is missing but not all, no noise meets the target, or the class
+            needs settings that a target does not suggest.
+    """
+    if aggregator is None:
+        aggregator = Partial(Rounds, neighboring_relation=target.neighboring_relation)
+    if isinstance(aggregator, Aggregator):
+        return aggregator
+    noise = _noise_given(aggregator)
+    require(
+        len({is_given for _, is_given in noise}) < 2,
+        f"all noise of {aggregator.cls.__name__} or none of it",
+        missing=", ".join(f"`aggregator.{name}`" for name, is_given in noise if not is_given),
+    )
+    return _completed(aggregator, "aggregator", target, shape, answered)
+
+
+def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, bool]]:
+    """Return the scales of noise, those of aggregators within included, and whether each is given."""
+    if isinstance(aggregator, Aggregator):
+        return [(place + name, True) for name in aggregator.noise]
+    settings = aggregator.settings
+    noise = [(place + name, name in settings) for name in aggregator.cls.noise_parameters]
+    for name, value in settings.items():
+        for part in parts(value, Aggregator | Partial):
+            noise += _noise_given(part, f"{place}{name}.")
+    return noise
+
+
+def _completed(value: Any, place: str, target: Target, shape: VoteShape, answered: float) -> Any:
+    """Return the value of a setting at a ``place``, with all that partial aggregators in it lack."""
+    if isinstance(value, list | tuple):
+        return tuple(_completed(item, place, target, shape, answered) for item in value)
+    if not isinstance(value, Partial):
+        return value
+    cls = value.cls
+    given = {
+        name: _completed(part, f"{place}.{name}", target, shape, answered)
+        for name, part in value.settings.items()
+    }
+    missing = [name for name in Partial(cls).missing if name not in given]
+    if {*missing} <= {*cls.noise_parameters} and not cls.splits_noise:
+        found: dict[str, Any] = dict.fromkeys(missing, 1.0)
+    else:
+        start = _starting_point(value, place, target, shape, answered)
+        found = {name: getattr(start, name) for name in missing}
+    return cls(**given, **found)
+
+
+def _starting_point(
+    aggregator: Partial[Aggregator],
+    place: str,
+    target: Target,
+    shape: VoteShape,
+    answered: float,
+) -> Aggregator:
+    """Return what the class of an aggregator chooses for a target, given some of its settings."""
+    cls = aggregator.cls
+    if cls.splits_noise:
+        return _reached(
+            cls.for_target(
+                target, shape, delta_test=aggregator.setting("delta_test"), answered=answered
+            ),
+            target,
+        )
+    outlook = Outlook.at(target, shape, labels_per_sample=aggregator.setting("k"))
+    try:
+        proposed = cls.proposals(outlook)
+    except ValueError:
+        others = [name for name in aggregator.missing if name not in cls.noise_parameters]
+        words = ", ".join(f"{name} (`{place}.{name}`)" for name in others)
+        require(not others, f"{words} of {cls.__name__}, which no target suggests")
+        raise
+    require(
+        proposed,
+        f"settings of {cls.__name__}, which proposes none for {shape.num_labels} labels",
+    )
+    return proposed[0]
+
+
+def _reached(aggregator: Aggregator | None, target: Target) -> Aggregator:
+    """Return an aggregator that meets a target. Raises ``ValueError`` where none does."""
+    return require_given(
+        aggregator,
+        f"a target that some noise reaches, with delta = {target.delta:g}",
+        target_epsilon=target.epsilon,
+    )
+
+
+def scale_to_target(
+    aggregator: Aggregator, target: Target, shape: VoteShape, budget: Budget | None = None
+) -> Aggregator:
+    """Return an aggregator with all its noise scaled by the least factor at which a release meets its target.
+
+    Noise that already meets the target and hardly exceeds the least is kept to the last digit, so
+    that settings read from a file stay the same. With a budget, the release must be one that an
+    unused ledger admits: its filter, fixed before the first release, may ask for a little more
+    noise than the target.
+
+    Args:
+        aggregator: noise in any proportion.
+        target: what all queries may cost together, under the aggregator's own relation.
+        shape: the numbers of teachers and labels.
+        budget: the budget of the ledger, at the same delta, for the same relation and units; None
+            for none.
+
+    Raises:
+        ValueError: if no noise meets the target, it exceeds the budget, or the aggregator cannot
+            serve the shape.
+    """
+    relation = target.neighboring_relation
+    if budget is not None:
+        require(
+            target.epsilon <= budget.max_epsilon,
+            f"target_epsilon <= {budget.max_epsilon} (`max_epsilon`)",
+            target_epsilon=target.epsilon,
+        )
+
+    def admitted(factor: float) -> bool:
+        query = (
+            candidate.scaled(factor)
+            .event(shape, relation)
+            .for_group_size(target.max_teachers_per_unit)
+        )
+        return budget is None or affordable(budget, query.cost()) >= target.num_queries
+
+    def meets(factor: float) -> bool:
+        event = candidate.scaled(factor).event(shape, relation)
+        return target.epsilon_of(event) <= target.epsilon and admitted(factor)
+
+    candidate = aggregator
+    if meets(1.0) and not meets(1 - _EXCESS):
+        return aggregator
+    candidate = _reached(aggregator.calibrated(target, shape, tolerance=_TOLERANCE), target)
+    if admitted(1.0):
+        return candidate
+    high = 1.01
+    while not admitted(high):
+        high *= high
+        require(
+            high < 1e6,
+            f"a target that some noise keeps within {budget}",
+            target_epsilon=target.epsilon,
+        )
+    return candidate.scaled(smallest_where(admitted, 1.0, high, tolerance=_TOLERANCE))
+
+
+_OF_SAMPLES = 0.15  # of the squared budget
+_MANY = 10_000  # teachers, with which noise is tried before their number is known
+_ANSWERED = 0.9  # the probability with which a query of the predicted gap is answered
+_SPARE = 1.5  # teachers for each vote of that gap
+
+
+def first_settings(settings: LabelSettings) -> LabelSettings:
+    """Return the settings of the first release, for half of the squared budget.
+
+    It has score votes on all public samples. The budget is a squared inverse noise multiplier, that
+    of Gaussian noise which meets the target.
+
+    Raises:
+        ValueError: without a target epsilon, or with a budget, whose filter might admit the first
+            release and not the second.
+    """
+    return LabelSettings(
+        Partial(ScoreVotes, neighboring_relation=settings.relation),
+        delta=settings.delta,
+        target_epsilon=epsilon_of(
+            _share(settings, 1 / 2).for_group_size(settings.max_teachers_per_unit),
+            count=1,
+            delta=settings.delta,
+        ),
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+        noise_seed=settings.noise_seed,
+    )
+
+
+def sample_settings(settings: LabelSettings, unit: Unit) -> SampleSettings:
+    """Return the settings of public samples that are drawn, for 15% of the squared budget.
+
+    Raises ``ValueError`` as `first_settings` does.
+    """
+    return SampleSettings(
+        noise_multiplier=_share(settings, _OF_SAMPLES).noise_multiplier,
+        delta=settings.delta,
+        relation=settings.relation,
+        unit=unit,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+        noise_seed=settings.noise_seed,
+    )
+
+
+def _share(settings: LabelSettings, share: float) -> GaussianEvent:
+    """Return Gaussian noise that takes a share of the squared budget of a target.
+
+    Raises ``ValueError`` without a target, or with a budget.
+    """
+    require(
+        settings.max_epsilon is None,
+        "no `max_epsilon` where one target covers several releases",
+        max_epsilon=settings.max_epsilon,
+    )
+
+    def event(multiplier: float) -> GaussianEvent:
+        return GaussianEvent(neighboring_relation=settings.relation, noise_multiplier=multiplier)
+
+    target = Target(
+        epsilon=require_given(
+            settings.target_epsilon,
+            "`target_epsilon`, which several releases share",
+            target_epsilon=None,
+        ),
+        delta=settings.delta,
+        num_queries=1,
+        neighboring_relation=settings.relation,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+    )
+    return event(calibrate_scale(event, target) / math.sqrt(share))
+
+
+def teachers_for(
+    settings: LabelSettings, num_labels: int, size: int, before: Sequence[Charge]
+) -> int:
+    """Return how many teachers answer by the rest of a target.
+
+    They are half as many again as the gap that a query needs. It is a public number, rounded up to
+    two digits. A teacher without records repeats the released student, so that more teachers than
+    records do no harm, and add nothing.
+
+    Args:
+        settings: the settings of the second release.
+        num_labels: the number of labels.
+        size: the number of public samples.
+        before: the charges of the earlier releases that the target covers.
+
+    Raises:
+        ValueError: if no gap is predicted for the aggregator.
+    """
+    # a delta promises something for fewer teachers than one over it
+    shape = VoteShape(min(_MANY, math.ceil(1 / settings.delta) - 1), num_labels)
+    aggregator = resolve_settings(settings, shape, size, before=before).mechanism
+    gap = require_given(
+        aggregator.gap_needed(shape, probability=_ANSWERED),
+        f"num_teachers in teachers.yaml with {type(aggregator).__name__}",
+        num_teachers=None,
+    )
+    number = max(2.0, _SPARE * gap.votes * shape.num_teachers / gap.available)
+    digits = 10.0 ** max(0, math.floor(math.log10(number)) - 1)
+    return int(math.ceil(number / digits) * digits)
+
+
+def teachers_that_start(settings: LabelSettings, num_labels: int, size: int) -> int:
+    """Return how many teachers start from the first of two releases (``start_from: first``).
+
+    Args:
+        settings: the settings of the second release.
+        num_labels: the number of labels.
+        size: the number of public samples, on which all records vote in the first.
+
+    Raises:
+        ValueError: as `teachers_for` and `first_settings` do.
+    """
+    shape = VoteShape(MOST_VOTERS, num_labels)
+    return teachers_for(
+        settings,
+        num_labels,
+        size,
+        [resolve_settings(first_settings(settings), shape, size, Moments).charge(shape)],
+    )
+
+
+def one_change_variants(aggregator: Aggregator, outlook: Outlook) -> dict[str, Aggregator]:
+    """Return an aggregator with one field changed to each of its `variants`, by ``field=value``."""
+    changed: dict[str, Aggregator] = {}
+    for name, values in aggregator.variants(outlook).items():
+        for value in values:
+            change: dict[str, Any] = {name: value}
+            if value != getattr(aggregator, name):
+                changed[f"{name}={value}"] = replace(aggregator, **change)
+    return changed
+
+
+_LIKELY = 0.9
+_REMEDY = (
+    "Fewer queries, a larger epsilon, more teachers, teachers that start from a release"
+    " (start_from) or another aggregator help"
+)
+
+
+def describe_gap(aggregator: Aggregator, shape: VoteShape) -> str | None:
+    """Return a line on the gap that a query needs and the widest that the teachers can have.
+
+    It says what would help if they cannot have that gap. None if no gap is predicted.
+    """
+    gap = aggregator.gap_needed(shape, probability=_LIKELY)
+    if gap is None:
+        return None
+    line = (
+        f"{gap.meaning} with probability {_LIKELY:g}; {shape.num_teachers} teachers can have at"
+        f" most {gap.available:g}."
+    )
+    return line if gap.votes <= gap.available else f"{line} {_REMEDY}."
+
+
+_MANY_NOISES = 10  # votes for each unit of noise, below which a constant answer is about as good
+
+
+def describe_hopeless(plan: Any, settings: LabelSettings, num_units: int) -> Iterator[str]:
+    """Yield a line for each reason why a release promises or shows next to nothing. PRIVATE.
+
+    Args:
+        plan: how teachers are made.
+        settings: the settings of the release, complete.
+        num_units: the number of private units, which is PRIVATE.
+    """
+    delta, units = settings.delta, f"PRIVATE: {num_units} private records (or groups)"
+    if delta * num_units >= 1:
+        yield (
+            f"{units} and delta = {delta:g}, not below one over their number: a program that"
+            f" publishes one of them would be as private. delta = {suited_delta(num_units):g} suits."
+        )
+    yield from describe_few(plan, num_units)
+    noise = min(settings.mechanism.noise.values(), default=0.0)
+    alone = isinstance(plan, ClosedFormPlan) and plan.start_from is None
+    if alone and num_units < _MANY_NOISES * noise:
+        yield (
+            f"{units}, each with a vote, for noise of {noise:.3g} votes: labels will hardly be"
+            " better than a constant answer. Use more records or a larger epsilon."
+        )
+
+
+def describe_few(plan: Any, num_units: int) -> Iterator[str]:
+    """Yield a line if there are too few private units for the networks of a plan. PRIVATE."""
+    # a teacher without records repeats the released student
+    trained = not isinstance(plan, ClosedFormPlan) and plan.start_from is None
+    if trained and num_units < 2 * plan.num_teachers:
+        yield (
+            f"PRIVATE: {num_units} private records (or groups) for {plan.num_teachers} teachers:"
+            " most have one or none, and learn nothing. Choose fewer teachers, or `fit:"
+            " closed_form`."
+        )
+
+
+def describe_unanswered(released: StatedLabels) -> str | None:
+    """Return a line on labels of which none or few were answered, or None if enough were."""
+    answered, count = int(released.answered.sum()), len(released.ids)
+    if answered >= LEAST_ANSWERED * count:
+        return None
+    cost = released.statement["this_release"][released.statement["neighboring_relation"]]
+    price = f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
+    number = f"Only {answered}" if answered else "None"
+    line = (
+        f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and"
+        f" {price} is spent."
+    )
+    gap = describe_gap(decode(Aggregator, released.aggregator), released.shape)
+    needed = "" if gap is None else f" {gap.removesuffix(f' {_REMEDY}.')}"
+    return f"{line}{needed} {_REMEDY}; to ask again costs again."

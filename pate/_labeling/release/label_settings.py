@@ -1,0 +1,468 @@
+"""All that determines labels, except the noise: settings of `pate label`, votes, and their checks.
+
+Before anything is spent, a release is compared with its ledger, and its aggregator answers
+synthetic votes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from pate._core.accounting.charges import Budget, Charge, FilterName
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.events import ComposedEvent, RepeatedEvent
+from pate._core.accounting.privacy_unit import PrivacyUnit
+from pate._core.files.reading import code_version, digest
+from pate._core.release.transaction import require_payable_release, require_promise
+from pate._core.settings import encode, encode_fields, require_made
+from pate._core.validation import FloatArray, IntArray, StrArray, given, require, require_count
+from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
+from pate._labeling.aggregators.score_votes import PersonalVotes
+from pate._labeling.runs.data_file import load_data, public_digest
+from pate._labeling.runs.released import Queries
+from pate._labeling.runs.run import LABEL, Run, StageInputs, first_stage
+from pate._labeling.runs.vote_store import (
+    VoteManifest,
+    VoteStore,
+    fingerprint_of_voters,
+    read_predictions,
+    require_features,
+    require_predictions,
+)
+from pate._labeling.votes.kinds import (
+    Ballots,
+    Counts,
+    MaskedTotal,
+    Moments,
+    Scores,
+    Votes,
+    VoteShape,
+    drawn_rows,
+    serves,
+)
+from pate._labeling.votes.voters import RecordVoters
+
+QueryChoice = Literal["entropy", "margin", "k_center"]
+"""A choice of the samples that are asked about."""
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """The queries to the teachers, the mechanism that answers them, and the budget.
+
+    Args:
+        aggregator: the mechanism, by name or path. With a target epsilon, its noise may be left
+            out, as in ``Partial(StableTopK)``, or the whole aggregator. None means ``Rounds`` of
+            ``ClippedVotes``, which need ballots and features, or ``ScoreVotes`` for ballots that
+            are scores or moments.
+        delta: the delta of the statement, at most 1e-3 and below one over the number of teachers.
+            A tenth of one over the number of private records, or less, is usual: 1e-6 for 80,000.
+            It must exceed the cost of the mechanism's tests.
+        num_queries: number of public samples to label; None for all samples with votes.
+        max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation,
+            for units that reach max_teachers_per_unit teachers. A release is refused before
+            anything is spent if it would take the total of all releases beyond the budget, or if
+            its units reach more teachers. The first budget given is final.
+        max_delta0: the part of delta that this budget reserves for failures of tests, including
+            the tests of later releases. None for a tenth, or for the amount that this release
+            would need if it were repeated until the budget is spent.
+        budget_filter: the filter that keeps this budget: ``renyi``, ``gaussian`` or ``mixed``. None
+            for the filter that admits most releases like this one. Among other releases, a Gaussian
+            filter admits a third fewer choices and tests, a Renyi filter a tenth fewer Gaussian
+            ones, and a mixed filter 1% fewer of narrow cost and a third fewer of the rest.
+        query_seed: seed of the public order in which samples are queried.
+        query_choice: the choice of the num_queries samples, at no cost. None for the first in that
+            order; ``entropy`` or ``margin`` for those on which the student that teachers start from
+            is least certain, over all labels or on one; ``k_center`` for samples far from each
+            other in public features.
+        noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
+            None for noise from the operating system's entropy.
+        target_epsilon: the largest epsilon of this release, at this delta and under the
+            aggregator's relation: one factor scales all noise to meet it. None to use the noise as
+            given. An observer of all that is published guesses right at most 73.2% of the time at
+            epsilon 1, 88.1% at 2 and 98.3% at 4 whether any one record is there.
+        max_teachers_per_unit: the largest number of teachers that one unit (a record, a patient)
+            reaches, such as a patient in several silos. The target and the budget are for such
+            units, and so are the figures of this and all later statements of the ledger, unless
+            another release declared more.
+        predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples
+            by a student of an earlier release, for an aggregator that needs them.
+
+    Raises:
+        ValueError: if a number is outside its range, the aggregator is incomplete and there is no
+            target, or predictions are missing, or given to an aggregator that takes none.
+    """
+
+    aggregator: AnyAggregator | None = None
+    _: KW_ONLY
+    delta: float
+    num_queries: int | None = None
+    max_epsilon: float | None = None
+    query_seed: int = 0
+    query_choice: QueryChoice | None = None
+    noise_seed: int | None = None
+    target_epsilon: float | None = None
+    predictions: Path | None = None
+    max_teachers_per_unit: int = 1
+    max_delta0: float | None = None
+    budget_filter: FilterName | None = None
+
+    def __post_init__(self) -> None:
+        require_count(1, **given(num_queries=self.num_queries))
+        require_count(0, query_seed=self.query_seed, **given(noise_seed=self.noise_seed))
+        if self.query_choice is not None:
+            choices = get_args(QueryChoice)
+            require(
+                self.query_choice in choices,
+                f"query_choice in {', '.join(choices)}",
+                query_choice=self.query_choice,
+            )
+            require(
+                self.num_queries is not None,
+                f"`num_queries`, which {self.query_choice} chooses among the samples",
+                num_queries=None,
+            )
+        require_promise(self.delta)
+        require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
+        _ = self.budget  # checks its parts
+        if self.target_epsilon is None:
+            require(
+                self.aggregator is not None, "`aggregator`, or `target_epsilon`, which finds one"
+            )
+            require_made("aggregator", self.aggregator, ", or `target_epsilon`, which finds it")
+        if not isinstance(self.aggregator, Aggregator):
+            return  # its needs are known once the target has completed it
+        name, file = type(self.aggregator).__name__, self.predictions and str(self.predictions)
+        if "predictions" in self.aggregator.needs:
+            require(file, f"`predictions`, which {name} needs", predictions=file)
+        else:
+            require(
+                file is None, f"no `predictions`, of which {name} makes no use", predictions=file
+            )
+
+    @property
+    def mechanism(self) -> Aggregator:
+        """The aggregator. Raises ``ValueError`` if a target is yet to choose it."""
+        if not isinstance(self.aggregator, Aggregator):
+            raise ValueError(
+                "Expected an aggregator, got none: it is found for a target once the votes are"
+                " known"
+            )
+        return self.aggregator
+
+    @property
+    def relation(self) -> NeighboringRelation:
+        """The relation of the target and of the budget."""
+        return made_for(Aggregator if self.aggregator is None else self.aggregator)
+
+    def order_of(self, available: int, number: int | None = None) -> IntArray:
+        """Return the rows of ``number`` of the available samples, in their public order.
+
+        None for all samples. Raises ``ValueError`` if there are fewer.
+        """
+        return drawn_rows(available, available if number is None else number, seed=self.query_seed)
+
+    def charge(self, shape: VoteShape) -> Charge:
+        """Return the amount that a release by these settings, which are complete, reserves."""
+        assert self.num_queries is not None, "settings are complete"
+        return self.mechanism.events(shape), self.num_queries
+
+    @property
+    def budget(self) -> Budget | None:
+        """The requested budget, or None."""
+        return Budget.declared(
+            self.max_epsilon,
+            delta=self.delta,
+            neighboring_relation=self.relation,
+            max_delta0=self.max_delta0,
+            budget_filter=self.budget_filter,
+            max_teachers_per_unit=self.max_teachers_per_unit,
+        )
+
+
+def label_inputs(
+    run: Run, settings: LabelSettings, store: VoteStore, queries: Queries
+) -> StageInputs:
+    """Return everything that determines labels, except the noise. PRIVATE.
+
+    The manifest holds the digests of all votes, which were compared with their files. Raises
+    ``ValueError`` if the votes are moments of other records than the teachers'.
+    """
+    manifest = store.manifest()
+    if manifest.kind is Moments:
+        require(
+            fingerprint_of_voters(run) == manifest.made_by.get("teachers"),
+            f"the teachers of {run.root} that have voted: `pate teachers vote` with `overwrite`"
+            " takes those that are there",
+        )
+    digests = {"votes": digest(store.manifest_file)}
+    if settings.query_choice is not None:
+        digests["queries"] = digest(json.dumps(queries.ids.tolist()))
+    if settings.predictions is not None:
+        require_predictions(settings.predictions)
+        digests["predictions"] = digest(settings.predictions)
+    if "features" in settings.mechanism.needs and not store.has_features():
+        described = run.inputs_of(first_stage(run)).settings.get("data")
+        require_features(
+            described, type(settings.mechanism).__name__, manifest.kind, len(manifest.ids)
+        )
+        if described is not None:
+            digests["public"] = public_digest(load_data(run))
+    return StageInputs(encode_fields(settings), digests)
+
+
+def queries_on(
+    manifest: VoteManifest, settings: LabelSettings, rows: IntArray | None = None
+) -> Queries:
+    """Return the queries of a release: samples in their public order, and the aggregator.
+
+    Args:
+        manifest: of the votes.
+        settings: the settings of the release.
+        rows: ``[Q]``, the rows of `chosen_rows`; None for those that are first in a seeded order.
+    """
+    ids = np.array(manifest.ids)
+    if rows is None:
+        rows = settings.order_of(len(ids), settings.num_queries)
+    return Queries(
+        ids=ids[rows],
+        label_names=tuple(manifest.label_names),
+        num_teachers=manifest.num_teachers,
+        delta=float(settings.delta),
+        aggregator=encode(Aggregator, settings.mechanism),
+    )
+
+
+def digest_of(aggregator: Aggregator, inputs: StageInputs, votes: Votes) -> str:
+    """Return a digest of the budget and of all that determines the answers but noise. PRIVATE.
+
+    Other code may turn the same noise into other answers, so that it makes another release. Voters
+    follow from votes, which the inputs name, and from features.
+    """
+    arrays = (
+        b"" if array is None else array.tobytes() for array in (votes.predictions, votes.features)
+    )
+    total = (votes.total.identity,) if isinstance(votes, MaskedTotal) else ()
+    return digest(
+        inputs.digest, code_version(), np.__version__, *arrays, *total, *code_of(aggregator)
+    )
+
+
+def code_of(aggregator: Aggregator) -> Iterator[Path]:
+    """Yield the source files of an aggregator and of the aggregators within it, of any package."""
+    file = getattr(sys.modules[type(aggregator).__module__], "__file__", None)
+    if file is not None:
+        yield Path(file)
+    for field in fields(aggregator):
+        value = getattr(aggregator, field.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Aggregator):
+                yield from code_of(item)
+
+
+def require_possible(
+    run: Run,
+    settings: LabelSettings,
+    shape: VoteShape,
+    ids: StrArray,
+    label_names: Sequence[str],
+    *,
+    unit: PrivacyUnit,
+    unpaid: Sequence[Charge] = (),
+) -> None:
+    """Raise ``ValueError`` if the labels that a run is yet to release would be refused.
+
+    Existing labels and releases under way are not checked: they have been paid for. Writes nothing.
+
+    Args:
+        run: the run, with the ledger that will pay.
+        settings: the queries, the mechanism and the budget, complete.
+        shape: the numbers of teachers and labels.
+        ids: the ids of the public samples.
+        label_names: names of the labels.
+        unit: for whom they will be priced, as far as it is known.
+        unpaid: releases that the same command makes before this one. The ledger must be able to
+            pay for all, so that none is refused after another was paid for.
+    """
+    if is_paid(run, settings):
+        return
+    aggregator = settings.mechanism
+    count = len(ids) if settings.num_queries is None else settings.num_queries
+    charge = aggregator.events(shape), count
+    if unpaid:  # as one that is paid at once
+        together = {
+            relation: ComposedEvent(
+                events=tuple(
+                    RepeatedEvent(event=events[relation], count=number)
+                    for events, number in (*unpaid, charge)
+                )
+            )
+            for relation in NeighboringRelation
+        }
+        charge = together, 1
+    require_payable_release(
+        run.ledger_path,
+        charge,
+        relation=aggregator.neighboring_relation,
+        delta=settings.delta,
+        budget=settings.budget,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
+        privacy_unit=unit,
+    )
+    predictions = None
+    if settings.predictions is not None:
+        # chosen queries are not known yet, and may be any
+        number = count if settings.query_choice is None else len(ids)
+        queries = ids[settings.order_of(len(ids), number)]
+        predictions = read_predictions(settings.predictions, queries, label_names)
+    if "features" in aggregator.needs:
+        require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
+    else:
+        rehearse(aggregator, shape, predictions=predictions)
+
+
+def is_paid(run: Run, settings: LabelSettings) -> bool:
+    """Return whether labels by these settings exist, or the ledger may hold their cost."""
+    seeds = run.private / "label"
+    if seeds.is_dir() and any(seeds.iterdir()):
+        return True
+    changed = run.overwrite and run.inputs_of(LABEL).settings != encode_fields(settings)
+    return run.is_finished(LABEL) and not changed
+
+
+def rehearse(
+    aggregator: Aggregator,
+    shape: VoteShape,
+    *,
+    predictions: FloatArray | None = None,
+    features: FloatArray | None = None,
+    like: Votes | None = None,
+) -> None:
+    """Run an aggregator on synthetic votes and discard its answers.
+
+    It touches neither real votes nor the noise of a release. It tries batches of zero, one and
+    several queries, because a screen may pass on any number of them. Counts are equal, nearly tied,
+    or in even steps; the latter two also come with one count as large and one as small as possible.
+
+    Args:
+        aggregator: the aggregator.
+        shape: the numbers of teachers and labels.
+        predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that
+            needs them.
+        features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
+        like: the votes to be released, of which only the kind and the public parts are read; None
+            if they are yet to be cast.
+
+    Raises:
+        ValueError: if the aggregator raises it, if its release does not have the shape of the
+            votes, or if no votes have at least `LEAST_ANSWERED` of the queries answered.
+    """
+    require_answers(aggregator, shape)
+    if like is not None:
+        predictions, features = like.predictions, like.features
+    synthetic = _synthetic_votes(aggregator, shape, like, predictions, features)
+    for count in (0, 1, synthetic.num_queries):
+        votes, size = synthetic[:count], (count, shape.num_labels)
+        try:
+            release = aggregator.aggregate(
+                votes, generator=np.random.Generator(np.random.Philox(key=0))
+            )
+        except (ValueError, OSError):
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"Expected {type(aggregator).__name__} to answer made-up votes, got"
+                f" {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            ) from error
+        shapes = {
+            name: np.shape(array)
+            for name in ("labels", "mask", "noisy_counts")
+            if (array := getattr(release, name)) is not None
+        }
+        require(
+            set(shapes.values()) == {size},
+            f"a release of {count} queries and {shape.num_labels} labels",
+            **shapes,
+        )
+        if release.noisy_counts is not None and not release.linear:
+            require(
+                release.noise_std is not None and release.noise_std > 0,
+                "noise_std > 0, of noisy counts",
+                noise_std=release.noise_std,
+            )
+        if release.tiers is not None:
+            require(
+                release.tiers.shape == (count,),
+                f"the tiers of {count} queries",
+                shape=release.tiers.shape,
+            )
+        aggregator.charges(release, shape)
+
+
+def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
+    """Raise ``ValueError`` unless some votes have `LEAST_ANSWERED` of the queries answered."""
+    answered = aggregator.max_answer_probability(shape)
+    noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
+    require(
+        answered >= LEAST_ANSWERED,
+        f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {shape.num_teachers}"
+        f" teachers agree, by less noise than {noise} of {type(aggregator).__name__} (fewer"
+        " queries, a larger target_epsilon or delta, a lower threshold or more teachers)",
+        answered=float(f"{answered:.2g}"),
+    )
+
+
+def _synthetic_votes(
+    aggregator: Aggregator,
+    shape: VoteShape,
+    like: Votes | None,
+    predictions: FloatArray | None,
+    features: FloatArray | None,
+) -> Votes:
+    """Return synthetic votes that an aggregator takes, with the public side of ``like``."""
+    counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
+    budgets = aggregator.budgets if isinstance(aggregator, PersonalVotes) else (1.0,)
+    known: dict[str, Any] = {
+        name: np.resize(array, (len(counts), array.shape[1]))
+        for name, array in (("predictions", predictions), ("features", features))
+        if array is not None
+    }
+    # voters of ballots have a geometry if the aggregator asks for moments
+    asks = any(serves(Scores, {need}) for need in needs if not isinstance(need, str))
+    if isinstance(like, Scores | Moments) or (isinstance(like, Ballots) and asks):
+        samples = like.voters.geometry.samples
+        voters = RecordVoters(
+            geometry=like.voters.geometry,
+            num_voters=shape.num_teachers,
+            num_labels=shape.num_labels,
+            coordinates=np.resize(samples, (len(counts), samples.shape[1])),
+            labels=(2 * counts > shape.num_teachers).astype(np.uint8),
+            unknown_labels=like.voters.unknown_labels,
+            budgets=None if like.voters.budgets is None else np.resize(budgets, len(counts)),
+        )
+        moments = Moments(voters=voters, **known)
+        if serves(Moments, needs):
+            return moments
+    if serves(Counts, needs):
+        return Counts(counts=counts, num_teachers=shape.num_teachers, **known)
+    ballots = np.arange(shape.num_teachers)[None, :, None] < counts[:, None, :]
+    return Ballots(ballots=ballots.astype(np.uint8), whole=moments, **known)
+
+
+def _synthetic_counts(shape: VoteShape) -> IntArray:
+    """Return counts ``[Q, C]``: equal, nearly tied, in steps, and the latter two with outliers."""
+    most, half, labels = shape.num_teachers, shape.num_teachers // 2, np.arange(shape.num_labels)
+    equal = [np.full_like(labels, count) for count in (0, most, half)]
+    near_ties, stairs = half - labels % 2, np.maximum(half - labels, 0)
+    with_outliers = [
+        np.where(labels == 0, most, np.where(labels == labels[-1], 0, counts))
+        for counts in (near_ties, stairs)
+    ]
+    return np.array([*equal, near_ties, stairs, *with_outliers])

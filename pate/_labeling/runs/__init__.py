@@ -1,0 +1,1 @@
+"""A run on disk: its stages, its key, its data and votes, and the labels that leave it."""

@@ -1,0 +1,361 @@
+"""The rehearsal of a run: all its stages on made-up records, in seconds, before anything is paid.
+
+What can fail for reasons that public facts know fails here. The records are a few public samples
+with made-up labels. They pass through the code of all stages in a temporary folder with a ledger of
+its own: teachers of two small partitions, their votes, a release of votes that are made up for all
+teachers, and a student, which leaves the run and predicts. Nothing private is read, nothing is
+written elsewhere.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import fields, replace
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from pate._core.files.reading import Json
+from pate._core.registry import find
+from pate._core.settings import Partial, decode_fields, encode_fields
+from pate._core.validation import MOST_VOTERS, IntArray, StrArray, require, require_count
+from pate._labeling.aggregators.score_votes import ScoreVotes
+from pate._labeling.data.arrays import DrawnPublic
+from pate._labeling.data.records import Records, Role
+from pate._labeling.data.source import DataSource
+from pate._labeling.networks import is_linear
+from pate._labeling.release.between_runs import SampleSettings, Start, draw_public_samples
+from pate._labeling.release.completion import resolve_settings, sample_settings
+from pate._labeling.release.label_settings import LabelSettings, is_paid
+from pate._labeling.release.labels import chosen_rows, label
+from pate._labeling.runs.data_file import load_data
+from pate._labeling.runs.named_votes import NamedVotes
+from pate._labeling.runs.released import ReleasedLabels, sealing_key
+from pate._labeling.runs.run import (
+    LABEL,
+    MODEL,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Run,
+    first_stage,
+    labels_file,
+)
+from pate._labeling.runs.vote_store import VoteStore, finished_votes
+from pate._labeling.stages import student as student_stage
+from pate._labeling.stages.student import LinearPlan, StudentPlan
+from pate._labeling.stages.teachers import fit_closed_form, own_threads, seal_closed_form
+from pate._labeling.stages.votes_import import import_votes, votes_from
+from pate._labeling.student.carried import load_student
+from pate._labeling.teachers.closed_form_plan import FIRST, ClosedFormPlan, uses_groups
+from pate._labeling.teachers.jobs import Execution
+from pate._labeling.votes.kinds import Ballots, Moments, Scores, Votes, VoteShape, Voting, rows_of
+
+_ROWS = 32  # public samples
+_TEACHERS, _STEPS, _BATCH = 2, 2, 8  # of networks, whatever their plan says
+_BALLOTS = 1 << 26  # in memory
+
+
+class MadeUp(DataSource):
+    """Private records made up of the public samples of another source: nothing private is read.
+
+    Args:
+        source: the source. Its public samples become private records too, with random labels.
+        seed: the seed of the labels.
+        grouped: whether each record is a group of its own.
+        rows: the rows of the public samples to take, which become test records, too, with the
+            features that the map of all public samples gives; None for all samples, and the test
+            records of the source.
+    """
+
+    def __init__(
+        self,
+        source: DataSource,
+        *,
+        seed: int = 0,
+        grouped: bool = False,
+        rows: list[int] | None = None,
+    ) -> None:
+        super().__init__(
+            features=source.feature_map,
+            permanent_ids=True,
+            unknown_labels=source.unknown_labels,
+            budgets=source.budgets,
+            copies=True,
+        )
+        require_count(0, seed=seed)
+        self._source, self._seed, self._grouped = source, seed, grouped
+        self._rows = None if rows is None else np.array(rows, dtype=np.int64)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the labels of the source."""
+        return self._source.label_names
+
+    def load(self, role: Role) -> Records:
+        """Return raw public or test records of the source, or made-up ones."""
+        public = self._source.load(Role.PUBLIC)
+        if self._rows is not None:
+            public = public.select(self._rows)
+        elif role is Role.TEST:
+            return self._source.load(role)
+        if role is Role.PUBLIC:
+            return public
+        labels = np.random.default_rng(self._seed).integers(0, 2, public.labels.shape)
+        ids = np.array([f"made-up-{role.value}-{name}" for name in public.ids.tolist()])
+        private = role is Role.PRIVATE
+        return Records(
+            features=public.features,
+            labels=labels.astype(np.uint8),
+            ids=ids,
+            groups=ids if private and self._grouped else None,
+            budgets=np.resize(self.budgets, len(ids)) if private and self.budgets else None,
+        )
+
+    def records(self, role: Role) -> Records:
+        """Return the records of a role with mapped features."""
+        if self._rows is None or self.feature_map is None:
+            return super().records(role)
+        mapped = self._source.records(Role.PUBLIC).features.select(self._rows)
+        return replace(self.load(role), features=mapped)
+
+
+def kind_of_votes(plan: Any, voting: Voting | None) -> type[Votes]:
+    """Return the kind of the votes of a plan's teachers."""
+    if isinstance(plan, ClosedFormPlan) and plan.start_from is None:
+        return Moments
+    return Scores if voting == "scores" else Ballots
+
+
+def rehearse_run(
+    run: Run,
+    data: DataSource,
+    plan: Any,
+    settings: LabelSettings,
+    student: Json | None = None,
+    *,
+    voting: Voting | None = None,
+) -> None:
+    """Run all stages on made-up records, unless the labels are paid for.
+
+    Args:
+        run: the run that is rehearsed. A released student that its teachers start from is read.
+        data: the records, of which the public ones are read.
+        plan: how teachers are made. Of networks two are trained, for two steps.
+        settings: the settings of the release, complete.
+        student: the content of ``student.yaml``; None for the linear student.
+        voting: the form of the teachers' votes; None for the default.
+
+    Raises:
+        ValueError: in one line, if a stage fails.
+    """
+    if is_paid(run, settings):
+        return
+    if plan.start_from not in (None, FIRST):
+        Start.of(run, encode_fields(plan), data)
+    kind = kind_of_votes(plan, voting)
+    voters = 0 if kind is Moments else plan.num_teachers
+    rows = _rows(settings, len(data.load(Role.PUBLIC).ids), voters * data.num_labels)
+    made_up = MadeUp(data, grouped=uses_groups(plan), rows=rows.tolist())
+    with _scene(run, made_up) as here:
+        if isinstance(data, DrawnPublic) and not data.samples.is_file():
+            _draw(here, data, made_up, sample_settings(settings, plan.unit))
+        if plan.start_from is not None:  # a release that is made up, too
+            first = LabelSettings(Partial(ScoreVotes), delta=settings.delta, target_epsilon=8.0)
+            everybody = VoteShape(MOST_VOTERS, data.num_labels)
+            before = replace(here, root=here.root / FIRST)
+            _fit_and_vote(before, made_up, ClosedFormPlan(unit=plan.unit))
+            _label(before, resolve_settings(first, everybody, len(rows), Moments))
+            _student(before, made_up, student)
+            plan = replace(plan, start_from=FIRST)
+        _fit_and_vote(here, made_up, plan, voting)
+        _choose(here, settings)
+        if kind is not Moments:
+            # all teachers of the plan vote in a run of their own
+            here = replace(here, root=here.root.with_name("votes"))
+            ids = made_up.load(Role.PUBLIC).ids
+            votes = _made_up_votes(ids, data.label_names, kind, voters)
+            _import(here, votes, made_up)
+        _label(here, settings)
+        _answer(here)
+        _student(here, made_up, student)
+
+
+def rehearse_release(
+    run: Run, store: VoteStore, settings: LabelSettings, data: DataSource | None = None
+) -> None:
+    """Release labels by made-up votes, and let a linear student learn from them.
+
+    Nothing is done if the labels are paid for.
+
+    Args:
+        run: the run that is rehearsed.
+        store: its votes, of which only the public facts are read.
+        settings: the settings of the release, complete.
+        data: the records, of which the public ones are read; None for those of the run, if it has
+            any: otherwise no student learns.
+
+    Raises:
+        ValueError: in one line, if a stage fails.
+    """
+    if is_paid(run, settings):
+        return
+    begun = run.inputs_of(first_stage(run)).settings
+    if data is None and begun.get("data") is not None:
+        data = load_data(run)
+    manifest = store.manifest()
+    if manifest.kind is Moments:
+        assert data is not None, "teachers in closed form have records"
+        return rehearse_run(run, data, decode_fields(ClosedFormPlan, begun), settings)
+    counted = not issubclass(manifest.kind, Ballots | Scores)
+    ballots = 0 if counted else manifest.num_teachers * len(manifest.label_names)
+    rows, made_up = _rows(settings, len(manifest.ids), ballots), None
+    ids = np.array(manifest.ids)[rows]
+    votes = _made_up_votes(ids, manifest.label_names, manifest.kind, manifest.num_teachers)
+    if data is not None:
+        made_up = MadeUp(data, rows=rows_of(ids, data.load(Role.PUBLIC).ids).tolist())
+    with _scene(run, made_up) as here:
+        _import(here, replace(votes, features=store.features(rows)), made_up)
+        _label(here, settings)
+        if made_up is not None:
+            _answer(here)
+            _student(here, made_up)
+
+
+@contextmanager
+def _scene(run: Run, made_up: MadeUp | None) -> Iterator[Run]:
+    """Open an empty run in a temporary folder, with its ledger, and hide all that it prints."""
+    said = StringIO()
+    with TemporaryDirectory(prefix="pate") as folder, own_threads():
+        root = Path(folder) / run.root.resolve().name
+        with redirect_stdout(said), redirect_stderr(said):
+            yield Run(root, ledger=root / "ledger.sqlite", data=made_up)
+
+
+@contextmanager
+def _stage(name: str) -> Iterator[None]:
+    """Turn any error of a stage into one line, except those of the machine."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        line = " ".join(str(error).split())
+        if not line.startswith("Expected "):
+            line = (
+                f"Expected `pate {name}` to finish on made-up records, got"
+                f" {type(error).__name__}: {line[:300]}"
+            )
+        raise ValueError(line) from error
+
+
+def _rows(settings: LabelSettings, available: int, ballots: int) -> IntArray:
+    """Return the rows of a few samples that may be asked about, each with so many ballots."""
+    most = max(1, min(_ROWS, _BALLOTS // max(1, ballots)))
+    return settings.order_of(available, settings.num_queries)[:most]
+
+
+def _draw(run: Run, data: DrawnPublic, records: MadeUp, settings: SampleSettings) -> None:
+    """Draw public samples from made-up records."""
+    with _stage("run"):
+        again = data.instead(records, run.root.with_name("samples.npz"))
+        draw_public_samples(run, again, replace(settings, noise_seed=0))
+
+
+def _choose(run: Run, settings: LabelSettings) -> None:
+    """Choose a few samples to ask about, if ``settings`` choose."""
+    if settings.query_choice is not None:
+        with _stage(LABEL.name):
+            store = finished_votes(run)
+            number = max(1, len(store.manifest().ids) // 2)
+            chosen_rows(run, store, replace(settings, num_queries=number))
+
+
+def _fit_and_vote(run: Run, data: MadeUp, plan: Any, voting: Voting | None = None) -> None:
+    with _stage(TEACHERS_FIT.name):
+        if isinstance(plan, ClosedFormPlan):
+            fit_closed_form(run, data, plan)
+        else:
+            plan = replace(
+                plan,
+                num_teachers=_TEACHERS,
+                num_steps=min(plan.num_steps, _STEPS),
+                batch_size=min(plan.batch_size, _BATCH),
+                chunk_size=1 if plan.chunk_size == 1 else _TEACHERS,
+                checkpoint_steps=1,
+            )
+            find("fit_teachers")(run, data, plan, Execution())
+    with _stage(TEACHERS_VOTE.name):
+        if isinstance(plan, ClosedFormPlan):
+            seal_closed_form(run, data, plan)
+        else:
+            find("vote_teachers")(run, data, plan, Execution(), voting=voting)
+
+
+def _made_up_votes(
+    ids: StrArray, label_names: Sequence[str], kind: type[Votes], num_teachers: int
+) -> NamedVotes:
+    """Return votes of teachers who all agree."""
+    truth = np.indices((len(ids), len(label_names))).sum(axis=0) % 2
+    everybody = np.broadcast_to(truth[:, None], (len(ids), num_teachers, len(label_names)))
+    form: dict[str, Any] = {"counts": num_teachers * truth, "num_teachers": num_teachers}
+    if kind is Ballots:
+        form = {"ballots": everybody.astype(np.uint8)}
+    elif kind is Scores:
+        form = {"scores": np.where(everybody, 0.9, 0.1).astype(np.float16)}
+    return NamedVotes(ids=ids, label_names=tuple(label_names), **form)
+
+
+def _import(run: Run, votes: NamedVotes, data: MadeUp | None) -> None:
+    with _stage(LABEL.name):
+        import_votes(run, votes_from(votes), data)
+
+
+def _label(run: Run, settings: LabelSettings) -> None:
+    """Release labels by the noise of ``settings``, from a seed."""
+    with _stage(LABEL.name):
+        store = finished_votes(run)
+        brief = replace(
+            settings,
+            num_queries=len(store.manifest().ids),
+            query_choice=None,
+            max_epsilon=None,
+            max_delta0=None,
+            budget_filter=None,
+            noise_seed=0,
+        )
+        label(run, store, brief)
+
+
+def _answer(run: Run) -> None:
+    """Replace labels by made-up ones, to learn from whatever the noise left of a few answers."""
+    with _stage(LABEL.name):
+        released = ReleasedLabels.load(run.root)
+        labels = np.indices(released.labels.shape).sum(axis=0) % 2
+        # the last sample has no answer, as there may be samples without one
+        answered = np.arange(len(labels))[:, None] < max(1, len(labels) - 1)
+        facts = {field.name: getattr(released, field.name) for field in fields(ReleasedLabels)}
+        facts |= {"labels": labels.astype(np.uint8), "mask": answered & (labels < 2)}
+        with labels_file(run).open("wb") as file:
+            ReleasedLabels(**facts).save(file, sealing_key(run))
+
+
+def _student(run: Run, data: MadeUp, content: Json | None = None) -> None:
+    """Train a student, and let it predict as it leaves the run."""
+    content = StudentPlan().configuration() if content is None else content
+    with _stage(STUDENT.name):
+        if is_linear(content["model"]["network"]):
+            plan = LinearPlan.of(content)
+            student_stage.fit(run, plan)
+            student_stage.test(run, plan)
+        else:
+            find("rehearse_student")(run, content, data)
+        folder = run.root / STUDENT.outputs[0] / MODEL
+        if folder.is_dir():  # some stay in their runs, and say why
+            samples = data.load(Role.PUBLIC).features
+            answers = load_student(folder, trust=True).predict_proba(
+                samples[np.arange(samples.shape[0])]
+            )
+            require(np.isfinite(answers).all(), "a student whose answers are finite")

@@ -1,0 +1,560 @@
+"""The stage `student`, for any network: its files, and a plan that Python programs write.
+
+Between the two stands the linear network, which is solved in closed form without torch. At the end
+the stage `references` computes figures to compare the student with. All its outputs are PRIVATE.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_type_hints
+
+import numpy as np
+import yaml
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+from scipy.special import expit
+
+from pate._core.files.reading import Json, digest, read_json
+from pate._core.files.writing import atomic_write, write_arrays, write_json
+from pate._core.registry import find
+from pate._core.settings import to_plain
+from pate._core.validation import BoolArray, Float32Array, FloatArray, StrArray, expecting, require
+from pate._labeling.data.records import Features, Role, known_truth
+from pate._labeling.data.source import DataSource
+from pate._labeling.linear import fit_linear, student_of
+from pate._labeling.networks import LINEAR, is_linear, require_factory
+from pate._labeling.runs.data_file import load_data, public_digest
+from pate._labeling.runs.released import ReleasedLabels, require_student
+from pate._labeling.runs.run import (
+    EXPORTED,
+    LABEL,
+    METRICS,
+    MODEL,
+    REFERENCES,
+    STUDENT,
+    TEACHERS_FIT,
+    Run,
+    StageInputs,
+    labels_file,
+)
+from pate._labeling.stages.teachers import count_corrected, predicted_without_noise
+from pate._labeling.student.carried import (
+    LinearPredictor,
+    Trained,
+    Weights,
+    arrays_of,
+    export_student,
+    student_digests,
+    student_from,
+    weights_of_arrays,
+)
+from pate._labeling.student.metrics import (
+    DECISION_METRICS,
+    Labels,
+    Metric,
+    choose_thresholds,
+    evaluate,
+    evaluate_constant,
+    queried,
+)
+from pate._labeling.teachers.closed_form_plan import ClosedFormPlan
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+
+
+def student_folder(run: Run) -> Path:
+    """Return the folder of a run's student."""
+    return run.root / STUDENT.outputs[0]
+
+
+def student_inputs(run: Run, settings: Json, source: DataSource) -> StageInputs:
+    """Return the inputs of the student's stage: its settings, labels and public records."""
+    return StageInputs(
+        settings, {"labels": digest(labels_file(run)), "public": public_digest(source)}
+    )
+
+
+@contextmanager
+def kept_until_trained(run: Run, inputs: StageInputs) -> Iterator[None]:
+    """Keep a copy of a finished student that is overwritten, and restore it if the new one fails.
+
+    If the process is killed, the copy stays, and the same command continues with the new student.
+    """
+    backup = run.private / "student_before"
+    places = (STUDENT.outputs[0], STUDENT.config, STUDENT.state)
+    if (
+        not backup.exists()
+        and run.is_finished(STUDENT)
+        and not run.missing_outputs(STUDENT)
+        and run.needs(STUDENT, inputs)
+    ):
+        draft = backup.with_name(f".{backup.name}")
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(run.root / places[0], draft / places[0].name)
+        for place in places[1:]:
+            shutil.copy(run.root / place, draft)
+        draft.rename(backup)
+    try:
+        yield
+    except Exception:
+        if backup.exists():
+            run.clear(STUDENT)
+            for place in places:  # the state last, because it refers to the others
+                (backup / place.name).replace(run.root / place)
+            shutil.rmtree(backup)
+        raise
+    shutil.rmtree(backup, ignore_errors=True)
+
+
+def export_or_say_why_not(
+    run: Run,
+    learned: Labels,
+    trained: Callable[[], Trained],
+    source: DataSource,
+    weights: Weights,
+) -> None:
+    """Export the student from its run, or print in one line why it stays. PUBLIC.
+
+    Its digests are recorded in the private folder, for teachers that start from it.
+
+    Args:
+        run: the run.
+        learned: the labels that the student learned; it is exported only if they were released.
+        trained: reads the student.
+        source: the records that it learned from.
+        weights: encodes the weights as the content of a file.
+    """
+    folder = student_folder(run) / MODEL
+    try:
+        require(
+            learned == "released",
+            "a student of released labels, as others are PRIVATE",
+            labels=learned,
+        )
+        statement, text = (run.root / output for output in LABEL.outputs[1:])
+        export_student(folder, trained(), source, statement=statement, text=text, weights=weights)
+        write_json(run.root / EXPORTED, student_digests(folder))
+    except ValueError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        print(
+            f"pate student fit: the student stays in its run, there is no {folder}: {error}",
+            file=sys.stderr,
+        )
+
+
+def write_figures(
+    folder: Path, figures: Json, constants: FloatArray, source: DataSource, *, optimize: Metric
+) -> None:
+    """Write ``metrics.json``: test figures of a student, and of constant answers.
+
+    Args:
+        folder: the folder of the student.
+        figures: the figures of the student.
+        constants: ``[C]``, the logits of the constant answer that the release supports.
+        source: the test records, with their true labels.
+        optimize: the figure that decisions serve.
+    """
+    truth = source.records(Role.TEST).labels
+    right, known = known_truth(truth)
+    majority = right.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    shares = {"released_constant": expit(constants), "all_majority": majority}
+    compared = {
+        name: evaluate_constant(share, truth, source.label_names, optimize=optimize)
+        for name, share in shares.items()
+    }
+    write_json(folder / METRICS, {"optimize": optimize, "student": figures} | compared)
+
+
+def write_predictions(
+    folder: Path,
+    ids: StrArray,
+    probabilities: Float32Array,
+    labels: BoolArray,
+    label_names: tuple[str, ...],
+) -> None:
+    """Write ``predictions.npz``: answers ``[N, C]`` to the samples with ``ids`` ``[N]``."""
+    write_arrays(
+        folder / "predictions.npz",
+        ids=ids,
+        probabilities=probabilities,
+        labels=labels.astype(np.uint8),
+        label_names=np.array(label_names),
+    )
+
+
+WEIGHTS = "linear.safetensors"
+"""The file of the student: the arrays from `arrays_of`, and its cuts ``[3, C]``."""
+
+_ROWS = 4096  # samples that are answered at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearPlan:
+    """How a linear student learns: the settings of ``student.yaml`` with ``pate.models.Linear``.
+
+    The student is solved in closed form, so there are no settings of training.
+
+    Args:
+        labels: ``released`` for the released labels; ``truth`` for the true labels of the same
+            queries, from which the reference student learns: everything computed from these is
+            PRIVATE.
+        soft: whether to learn from noisy counts in place of labels, if the aggregator released
+            them.
+        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes
+            predictions.
+        optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no
+            cost.
+
+    Raises:
+        ValueError: on an unknown value.
+    """
+
+    labels: Labels = "released"
+    soft: bool = True
+    predict_on: Literal["test", "public"] = "test"
+    optimize: Metric = "accuracy"
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(LinearPlan).items():
+            value, values = getattr(self, name), (True, False) if kind is bool else get_args(kind)
+            require(
+                not values or value in values,
+                f"{name} among {', '.join(map(str, values))}",
+                **{name: value},
+            )
+
+    @classmethod
+    def of(cls, content: Json) -> Self:
+        """Return the plan in a ``student.yaml`` with the network `LINEAR`.
+
+        Raises ``ValueError`` in one line if the file has settings of training, too.
+        """
+        sections = {"model": ("network",), "data": DATA_SETTINGS}
+        others = [
+            f"{section}.{name}"
+            for section, known in sections.items()
+            for name in content.get(section, ())
+            if name not in known
+        ]
+        others += [name for name in content if name not in (*sections, "optimize")]
+        require(
+            not others,
+            f"no settings of training with {LINEAR}, which is solved in closed form",
+            training=others,
+        )
+        return cls(**content.get("data", {}), optimize=content.get("optimize", cls.optimize))
+
+    def settings(self) -> Json:
+        """Return the content of ``student.yaml``."""
+        return {
+            "model": {"network": {"class_path": LINEAR}},
+            "data": {name: getattr(self, name) for name in DATA_SETTINGS},
+            "optimize": self.optimize,
+        }
+
+
+DATA_SETTINGS = tuple(field.name for field in fields(LinearPlan) if field.name != "optimize")
+"""The settings under ``data`` in ``student.yaml``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A linear student with its cuts.
+
+    Attributes:
+        arrays: the arrays from `arrays_of`.
+        cuts: float32 ``[3, C]`` of `choose_thresholds`.
+        optimize: the figure that decisions serve.
+    """
+
+    arrays: dict[str, Any]
+    cuts: Float32Array
+    optimize: Metric
+
+    @classmethod
+    def by(cls, plan: LinearPlan, source: DataSource, released: ReleasedLabels) -> Self:
+        """Fit the student of released labels, or of the true labels of the same queries.
+
+        Raises ``ValueError`` if there is nothing to learn from.
+        """
+        public, rows = queried(source, released)
+        features = public.features[rows]
+        if plan.labels == "truth":
+            right, known = known_truth(public.labels[rows])
+            answered, student = known.any(axis=1), fit_linear(features, right, known)
+        else:
+            answered = released.answered
+            if not plan.soft:
+                released = replace(released, noisy_counts=None, noise_std=None, linear=False)
+            student = student_of(released, features, released.num_teachers)
+        arrays = arrays_of(student)
+        return cls(
+            arrays,
+            choose_thresholds(student_from(arrays).predict(features[answered])).astype(np.float32),
+            plan.optimize,
+        )
+
+    @classmethod
+    def read(cls, path: Path, optimize: Metric) -> Self:
+        """Read the file that `save` wrote. Raises ``ValueError`` if it is damaged."""
+        with expecting(f"a linear student in {path}", SafetensorError, OSError, KeyError):
+            arrays = load_file(path)
+            return cls({name: arrays[name] for name in _NAMES}, arrays["cuts"], optimize)
+
+    def save(self, path: Path) -> None:
+        """Write the student to a file, completely or not at all."""
+        with atomic_write(path) as file:
+            file.write(weights_of_arrays(self.arrays | {"cuts": self.cuts}))
+
+    @property
+    def predictor(self) -> LinearPredictor:
+        """The student of features that are mapped already."""
+        cuts = self.cuts[DECISION_METRICS.index(self.optimize)]
+        return LinearPredictor(None, student_from(self.arrays), cuts)
+
+    def answers(self, features: Features) -> tuple[Float32Array, BoolArray]:
+        """Return probabilities and labels ``[N, C]`` of mapped features ``[N, ...]``."""
+        predictor, rows = self.predictor, np.arange(features.shape[0])
+        parts = [
+            predictor.decided(features[rows[start : start + _ROWS]])
+            for start in range(0, max(len(rows), 1), _ROWS)
+        ]
+        probabilities, labels = zip(*parts, strict=True)
+        return np.concatenate(probabilities), np.concatenate(labels)
+
+    def figures(self, source: DataSource) -> Json:
+        """Return the figures of the student on the test set."""
+        test = source.records(Role.TEST)
+        return evaluate(
+            self.answers(test.features)[0],
+            test.labels,
+            source.label_names,
+            cuts=self.cuts.astype(np.float64),
+            optimize=self.optimize,
+        )
+
+
+_NAMES = ("weight", "bias", "departs", "constant_logits")
+
+
+def fit(run: Run, plan: LinearPlan) -> None:
+    """Fit the student of a run's released labels, in seconds and always from the start.
+
+    An overwritten student stays until the new one works.
+
+    Raises:
+        ValueError: if the labels are missing, or the student was begun with another plan.
+    """
+    run.require_finished(LABEL)
+    source, released = load_data(run), ReleasedLabels.load(run.root)
+    inputs, path = student_inputs(run, plan.settings(), source), student_folder(run) / WEIGHTS
+    with kept_until_trained(run, inputs):
+        if run.begin(STUDENT, inputs):
+            solved = Solved.by(plan, source, released)
+            solved.save(path)
+        else:
+            run.require_finished(STUDENT)
+            print(f"pate student fit: finished in {run.root}")
+            solved = Solved.read(path, plan.optimize)
+
+        def trained() -> Trained:
+            return Trained(
+                network={"class_path": LINEAR},
+                state={f"1.{name}": solved.arrays[name] for name in _NAMES[:2]},
+                departs=solved.arrays["departs"],
+                constant_logits=solved.arrays["constant_logits"],
+                label_names=source.label_names,
+                optimize=plan.optimize,
+                cuts=solved.predictor.cuts,
+            )
+
+        export_or_say_why_not(run, plan.labels, trained, source, weights_of_arrays)
+        if not run.is_finished(STUDENT):
+            run.finish(STUDENT, {path: digest(path)})
+
+
+def test(run: Run, plan: LinearPlan) -> Json:
+    """Evaluate the student on the test set, write ``metrics.json``, and return its figures."""
+    require_student(run)
+    source, folder = load_data(run), student_folder(run)
+    solved = Solved.read(folder / WEIGHTS, plan.optimize)
+    figures = solved.figures(source)
+    constants: FloatArray = solved.arrays["constant_logits"]
+    write_figures(folder, figures, constants, source, optimize=plan.optimize)
+    return figures
+
+
+def predict(run: Run, plan: LinearPlan) -> None:
+    """Write ``predictions.npz``: answers to the samples of ``plan.predict_on``."""
+    require_student(run)
+    source, folder = load_data(run), student_folder(run)
+    records = source.records(Role(plan.predict_on))
+    write_predictions(
+        folder,
+        records.ids,
+        *Solved.read(folder / WEIGHTS, plan.optimize).answers(records.features),
+        source.label_names,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentPlan:
+    """How the student is trained: the content of ``student.yaml``.
+
+    Pass classes and functions as they are, or with settings by `functools.partial`, such as
+    ``partial(torch.optim.AdamW, lr=0.01)``.
+
+    Args:
+        network: makes the network for an input shape and a number of labels. None for
+            ``pate.models.Linear``, which is solved in closed form and has no settings of training.
+        optimizer: makes the optimizer of its parameters; None for AdamW.
+        scheduler: makes the learning-rate schedule, stepped every epoch; None for a constant rate.
+        model: further arguments of `pate.student.Student`, such as ``{"pseudo_confidence": 0.95}``.
+        data: arguments of `pate.student.StudentData`, such as ``{"batch_size": 64}``.
+        trainer: arguments of Lightning's Trainer, such as ``{"max_epochs": 20}``.
+        optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no
+            cost.
+    """
+
+    network: "Callable[[tuple[int, ...], int], nn.Module] | None" = None
+    optimizer: "Callable[[Any], Optimizer] | None" = None
+    scheduler: "Callable[[Optimizer], LRScheduler] | None" = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    optimize: Metric = "accuracy"
+
+    def configuration(self) -> Json:
+        """Return the plan as the content of ``student.yaml``.
+
+        Raises ``ValueError`` in one line if a file could not hold it.
+        """
+        parts = {"data": self.data, "trainer": self.trainer}
+        content: Json = {name: to_plain(part) for name, part in parts.items() if part}
+        content["model"] = model = to_plain(self.model)
+        if self.network is not None:
+            require_factory(self.network)
+        makers = {"optimizer": self.optimizer, "scheduler": self.scheduler}
+        if self.network is None or is_linear(to_plain(self.network)):
+            model["network"] = {"class_path": LINEAR}
+            model |= {name: to_plain(maker) for name, maker in makers.items() if maker is not None}
+        else:
+            model |= find("encode_makers")(network=self.network, **makers)
+        return content | {"optimize": self.optimize}
+
+
+def fit_student(run: Run, plan: StudentPlan) -> None:
+    """Train the student of a run's released labels, from its last checkpoint if there is one.
+
+    Raises:
+        ValueError: if the labels are missing, or the student was begun with another plan.
+    """
+    content = plan.configuration()
+    if is_linear(content["model"]["network"]):
+        fit(run, LinearPlan.of(content))
+    else:
+        find("run_student")("fit", run, content)
+
+
+def test_student(run: Run) -> Json:
+    """Evaluate the student of a run on the test set; return the content of ``metrics.json``.
+
+    Raises:
+        ValueError: if there is no student.
+    """
+    require_student(run)
+    content = student_settings(run)
+    if is_linear(content["model"]["network"]):
+        test(run, LinearPlan.of(content))
+    else:
+        find("run_student")("test", run, content | {"verbose": False})
+    return read_json((student_folder(run) / METRICS).read_text())
+
+
+def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
+    """Train the student of ``run`` anew on the true labels; return its test figures. PRIVATE.
+
+    Args:
+        run: a run with a trained student.
+        folder: the folder for checkpoints of a network.
+
+    Returns:
+        The figures, and the one that decisions serve.
+    """
+    content = student_settings(run)
+    if not is_linear(content["model"]["network"]):
+        return find("network_of_truth")(run, content, folder)
+    plan = replace(LinearPlan.of(content), labels="truth")
+    source, released = load_data(run), ReleasedLabels.load(run.root)
+    return Solved.by(plan, source, released).figures(source), plan.optimize
+
+
+def student_settings(run: Run) -> Json:
+    """Return the settings with which the student of a run was trained."""
+    return yaml.safe_load((run.root / STUDENT.config).read_text())
+
+
+def make_references(run: Run, plan: Any) -> None:
+    """Evaluate a student of the true labels, and the teachers without noise. PRIVATE.
+
+    Neither protects the records: on data that may be looked at, they show the price of privacy.
+    The student of the true labels is trained like the private one, on all queried samples. Teachers
+    answer by their majority; teachers in closed form by a linear fit to all private records, the
+    best that linear answers can be expected to reach. All figures are on the test set.
+
+    Args:
+        run: the run, with a trained student.
+        plan: how its teachers were trained, a `TeacherPlan` or a `ClosedFormPlan`.
+
+    Raises:
+        ValueError: if an earlier stage is not finished.
+    """
+    for stage in (TEACHERS_FIT, LABEL):
+        run.require_finished(stage)
+    require_student(run)
+    data = load_data(run)
+    inputs = {
+        "labels": digest(labels_file(run)),
+        "student": digest(run.root / STUDENT.config),
+        "teachers": digest(run.root / TEACHERS_FIT.state),
+        "public": public_digest(data),
+        "test": data.fingerprint(Role.TEST),
+    }
+    if not run.begin(REFERENCES, StageInputs(digests=inputs)):
+        return
+    folder = run.root / REFERENCES.outputs[0]
+    figures, optimize = student_of_truth(run, folder)
+    if isinstance(plan, ClosedFormPlan) and plan.start_from is None:
+        reference = "linear_fit"
+        answers, public = predicted_without_noise(run, data)
+    else:
+        reference = "teacher_majority"
+        started = isinstance(plan, ClosedFormPlan)
+        count_votes = count_corrected if started else find("count_votes")
+        answers, public = (
+            count_votes(run, data, plan, role) / plan.num_teachers
+            for role in (Role.TEST, Role.PUBLIC)
+        )
+    write_json(
+        folder / METRICS,
+        {
+            "PRIVATE": "computed without privacy; not to be published",
+            "optimize": optimize,
+            "true_label_student": figures,
+            reference: evaluate(
+                answers,
+                data.records(Role.TEST).labels,
+                data.label_names,
+                cuts=choose_thresholds(public),
+                optimize=optimize,
+            ),
+        },
+    )
+    run.finish(REFERENCES)

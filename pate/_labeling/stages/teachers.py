@@ -1,0 +1,603 @@
+"""The stages of teachers: how `teachers fit` begins, teachers in closed form, and forgetting.
+
+The beginning is the same for trained teachers and those in closed form. The latter stand for a
+record, a group or a part of the records. Those that start from a released student correct it by
+their own records, and vote. Forgetting changes teachers and votes as if some private records had
+never been there. All of it is PRIVATE.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate._core.accounting.privacy_unit import PrivacyUnit
+from pate._core.files.reading import code_version, digest, read_json
+from pate._core.files.writing import atomic_write, make_folder, require_disk
+from pate._core.progress import stage_bar
+from pate._core.registry import find
+from pate._core.settings import decode_fields, encode_fields
+from pate._core.validation import (
+    MOST_VOTERS,
+    BoolArray,
+    Float32Array,
+    FloatArray,
+    IntArray,
+    StrArray,
+    require,
+)
+from pate._labeling.data.records import (
+    Features,
+    Role,
+    as_features,
+    assign_teachers,
+    known_truth,
+    partition_records,
+)
+from pate._labeling.data.source import DataSource
+from pate._labeling.linear import fit_linear, flat
+from pate._labeling.release.between_runs import (
+    Start,
+    ledger_setting,
+    open_ledger,
+    require_start_for,
+    start_digest,
+)
+from pate._labeling.release.privacy_units import forget_members, name_grouping
+from pate._labeling.runs.data_file import describe_data
+from pate._labeling.runs.run import (
+    KEY_FILE,
+    LABEL,
+    REFERENCES,
+    STUDENT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Run,
+    StageInputs,
+    ensure_key,
+    other_inputs,
+)
+from pate._labeling.runs.vote_store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
+from pate._labeling.teachers.closed_form_plan import (
+    CLOSED_FORM,
+    ClosedFormPlan,
+    Plan,
+    assigned_units,
+    uses_groups,
+)
+from pate._labeling.teachers.jobs import CHUNK_SIZE, Execution
+from pate._labeling.votes.kinds import Voting, pack_ballots, rows_of
+from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters
+
+_ONE_OF_MANY = (
+    "Note: the data say whose record each is, but `unit: record` protects one record alone, not"
+    " the person; `unit: group` protects all records of a person together."
+)
+
+
+@contextmanager
+def own_threads() -> Iterator[None]:
+    """Restore the program's number of torch threads, which stages of networks change."""
+    torch = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    try:
+        yield
+    finally:
+        if torch is not None:
+            torch.set_num_threads(before)
+
+
+def begin_fit(
+    run: Run,
+    data: DataSource,
+    plan: Plan,
+    foreign: Callable[[Path, str], Sequence[str]],
+) -> tuple[Path, bytes, str] | None:
+    """Begin or continue the stage; return None if it is finished.
+
+    Otherwise return the folder of the teachers, absolute because workers may start elsewhere, the
+    key of the partition, and a digest of the key, the plan and the data.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: how teachers are made.
+        foreign: returns the names of files in the teachers' folder that were not made from the
+            digest given to it.
+
+    Raises:
+        ValueError: if it was begun with other settings or records, or its folder holds foreign
+            files.
+    """
+    settings = encode_fields(plan) | {"data": describe_data(data)}
+    if isinstance(plan, ClosedFormPlan):
+        settings = {"fit": CLOSED_FORM} | settings
+    if run.overwrite or not run.is_finished(TEACHERS_FIT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = ensure_key(run, TEACHERS_FIT)
+    digests = training_inputs(data, plan) | {"partition": digest(key)}
+    digests |= start_digest(run, getattr(plan, "start_from", None))
+    inputs = StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
+    made_from = origin_of(inputs)
+    folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
+    if run.needs(TEACHERS_FIT, inputs):
+        if uses_groups(plan):
+            # without records that are being forgotten
+            grouping = name_grouping(run.ledger_path, data.records(Role.PRIVATE))
+        if (start_from := getattr(plan, "start_from", None)) is not None:
+            require_start_for(run, start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
+    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):
+        return None
+    make_folder(folder)
+    if grouping is not None:
+        state = run.state(TEACHERS_FIT)
+        assert state is not None, "it has begun"
+        run.record(TEACHERS_FIT, replace(state, grouping=grouping))
+    elif data.load(Role.PRIVATE).groups is not None:
+        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
+    return folder, key, made_from
+
+
+def origin_of(inputs: StageInputs) -> str:
+    """Return the digest that marks teachers made from ``inputs``, whatever their ledger."""
+    return replace(
+        inputs,
+        settings={name: value for name, value in inputs.settings.items() if name != "ledger"},
+    ).digest
+
+
+def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
+    """Return hashes of private records, and of public ones if anything is fitted on them."""
+    fitted = data.feature_map is not None or isinstance(plan, ClosedFormPlan)
+    roles = (Role.PRIVATE, *([Role.PUBLIC] if fitted else []))
+    return {role.value: data.fingerprint(role) for role in roles}
+
+
+def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
+    """Raise ``ValueError`` unless the data are those that the teachers were made from."""
+    now, trained = training_inputs(data, plan), run.inputs_of(TEACHERS_FIT).digests
+    changed = other_inputs({name: trained.get(name) for name in now}, now)
+    hint = f" ({run.to_forget})" if run.to_forget else ""
+    require(
+        not changed,
+        f"the data that `teachers fit` of {run.root} was begun with{hint}",
+        changed=changed,
+    )
+    data.require_distinct()
+
+
+def load_plan(run: Run) -> Any:
+    """Return the `TeacherPlan` or `ClosedFormPlan` of a run with finished teachers.
+
+    Raises ``ValueError`` if a class in its settings cannot be imported.
+    """
+    # read from the state, because the file for readers may have been edited
+    settings = run.inputs_of(TEACHERS_FIT).settings
+    if settings.get("fit") == CLOSED_FORM:
+        return decode_fields(ClosedFormPlan, settings)
+    plan = decode_fields(find("TeacherPlan"), settings)
+    path = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
+    if not path.is_file():
+        run.require_finished(TEACHERS_FIT)
+    return replace(plan, **read_json(path.read_text()))
+
+
+def fit_closed_form(
+    run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False
+) -> None:
+    """Write down private records as coordinates along the public directions, with their labels.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: how records are assigned to teachers.
+        dry_run: whether to print the size of the files, and write nothing.
+
+    Raises:
+        ValueError: if settings, records or earlier files do not allow it.
+    """
+    if plan.start_from is not None:
+        return fit_corrections(run, data, plan, dry_run=dry_run)
+    private = data.records(Role.PRIVATE)
+    # their number is private
+    require(
+        len(private) <= MOST_VOTERS, f"at most {MOST_VOTERS} private records, whose sums are exact"
+    )
+    data.require_distinct()
+    _ = assigned_units(private, plan, bytes(16))  # refused here
+    public = _all_of(data.records(Role.PUBLIC).features)
+    feature_map = data.feature_map
+    geometry = Geometry.of(public, () if feature_map is None else feature_map.widths)
+    num = geometry.num_directions
+    if dry_run:
+        size = len(private) * (4 * num + data.num_labels) / 1e9
+        print(f"PRIVATE: {len(private)} records along {num} directions, {size:.2g} GB.")
+        return
+    beginning = begin_fit(run, data, plan, _trained)
+    if beginning is None:
+        return
+    folder, key, _ = beginning
+    units = assigned_units(private, plan, key)
+    each = plan.unit == "record" and plan.max_teachers_per_group is None
+    groups: StrArray | IntArray | None = None if each else units
+    if plan.num_teachers is not None:
+        names = (str(unit) for unit in units)
+        groups = assign_teachers(names, num_teachers=plan.num_teachers, key=key)
+    run.finish(
+        TEACHERS_FIT,
+        VoterStore(folder).save(private, geometry, groups, unknown_labels=data.unknown_labels),
+        ledger_beside=data.ledger_path,
+    )
+
+
+def _trained(folder: Path, _: str) -> list[str]:
+    """Return the names of files of trained teachers in ``folder``."""
+    return sorted(path.name for path in folder.glob("teachers_*"))
+
+
+def seal_closed_form(
+    run: Run,
+    data: DataSource,
+    plan: ClosedFormPlan,
+    *,
+    votes: Voting | None = None,
+    absent: Sequence[int] | None = None,
+) -> None:
+    """Write the manifest of votes that are moments; `pate label` computes the votes themselves.
+
+    Args:
+        run: the run's folder.
+        data: the source of the samples.
+        plan: how records are assigned to teachers.
+        votes: None; ballots are moments.
+        absent: None; absent teachers are records left out of the data.
+
+    Raises:
+        ValueError: if teachers, records or an earlier manifest belong to another run.
+    """
+    require(
+        votes is None,
+        "no `votes` of teachers in closed form, whose ballots follow from how they were made",
+        votes=votes,
+    )
+    require(
+        not absent,
+        "no absent teachers in closed form: leave their records out of the data",
+        absent=absent,
+    )
+    if plan.start_from is not None:
+        return vote_corrections(run, data, plan)
+    made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
+    require_same_data(run, data, plan)
+    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
+    if not run.begin(TEACHERS_VOTE, StageInputs(digests=made_by), foreign=[*store.provenance()]):
+        return
+    run.finish(
+        TEACHERS_VOTE,
+        store.write_manifest(
+            num_teachers=plan.nominal,
+            label_names=data.label_names,
+            made_by=made_by | {"code": code_version()},
+            ids=data.records(Role.PUBLIC).ids.tolist(),
+            ballots="moments",
+            budgets=data.budgets,
+        ),
+    )
+
+
+def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, FloatArray]:
+    """Return answers ``[N, C]`` to test and public records, of a linear fit to private records.
+
+    PRIVATE.
+    """
+    voters = load_voters(run)
+    assert isinstance(voters, RecordVoters | GroupVoters)
+    labels, known = known_truth(voters.labels)
+    fit = fit_linear(voters.geometry.unit * voters.coordinates, labels, known)
+    test, public = (
+        fit.predict(voters.geometry.linear(_all_of(data.records(role).features)))
+        for role in (Role.TEST, Role.PUBLIC)
+    )
+    return test, public
+
+
+def _all_of(features: Features) -> FloatArray:
+    """Return features as ``[N, F]`` float64."""
+    return flat(features[np.arange(features.shape[0])])
+
+
+_CHUNK = 100  # teachers whose votes lie in one file
+
+
+def fit_corrections(
+    run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False
+) -> None:
+    """Let each teacher correct the student that it starts from, by its own records.
+
+    A correction is a ridge solution. Its targets are the differences of the teacher's known labels
+    from the student's answers. The penalty is public: the mean square of a public sample, by which
+    one record moves the answer to itself half of the way to its labels. A teacher without records
+    leaves the student as it is.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: the number of teachers, and the student that they start from.
+        dry_run: whether to print what will be written, and write nothing.
+
+    Raises:
+        ValueError: if settings, records, the student or earlier files do not allow it.
+    """
+    assert plan.start_from is not None
+    require(
+        plan.num_teachers is not None,
+        "`num_teachers` with start_from, which `pate run` finds for a target",
+        num_teachers=None,
+    )
+    private, public = data.records(Role.PRIVATE), _with_constant(data, Role.PUBLIC)
+    data.require_distinct()
+    _ = assigned_units(private, plan, bytes(16))  # refused here
+    shape = (plan.nominal, public.shape[1], data.num_labels)
+    size = 4 * int(np.prod(shape))
+    if dry_run:
+        print(f"PRIVATE: corrections of {plan.nominal} teachers, {size / 1e9:.2g} GB.")
+        return
+    start = Start.of(run, encode_fields(plan), data)
+    beginning = begin_fit(run, data, plan, _trained)
+    if beginning is None:
+        return
+    folder, key, _ = beginning
+    files = [folder / name for name in ("start.npy", "corrections.npy")]
+    require_disk(size, folder, "teachers")
+    with atomic_write(files[0]) as file:
+        np.save(file, start.answers(data.load(Role.PUBLIC).features[np.arange(len(public))]))
+    penalty = float((public.astype(np.float64) ** 2).sum(axis=1).mean())
+    units = assigned_units(private, plan, key)
+    partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=key)
+    raw, feature_map = data.load(Role.PRIVATE), data.feature_map
+    raw_rows, of_mapped = rows_of(private.ids, raw.ids), start.mapped_answers(data)
+    with (
+        atomic_write(files[1]) as file,
+        stage_bar(len(partition), "teachers", unit="teacher") as bar,
+    ):
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+        )
+        for rows in partition:
+            right, known = known_truth(private.labels[rows])
+            # for a record of extreme numbers a map or a student may have no finite ones
+            with np.errstate(all="ignore"):
+                if of_mapped is not None:
+                    seen = private.features[rows]
+                    answers = of_mapped(seen)
+                else:
+                    samples = raw.features[raw_rows[rows]]
+                    seen = (
+                        feature_map.transform(as_features(samples))[:]
+                        if feature_map is not None and feature_map.by_rows  # which are read already
+                        else private.features[rows]
+                    )
+                    answers = start.answers(samples)
+                residuals: FloatArray = right - np.nan_to_num(answers)
+                solution = correction(flat(np.nan_to_num(seen)), residuals, known, penalty)
+                file.write(np.nan_to_num(solution.astype("<f4")).tobytes())
+            bar.update()
+    run.finish(TEACHERS_FIT, {path: digest(path) for path in files}, ledger_beside=data.ledger_path)
+
+
+def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
+    """Let each teacher vote on every public sample.
+
+    It gives a label where the student's answer and its correction exceed one half together.
+
+    Raises:
+        ValueError: if teachers, records or earlier votes are not those of this run.
+    """
+    run.require_finished(TEACHERS_FIT)
+    require_same_data(run, data, plan)
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    made_by = {
+        "teachers": digest(folder / "start.npy", folder / "corrections.npy"),
+        "data": data.fingerprint(Role.PUBLIC),
+    }
+    made_from = digest(json.dumps(made_by, sort_keys=True))
+    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
+    foreign = [name for name, origin in store.provenance().items() if origin != made_from]
+    if not run.begin(TEACHERS_VOTE, StageInputs(digests=made_by), foreign=foreign):
+        return
+    store.folder.mkdir(parents=True, exist_ok=True)
+    samples, answers = _with_constant(data, Role.PUBLIC), np.load(folder / "start.npy")
+    corrections = _corrections(folder)
+    numbers = range(plan.nominal)
+    chunks = [numbers[first : first + _CHUNK] for first in numbers[::_CHUNK]]
+    with stage_bar(len(chunks), "votes", unit="chunk") as bar:
+        for teachers in chunks:
+            if not store.has_chunk(teachers):
+                ballots = [_ballot(samples, answers, corrections[teacher]) for teacher in teachers]
+                store.save_chunk(teachers, pack_ballots(np.array(ballots)), made_from=made_from)
+            bar.update()
+    run.finish(
+        TEACHERS_VOTE,
+        store.write_manifest(
+            ids=data.records(Role.PUBLIC).ids.tolist(),
+            label_names=data.label_names,
+            num_teachers=plan.nominal,
+            made_by=made_by | {"code": code_version()},
+        ),
+    )
+
+
+def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role) -> IntArray:
+    """Return the vote counts ``[N, C]`` of the teachers on the records of a role. PRIVATE."""
+    assert plan.start_from is not None
+    samples = _with_constant(data, role)
+    answers = Start.of(run, encode_fields(plan), data).answers(
+        data.load(role).features[np.arange(len(samples))]
+    )
+    counts: IntArray = np.zeros(answers.shape, dtype=np.int64)
+    for correction in _corrections(run.root / TEACHERS_FIT.outputs[0]):
+        counts += _ballot(samples, answers, correction)
+    return counts
+
+
+def correction(
+    features: FloatArray, residuals: FloatArray, known: BoolArray, penalty: float
+) -> FloatArray:
+    """Return a teacher's correction ``[F + 1, C]``, the ridge solution on its own records.
+
+    The intercept comes last. Each label is solved on the records that know it; without any its
+    correction is 0. Nothing here fails for any finite records: eigenvalues are at least the
+    penalty.
+    """
+    samples = np.column_stack((features, np.ones(len(features))))
+    solution = np.zeros((samples.shape[1], known.shape[1]))
+    if len(samples):
+        patterns, pattern_of = np.unique(known, axis=1, return_inverse=True)
+        for pattern, rows in enumerate(patterns.T):
+            labels = pattern_of == pattern
+            solution[:, labels] = _ridge(samples[rows], residuals[rows][:, labels], penalty)
+    return solution
+
+
+def _ridge(samples: FloatArray, residuals: FloatArray, penalty: float) -> FloatArray:
+    if len(samples) > samples.shape[1]:
+        return _solved(samples.T @ samples, samples.T @ residuals, penalty)
+    return samples.T @ _solved(samples @ samples.T, residuals, penalty)
+
+
+def _solved(products: FloatArray, targets: FloatArray, penalty: float) -> FloatArray:
+    values, vectors = np.linalg.eigh(products)
+    inverse = 1 / (np.maximum(values, 0) + penalty)
+    return np.asarray(vectors @ (inverse[:, None] * (vectors.T @ targets)))
+
+
+def _ballot(samples: Float32Array, answers: FloatArray, correction: Float32Array) -> BoolArray:
+    """Return a teacher's vote ``[N, C]``; no digit of its product depends on other teachers."""
+    return np.asarray(answers + samples @ correction > 0.5)
+
+
+def _with_constant(data: DataSource, role: Role) -> Float32Array:
+    """Return the features of a role, flattened, with a constant behind them: ``[N, F + 1]``."""
+    features = data.records(role).features
+    rows = flat(features[np.arange(features.shape[0])]).astype(np.float32)
+    return np.column_stack((rows, np.ones(len(rows), dtype=np.float32)))
+
+
+def _corrections(folder: Path) -> Float32Array:
+    return np.load(folder / "corrections.npy", mmap_mode="r")
+
+
+def forget(run: Run, data: DataSource, units: Sequence[str], execution: Execution) -> bool:
+    """Change teachers and votes to those of a run without some units, bit for bit.
+
+    A unit is the id of a record or, if groups are protected, a group with all its records. The data
+    must still hold the units, so that the run can check that all other records are those of its
+    teachers. The run then expects the data without the units. Chunks of teachers that saw a unit
+    are deleted first and trained again; the others stay, because a teacher is a function of its own
+    records only. All teachers vote again. Private results of their votes are deleted: references,
+    and the private report.
+
+    After an interruption, the same call continues.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records, with the units or, after a completed call, without.
+        units: ids of records, or groups.
+        execution: where teachers are trained and vote.
+
+    Returns:
+        Whether there was anything to forget; False if the data hold none of the units and are the
+        data of the teachers.
+
+    Raises:
+        ValueError: if the data hold only some of the units, or are not the data of the teachers;
+            nothing is changed then.
+    """
+    require(not execution.shared, "one process that forgets, with its workers")
+    plan, state = load_plan(run), run.state(TEACHERS_FIT)
+    assert state is not None, "what has a plan was begun"
+    begun = state.inputs
+    private = data.load(Role.PRIVATE)
+    named = np.isin(private.units(plan.unit), list(units))
+    missing = sorted(set(units) - set(private.units(plan.unit)[named].tolist()))
+    require(
+        not missing or not named.any(),
+        f"{plan.unit}s of the private data, which are to be there until they are forgotten",
+        missing=missing,
+    )
+    rest, gone = data.without(private.ids[named].tolist()), private.ids[named]
+    before, after = training_inputs(data, plan), training_inputs(rest, plan)
+    digests = {name: begun.digests[name] for name in before}
+    require(
+        digests in (before, after),
+        f"the data that `teachers fit` of {run.root} was begun with",
+    )
+    if missing:
+        run.require_finished(TEACHERS_FIT)
+        if not state.again:
+            run.record(TEACHERS_FIT, replace(state, forgotten=0))
+            return False
+    require(not named.all(), "private records that are left")
+    if digests == before and not missing:
+        run.require_finished(TEACHERS_FIT)
+        voted = run.state(TEACHERS_VOTE)
+        # from here on the run belongs to the data without the units; some of its teachers and all
+        # of its votes are missing
+        changed = replace(
+            state,
+            inputs=replace(begun, digests={**begun.digests, **after}),
+            finished=False,
+            files={},
+            again={} if voted is None else {TEACHERS_VOTE.name: dict(voted.inputs.settings)},
+            forgotten=state.forgotten + len(set(units)),
+        )
+        run.record(TEACHERS_FIT, changed)
+    if not missing:
+        forget_members(run.ledger_path, gone)
+    if isinstance(plan, ClosedFormPlan):
+        fit_closed_form(run, rest, plan)
+    else:
+        if not missing:
+            old = origin_of(replace(begun, digests={**begun.digests, **before}))
+            find("drop_chunks")(run, plan, units, old=old)
+        find("fit_teachers")(run, rest, plan, execution)
+    run.clear(REFERENCES)
+    (run.private / "report.html").unlink(missing_ok=True)
+    state = run.state(TEACHERS_FIT)
+    assert state is not None
+    if TEACHERS_VOTE.name in state.again:
+        overwriting, settings = replace(run, overwrite=True), state.again[TEACHERS_VOTE.name]
+        if isinstance(plan, ClosedFormPlan):
+            seal_closed_form(overwriting, rest, plan)
+        else:
+            asked = {"voting": settings["votes"], "absent": settings["absent"]}
+            find("vote_teachers")(overwriting, rest, plan, execution, **asked)
+        run.record(TEACHERS_FIT, replace(state, again={}))
+    return True
+
+
+def residual_files(run: Run, data: DataSource) -> list[Path]:
+    """Return files and caches that may still hold forgotten records; only their owner can tell."""
+    stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
+    accounted_for = {
+        KEY_FILE,
+        *(path for stage in stages for path in (stage.state, stage.config, *stage.outputs)),
+    }
+    residual = [
+        path
+        for path in sorted(run.private.iterdir())
+        if path.relative_to(run.root) not in accounted_for
+        if path.is_file() or any(path.iterdir())
+    ]
+    used = [
+        *getattr(data.feature_map, "maps", [data.feature_map]),
+        getattr(data, "sentences", None),
+    ]
+    caches = [getattr(part, "cache", None) for part in used]
+    return [*residual, *(Path(cache) for cache in caches if cache is not None)]

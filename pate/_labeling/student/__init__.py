@@ -1,0 +1,1 @@
+"""A student without its run, its figures and its predictions."""

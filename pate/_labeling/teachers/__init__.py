@@ -1,0 +1,1 @@
+"""Teachers in closed form, and the work on chunks of teachers."""

@@ -1,0 +1,126 @@
+"""How records vote by linear teachers in closed form, which need no training and no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, get_args
+
+from pate._core.settings import to_plain
+from pate._core.validation import MOST_VOTERS, StrArray, given, require, require_count
+from pate._labeling.data.records import Records, Unit, parts_of_groups
+from pate._labeling.networks import LINEAR, is_linear
+
+CLOSED_FORM = "closed_form"
+"""The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
+FIRST = "first"
+"""The value of ``start_from`` for the run's own first release, and the folder of that release."""
+
+
+class Plan(Protocol):
+    """The plan of teachers: a `ClosedFormPlan`, or a `pate.TeacherPlan` of networks."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def unit(self) -> Unit:
+        """The protected unit: a record or a group."""
+
+    @property
+    def max_teachers_per_group(self) -> int | None:
+        """The largest number of teachers that a group reaches, where records are protected."""
+
+
+def assigned_units(records: Records, plan: Plan, key: bytes) -> StrArray:
+    """Return the name ``[N]`` by which each record is assigned to a teacher, or votes.
+
+    It is the id or the group of the record or, with a bound on the teachers of a group, its part of
+    the group: a function of this record alone.
+
+    Raises like `Records.units`.
+    """
+    most = plan.max_teachers_per_group
+    if most is None:
+        return records.units(plan.unit)
+    return parts_of_groups(records.ids, records.units("group"), most, key=key)
+
+
+def uses_groups(plan: Plan) -> bool:
+    """Return whether teachers, or the price of their release, depend on groups of records."""
+    return plan.unit == "group" or plan.max_teachers_per_group is not None
+
+
+def require_bound(plan: Plan) -> None:
+    """Raise ``ValueError`` unless a bound on the teachers of a group comes with records."""
+    most = plan.max_teachers_per_group
+    require_count(1, **given(max_teachers_per_group=most))
+    require(
+        most is None or plan.unit == "record",
+        "unit: record with max_teachers_per_group",
+        unit=plan.unit,
+    )
+
+
+def start_place(start_from: str | None) -> str | None:
+    """Return ``start_from`` of a plan, with an absolute path."""
+    return start_from if start_from in (None, FIRST) else str(Path(start_from).absolute())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedFormPlan:
+    """How private records vote by linear teachers in closed form.
+
+    Nothing is trained, and no teacher is written down. These settings are public. The number of
+    records is private, and counted with noise when labels are released.
+
+    Args:
+        num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or
+            the number of teachers, at least 2, to which a keyed hash assigns them.
+        unit: what privacy protects, a ``record`` or a ``group`` of records, such as
+            all records of one person.
+        max_teachers_per_group: with ``unit: record``, the largest number of teachers that the
+            records of one group reach. A keyed hash of its id puts each record into one of so many
+            parts of its group, and the records of a part vote together. The release is then priced
+            for a group, too, and adds up with releases by the same groups. None for no bound.
+        network: the path ``pate.models.Linear``, the only one that there is in closed form, or
+            None.
+        start_from: None for teachers who vote by moments; or the released student whose answers
+            each of ``num_teachers`` corrects by its own records, and then votes by bits: ``first``
+            for that of the run's own first release, or the folder of a run whose release is in
+            the ledger of the same records.
+    """
+
+    num_teachers: int | None = None
+    unit: Unit = "record"
+    network: str | dict[str, str] | None = None
+    start_from: str | None = None
+    max_teachers_per_group: int | None = None
+
+    def __post_init__(self) -> None:
+        require_bound(self)
+        require_count(2, num_teachers=self.nominal)
+        require(
+            self.nominal <= MOST_VOTERS, f"num_teachers <= {MOST_VOTERS}", num_teachers=self.nominal
+        )
+        require(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
+        object.__setattr__(self, "start_from", start_place(self.start_from))
+        if self.network is not None:
+            # by its path alone, because to import a network is to import torch
+            named = to_plain(self.network)
+            require(is_linear(named), f"{LINEAR}, the network in closed form", network=named)
+            object.__setattr__(self, "network", {"class_path": LINEAR})
+
+    @property
+    def nominal(self) -> int:
+        """The nominal number of teachers; `MOST_VOTERS` where each record or group is one."""
+        return MOST_VOTERS if self.num_teachers is None else self.num_teachers
+
+
+def require_by_record(plan: Plan, budgets: Sequence[float]) -> None:
+    """Raise ``ValueError`` unless each record votes for itself, where records have budgets."""
+    by_record = isinstance(plan, ClosedFormPlan) and plan == ClosedFormPlan(network=plan.network)
+    require(
+        not budgets or by_record,
+        "`fit: closed_form`, `unit: record`, and neither `num_teachers` nor `start_from`, where"
+        " records have personal budgets",
+        budgets=list(budgets),
+    )

@@ -1,0 +1,1 @@
+"""Votes: their kinds in memory, and the voters behind scores and moments."""

@@ -1,0 +1,1 @@
+"""Teachers and students that are networks, with the only imports of torch."""

@@ -1,0 +1,42 @@
+"""The commands `pate student` for trained networks, through LightningCLI."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+
+from pate._core.files.reading import Json
+from pate._labeling.commands.parsing import BriefHelp, CommandParser, Preset, example
+from pate._labeling.commands.stages import DESCRIPTIONS
+from pate._networks.student.stage import StudentCLI, StudentSettings
+
+
+class _StudentParser(CommandParser, LightningArgumentParser):
+    """A parser that names all subcommands in its usage, even if only one was added."""
+
+    def add_subcommands(self, *args: Any, **options: Any) -> Any:
+        """Add the subcommands, as jsonargparse does."""
+        return super().add_subcommands(
+            *args, metavar=f"{{{','.join(LightningCLI.subcommands())}}}", **options
+        )
+
+
+def run_network_command(command: str, args: Sequence[str], preset: Preset) -> None:
+    """Run `pate student` with one of Lightning's commands, of a network that is trained."""
+    _run(StudentCLI, command, args, preset)
+
+
+def read_network_fit(args: Sequence[str], preset: Preset) -> Json:
+    """Return the settings of `pate student fit` as plain data, or end with status 2."""
+    return _run(StudentSettings, "fit", args, preset).settings
+
+
+def _run(kind: type[StudentCLI], command: str, args: Sequence[str], preset: Preset) -> StudentCLI:
+    return kind(
+        [command, *preset.options(), *args],
+        parser_class=_StudentParser,
+        formatter_class=BriefHelp,
+        **{
+            command: {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
+        },
+    )

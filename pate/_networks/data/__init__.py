@@ -1,0 +1,1 @@
+"""Datasets of torch and others, and maps as modules."""

@@ -1,0 +1,439 @@
+"""Data sets of other packages as sources: torch, Hugging Face, and data modules of Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from pate._core.validation import (
+    Float32Array,
+    UInt8Array,
+    as_float32,
+    require,
+    require_count,
+    require_given,
+    require_label_names,
+)
+from pate._labeling.data.features.sentences import SentenceFeatures
+from pate._labeling.data.pictures import Pictures, center_crop
+from pate._labeling.data.records import (
+    FeatureMap,
+    Features,
+    Records,
+    Role,
+    UnknownLabels,
+    check_labels,
+)
+from pate._labeling.data.source import DataSource, expand_path
+from pate._labeling.data.tables import features_of_texts
+
+if TYPE_CHECKING:
+    from pytorch_lightning import LightningDataModule
+    from torch.utils.data import Dataset
+
+Key = int | str
+"""A position in a tuple, a key of a mapping, or the name of a column of the data set."""
+
+
+# in the order of the roles
+_SPLITS = ("private", "public", "test"), ("train", "validation", "test")
+
+
+class Items(Protocol):
+    """A data set with items read by index: a map-style one of torch, or one of Hugging Face."""
+
+    def __len__(self) -> int:
+        """The number of items."""
+
+    def __getitem__(self, index: int, /) -> Any:
+        """Item number ``index``, the same whenever it is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """Where in an item its parts are.
+
+    A name is looked for as a column of the data set (``column_names``), then as an attribute of it
+    with a value for each item, such as ``filename`` of torchvision's CelebA, then as a key of each
+    item.
+
+    Args:
+        features: a picture (PIL), a text, or numbers of any shape, the same for all.
+        labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns; or the number of the one label
+            that is true.
+        ids: the record's own id, which stays when other records come and go; a row number does not,
+            and is refused.
+        groups: the group of the record, such as its person; None without groups.
+        size: pictures are cut to their central square and resized to this many pixels; numbers are
+            taken as they are.
+        num_features: texts are hashed to so many columns, as `TextTable` does.
+        sentences: the sentence model, if texts are embedded instead.
+        permanent_ids: whether numbers from 0 or 1 on, in the order of the items, are permanent ids
+            after all.
+        unknown_labels: ``nan`` if labels may be unknown, which are NaN or None; -1 if -1 is
+            unknown, too. None if all must be known.
+        copies: whether public samples may be private records, too, which nothing protects then.
+    """
+
+    features: Key = 0
+    labels: Key | list[str] = 1
+    ids: Key = 2
+    groups: Key | None = None
+    size: int = 64
+    num_features: int = 2048
+    sentences: SentenceFeatures | None = None
+    permanent_ids: bool = False
+    unknown_labels: UnknownLabels | None = None
+    copies: bool = False
+
+    def __post_init__(self) -> None:
+        require_count(8, size=self.size)
+        require_count(2, num_features=self.num_features)
+
+
+class ItemFeatures(Features):
+    """Features of the items of a data set, each read when it is needed.
+
+    Args:
+        items: the data set.
+        keys: where its features are.
+    """
+
+    def __init__(self, items: Items, keys: Keys) -> None:
+        self._items, self._keys = items, keys
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """``(N, ...)``, the shape of the first item."""
+        return (len(self._items), *self._read(0).shape)
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        index = np.asarray(index)
+        values = np.empty((index.size, *self.shape[1:]), dtype=np.float32)
+        for place, item in enumerate(index.ravel().tolist()):
+            read = self._read(item)
+            require(
+                read.shape == values.shape[1:],
+                f"features of shape {values.shape[1:]} in all items",
+                item=item,
+                shape=read.shape,
+            )
+            require(np.isfinite(read).all(), "finite features in all items", item=item)
+            values[place] = read
+        return values.reshape(*index.shape, *self.shape[1:])
+
+    def _read(self, item: int) -> Float32Array:
+        return as_float32(_part(self._items[item], self._keys.features))
+
+
+class ItemPictures(Pictures):
+    """Pictures of the items of a data set.
+
+    Args:
+        items: the data set.
+        keys: where its pictures are.
+        keep: whether pictures that were read are kept in memory for the next time, if they are not
+            too many.
+        private: whether a picture that cannot be read is a black one.
+    """
+
+    def __init__(
+        self, items: Items, keys: Keys, *, keep: bool = True, private: bool = False
+    ) -> None:
+        super().__init__(len(items), keys.size, keep=keep, private=private)
+        self._items, self._keys = items, keys
+
+    def picture(self, row: int) -> UInt8Array:
+        value = _part(self._items[row], self._keys.features)
+        require(
+            isinstance(value, Image.Image),
+            "a picture in all items",
+            item=row,
+            type=type(value).__name__,
+        )
+        return center_crop(value, self.size)
+
+    def once(self) -> ItemPictures:
+        return ItemPictures(self._items, self._keys, keep=False, private=self.private)
+
+
+class _Datasets(DataSource):
+    """A source with a data set for each role, in ``_datasets`` of a subclass.
+
+    Args:
+        label_names: names of the labels.
+        keys: where the parts of an item are.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+            itself.
+        features: a public map of the features.
+    """
+
+    _datasets: Mapping[Role, Any]
+
+    def __init__(
+        self,
+        label_names: Sequence[str],
+        keys: Keys,
+        ledger: Path | str | None,
+        features: FeatureMap | None,
+    ) -> None:
+        super().__init__(
+            features=features,
+            permanent_ids=keys.permanent_ids,
+            unknown_labels=keys.unknown_labels is not None,
+            copies=keys.copies,
+        )
+        require(label_names, "names of the labels", label_names=list(label_names))
+        require_label_names("label names", label_names)
+        self._label_names = tuple(label_names)
+        self._keys = keys
+        self._ledger = None if ledger is None else expand_path(ledger)
+        self._loaded: dict[Role, Records] = {}
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self._label_names
+
+    @property
+    def ledger_path(self) -> Path | None:
+        return self._ledger
+
+    def load(self, role: Role) -> Records:
+        if role not in self._loaded:
+            self._loaded[role] = self._read(role)
+        return self._loaded[role]
+
+    def _read(self, role: Role) -> Records:
+        items, keys = self._datasets[role], self._keys
+        require(
+            hasattr(items, "__len__") and hasattr(items, "__getitem__"),
+            f"a data set of {role.value} records that are read by index",
+            type=type(items).__name__,
+        )
+        if role is Role.TEST and len(items) == 0:
+            return self.load(Role.PUBLIC).select(np.zeros(0, dtype=np.int64))
+        require(len(items) > 0, f"at least one {role.value} record")
+        columns = keys.labels if isinstance(keys.labels, list) else [keys.labels]
+        groups = [] if keys.groups is None else [keys.groups]
+        values = _values(items, [*columns, keys.ids, *groups])
+        labels = [
+            # as a number, None is NaN
+            np.asarray(column, dtype=None if keys.unknown_labels is None else np.float64)
+            for column in values[: len(columns)]
+        ]
+        ids, *owners = values[len(columns) :]
+        table = np.stack(labels, axis=1) if isinstance(keys.labels, list) else labels[0]
+        if table.ndim == 1:  # classes: which of the labels is true
+            classes = np.arange(len(self._label_names))
+            require(
+                np.isin(table, classes).all(), f"classes in 0..{len(classes) - 1}", role=role.value
+            )
+            table = (table[:, None] == classes).astype(np.uint8)
+        checked = check_labels(
+            table, source=f"the {role.value} records", unknown=keys.unknown_labels
+        )
+        require(
+            checked.shape[1] == len(self._label_names),
+            f"{len(self._label_names)} labels",
+            labels=checked.shape[1],
+        )
+        return Records(
+            features=_features_of(items, keys, self._datasets[Role.PUBLIC], role is Role.PRIVATE),
+            labels=checked,
+            ids=np.asarray(ids),
+            groups=np.asarray(owners[0]) if owners else None,
+        )
+
+
+def _features_of(items: Items, keys: Keys, public: Items, private: bool) -> Features:
+    """Return the features of all items, of the kind that the first public one is of."""
+    first = _part(public[0], keys.features)
+    if isinstance(first, Image.Image):
+        return ItemPictures(items, keys, private=private)
+    if isinstance(first, str):
+        (texts,) = _values(items, [keys.features])
+        return features_of_texts(texts, keys.num_features, keys.sentences)
+    return ItemFeatures(items, keys)
+
+
+class TorchDatasets(_Datasets):
+    """Map-style data sets of torch, one for each role, with tuples or mappings as items.
+
+    An item must be the same whenever it is read: transforms that draw something belong to training
+    (``augment``).
+
+    Args:
+        private: the records to be protected.
+        public: the samples that teachers label.
+        test: the records that a student is judged by.
+        label_names: names of the labels.
+        keys: where the parts of an item are; None for ``(features, labels, id)``.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+            itself.
+        features: a public map of the features.
+    """
+
+    def __init__(
+        self,
+        private: Dataset[Any],
+        public: Dataset[Any],
+        test: Dataset[Any],
+        label_names: list[str],
+        *,
+        keys: Keys | None = None,
+        ledger: Path | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        super().__init__(label_names, keys or Keys(), ledger, features)
+        self._datasets = {Role.PRIVATE: private, Role.PUBLIC: public, Role.TEST: test}
+
+
+class HuggingFace(_Datasets):
+    """Data sets of Hugging Face, such as splits from ``load_dataset`` or ``load_from_disk``.
+
+    Nothing of that package is imported: whatever has ``column_names``, a length and items by number
+    will do.
+
+    Args:
+        splits: the data set of each role, ``private``, ``public`` and ``test``; or ``train``,
+            ``validation`` and ``test``, where training is on private records and validation has the
+            public ones.
+        keys: the columns of features, labels, ids and groups.
+        label_names: names of the labels; None where ``keys.labels`` are columns, or one column that
+            names its classes.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+            itself.
+        features: a public map of the features.
+    """
+
+    def __init__(
+        self,
+        splits: Mapping[str, Any],
+        keys: Keys,
+        *,
+        label_names: Sequence[str] | None = None,
+        ledger: Path | str | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        usual = require_given(
+            next((names for names in _SPLITS if set(names) <= set(splits)), None),
+            "splits named private, public and test, or train, validation and test",
+            splits=list(splits),
+        )
+        datasets = {role: splits[name] for role, name in zip(Role, usual, strict=True)}
+        names = (
+            keys.labels if label_names is None and isinstance(keys.labels, list) else label_names
+        )
+        if names is None and isinstance(keys.labels, str):
+            columns = getattr(datasets[Role.PUBLIC], "features", None) or {}
+            names = getattr(columns.get(keys.labels), "names", None)
+        names = require_given(
+            names, "label_names, or the names of columns as keys.labels", labels=keys.labels
+        )
+        for role in Role:
+            columns = list(getattr(datasets[role], "column_names", []))
+            labels = keys.labels if isinstance(keys.labels, list) else [keys.labels]
+            unknown = [
+                key
+                for key in (keys.features, *labels, keys.ids, keys.groups)
+                if key is not None and key not in columns
+            ]
+            require(
+                not unknown,
+                f"columns among {', '.join(columns)} of the {role.value} split",
+                unknown=unknown,
+            )
+        super().__init__(names, keys, ledger, features)
+        self._datasets = datasets
+
+
+class LightningData(_Datasets):
+    """The data sets of a LightningDataModule: training is private, validation public.
+
+    Only the data sets of the loaders are used: how they batch and shuffle does not matter.
+
+    Args:
+        module: the data module; it is prepared and set up when its data are first read.
+        label_names: names of the labels.
+        keys: where the parts of an item are; None for ``(features, labels, id)``.
+        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+            itself.
+        features: a public map of the features.
+    """
+
+    def __init__(
+        self,
+        module: LightningDataModule,
+        label_names: list[str],
+        *,
+        keys: Keys | None = None,
+        ledger: Path | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        super().__init__(label_names, keys or Keys(), ledger, features)
+        self._module = module
+
+    @cached_property
+    def _datasets(self) -> dict[Role, Any]:  # type: ignore[override]
+        module = self._module
+        module.prepare_data()
+        for stage in ("fit", "test"):
+            module.setup(stage)
+        loaders: dict[Role, Any] = {
+            Role.PRIVATE: module.train_dataloader(),
+            Role.PUBLIC: module.val_dataloader(),
+            Role.TEST: module.test_dataloader(),
+        }
+        for role, loader in loaders.items():
+            require(
+                hasattr(loader, "dataset"),
+                f"one loader of {role.value} records",
+                loader=type(loader).__name__,
+            )
+        return {role: loader.dataset for role, loader in loaders.items()}
+
+
+def _values(items: Items, keys: Sequence[Key]) -> list[list[Any]]:
+    """Return the values of all items by key; items are read once for all keys."""
+    values: dict[Key, list[Any]] = {}
+    columns = getattr(items, "column_names", ())
+    for key in keys:
+        if isinstance(key, str) and key in columns:
+            values[key] = [*items[key]]  # type: ignore[index, call-overload, unused-ignore]
+        elif isinstance(key, str) and hasattr(items, key):
+            values[key] = [*getattr(items, key)]
+            require(
+                len(values[key]) == len(items),
+                f"as many values in `{key}` as items, {len(items)}",
+                values=len(values[key]),
+            )
+    rest = [key for key in keys if key not in values]
+    if rest:
+        parts = [[_part(items[row], key) for key in rest] for row in range(len(items))]
+        values |= {key: [part[place] for part in parts] for place, key in enumerate(rest)}
+    return [[_plain(value) for value in values[key]] for key in keys]
+
+
+def _part(item: Any, key: Key) -> Any:
+    try:
+        return item[key]
+    except (KeyError, IndexError, TypeError):
+        parts = (
+            list(item)
+            if isinstance(item, Mapping)
+            else f"{len(item)} parts"
+            if isinstance(item, tuple)
+            else item
+        )
+        raise ValueError(f"Expected {key!r} in each item, got {str(parts)[:80]}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of torch or numpy as Python ones: an id is ``3``, not ``tensor(3)``."""
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -1,0 +1,49 @@
+"""Networks of other packages by name, with settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from pate._core.settings import named_class
+from pate._core.validation import require
+
+
+class Factory(nn.Module):
+    """A network that a function of another package makes, such as ``torchvision.models.resnet18``.
+
+    The function is given ``num_classes``, the number of labels, and the settings.
+
+    Args:
+        input_shape: shape of one sample's features; the function does not get it.
+        num_labels: number of labels.
+        name: path of the function, such as ``timm.create_model``.
+        settings: further arguments of the function by name, such as ``{model_name: resnet18,
+            in_chans: 1}``.
+
+    Attributes:
+        path_argument: the name of the argument with the path of the imported function.
+    """
+
+    path_argument = "name"
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_labels: int,
+        name: str,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        require(
+            "." in name, "the path of a function, such as torchvision.models.resnet18", name=name
+        )
+        make = named_class(name)
+        require(make is not None, "a function that can be imported", name=name)
+        self.body = make(num_classes=num_labels, **(settings or {}))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits ``[B, C]`` of features ``[B, ...]``."""
+        return self.body(features)

@@ -1,0 +1,282 @@
+"""Networks as plain data: a class path with settings, and the network that they make.
+
+At the end the trial of a network, which must answer by logits.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import Enum
+from importlib import import_module
+from inspect import isfunction, signature
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pate._core.files.reading import Json
+from pate._core.settings import SettingsParser, named_class
+from pate._core.validation import expecting, require
+from pate._labeling.data.features.numeric import MAP_MODULES
+from pate._labeling.data.records import Role
+from pate._labeling.data.source import DataSource
+from pate._labeling.networks import make_network
+
+_BUILDERS = "torchvision.models"
+_ROOMS = {
+    "pate.models": "pate._networks.models",
+    MAP_MODULES: "pate._networks.data.modules",
+    _BUILDERS: _BUILDERS,
+    "torchvision.transforms.v2": "torchvision.transforms.v2",
+    "torchvision.transforms": "torchvision.transforms",
+}
+"""Modules with networks and transforms that settings from elsewhere may name, as they run no code.
+
+They are imported when a path begins with their names, because torchvision takes seconds.
+"""
+
+
+def without_weights(settings: Json | str, network: nn.Module) -> Json | str:
+    """Return settings that make the layers of ``network`` without reading weights from elsewhere.
+
+    A network whose constructor reads weights from a file or downloads them has a mapping
+    ``settings_without_weights`` of the arguments to be replaced. Settings of any other network are
+    returned as they are.
+    """
+    bare = getattr(network, "settings_without_weights", None)
+    if not isinstance(bare, dict):
+        return settings
+    content: Json = {"class_path": settings} if isinstance(settings, str) else settings
+    return content | {"init_args": (content.get("init_args") or {}) | bare}
+
+
+def restored_network(
+    settings: Json | str | list[Json], *shape: Any, trust: bool | Collection[str] = False
+) -> nn.Module:
+    """Return the network of ``settings``, a class path with arguments as in a configuration.
+
+    Classes of `_ROOMS` are called with the arguments as they are: a text among them stays a text.
+    Anything else that settings name is code from elsewhere, which is neither imported nor called
+    unless it is trusted.
+
+    Args:
+        settings: a class path with arguments, or only the path; or a list of such, each as
+            ``map`` with the ``shape`` of its samples, for one after the other.
+        shape: the shape of a sample, and the number of labels if the network has any.
+        trust: whether classes and functions from elsewhere are imported and called; or the paths
+            of those that are.
+
+    Raises:
+        ValueError: in one line, if something that is not trusted is named, if the class cannot be
+            imported here or does not take these settings, or if these name weights to be read from
+            elsewhere.
+    """
+    if isinstance(settings, list):
+        return nn.Sequential(
+            *(restored_network(part["map"], tuple(part["shape"]), trust=trust) for part in settings)
+        )
+    content: Json = {"class_path": settings} if isinstance(settings, str) else settings
+    path = str(content.get("class_path"))
+    foreign = [name for name in class_paths(content) if _trusted(name) is None]
+    if foreign:
+        named = () if isinstance(trust, bool) else trust
+        unknown = [] if trust is True else [name for name in foreign if name not in named]
+        others = "`trust`, with which other code runs" if trust is False else "named by the plan"
+        require(
+            not unknown,
+            f"networks and feature maps of pate or torchvision, or {others}",
+            class_path=", ".join(unknown),
+        )
+        path = _importable(path)
+        require(
+            named_class(path) is not None,
+            f"the network {path} to be found here (install its package, or add its folder to"
+            " PYTHONPATH)",
+            missing=path,
+        )
+    # settings that do not fit raise whatever the class or torch raises
+    with expecting(f"a network {path} that takes the settings it was saved with", Exception):
+        return (
+            _constructed(content, *shape)
+            if not foreign
+            else _made_by_configuration(_importable(settings), *shape)
+        )
+
+
+def class_paths(settings: Any) -> Iterator[str]:
+    """Yield the paths of all classes and functions that settings name."""
+    if isinstance(settings, Mapping):
+        if "class_path" in settings:
+            path = str(settings["class_path"])
+            yield path
+            # a factory is given the path of another as an argument
+            named, arguments = (
+                getattr(_trusted(path), "path_argument", None),
+                settings.get("init_args"),
+            )
+            if named is not None and isinstance(arguments, Mapping):
+                inner = str(arguments.get(named))
+                # whose own arguments would name another
+                yield (
+                    inner
+                    if getattr(_trusted(inner), "path_argument", None) is None
+                    else f"{path} of {inner}"
+                )
+        settings = list(settings.values())
+    if isinstance(settings, list):
+        for value in settings:
+            yield from class_paths(value)
+
+
+def _trusted(path: str) -> Callable[..., nn.Module] | None:
+    """Return the module class, or torchvision's builder, of a path in `_ROOMS`; None for others.
+
+    The path is looked up in a room: it is neither imported nor called.
+    """
+    room = next((room for room in _ROOMS if path.startswith(f"{room}.")), None)
+    if room is None:
+        return None
+    member: Any = import_module(_ROOMS[room])
+    place, _, name = path.rpartition(".")
+    if room == _BUILDERS and name in member.list_models(module=member):
+        builder: Callable[..., nn.Module] = member.get_model_builder(name)
+        return builder if place in (room, builder.__module__) else None
+    if room == "pate.models":  # a face, whose names are imported by their use
+        member = getattr(import_module(room), name) if name in import_module(room).__all__ else None
+    else:
+        for word in path.removeprefix(f"{room}.").split("."):
+            member = vars(member).get(word) if isinstance(member, ModuleType) else None
+    network = isinstance(member, type) and issubclass(member, nn.Module)
+    return member if network and f"{member.__module__}.".startswith(f"{_ROOMS[room]}.") else None
+
+
+def _importable(settings: Any) -> Any:
+    """Return settings in which the modules of maps have the paths by which they are imported."""
+    if isinstance(settings, str):
+        return settings.replace(f"{MAP_MODULES}.", f"{_ROOMS[MAP_MODULES]}.", 1)
+    if isinstance(settings, Mapping):
+        return {name: _importable(value) for name, value in settings.items()}
+    return [_importable(value) for value in settings] if isinstance(settings, list) else settings
+
+
+def _constructed(content: Json, *shape: Any) -> nn.Module:
+    """Return the module of settings that name only known classes."""
+    make = _trusted(content["class_path"])
+    assert make is not None
+    parameters = signature(make).parameters
+    arguments = {}
+    for name, value in (content.get("init_args") or {}).items():
+        default = parameters[name].default if name in parameters else None
+        # a setting is saved as the value of its member
+        arguments[name] = type(default)(value) if isinstance(default, Enum) else _plain(name, value)
+    if isfunction(make):
+        require(
+            not arguments,
+            "settings of a function in pate.models.Factory",
+            init_args=sorted(arguments),
+        )
+        return make_network(make, *shape)
+    return make(*shape, **arguments)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return an argument, and modules for the settings of modules in it."""
+    if name.startswith(("weights", "pretrained")):
+        require(
+            not value,
+            "no weights from elsewhere, since the folder has those of all layers",
+            **{name: value},
+        )
+    if isinstance(value, list):
+        return [_plain("", item) for item in value]
+    if isinstance(value, Mapping):
+        return (
+            _constructed(dict(value))
+            if "class_path" in value
+            else {key: _plain(key, value[key]) for key in value}
+        )
+    return value
+
+
+def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
+    """Return the network as the command line would make it of the same settings."""
+    parser = SettingsParser(exit_on_error=False)
+    kind = (
+        Callable[[tuple[int, ...]], nn.Module]
+        if len(shape) == 1
+        else Callable[[tuple[int, ...], int], nn.Module]
+    )
+    parser.add_argument("--network", type=kind)
+    factory = parser.instantiate(parser.parse_object({"network": settings})).network
+    return make_network(factory, *shape) if len(shape) == 2 else factory(*shape)
+
+
+_FRESH = 5
+"""Initial weights that are tried for outputs of both signs."""
+
+_TRIED = 8
+"""Public samples that a network is tried on."""
+
+
+def require_logits(make: Callable[..., nn.Module], data: DataSource, *, seed: int = 0) -> None:
+    """Raise ``ValueError`` in one line unless a network answers by a logit for each label.
+
+    Logits are above 0 for some weights and below 0 for others. What ends in a sigmoid, a softmax or
+    a ReLU is never below 0, and would give every label to every sample. Fresh networks of one sign
+    are tried again with all their weights negated: one that only starts with a large bias changes
+    its sign then.
+
+    Args:
+        make: makes the network for the shape of a sample and the number of labels.
+        data: the source, of which public samples are tried.
+        seed: seed of the weights.
+    """
+    features = data.records(Role.PUBLIC).features
+    samples = torch.from_numpy(np.array(features[np.arange(min(_TRIED, features.shape[0]))]))
+    signs, name = set[float](), ""
+
+    def answers(network: nn.Module) -> Tensor:
+        with expecting(
+            f"a network of records of shape {list(samples.shape[1:])}, as the map of the data"
+            " makes them",
+            Exception,
+            got=name,
+        ):
+            logits = network(samples)
+        require(
+            isinstance(logits, Tensor),
+            f"logits [n, C] in one tensor from the network {name}",
+            type=type(logits).__name__,
+        )
+        require(
+            logits.shape == (len(samples), data.num_labels) and logits.is_floating_point(),
+            f"float logits of shape {[len(samples), data.num_labels]} from the network {name}",
+            shape=list(logits.shape),
+            dtype=str(logits.dtype).removeprefix("torch."),
+        )
+        return logits
+
+    for place in range(_FRESH):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.default_generator.manual_seed(seed + place)
+            network = make_network(make, tuple(samples.shape[1:]), data.num_labels).eval()
+            name = type(network).__name__
+            logits = answers(network)
+            require(bool(logits.isfinite().all()), f"finite logits from the network {name}")
+            signs |= _signs(logits)
+            if not {-1.0, 1.0} <= signs:
+                for weights in network.parameters():
+                    weights.neg_()
+                signs |= _signs(answers(network))
+        if {-1.0, 1.0} <= signs:
+            return
+    require(
+        signs.isdisjoint({-1.0, 1.0}),  # an output layer of zeros has no sign yet
+        f"logits from the network {name}, of both signs: a label is given above 0, so that no"
+        " sigmoid, softmax or ReLU comes last",
+        outputs="never below 0" if 1.0 in signs else "never above 0",
+    )
+
+
+def _signs(logits: Tensor) -> set[float]:
+    return set(logits.sign().flatten().tolist())

@@ -1,0 +1,1 @@
+"""A student by Lightning, and its export."""

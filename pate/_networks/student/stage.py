@@ -1,0 +1,538 @@
+"""The stage `student`: LightningCLI, with a run's folder in place of a log folder.
+
+In a rehearsal the student trains for one batch, without the user's callbacks and loggers.
+"""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+import yaml
+from jsonargparse import ArgumentError
+from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
+from pytorch_lightning.utilities.seed import isolate_rng
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from pate._core.files.reading import Json, digest
+from pate._core.settings import canonical, encode
+from pate._core.validation import expecting, require, require_given, require_known
+from pate._labeling.data.source import DataSource
+from pate._labeling.runs.released import ReleasedLabels, require_student
+from pate._labeling.runs.run import STUDENT, Run, StageInputs
+from pate._labeling.stages.student import (
+    export_or_say_why_not,
+    kept_until_trained,
+    student_folder,
+    student_inputs,
+    write_figures,
+    write_predictions,
+)
+from pate._labeling.student.carried import Trained
+from pate._labeling.student.metrics import DECISION_METRICS, Metric
+from pate._networks.checkpoints import LocalCheckpoints
+from pate._networks.settings import require_logits, without_weights
+from pate._networks.student.answers import weights_of_tensors
+from pate._networks.student.training import Curves, StageBar, Student, StudentData
+
+# checkpoints: to resume from, and with the lowest loss on held-out samples
+_LAST, _BEST = "last", "best"
+_PATIENCE = 10  # evaluations without a lower loss
+# warnings of Lightning about intended behavior
+_KNOWN = (
+    "LightningCLI's args parameter",
+    "Checkpoint directory .* exists and is not empty",
+    "`isinstance\\(treespec, LeafSpec\\)` is deprecated",
+    ".*does not have many workers",
+    "Total length of `DataLoader` across ranks is zero",
+    # `accelerator: cpu`, as asked
+    "GPU available but not used",
+    # training is stopped by held-out samples
+    "`max_epochs` was not set",
+    # a few released labels are a few batches
+    "The number of training batches .* is smaller than the logging interval",
+)
+_TALKATIVE = (
+    "pytorch_lightning.utilities.rank_zero",
+    "pytorch_lightning.trainer.connectors.signal_connector",
+    "lightning_fabric.utilities.seed",
+)
+_LOSS = "val_loss"
+_LEAVES_NONE = (
+    "max_epochs",
+    "max_steps",
+    "limit_train_batches",
+    "limit_test_batches",
+    "enable_checkpointing",
+)
+"""Settings of a trainer that leave no student, or no figures of it, at 0."""
+_SETTINGS = ("seed_everything", "trainer", "model", "data", "optimize")
+
+
+class StudentCLI(LightningCLI):
+    """`pate student`: LightningCLI on the released labels of a run.
+
+    Checkpoints, logs and results go to ``public/student``. After an interruption, training
+    continues from its last checkpoint.
+
+    Training stops ten epochs after the lowest loss on held-out released labels or shares, and the
+    network of that loss is kept. An ``EarlyStopping`` in ``trainer.callbacks`` replaces this rule.
+
+    Args:
+        args: a subcommand and its options, as from a command line; or plain data: ``subcommand``
+            and the configuration under its name, or only a configuration, which instantiates the
+            parts without running anything.
+        parser_class: the class of the parsers.
+        parser_kwargs: further arguments of the parsers.
+    """
+
+    data_class: type[StudentData] = StudentData
+
+    def __init__(
+        self,
+        args: list[str] | Json,
+        parser_class: type[LightningArgumentParser] = LightningArgumentParser,
+        **parser_kwargs: Any,
+    ) -> None:
+        self._asked = args[0] if isinstance(args, list) else args.get("subcommand")
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        for message in _KNOWN:
+            warnings.filterwarnings("ignore", message)
+        with expecting("settings that fit Lightning and this machine", MisconfigurationException):
+            super().__init__(
+                Student,
+                self.data_class,
+                args=args,
+                run=self._asked is not None,
+                auto_configure_optimizers=False,
+                save_config_callback=None,
+                seed_everything_default=0,
+                parser_class=parser_class,
+                parser_kwargs={"prog": "pate student", **parser_kwargs},
+            )
+
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        """Return the requested one: the parsers of all four would take a third of a small run."""
+        # checkpoints are always read as data
+        return {
+            name: skipped | {"weights_only"}
+            for name, skipped in LightningCLI.subcommands().items()
+            if name == self._asked
+        }
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the options of the run, and link arguments of the model to the data."""
+        parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+        parser.add_argument(
+            "--optimize",
+            type=Metric,
+            default="accuracy",
+            help="the figure that decisions serve: cuts for F1 are chosen by public samples,"
+            " at no cost",
+        )
+        parser.link_arguments("optimize", "model.optimize")
+        parser.add_argument(
+            "--overwrite", action="store_true", help="train again if the settings changed"
+        )
+        parser.link_arguments("run", "data.run")
+        parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
+        for name in ("label_names", "constants"):
+            parser.link_arguments(f"data.{name}", f"model.{name}", apply_on="instantiate")
+
+    @cached_property
+    def run(self) -> Run:
+        """The run."""
+        return Run(self._parsed["run"], overwrite=self._parsed["overwrite"])
+
+    @cached_property
+    def settings(self) -> Json:
+        """The settings of the student as plain data, with every class by its one path."""
+        content: Json = yaml.safe_load(
+            self._parser(self.subcommand).dump(self._parsed, skip_unset=False)
+        )
+        return {name: canonical(content[name]) for name in _SETTINGS}
+
+    @property
+    def _parsed(self) -> Any:
+        return self.config if self.subcommand is None else self.config[self.subcommand]
+
+    @property
+    def folder(self) -> Path:
+        """The student's folder; the folder of Lightning if the student is no stage of the run."""
+        if self._asked is None:
+            return Path(self._get(self.config_init, "trainer")["default_root_dir"])
+        return student_folder(self.run)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Return the trainer, which writes to the run's folder."""
+        trainer = self._get(self.config_init, "trainer")
+        require(
+            not trainer["fast_dev_run"],
+            "no trainer.fast_dev_run, which leaves no student: `pate run --dry_run` rehearses all"
+            " stages, and spends nothing",
+            fast_dev_run=trainer["fast_dev_run"],
+        )
+        if trainer["default_root_dir"] is None:
+            kwargs["default_root_dir"] = self.folder
+        if trainer["logger"] in (None, True):
+            kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
+        plugins, given = _listed(trainer["plugins"] or []), _listed(trainer["callbacks"])
+        if not _one_of(CheckpointIO, plugins):
+            kwargs["plugins"] = [*plugins, LocalCheckpoints()]
+        callbacks: list[Callback] = []
+        if trainer["enable_progress_bar"] is not False and not _one_of(ProgressBar, given):
+            callbacks.append(StageBar())
+        optimize, held_out = self.model.optimize, self.datamodule.num_held_out
+        compared = held_out > 0 and trainer["limit_val_batches"] != 0
+        require(
+            compared or optimize == "accuracy",
+            f"held-out samples to choose cuts for {optimize} by, --data.val_fraction > 0",
+            held_out=held_out,
+        )
+        if trainer["enable_checkpointing"] is not False:
+            callbacks += [
+                ModelCheckpoint(self.folder, name, monitor=loss, enable_version_counter=False)
+                for name, loss in ((_LAST, None), *([(_BEST, _LOSS)] if compared else []))
+            ]
+        if compared and not _one_of(EarlyStopping, given):
+            callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))
+        self.trainer_defaults["callbacks"] = callbacks
+        made = super().instantiate_trainer(**kwargs)
+        require(
+            not isinstance(made.strategy.launcher, _SubprocessScriptLauncher),
+            "trainer.devices=1, or trainer.strategy=ddp_spawn: processes of others run the command"
+            " again",
+            devices=made.world_size,
+            strategy=type(made.strategy).__name__,
+        )
+        return made
+
+    def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Train the student, from its last checkpoint if there is one.
+
+        An overwritten student stays until the new one works.
+        """
+        if self.run.overwrite or not self.run.is_finished(STUDENT):
+            require_logits(model._make_network, self.datamodule.source)
+        inputs = student_inputs(self.run, self.settings, self.datamodule.source)
+        with kept_until_trained(self.run, inputs):
+            self._train(model, inputs, ckpt_path, **kwargs)
+
+    def _train(
+        self, model: Student, inputs: StageInputs, ckpt_path: str | None, **kwargs: Any
+    ) -> None:
+        if not self.run.begin(STUDENT, inputs):
+            self.run.require_finished(STUDENT)
+            print(f"pate student fit: finished in {self.run.root}")
+            self._carry(model)
+            return
+        start_checkpoint = (
+            self._checkpoint(_LAST) if ckpt_path is None else self._named(ckpt_path, finished=False)
+        )
+        if isinstance(self.trainer.logger, Curves):
+            begun = 0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"])
+            self.trainer.logger.resume(begun)
+        with _missing_metric():
+            self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
+        if self.trainer.is_global_zero:
+            weights = _read(self.trained())["state_dict"]
+            diverged = [
+                name
+                for name, part in weights.items()
+                if name.startswith("network.") and not torch.isfinite(part).all()
+            ]
+            require(
+                not diverged,
+                "a student of finite weights (a smaller learning rate, and `overwrite`)",
+                diverged=diverged[:3],
+            )
+        self._carry(model)
+        checkpoints = filter(None, map(self._checkpoint, (_LAST, _BEST)))
+        self.run.finish(STUDENT, {path: digest(path) for path in checkpoints})
+
+    def _carry(self, model: Student) -> None:
+        if self.trainer.is_global_zero:
+            export_or_say_why_not(
+                self.run,
+                self.settings["data"]["labels"],
+                partial(self._trained_student, model),
+                self.datamodule.source,
+                weights_of_tensors,
+            )
+
+    def _trained_student(self, model: Student) -> Trained:
+        checkpoint = _read(self.trained())
+        model.on_load_checkpoint(checkpoint)
+        model.load_state_dict(checkpoint["state_dict"])
+        return Trained(
+            network=without_weights(self.settings["model"]["network"], model.network),
+            state=model.network.state_dict(),
+            departs=model.departs.cpu().numpy(),
+            constant_logits=model.constant_logits.float().cpu().numpy(),
+            label_names=model.label_names,
+            optimize=model.optimize,
+            cuts=model.cuts[DECISION_METRICS.index(model.optimize)].float().cpu().numpy(),
+        )
+
+    def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Evaluate the student on the released labels that were held out."""
+        self.trainer.validate(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
+
+    def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Evaluate the student on the test set, and write ``metrics.json``."""
+        self.trainer.test(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
+        write_figures(
+            self.folder,
+            model.test_report,
+            model.constant_logits.float().cpu().numpy(),
+            self.datamodule.source,
+            optimize=model.optimize,
+        )
+
+    def predict(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+        """Write ``predictions.npz``: answers to the samples of ``--data.predict_on``."""
+        answers = self.trainer.predict(
+            model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs
+        )
+        probabilities = torch.cat(
+            [batch.float() for batch in answers or [] if isinstance(batch, torch.Tensor)]
+        )
+        cuts = model.cuts[DECISION_METRICS.index(model.optimize)].to(probabilities)
+        write_predictions(
+            self.folder,
+            self.datamodule.predict_ids,
+            probabilities.numpy(),
+            (probabilities > cuts).numpy(),
+            self.datamodule.label_names,
+        )
+
+    def _checkpoint(self, name: str) -> Path | None:
+        path = self.folder / f"{name}.ckpt"
+        return path if path.is_file() else None
+
+    def trained(self) -> Path:
+        """Return the checkpoint with the lowest loss on held-out samples, or else the last one.
+
+        Raises:
+            ValueError: if it is missing.
+        """
+        path = self._checkpoint(_BEST) or self._checkpoint(_LAST)
+        return require_given(path, f"a checkpoint in {self.folder}, or one named by --ckpt_path")
+
+    def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
+        """Return the file of ``--ckpt_path``: ``best``, ``last`` or a path; None means ``best``.
+
+        Raises ``ValueError`` if there is none, or if it is the best and ``finished`` is set, but
+        training is not.
+        """
+        if checkpoint in (None, _BEST):
+            if finished:
+                require_student(self.run)
+            return self.trained()
+        path = self.folder / f"{_LAST}.ckpt" if checkpoint == _LAST else Path(str(checkpoint))
+        require(
+            path.is_file(),
+            f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one",
+            ckpt_path=checkpoint,
+        )
+        _read(path)  # raises in one line where Lightning would not
+        return path
+
+    def _parse_ckpt_path(self) -> None:
+        """Do nothing: settings come from the run, not from the checkpoint as in Lightning."""
+
+
+class StudentSettings(StudentCLI):
+    """Parses the settings of a command of `StudentCLI`, without making or running anything."""
+
+    def instantiate_classes(self) -> None:
+        """Make nothing."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Run nothing."""
+
+
+@contextmanager
+def _missing_metric() -> Iterator[None]:
+    """Turn Lightning's errors on a callback that monitors what is not logged into one line."""
+    try:
+        yield
+    except (RuntimeError, MisconfigurationException) as error:
+        said = " ".join(str(error).split())
+        if "conditioned on metric" not in said and "monitor=" not in said:
+            raise
+        raise ValueError(
+            f"Expected callbacks that monitor what the student logs, such as {_LOSS}, got {said}"
+        ) from None
+
+
+def _listed(parts: Any) -> list[Any]:
+    """Return the requested callbacks or plugins, one or several."""
+    return [*parts] if isinstance(parts, list | tuple) else [parts]
+
+
+def _one_of(kind: type[Any], parts: list[Any]) -> bool:
+    """Return whether any of the requested callbacks or plugins is of a kind."""
+    return any(isinstance(part, kind) for part in parts)
+
+
+def _read(checkpoint: Path) -> Json:
+    """Return the content of a checkpoint.
+
+    Raises ``ValueError`` if it is damaged, or holds objects that are code.
+    """
+    try:
+        return torch.load(checkpoint, map_location="cpu", weights_only=True)
+    # the error depends on the place of the damage
+    except (
+        RuntimeError,
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        IndexError,
+        UnpicklingError,
+    ) as error:
+        reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+        raise ValueError(
+            "Expected a checkpoint of tensors, numbers and texts, of which nothing is run, got"
+            f" {checkpoint} ({reason})"
+        ) from None
+
+
+def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metric]:
+    """Train a student of these settings on the true labels; return its test figures. PRIVATE.
+
+    Args:
+        run: a run with a trained student.
+        content: the settings of that student.
+        folder: the folder for checkpoints.
+
+    Returns:
+        The figures, and the one that decisions serve.
+    """
+    truth = {
+        "data": content["data"] | {"labels": "truth"},
+        "trainer": content["trainer"] | {"default_root_dir": str(folder), "logger": False},
+    }
+    parts = StudentCLI(content | truth | {"run": str(run.root)})
+    parts.trainer.fit(parts.model, datamodule=parts.datamodule)
+    parts.trainer.test(
+        parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False
+    )
+    return parts.model.test_report, parts.model.optimize
+
+
+def encode_makers(**makers: Any) -> Json:
+    """Return the makers of a network, its optimizer and schedule as plain data, leaving out None.
+
+    Raises ``ValueError`` in one line if a file could not hold it.
+    """
+    kinds: dict[str, Any] = {
+        "network": Callable[[tuple[int, ...], int], nn.Module],
+        "optimizer": Callable[[Any], Optimizer],
+        "scheduler": Callable[[Optimizer], LRScheduler],
+    }
+    return {name: encode(kinds[name], made) for name, made in makers.items() if made is not None}
+
+
+def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = StudentCLI) -> None:
+    """Run a command of `StudentCLI` without changing the random state or the warning filters.
+
+    Raises ``ValueError`` in one line if the settings do not fit.
+    """
+    arguments = {
+        "subcommand": name,
+        name: content | {"run": str(run.root), "overwrite": run.overwrite},
+    }
+    wrong = expecting("settings of a student", ArgumentError)
+    with isolate_rng(), warnings.catch_warnings(), wrong:
+        kind(arguments, exit_on_error=False)
+
+
+def rehearse_student(run: Run, content: Json, source: DataSource) -> None:
+    """Train, export and test a student of the labels of a rehearsal, by one batch of each.
+
+    Callbacks and loggers are made, but see nothing.
+
+    Args:
+        run: the run of the rehearsal.
+        content: the settings of `pate student fit`.
+        source: its records.
+
+    Raises:
+        ValueError: in one line, if these settings leave no student with figures.
+    """
+    trainer: Json = content.get("trainer") or {}
+    limits = {f"limit_{role}_batches": 1 for role in ("train", "val", "test")}
+    brief: Json = {
+        name: 0 if trainer.get(name) == 0 else value
+        for name, value in (limits | {"max_epochs": 1}).items()
+    }
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
+    brief |= quiet | {
+        "min_epochs": None,
+        "min_steps": None,
+        "num_sanity_val_steps": 0,
+        "check_val_every_n_epoch": 1,
+        "val_check_interval": None,
+        "overfit_batches": 0.0,
+    }
+
+    class MadeUpData(StudentData):
+        def _read(self) -> tuple[DataSource, ReleasedLabels]:
+            return source, ReleasedLabels.load(self.run.root)
+
+    class Rehearsal(StudentCLI):
+        data_class = MadeUpData
+
+        def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+            made = super().instantiate_trainer(**kwargs)
+            callbacks: list[Callback] = made.callbacks  # type: ignore[attr-defined]
+            self.watched = {
+                monitor for each in callbacks if (monitor := getattr(each, "monitor", None))
+            }
+            own = [each for each in callbacks if each in self.trainer_defaults["callbacks"]]
+            # settings of several processes are checked; one process suffices for the rest
+            if made.world_size > 1:
+                made = Trainer(accelerator="cpu", devices=1, plugins=[LocalCheckpoints()], **brief)
+            made.callbacks = [  # type: ignore[attr-defined]
+                each for each in own if isinstance(each, ModelCheckpoint)
+            ]
+            made.loggers = []
+            return made
+
+        def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
+            super().fit(model, ckpt_path, **kwargs)
+            known = self.trainer.callback_metrics
+            require_known("metrics to monitor", sorted(self.watched), known)
+            self.test(model, datamodule=self.datamodule, verbose=False)
+            self._require_left(bool(model.test_report))
+
+        def trained(self) -> Path:
+            left = self._checkpoint(_LAST) is not None and self.trainer.global_step > 0
+            self._require_left(left)
+            return super().trained()
+
+        def _require_left(self, left: bool) -> None:
+            none = {
+                name: value
+                for name, value in trainer.items()
+                if name in _LEAVES_NONE and value is not None and not value
+            }
+            require(left, "a trainer that leaves a student with figures", **none)
+
+    run_student("fit", run, content | {"trainer": trainer | brief}, Rehearsal)

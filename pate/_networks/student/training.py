@@ -1,0 +1,600 @@
+"""The training of a student by Lightning.
+
+Its data are public samples with their released labels, and the test set; its loss leaves out labels
+that were not released. One bar counts the steps of a whole stage, and a log of the curves continues
+where training was killed.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import ProgressBar
+from pytorch_lightning.loggers import CSVLogger
+from pytorch_lightning.utilities import rank_zero_only
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from pate._core.progress import stage_bar
+from pate._core.validation import (
+    BoolArray,
+    IntArray,
+    StrArray,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
+from pate._labeling.data.records import Features, Role, known_truth
+from pate._labeling.data.source import DataSource
+from pate._labeling.linear import constant_logits, labels_better_than_constant
+from pate._labeling.networks import make_network
+from pate._labeling.runs.data_file import load_data
+from pate._labeling.runs.released import ReleasedLabels
+from pate._labeling.runs.run import LABEL, Run
+from pate._labeling.student.metrics import (
+    DECISION_METRICS,
+    Labels,
+    Metric,
+    choose_thresholds,
+    evaluate,
+    noise_of,
+    queried,
+    targets_of,
+)
+from pate._networks.data.augmentation import augmented, require_pictures
+from pate._networks.student.answers import gate
+
+
+class StudentData(pl.LightningDataModule):
+    """The public samples of a run with released labels, in two parts, and the test set.
+
+    One part of the samples is for training, the other for validation.
+
+    Args:
+        run: the run's folder, in which ``pate label`` is finished.
+        batch_size: samples per batch.
+        val_fraction: share of the labeled samples held out for validation.
+        labels: ``released`` for the released labels; ``truth`` for the true labels of the same
+            queries, from which the reference student learns: everything computed from these is
+            PRIVATE.
+        num_workers: worker processes of the loaders.
+        seed: seed of the split and of the order of the samples.
+        soft: whether to learn from noisy counts in place of labels, if the aggregator released
+            them: as shares of the teachers, which may lie below 0 or above 1. Answers of a linear
+            model are clipped to [0, 1].
+        unlabelled: number of unlabeled samples shown with each labeled one, drawn anew every
+            epoch from the rest of the public pool and from the queries that were not answered. A
+            student with ``pseudo_confidence`` learns from them.
+        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes
+            predictions.
+        raw: whether the student sees the samples as they come, such as pixels, and not through the
+            feature map by which teachers see records.
+
+    Attributes:
+        constants: ``C`` logits of the constant answer, from all targets.
+
+    Raises:
+        ValueError: if a number is outside its range, the labels are missing, or there is nothing to
+            learn from.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        batch_size: int = 32,
+        val_fraction: float = 0.1,
+        labels: Labels = "released",
+        num_workers: int = 0,
+        seed: int = 0,
+        soft: bool = True,
+        unlabelled: int = 0,
+        predict_on: Literal["test", "public"] = "test",
+        raw: bool = False,
+    ) -> None:
+        super().__init__()
+        require_count(1, batch_size=batch_size)
+        require_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
+        require(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
+        self.run = Run(Path(run))
+        self.batch_size, self.num_workers = batch_size, num_workers
+        source, released = self._read()
+        self.source = source.unmapped() if raw else source
+        self.input_shape = self.source.input_shape
+        self.label_names = self.source.label_names
+        public, rows = queried(self.source, released)
+        if labels == "truth":
+            right, mask = known_truth(public.labels[rows])
+            targets, noise_std = right.astype(np.float32), None
+        else:
+            answered, noise_std = released.answered, noise_of(released, soft=soft)
+            targets = targets_of(released, soft=soft)[answered]
+            rows, mask = rows[answered], released.mask[answered]
+        self.constants = tuple(constant_logits(targets, mask, noise_std=noise_std).tolist())
+        others = (
+            np.setdiff1d(np.arange(len(public)), rows)
+            if unlabelled
+            else np.zeros(0, dtype=np.int64)
+        )
+        require(
+            not unlabelled or others.size > 0,
+            "public samples without labels for `data.unlabelled`",
+            samples=others.size,
+        )
+        samples = _Samples(public.features, rows, targets, mask)
+        order = np.random.default_rng(seed).permutation(len(samples))
+        self.num_held_out = int(val_fraction * len(samples))
+        held_out, training = np.split(order, [self.num_held_out])
+        self._val = samples.only(held_out)
+        self._train = samples.only(training).with_blank(others)
+        self._order = _Shuffle(
+            len(training), seed, others=others.size, extra=unlabelled * len(training)
+        )
+        self._role = Role(predict_on)
+
+    def _read(self) -> tuple[DataSource, ReleasedLabels]:
+        """Return the records of the run, and its labels."""
+        self.run.require_finished(LABEL)
+        return load_data(self.run), ReleasedLabels.load(self.run.root)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return the labeled samples, in an order that depends only on seed and epoch."""
+        return self._loader(self._train, sampler=self._order)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return the labeled samples held out for validation."""
+        return self._loader(self._val)
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """Return the test set with its true labels."""
+        return self._truth(Role.TEST)
+
+    def predict_dataloader(self) -> DataLoader[Any]:
+        """Return the samples of ``predict_on``."""
+        return self._truth(self._role)
+
+    @property
+    def predict_ids(self) -> StrArray:
+        """The ids of the samples of `predict_dataloader`, in its order."""
+        return self.source.records(self._role).ids
+
+    def _truth(self, role: Role) -> DataLoader[Any]:
+        records = self.source.records(role)
+        known = known_truth(records.labels)[1]
+        rows = np.arange(len(records))
+        return self._loader(_Samples(records.features, rows, records.labels, known))
+
+    def _loader(
+        self, samples: Dataset[Any], sampler: Sampler[int] | None = None
+    ) -> DataLoader[Any]:
+        size = self.batch_size if sampler is not None else max(self.batch_size, 256)
+        return DataLoader(samples, batch_size=size, sampler=sampler, num_workers=self.num_workers)
+
+
+class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
+    def __init__(
+        self, features: Features, rows: IntArray, labels: NDArray[Any], mask: BoolArray
+    ) -> None:
+        self._features, self._rows, self._labels, self._mask = features, rows, labels, mask
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def only(self, chosen: IntArray) -> _Samples:
+        """Return the ``chosen`` samples."""
+        return _Samples(
+            self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen]
+        )
+
+    def with_blank(self, rows: IntArray) -> _Samples:
+        """Return these samples followed by unlabeled ones of further ``rows``."""
+        blank = np.zeros((len(rows), self._labels.shape[1]))
+        return _Samples(
+            self._features,
+            np.concatenate((self._rows, rows)),
+            np.concatenate((self._labels, blank)),
+            np.concatenate((self._mask, blank > 0)),
+        )
+
+    def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return self.__getitems__([item])[0]
+
+    def __getitems__(
+        self, items: list[int]
+    ) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        features = torch.from_numpy(np.ascontiguousarray(self._features[self._rows[items]]))
+        labels = torch.from_numpy(self._labels[items].astype(np.float32))
+        mask = torch.from_numpy(self._mask[items].astype(np.float32))
+        return list(zip(features, labels, mask, strict=True))
+
+
+class _Shuffle(Sampler[int]):
+    """A new order of ``size`` samples every epoch, with ``extra`` of the ``others`` after them.
+
+    Lightning sets the epoch.
+    """
+
+    def __init__(self, size: int, seed: int, *, others: int = 0, extra: int = 0) -> None:
+        self._size, self._seed, self._epoch = size, seed, 0
+        self._others, self._extra = others, extra
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._size + self._extra
+
+    def __iter__(self) -> Any:
+        generator = np.random.default_rng([self._seed, self._epoch])
+        order = generator.permutation(self._size)
+        if self._extra:
+            drawn = self._size + generator.integers(self._others, size=self._extra)
+            order = generator.permutation(np.concatenate((order, drawn)))
+        return iter(order.tolist())
+
+
+Batch = tuple[Tensor, Tensor, Tensor]
+
+
+class Student(pl.LightningModule):
+    """A multi-label classifier trained on released labels.
+
+    The network is trained by gradient descent. Its answers to held-out samples are compared with
+    the constant answer from the release. The network decides the labels that it answers better, as
+    many as are better together; the constant answer decides all others, and the network ranks their
+    samples. Without held-out samples nothing is compared.
+
+    A label is given if its probability is above its cut. Each metric that decisions can optimize
+    has cuts of its own, chosen from the student's probabilities on the held-out samples, at no
+    cost; they require such samples.
+
+    A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not
+    enter the loss. The loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A
+    target is a label, or a share of the teachers with Gaussian noise, which may be below 0 or above
+    1. The noise has mean 0, and so does its effect on the loss and the gradient, in training and
+    validation. ``val_loss`` compares models without a private label. The effect of the noise
+    shrinks with the number of samples, and weight decay limits it.
+
+    A student can also learn from entries that were not released: with ``pseudo_confidence``, a
+    running average of the network labels the entries it is certain about.
+
+    Args:
+        network: makes the network for an input shape and a number of labels.
+        optimizer: makes the optimizer of the parameters.
+        scheduler: makes a learning-rate scheduler, stepped every epoch; None for a constant rate.
+        input_shape: shape of one sample's features, linked from the data.
+        label_names: names of the labels, linked from the data.
+        seed: seed of the initial weights and of randomness in training, such as dropout.
+        augment: transforms of pictures during training, such as classes of
+            ``torchvision.transforms.v2``, applied to each picture separately.
+        pseudo_confidence: lowest probability, of a label or of its absence, at which the running
+            average labels an entry that was not released; None for no such labels.
+            ``data.unlabelled`` adds samples without any label.
+        average_decay: share of the running average kept at each step.
+        pseudo_weight: weight of these labels in the loss.
+        constants: logits of the constant answer for each label, linked from the data; None to
+            compare with none.
+        optimize: the figure that decisions serve.
+
+    Attributes:
+        cuts: ``[3, C]``, in every checkpoint, for each of `DECISION_METRICS` the probability above
+            which a label is given.
+        departs: ``[C]``, in every checkpoint, whether the network decides a label; the others stay
+            on the side of ``constant_logits``.
+
+    Raises:
+        ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not
+            positive.
+    """
+
+    constant_logits: Tensor
+    departs: Tensor
+    cuts: Tensor
+
+    def __init__(
+        self,
+        network: Callable[[tuple[int, ...], int], nn.Module],
+        optimizer: Callable[[Any], Optimizer] = torch.optim.AdamW,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        input_shape: tuple[int, ...] = (),
+        label_names: tuple[str, ...] = (),
+        seed: int = 0,
+        pseudo_confidence: float | None = None,
+        average_decay: float = 0.99,
+        pseudo_weight: float = 1.0,
+        constants: Sequence[float] | None = None,
+        augment: list[nn.Module] | None = None,
+        optimize: Metric = "accuracy",
+    ) -> None:
+        super().__init__()
+        require_in_open_unit_interval(average_decay=average_decay)
+        require_positive(pseudo_weight=pseudo_weight)
+        if pseudo_confidence is not None:
+            require(
+                0.5 <= pseudo_confidence < 1,
+                "0.5 <= pseudo_confidence < 1",
+                pseudo_confidence=pseudo_confidence,
+            )
+        self.save_hyperparameters(ignore=["network", "optimizer", "scheduler", "augment"])
+        self.label_names = tuple(label_names)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = make_network(network, tuple(input_shape), len(self.label_names))
+        self.average: AveragedModel | None = None
+        if pseudo_confidence is not None:
+            self.average = AveragedModel(
+                self.network,
+                multi_avg_fn=get_ema_multi_avg_fn(average_decay),  # type: ignore[no-untyped-call]
+            )
+        self._confidence, self._pseudo_weight = pseudo_confidence, pseudo_weight
+        require_pictures(augment, input_shape)
+        self._augment = augment
+        self._compares = constants is not None
+        self.register_buffer(
+            "constant_logits",
+            torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants),
+        )
+        self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
+        self.register_buffer(
+            "cuts", torch.full((len(DECISION_METRICS), len(self.label_names)), 0.5)
+        )
+        self.optimize = optimize
+        self._make_network = network
+        self._make_optimizer = optimizer
+        self._make_scheduler = scheduler
+        self._seed = seed
+        self._evaluated = list[Batch]()
+        self.test_report: dict[str, Any] = {}
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits ``[B, C]``, bent to the constant answer where a label does not depart."""
+        return gate(self.network(features), self.departs, self.constant_logits)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return the masked mean loss."""
+        features, targets, mask = batch
+        if self._augment:
+            features = augmented(features, self._augment, self._seed, self.global_step)
+        logits: Tensor = self.network(features)
+        loss = masked_loss(logits, targets, mask)
+        self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)
+        return (
+            loss
+            if self.average is None
+            else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
+        )
+
+    def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
+        """Return the loss on unreleased entries against labels of the running average."""
+        features, _, mask = batch
+        assert self.average is not None and self._confidence is not None
+        with torch.no_grad():
+            guess = self.average(features).sigmoid()
+        sure = (torch.maximum(guess, 1 - guess) >= self._confidence).to(logits.dtype)
+        return masked_loss(logits, (guess > 0.5).to(logits.dtype), sure * (1 - mask))
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        """Update the running average."""
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Seed the randomness by the step, so that resumed training has the same result."""
+        torch.manual_seed(self._seed * 1_000_003 + self.global_step)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Evaluate the network on held-out released labels."""
+        features, targets, mask = batch
+        logits: Tensor = self.network(features)
+        # weighted, so that an epoch's loss is the mean over all released entries
+        self.log(
+            "val_loss",
+            masked_loss(logits, targets, mask),
+            prog_bar=True,
+            batch_size=int(mask.sum().clamp(min=1)),
+        )
+        self._evaluated.append((logits, targets, mask))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log metrics on held-out released labels, and choose the labels that depart, and cuts."""
+        if not self._evaluated:
+            return
+        logits, targets, mask = self._gathered()
+        if self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
+            if self._compares:
+                differs = (logits > 0).to(targets.dtype) - (self.constant_logits > 0).to(
+                    targets.dtype
+                )
+                terms = (differs * (2 * targets - 1) * mask).double()
+                gains, squares = terms.sum(dim=0), terms.square().sum(dim=0)
+                self.departs.copy_(
+                    torch.from_numpy(
+                        labels_better_than_constant(gains.cpu().numpy(), squares.cpu().numpy())
+                    )
+                )
+            probabilities = gate(logits, self.departs, self.constant_logits).sigmoid()
+            self.cuts.copy_(
+                torch.from_numpy(choose_thresholds(probabilities.cpu().float().numpy()))
+            )
+        # the metrics need labels, which noisy shares are not
+        labeled = mask.all(dim=1) & ((targets == 0) | (targets == 1)).all(dim=1)
+        if labeled.any():
+            self._log_figures("val", logits[labeled].sigmoid(), targets[labeled])
+
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        """Evaluate against the true labels."""
+        features, labels, mask = batch
+        self._evaluated.append((self(features).sigmoid(), labels, mask))
+
+    def on_test_epoch_end(self) -> None:
+        """Log the summary, and keep the metrics of each label in ``test_report``."""
+        probabilities, labels, _ = self._gathered()
+        self.test_report = self._log_figures("test", probabilities, labels)
+
+    def _gathered(self) -> Batch:
+        """Return the batches that an evaluation collected in all processes, and forget them."""
+        collected = [torch.cat(parts).detach() for parts in zip(*self._evaluated, strict=True)]
+        self._evaluated.clear()
+        gathered: Any = self.all_gather(collected)
+        answers, targets, mask = (part.reshape(-1, len(self.label_names)) for part in gathered)
+        return answers, targets, mask
+
+    def _log_figures(self, prefix: str, probabilities: Tensor, truth: Tensor) -> dict[str, Any]:
+        cuts = self.cuts.cpu().double().numpy()
+        # numpy has no bfloat16
+        scores, labels = probabilities.cpu().float().numpy(), truth.cpu().float().numpy()
+        figures = evaluate(scores, labels, self.label_names, cuts=cuts, optimize=self.optimize)
+        self.log_dict(
+            {
+                f"{prefix}_{name}": value
+                for name, value in figures.items()
+                if isinstance(value, float)
+            }
+        )
+        return figures
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return probabilities ``[B, C]``."""
+        return self(batch[0]).sigmoid()
+
+    def configure_optimizers(self) -> Any:
+        """Make the optimizer, and the scheduler if there is one."""
+        optimizer = self._make_optimizer(self.network.parameters())
+        schedule = self._make_scheduler
+        return optimizer if schedule is None else ([optimizer], [schedule(optimizer)])
+
+
+def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of ``log(1 + exp(z)) - y z`` over the mask ``[B, C]``; 0 if it is empty.
+
+    Targets are labels, or noisy shares of any size.
+    """
+    losses: Tensor = (softplus(logits) - targets * logits) * mask
+    return losses.sum() / mask.sum().clamp(min=1)
+
+
+class StageBar(ProgressBar):
+    """A bar over all steps of a training, or over all batches of an evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown = True
+        self._bar = stage_bar(0, "student", unit="step", shown=False)  # until one begins
+
+    def disable(self) -> None:
+        """Show nothing from now on, as Lightning asks of all processes but one."""
+        self._shown = False
+
+    def enable(self) -> None:
+        """Show the bar from now on."""
+        self._shown = True
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin with the steps that a checkpoint had done."""
+        self._begin("student fit", trainer.estimated_stepping_batches, initial=trainer.global_step)
+
+    def on_train_batch_end(self, trainer: Trainer, *rest: Any) -> None:
+        """Advance by the steps of a batch."""
+        self._bar.update(trainer.global_step - self._bar.n)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Name the epoch, and the loss on held-out samples if there are any."""
+        loss = trainer.callback_metrics.get("val_loss")
+        ending = "" if loss is None else f", val_loss {loss:.4f}"
+        self._bar.set_postfix_str(f"epoch {trainer.current_epoch + 1}{ending}", refresh=False)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """End the bar, which is full where training stopped early, too."""
+        self._bar.total = self._bar.n
+        self._bar.close()
+
+    # validation during training has no bar of its own
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin a bar, unless training has one."""
+        if trainer.state.fn == "validate":
+            self._begin("student validate", sum(trainer.num_val_batches))
+
+    def on_validation_batch_end(self, trainer: Trainer, *rest: Any) -> None:
+        """Advance by a batch, unless training has the bar."""
+        if trainer.state.fn == "validate":
+            self._bar.update()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """End the bar, unless it is the bar of training."""
+        if trainer.state.fn == "validate":
+            self._bar.close()
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin a bar."""
+        self._begin("student test", sum(trainer.num_test_batches))
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin a bar."""
+        self._begin("student predict", sum(trainer.num_predict_batches))
+
+    def _begin(self, name: str, total: float, *, initial: int = 0) -> None:
+        self._bar = stage_bar(
+            int(total) if math.isfinite(total) else None,
+            name,
+            unit="step",
+            initial=initial,
+            shown=self._shown,
+        )
+
+    def _step(self, *rest: Any, **more: Any) -> None:
+        self._bar.update()
+
+    def _end(self, *rest: Any, **more: Any) -> None:
+        self._bar.close()
+
+    on_test_batch_end = on_predict_batch_end = _step
+    on_test_end = on_predict_end = on_exception = _end
+
+
+_STEP = "step"
+
+
+class Curves(CSVLogger):
+    """A CSVLogger with one version, which resumed training continues.
+
+    Args:
+        folder: the folder of ``logs/version_0/metrics.csv``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, name="logs", version=0)
+
+    @rank_zero_only
+    def resume(self, step: int) -> None:
+        """Keep the log of the first ``step`` steps; the rest will be logged again."""
+        folder = Path(self.log_dir)
+        earlier: list[dict[str, Any]] = []
+        for old in folder.glob("metrics.csv"):
+            with old.open(newline="") as file:
+                rows = [
+                    {name: value for name, value in row.items() if value}
+                    for row in csv.DictReader(file)
+                ]
+            earlier = [row for row in rows if int(row[_STEP]) < step]
+        for old in folder.glob("*"):
+            # Lightning would warn before it deletes old files
+            old.unlink()
+        self.experiment.metrics.extend(earlier)
+
+    @rank_zero_only
+    def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
+        """Write the log, so that training resumed from the checkpoint has the curves up to it."""
+        self.save()

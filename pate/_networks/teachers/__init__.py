@@ -1,0 +1,1 @@
+"""Many teachers trained at once."""

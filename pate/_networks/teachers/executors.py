@@ -1,0 +1,305 @@
+"""Runs jobs on chunks of teachers: in this process, on local workers, or on Ray.
+
+The work on each chunk writes a file, and a chunk with a file is not done again. If a worker is
+lost, its chunk resumes from the last checkpoint. A process works on its processor or on the GPU of
+its rank, and a chunk may take a share of the memory that is free.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytorch_lightning as pl
+import torch
+from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import BrokenProcessPool
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+
+from pate._core.files.writing import lease
+from pate._core.own_code import OwnCode, finder_in_use
+from pate._core.validation import expecting, require_given
+from pate._labeling.teachers.jobs import (
+    ChunkJob,
+    Execution,
+    Progress,
+    Report,
+    forget_steps,
+    steps_writer,
+)
+from pate._networks.checkpoints import LocalCheckpoints
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+
+_Sent = tuple[OwnCode | None, ChunkJob]
+"""A job behind the finder of the modules of its classes, which is unpickled first."""
+
+# how often in a row all workers may be lost without finishing a single chunk
+_PATIENCE = 3
+_POLL_SECONDS = 0.5
+# from glibc's malloc.h; only blocks larger than this are returned to the system
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 1 << 30
+
+
+def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, report: Report) -> None:
+    """Do ``job`` for every chunk that is not done yet.
+
+    Args:
+        job: the job.
+        chunks: the teachers of each chunk.
+        execution: where the job runs.
+        report: called with the number of steps as they are done, and with all steps of chunks that
+            were done before.
+
+    Raises:
+        RuntimeError: if workers are lost again and again.
+        ValueError: if Ray is asked for and not installed, or if the job raises it.
+    """
+    missing = [teachers for teachers in chunks if not job.is_done(teachers)]
+    report(job.num_steps * (len(chunks) - len(missing)))
+    forget_steps(job, missing)  # of a command that was killed
+    if execution.kind == "serial":
+        _set_up_process(execution.threads)
+        if execution.shared:
+            _run_on_leases(job, missing, report)
+            return
+        for teachers in missing:
+            job.only(teachers).work(teachers, report)
+        return
+    with Progress(report, job, missing) as progress:
+        runners = {"loky": _run_on_loky, "ray": _run_on_ray}
+        runners[execution.kind](job, missing, execution, progress)
+
+
+def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
+    """Work on chunks that no other process works on, until all are done.
+
+    After each chunk a worker looks from the first one on again, so that all chunks are begun in
+    order. So the chunk of a worker that died comes before all new ones, and the next free worker
+    takes it.
+    """
+    while missing:
+        for teachers in list(missing):
+            path = job.lease_file(teachers)
+            with lease(require_given(path, "a job on which processes work together")) as held:
+                if job.is_done(teachers):
+                    report(job.num_steps)
+                    missing.remove(teachers)
+                elif held:
+                    job.only(teachers).work(teachers, report)
+                    missing.remove(teachers)
+                    break
+        else:
+            if missing:
+                time.sleep(_POLL_SECONDS)
+
+
+def _run_on_loky(
+    job: ChunkJob, missing: list[range], execution: Execution, progress: Progress
+) -> None:
+    lost = 0
+    while missing:
+        pool = Parallel(
+            n_jobs=execution.workers,
+            backend="loky",
+            return_as="generator_unordered",
+            batch_size=1,
+            pre_dispatch="2*n_jobs",
+            max_nbytes="1M" if job.public else None,
+        )
+        calls = (
+            delayed(_work)(
+                (finder_in_use(), job.only(teachers)), teachers, execution.threads, os.getpid()
+            )
+            for teachers in missing
+        )
+        try:
+            with warnings.catch_warnings():
+                # loky replaces workers whose memory grew; the jobs are not lost
+                warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
+                for teachers in pool(calls):
+                    progress.finish(teachers)
+        except BrokenProcessPool:
+            unfinished = [teachers for teachers in missing if not job.is_done(teachers)]
+            for teachers in {*missing} - {*unfinished}:
+                progress.finish(teachers)
+            lost = 0 if len(unfinished) < len(missing) else lost + 1
+            if lost == _PATIENCE:
+                first = unfinished[0]
+                raise RuntimeError(
+                    f"Workers were killed {_PATIENCE} times in a row without finishing a chunk;"
+                    " out of memory?"
+                    f" {len(unfinished)} chunks are left, the first of them teachers"
+                    f" {first.start} to {first.stop - 1}."
+                    " Fewer `workers` or a smaller `chunk_size` takes less memory"
+                ) from None
+            missing = unfinished
+        else:
+            return
+
+
+def _run_on_ray(
+    job: ChunkJob, missing: list[range], execution: Execution, progress: Progress
+) -> None:
+    with expecting(
+        "the package ray for executor='ray'", ImportError, got="none: pip install 'pate[ray]'"
+    ):
+        import ray
+        from ray.job_config import JobConfig
+    if started := not ray.is_initialized():
+        terminate = signal.getsignal(signal.SIGTERM)
+        address = os.environ.get("RAY_ADDRESS")
+        ray.init(
+            # by default Ray joins any cluster that runs here, of any size and any owner
+            address=address or "local",
+            num_cpus=None if address else execution.workers * execution.threads,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            # a client's: workers of any other import from the working directory of this process
+            # first
+            job_config=JobConfig(_client_job=True),
+            runtime_env={
+                "env_vars": {
+                    "OMP_NUM_THREADS": str(execution.threads),
+                    "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),
+                    "PYTHONSAFEPATH": "1",
+                }
+            },
+        )
+        if terminate is not None and threading.current_thread() is threading.main_thread():
+            # Ray has replaced our handler by one that prints a trace and may abort the process
+            signal.signal(signal.SIGTERM, terminate)
+    try:
+        # the work of a lost worker is submitted again; an error of the job itself is not
+        work = ray.remote(
+            num_cpus=execution.threads, num_gpus=execution.gpus, max_retries=_PATIENCE
+        )(_work)
+        whole: ObjectRef[_Sent] | None = None
+        if type(job).only is ChunkJob.only:  # data common to all chunks are stored once
+            whole = ray.put((finder_in_use(), job))
+        cpus: float = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call, unused-ignore]
+        slots = 2 * max(execution.workers, int(cpus // execution.threads))
+        waiting = list(reversed(missing))
+        running: list[ObjectRef[range]] = []
+        while waiting or running:
+            while waiting and len(running) < slots:
+                teachers = waiting.pop()
+                sent = (finder_in_use(), job.only(teachers)) if whole is None else whole
+                running.append(work.remote(sent, teachers, execution.threads, None))
+            finished, running = ray.wait(running)
+            for teachers in ray.get(finished):
+                progress.finish(teachers)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _work(sent: _Sent, teachers: range, threads: int, parent: int | None) -> range:
+    _, job = sent
+    _set_up_process(threads)
+    write = steps_writer(job.steps_file(teachers))
+
+    def report(steps: int) -> None:
+        # without its parent a worker would race with the next command for the same files
+        if parent is not None and os.getppid() != parent:
+            os._exit(1)
+        write(steps)
+
+    job.work(teachers, report)
+    return teachers
+
+
+def _set_up_process(threads: int) -> None:
+    torch.set_num_threads(threads)
+    if platform.libc_ver()[0] == "glibc":
+        # memory returned to the system after each step is zeroed again, page by page, at the next:
+        # a fifth of the time of a convolutional network
+        libc = ctypes.CDLL(None)
+        for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            libc.mallopt(parameter, _KEPT_BYTES)
+
+
+# the estimate of a chunk leaves out temporary results of operations, and fragmentation
+_HEADROOM = 0.6
+
+
+def make_trainer(accelerator: str, **settings: object) -> pl.Trainer:
+    """Return a trainer for this process only, on the processor or on the GPU of its local rank.
+
+    Teachers never communicate, so that each rank of torchrun or SLURM trains its share by itself.
+    """
+    # under Ray, and in SLURM tasks that are bound to a GPU, only one is visible
+    gpus = torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") else 0
+    with expecting(
+        "an accelerator that this machine has", MisconfigurationException, got=accelerator
+    ):
+        return pl.Trainer(
+            accelerator=accelerator,
+            devices=[local_rank() % gpus] if gpus > 1 else 1,
+            plugins=[LightningEnvironment(), LocalCheckpoints()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **settings,  # type: ignore[arg-type]
+        )
+
+
+def local_rank() -> int:
+    """Return the number of this process on its machine, by torchrun, SLURM or loky's workers."""
+    for name in ("LOCAL_RANK", "SLURM_LOCALID"):
+        if name in os.environ:
+            return int(os.environ[name])
+    kind, _, number = multiprocessing.current_process().name.partition("-")
+    return int(number) - 1 if kind == "LokyProcess" else 0
+
+
+def root_device(accelerator: str) -> torch.device:
+    """Return the device that this process trains on and votes on."""
+    with quiet_lightning():
+        return make_trainer(accelerator, enable_checkpointing=False).strategy.root_device
+
+
+def available_bytes(device: torch.device) -> int:
+    """Return the memory that a chunk may take on ``device``, in bytes, with a margin left over."""
+    if device.type == "cuda":
+        return int(_HEADROOM * torch.cuda.mem_get_info(device)[0])
+    lines = Path("/proc/meminfo")
+    if lines.is_file():
+        fields = dict(line.split(":", 1) for line in lines.read_text().splitlines())
+        return int(_HEADROOM * int(fields["MemAvailable"].split()[0]) * 1024)
+    return int(_HEADROOM * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Suppress the messages that Lightning prints for every trainer."""
+    logger = logging.getLogger("pytorch_lightning")
+    rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    levels = logger.level, rank_zero.level
+    logger.setLevel(logging.ERROR)
+    rank_zero.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="pytorch_lightning")
+            warnings.filterwarnings("ignore", module="lightning_fabric")
+            yield
+    finally:
+        logger.setLevel(levels[0])
+        rank_zero.setLevel(levels[1])

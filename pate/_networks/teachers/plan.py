@@ -1,0 +1,385 @@
+"""How teachers are trained: the content of `teachers.yaml`, the records of each, and their batches.
+
+First the losses. They go entry by entry, so that teachers share no weight, threshold or mean. Then
+the plan, and the partition of the records, of which a worker gets only the parts of its teachers.
+Batches follow from the seed, the teacher and the step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import Dataset
+
+from pate._core.settings import RecordsInitArgs
+from pate._core.validation import (
+    MOST_VOTERS,
+    UNKNOWN,
+    IntArray,
+    expecting,
+    given,
+    require,
+    require_count,
+    require_positive,
+)
+from pate._labeling.data.records import Records, Unit, partition_records
+from pate._labeling.networks import require_factory
+from pate._labeling.teachers.closed_form_plan import assigned_units, require_bound, start_place
+from pate._networks.data.augmentation import augmented
+
+
+class EntryLoss(RecordsInitArgs, ABC):
+    """A loss that treats each entry of a batch by itself."""
+
+    @abstractmethod
+    def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
+        """Return losses ``[..., C]`` of ``logits [..., C]`` against ``labels [..., C]`` in {0, 1}.
+
+        ``positive_weights`` (broadcast against the labels) multiply the losses of positive labels.
+        """
+
+
+class BinaryCrossEntropy(EntryLoss):
+    """Cross-entropy of each label."""
+
+    def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
+        """Return the losses, of the shape of ``labels``."""
+        return binary_cross_entropy_with_logits(
+            logits, labels, reduction="none", pos_weight=positive_weights
+        )
+
+
+class AsymmetricLoss(EntryLoss):
+    """Cross-entropy with less weight on well-predicted labels, and on negatives in particular.
+
+    With p the predicted probability, a positive label costs ``-(1 - p)^gamma_positive log p``; a
+    negative one, with ``q = max(p - margin, 0)``, costs ``-q^gamma_negative log(1 - q)`` (Ridnik et
+    al. 2021).
+
+    Args:
+        gamma_positive: exponent of positive labels, at least 0.
+        gamma_negative: exponent of negative labels, at least 0.
+        margin: probability up to which a negative label costs nothing, in [0, 1).
+    """
+
+    def __init__(
+        self, gamma_positive: float = 0.0, gamma_negative: float = 4.0, margin: float = 0.05
+    ) -> None:
+        require(gamma_positive >= 0, "gamma_positive >= 0", gamma_positive=gamma_positive)
+        require(gamma_negative >= 0, "gamma_negative >= 0", gamma_negative=gamma_negative)
+        require(0 <= margin < 1, "0 <= margin < 1", margin=margin)
+        self.gamma_positive, self.gamma_negative, self.margin = (
+            gamma_positive,
+            gamma_negative,
+            margin,
+        )
+
+    def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
+        """Return the losses, of the shape of ``labels``."""
+        unlikely = torch.sigmoid(-logits)
+        positive = -_power(unlikely, self.gamma_positive) * logsigmoid(logits)
+        if self.margin:
+            # log(1 - q) is finite: the margin keeps q away from 1
+            shifted = (1 - unlikely - self.margin).clamp(min=0)
+            negative = -_power(shifted, self.gamma_negative) * torch.log1p(-shifted)
+        else:
+            negative = -_power(1 - unlikely, self.gamma_negative) * logsigmoid(-logits)
+        return torch.where(labels > 0.5, positive_weights * positive, negative)
+
+
+class FocalLoss(AsymmetricLoss):
+    """Cross-entropy times ``(1 - p)^gamma``, p the right answer's probability (Lin et al. 2017).
+
+    Args:
+        gamma: the exponent, at least 0; 0 is cross-entropy.
+    """
+
+    def __init__(self, gamma: float = 2.0) -> None:
+        require(gamma >= 0, "gamma >= 0", gamma=gamma)
+        super().__init__(gamma_positive=gamma, gamma_negative=gamma, margin=0.0)
+
+
+def _power(base: Tensor, exponent: float) -> Tensor:
+    # the gradient of base^0 at base = 0 is 0 * inf
+    return base**exponent if exponent else torch.ones_like(base)
+
+
+NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
+"""Makes a network for an input shape (without the batch) and a number of labels."""
+# jsonargparse takes an optimizer's class for a factory only if its one argument is of any type
+OptimizerFactory = Callable[[Any], Optimizer]
+"""Makes an optimizer of given parameters.
+
+It must work entry by entry, as SGD, Adam and AdamW do.
+"""
+SchedulerFactory = Callable[[Optimizer], LRScheduler]
+"""Makes a learning-rate schedule for an optimizer, stepped once per optimizer step."""
+Precision = Literal["32-true", "bf16-mixed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherPlan:
+    """How every teacher is trained. These settings are public and do not depend on the partitions.
+
+    The seed is no secret: privacy does not rest on it.
+
+    Args:
+        network: makes a teacher's network for an input shape and a number of labels.
+        num_teachers: number of teachers, from 2 to 2^23.
+        num_steps: optimizer steps of every teacher, a public constant.
+        batch_size: records per step.
+        optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW
+            ...).
+        unit: the unit of privacy: a ``record``, or a ``group`` such as all records of one person.
+        chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto``
+            measures which number is fastest and keeps it.
+        checkpoint_steps: steps between the checkpoints from which a killed chunk continues.
+        positive_weight_power: 0 to 1; larger values give rare positive labels more weight, within
+            each partition.
+        loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or
+            ``AsymmetricLoss``.
+        scheduler: makes the learning-rate schedule, stepped once per optimizer step; it must not
+            depend on a loss.
+        clip_norm: largest norm of a teacher's gradient.
+        augment: transforms of pictures while teachers train, for example of
+            ``torchvision.transforms.v2``, applied to each picture by itself; their random draws
+            depend on (seed, teacher, step).
+        seed: seed of initial weights, batch orders and dropout.
+        accelerator: Lightning's accelerator.
+        precision: ``32-true``, or ``bf16-mixed`` if the device is fast with it. ``16-mixed`` is not
+            offered: its gradient scaler would let stacked teachers influence each other.
+        start_from: None for teachers that start afresh; or the released student that all of them
+            start from: ``first`` for that of the run's own first release, or the folder of a run
+            whose release is in the ledger of the same records. The student's weights are taken if
+            its network is of the same class, and otherwise its answers to public samples are
+            learned first.
+        max_teachers_per_group: with ``unit: record``, the largest number of teachers that the
+            records of one group reach: a keyed hash of its id puts each record into one of so many
+            parts of its group, and a part has one teacher. The release is then priced for a group,
+            too, and adds up with releases by the same groups. None for no bound.
+    """
+
+    network: NetworkFactory
+    num_teachers: int
+    num_steps: int
+    batch_size: int
+    optimizer: OptimizerFactory = torch.optim.AdamW
+    unit: Unit = "record"
+    chunk_size: int | Literal["auto"] = 1
+    checkpoint_steps: int = 1000
+    positive_weight_power: float = 0.0
+    loss: EntryLoss | None = None
+    scheduler: SchedulerFactory | None = None
+    clip_norm: float | None = None
+    augment: list[nn.Module] | None = None
+    seed: int = 0
+    accelerator: str = "auto"
+    precision: Precision = "32-true"
+    start_from: str | None = None
+    max_teachers_per_group: int | None = None
+
+    def __post_init__(self) -> None:
+        require_bound(self)
+        require_factory(self.network)
+        require_count(2, num_teachers=self.num_teachers)
+        require(
+            self.num_teachers <= MOST_VOTERS,
+            f"num_teachers <= {MOST_VOTERS}",
+            num_teachers=self.num_teachers,
+        )
+        require_count(
+            1,
+            num_steps=self.num_steps,
+            batch_size=self.batch_size,
+            checkpoint_steps=self.checkpoint_steps,
+        )
+        require_count(0, seed=self.seed)
+        for name, value, choices in (
+            ("unit", self.unit, Unit),
+            ("precision", self.precision, Precision),
+        ):
+            require(
+                value in get_args(choices),
+                f"{name} in {', '.join(get_args(choices))}",
+                **{name: value},
+            )
+        require(
+            0 <= self.positive_weight_power <= 1,
+            "0 <= positive_weight_power <= 1",
+            positive_weight_power=self.positive_weight_power,
+        )
+        require_positive(**given(clip_norm=self.clip_norm))
+        object.__setattr__(self, "start_from", start_place(self.start_from))
+        with expecting("an optimizer, and a scheduler if any, that can be made", TypeError):
+            optimizer = self.optimizer([torch.nn.Parameter(torch.zeros(1, 1))])
+            if self.scheduler is not None:
+                self.scheduler(optimizer)
+        if self.chunk_size != "auto":
+            require_count(1, chunk_size=self.chunk_size)
+            if self.chunk_size > 1:
+                check_entrywise(self.optimizer)
+
+    def chunks(self) -> list[range]:
+        """Return the numbers of the teachers of each chunk.
+
+        Raises ``ValueError`` while the size is ``auto``.
+        """
+        size = self.chunk_size
+        if size == "auto":
+            raise ValueError(
+                "Expected a chunk_size that was chosen, as `choose_size` does, got"
+                " chunk_size='auto'"
+            )
+        return [
+            range(start, min(start + size, self.num_teachers))
+            for start in range(0, self.num_teachers, size)
+        ]
+
+
+def check_entrywise(make_optimizer: OptimizerFactory) -> None:
+    """Raise ``ValueError`` unless the optimizer works entry by entry.
+
+    LBFGS, Adafactor and others that look at whole tensors would let stacked teachers influence each
+    other.
+    """
+    results = []
+    # not a multiple: Adafactor would cancel it
+    for power in (1, 2):
+        weights = torch.nn.Parameter(torch.linspace(-1, 1, 18).view(2, 3, 3))
+        optimizer = make_optimizer([weights])
+        for _ in range(4):
+            weights.grad = torch.linspace(-2, 1, 18).view(2, 3, 3).clone()
+            weights.grad[0] **= power
+            optimizer.step(lambda: torch.tensor(0.0))  # type: ignore[arg-type, return-value, unused-ignore]
+        results.append(weights.detach()[1])
+    require(
+        torch.equal(*results),
+        "an optimizer that works entry by entry",
+        optimizer=type(optimizer).__name__,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionedRecords:
+    """Records, and the rows on which each teacher is trained. PRIVATE.
+
+    Attributes:
+        records: the records of all partitions, and possibly others.
+        rows: the rows of each teacher's records ``[n]``, by the teacher's number.
+    """
+
+    records: Records
+    rows: Mapping[int, IntArray]
+
+    @classmethod
+    def by_key(cls, records: Records, plan: TeacherPlan, key: bytes) -> Self:
+        """Assign each record to a teacher by a keyed hash of its unit.
+
+        Raises like `Records.units`.
+        """
+        rows = partition_records(
+            records.ids,
+            assigned_units(records, plan, key),
+            num_teachers=plan.num_teachers,
+            key=key,
+        )
+        return cls(records, dict(enumerate(rows)))
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of records of each teacher, in the order of ``rows``."""
+        return [len(rows) for rows in self.rows.values()]
+
+    def only(self, teachers: range) -> PartitionedRecords:
+        """Return only the records of some teachers, without groups.
+
+        Arrays are copied into one block; pictures are still read when they are needed.
+        """
+        chosen = [self.rows[teacher] for teacher in teachers]
+        rows = np.concatenate(chosen)
+        records = self.records
+        subset = Records(
+            features=records.features.select(rows),
+            labels=records.labels[rows],
+            ids=records.ids[rows],
+        )
+        stops = np.cumsum([len(partition) for partition in chosen])
+        return PartitionedRecords(
+            subset, dict(zip(teachers, np.split(np.arange(len(rows)), stops[:-1]), strict=True))
+        )
+
+
+def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size: int) -> IntArray:
+    """Return positions within a partition of ``size`` records, ``[len(steps), batch_size]``.
+
+    Passes over the partition follow each other without padding, each in an order that depends on
+    (seed, teacher, pass). So every teacher takes the same number of steps of the same size,
+    whatever its partition.
+    """
+    first, last = steps.start * batch_size, steps.stop * batch_size
+    passes = range(first // size, -(-last // size))
+    orders = [np.random.default_rng([seed, teacher, number]).permutation(size) for number in passes]
+    start = first - passes.start * size
+    return np.concatenate(orders)[start : start + last - first].reshape(len(steps), batch_size)
+
+
+class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Batches of a chunk of teachers for a range of steps.
+
+    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32, NaN where
+    a label is unknown. A teacher without records sees zeros. Pictures are augmented as the plan
+    says.
+    """
+
+    def __init__(
+        self, plan: TeacherPlan, data: PartitionedRecords, *, teachers: range, steps: range
+    ) -> None:
+        self._records = data.records
+        self._plan, self._teachers, self._steps = plan, teachers, steps
+        self._empty = np.array([len(data.rows[teacher]) == 0 for teacher in teachers])
+        # [steps, chunk, batch] rows of the records
+        self._rows = np.zeros((len(steps), len(teachers), plan.batch_size), dtype=np.int64)
+        for place, teacher in enumerate(teachers):
+            if len(rows := data.rows[teacher]):
+                self._rows[:, place] = rows[
+                    draw_batches(
+                        len(rows),
+                        seed=plan.seed,
+                        teacher=teacher,
+                        steps=steps,
+                        batch_size=plan.batch_size,
+                    )
+                ]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = self._rows[step]
+        if self._empty.all():
+            shape, num_labels = self._records.features.shape[1:], self._records.labels.shape[1]
+            return torch.zeros(*rows.shape, *shape), torch.zeros(*rows.shape, num_labels)
+        features = np.ascontiguousarray(self._records.features[rows])
+        if self._plan.augment:
+            for place, teacher in enumerate(self._teachers):
+                features[place] = augmented(
+                    torch.from_numpy(features[place]),
+                    self._plan.augment,
+                    self._plan.seed,
+                    teacher,
+                    self._steps[step],
+                ).numpy()
+        labels = self._records.labels[rows].astype(np.float32)
+        labels[labels == UNKNOWN] = np.nan
+        features[self._empty] = 0
+        labels[self._empty] = 0
+        return torch.from_numpy(features), torch.from_numpy(labels)

@@ -1,0 +1,343 @@
+"""The stages of teachers: each is trained on its own partition, and votes on each public sample."""
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from pate._core.files.reading import Json, code_version, digest
+from pate._core.files.writing import (
+    FINISH,
+    atomic_write,
+    lease,
+    make_once,
+    require_disk,
+    write_text,
+)
+from pate._core.progress import stage_bar
+from pate._core.settings import encode_fields
+from pate._core.validation import Float32Array, IntArray, require
+from pate._labeling.data.records import Role, assign_teachers
+from pate._labeling.data.source import DataSource
+from pate._labeling.release.between_runs import Start
+from pate._labeling.runs.released import sealing_key
+from pate._labeling.runs.run import (
+    KEY_BYTES,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    Run,
+    StageInputs,
+    read_key,
+)
+from pate._labeling.runs.vote_store import VoteStore
+from pate._labeling.stages.teachers import begin_fit, origin_of, require_same_data
+from pate._labeling.teachers.jobs import CHUNK_SIZE, CurveFormat, Execution
+from pate._labeling.votes.kinds import Voting, unpack_ballots
+from pate._networks.data.augmentation import require_pictures
+from pate._networks.settings import require_logits
+from pate._networks.teachers.executors import available_bytes, root_device, run_jobs
+from pate._networks.teachers.plan import PartitionedRecords, TeacherPlan, draw_batches
+from pate._networks.teachers.sizing import choose_size, describe_training, disk_bytes
+from pate._networks.teachers.training import (
+    SavedChunk,
+    TrainJob,
+    VoteJob,
+    cast_votes,
+    chunk_file,
+    foreign_files,
+    load_chunk,
+    log_curves,
+    make_networks,
+    read_losses,
+    read_origin,
+    teachers_table,
+)
+
+_COMPARED = 64  # public samples, by which two feature maps are told apart
+
+
+def write_start(path: Path, start: Start, plan: TeacherPlan, data: DataSource) -> None:
+    """Write the weights that all teachers start from, unless they are there.
+
+    These are the weights of the student if its network has the same class and sees the same
+    features. Otherwise a network of the teachers' class learns the student's answers to the public
+    samples, in as many steps as a teacher takes.
+
+    Args:
+        path: the file, ``.safetensors``.
+        start: the student.
+        plan: how teachers are trained.
+        data: the source of the public samples.
+    """
+    if path.is_file():
+        return
+    public = data.load(Role.PUBLIC), data.records(Role.PUBLIC)
+    raw, seen = (records.features[np.arange(len(records))] for records in public)
+    (network,) = make_networks(plan, tuple(seen.shape[1:]), data.num_labels, teachers=range(1))
+    student: Any = start.student.module
+    compared = slice(0, _COMPARED)
+    same = type(student.network) is type(network) and _shapes(student.network) == _shapes(network)
+    if same:
+        with torch.inference_mode():
+            mapped = student.features(torch.from_numpy(raw[compared]))
+        same = mapped.shape == seen[compared].shape and np.allclose(
+            mapped, seen[compared], atol=1e-4
+        )
+    if same:
+        network.load_state_dict(student.network.state_dict())
+    else:
+        _learn(network, seen, start.answers(raw).astype(np.float32), plan)
+    with atomic_write(path) as file:
+        file.write(save({name: value.contiguous() for name, value in network.state_dict().items()}))
+
+
+def _learn(
+    network: nn.Module, samples: Float32Array, answers: Float32Array, plan: TeacherPlan
+) -> None:
+    """Train a network on answers ``[N, C]`` to public samples, as a teacher is trained."""
+    optimizer = plan.optimizer(network.parameters())
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(plan.seed)
+        for rows in draw_batches(
+            len(samples),
+            seed=plan.seed,
+            teacher=0,
+            steps=range(plan.num_steps),
+            batch_size=plan.batch_size,
+        ):
+            loss = binary_cross_entropy_with_logits(
+                network(torch.from_numpy(samples[rows])), torch.from_numpy(answers[rows])
+            )
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+
+def _shapes(network: nn.Module) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in network.state_dict().items()}
+
+
+def fit_teachers(
+    run: Run,
+    data: DataSource,
+    plan: TeacherPlan,
+    execution: Execution,
+    *,
+    logger: CurveFormat = "csv",
+    dry_run: bool = False,
+) -> None:
+    """Train the teachers, each on its own partition of the private data.
+
+    After an interruption the stage continues where it stopped, with the same result bit for bit.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: how teachers are trained.
+        execution: where chunks are trained.
+        logger: the format of the loss curves.
+        dry_run: whether to print the cost of training, and train and write nothing.
+
+    Raises:
+        ValueError: if settings, records or earlier files do not allow it.
+    """
+    require(
+        logger != "tensorboard" or find_spec("tensorboard") is not None,
+        "the package of pip install 'pate[tensorboard]'",
+        logger=logger,
+    )
+    require(
+        not (execution.shared and run.overwrite),
+        "overwrite without shared, which others would lose",
+    )
+    torch.set_num_threads(execution.threads)
+    private = data.records(Role.PRIVATE)
+    data.require_distinct()
+    require_pictures(plan.augment, data.input_shape)
+    private.units(plan.unit)  # raises if there are none
+    require_logits(plan.network, data, seed=plan.seed)
+    if dry_run:
+        key = read_key(run) or secrets.token_bytes(KEY_BYTES)
+        text = describe_training(
+            plan,
+            PartitionedRecords.by_key(private, plan, key).sizes,
+            shape=data.input_shape,
+            num_labels=data.num_labels,
+            execution=execution,
+        )
+        print(text, end="")
+        return
+    start = None if plan.start_from is None else Start.of(run, encode_fields(plan), data)
+    beginning = begin_fit(run, data, plan, foreign_files)
+    if beginning is None:
+        return
+    folder, key, made_from = beginning
+    partitioned = PartitionedRecords.by_key(private, plan, key)
+
+    def choose() -> Json:
+        sizing = choose_size(
+            plan,
+            data.input_shape,
+            data.num_labels,
+            available=available_bytes(root_device(plan.accelerator)) // execution.workers,
+        )
+        for line in sizing.messages:
+            print(line, flush=True)
+        return {"chunk_size": sizing.chunk_size}
+
+    # chosen once and kept, because training depends on the chunk of a teacher
+    sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
+    job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
+    if start is not None and job.start_file is not None:
+        write_start(job.start_file, start, plan, data)
+    chunks = sized_plan.chunks()
+    untrained = sum(len(teachers) for teachers in chunks if not job.is_done(teachers))
+    require_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder, "teachers")
+    with stage_bar(len(chunks) * plan.num_steps, "teachers", unit="step") as bar:
+        run_jobs(job, chunks, execution, bar.update)
+    with lease(folder / FINISH, wait=True):
+        if run.is_finished(TEACHERS_FIT):  # by another process
+            return
+        # left by processes that were killed
+        for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):
+            left.unlink(missing_ok=True)
+        losses = read_losses(sized_plan, folder)
+        write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
+        log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
+        files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
+        run.finish(
+            TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path
+        )
+
+
+def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
+    """Delete the chunks of teachers of some units, and mark the others as made without them."""
+    folder, key = run.root / TEACHERS_FIT.outputs[0], sealing_key(run)
+    new = origin_of(run.inputs_of(TEACHERS_FIT))
+    touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
+    # chunks that saw a unit go first
+    for teachers in sorted(plan.chunks(), key=touched.isdisjoint):
+        path = chunk_file(folder, teachers)
+        if not path.is_file() or (origin := read_origin(path)) == new:
+            continue
+        if touched.isdisjoint(teachers):
+            require(
+                origin == old, "chunks of teachers that were made of these data", path=str(path)
+            )
+            replace(SavedChunk.read(path), made_from=new).write(path)
+        else:
+            path.unlink()
+
+
+def vote_teachers(
+    run: Run,
+    data: DataSource,
+    plan: TeacherPlan,
+    execution: Execution,
+    *,
+    voting: Voting | None = None,
+    absent: Sequence[int] | None = None,
+) -> None:
+    """Let the teachers vote on every public sample; each teacher's votes are kept.
+
+    Args:
+        run: the run's folder.
+        data: the source of the samples.
+        plan: how the teachers were trained.
+        execution: where the teachers vote.
+        voting: how they vote; None for the way of an earlier call, or ``bits``.
+        absent: numbers, from 0, of the teachers that take no part. Their ballots are rows of zeros,
+            and they still count, because the number of teachers is a public constant. Like the
+            votes, this list is PRIVATE. None for the list of an earlier call, if any.
+
+    Raises:
+        ValueError: if teachers, records or earlier votes belong to another run.
+    """
+    before = run.inputs_of(TEACHERS_VOTE).settings
+    voting = before.get("votes", "bits") if voting is None else voting
+    absent = before.get("absent") if absent is None else absent
+    absent_teachers = sorted(map(int, absent or []))
+    in_range = len({*absent_teachers} & {*range(plan.num_teachers)}) == len(absent_teachers)
+    require(in_range, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
+    run.require_finished(TEACHERS_FIT)
+    require_same_data(run, data, plan)
+    # workers may start in another folder
+    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
+    chunks = plan.chunks()
+    made_by = {
+        "teachers": digest(*(chunk_file(folder, teachers) for teachers in chunks)),
+        "data": data.fingerprint(Role.PUBLIC),
+        "code": code_version(),
+    }
+    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
+    # votes remain valid when only the code around them changes
+    inputs = {name: made_by[name] for name in ("teachers", "data")}
+    made_from = digest(json.dumps([inputs, absent_teachers, voting], sort_keys=True))
+    if not run.begin(
+        TEACHERS_VOTE,
+        StageInputs({"votes": voting, "absent": absent_teachers}, inputs),
+        foreign=[name for name, origin in store.provenance().items() if origin != made_from],
+    ):
+        return
+    public = data.records(Role.PUBLIC)
+    job = VoteJob(
+        plan=plan,
+        teachers_folder=folder,
+        samples=public.features,
+        num_labels=data.num_labels,
+        store=store,
+        voting=voting,
+        absent=tuple(absent_teachers),
+        made_from=made_from,
+    )
+    with stage_bar(len(chunks), "votes", unit="chunk") as bar:
+        run_jobs(job, chunks, execution, bar.update)
+    with lease(store.folder / FINISH, wait=True):
+        if run.is_finished(TEACHERS_VOTE):  # by another process
+            return
+        for left in store.folder.glob("*.lease"):  # by processes that were killed
+            left.unlink(missing_ok=True)
+        run.finish(
+            TEACHERS_VOTE,
+            store.write_manifest(
+                ids=public.ids.tolist(),
+                label_names=data.label_names,
+                num_teachers=plan.num_teachers,
+                made_by=made_by,
+                ballots="scores" if voting == "scores" else "bits",
+            ),
+        )
+
+
+def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:
+    """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role.
+
+    PRIVATE.
+
+    Of teachers that voted by scores their decisions are counted.
+    """
+    records, settings = data.records(role), run.inputs_of(TEACHERS_VOTE).settings
+    absent, voting = settings.get("absent") or [], settings.get("votes", "bits")
+    folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
+    counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)
+    chunks = plan.chunks()
+    with stage_bar(len(chunks), f"votes on {role.value}", unit="chunk") as bar:
+        for teachers in chunks:
+            packed = cast_votes(
+                load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device),
+                records.features,
+                "bits" if voting == "scores" else voting,
+            )
+            packed[np.isin(teachers, absent)] = 0
+            counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
+            bar.update()
+    return counts

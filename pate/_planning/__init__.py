@@ -1,1 +1,0 @@
-"""Planning before any budget is spent: simulated votes, noise for a target, quality, costs."""

@@ -1,0 +1,46 @@
+"""Sources of records in three roles, their partition over teachers, and rendered faces."""
+
+from pate._core.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from pate._core.validation import UNKNOWN as UNKNOWN
+    from pate._labeling.data.arrays import (
+        Arrays as Arrays,
+        CelebAAttributes as CelebAAttributes,
+        DrawnPublic as DrawnPublic,
+    )
+    from pate._labeling.data.features.numeric import (
+        AutoFeatures as AutoFeatures,
+        ChainedFeatures as ChainedFeatures,
+        PublicPCA as PublicPCA,
+        PublicScaling as PublicScaling,
+        RandomFeatures as RandomFeatures,
+    )
+    from pate._labeling.data.features.patches import PatchFeatures as PatchFeatures
+    from pate._labeling.data.features.sentences import SentenceFeatures as SentenceFeatures
+    from pate._labeling.data.pictures import CelebA as CelebA, PictureTable as PictureTable
+    from pate._labeling.data.records import (
+        ArrayFeatures as ArrayFeatures,
+        FeatureMap as FeatureMap,
+        Features as Features,
+        Records as Records,
+        Role as Role,
+    )
+    from pate._labeling.data.source import DataSource as DataSource, PythonFile as PythonFile
+    from pate._labeling.data.tables import (
+        ColumnEncoding as ColumnEncoding,
+        NumberTable as NumberTable,
+        TextTable as TextTable,
+    )
+    from pate._networks.data.datasets import (
+        HuggingFace as HuggingFace,
+        Keys as Keys,
+        LightningData as LightningData,
+        TorchDatasets as TorchDatasets,
+    )
+    from pate._networks.data.torch_maps import (
+        FrozenBackbone as FrozenBackbone,
+        PictureTransforms as PictureTransforms,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, __file__)

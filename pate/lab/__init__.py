@@ -1,0 +1,1 @@
+"""Audits, plans, reports, silos and drawn faces: each folder can be deleted."""

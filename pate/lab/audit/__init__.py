@@ -1,0 +1,15 @@
+"""Audits of runs: lower bounds on epsilon from canaries and from published files.
+
+Nothing here protects a record.
+"""
+
+from pate._labeling.commands.table import Command
+
+COMMANDS = {
+    "audit": Command(
+        "pate.lab.audit.command:main",
+        "test the noise, the isolation and the leaks of a recipe on a copy (NOT PRIVATE)",
+        "pate audit configs/table --output audits/table --label.target_epsilon 4",
+        own_code=True,
+    ),
+}

@@ -1,0 +1,26 @@
+"""Plans before a run: candidates, numbers of teachers, second opinions."""
+
+from pate._labeling.commands.table import Command
+
+COMMANDS = {
+    "account": Command(
+        "pate.lab.plan.command:account_main",
+        "compute the cost of queries from parameters",
+        "pate account --aggregator StableTopK --aggregator.scale_gap 39 "
+        "--aggregator.sigma_test 60 --aggregator.delta_test 1e-9 --num_queries 600 "
+        "--delta 1e-6 --num_teachers 800 --num_labels 20",
+        own_code=True,
+    ),
+    "plan": Command(
+        "pate.lab.plan.command:plan_main",
+        "plan the number of teachers from public facts",
+        "pate plan --num_records 100000 --num_labels 25 --num_public 5000 --epsilons [1,4]",
+    ),
+    "frontier": Command(
+        "pate.lab.plan.command:frontier_main",
+        "draw label and student quality against epsilon for many aggregators",
+        "pate frontier --simulate.num_labels 20 --simulate.num_teachers 400 "
+        "--simulate.label_density 0.2 --simulate.teacher_accuracy 0.85 --student true",
+        own_code=True,
+    ),
+}

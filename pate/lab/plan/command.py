@@ -1,0 +1,252 @@
+"""The commands that look ahead, from parameters and public facts.
+
+`pate account` computes the cost of queries by several accountants. `pate frontier` compares
+aggregators, and `pate plan` numbers of teachers.
+"""
+
+import textwrap
+from functools import partial
+from pathlib import Path
+
+from pate._core.accounting.accountant import RDPAccountant
+from pate._core.accounting.charges import Events
+from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
+from pate._core.accounting.events import GaussianEvent, leaves
+from pate._core.files.writing import write_text
+from pate._core.settings import require_made
+from pate._core.tables import text_table, write_csv
+from pate._core.validation import require, require_count, require_in_open_unit_interval
+from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator
+from pate._labeling.commands.parsing import run_command
+from pate._labeling.runs.run import Run
+from pate._labeling.votes.kinds import Votes, VoteShape
+from pate.lab.plan.frontier import (
+    Comparison,
+    Frontier,
+    Simulation,
+    Task,
+    frontier,
+    load_task,
+    simulated,
+)
+from pate.lab.plan.output import (
+    draw_epsilons,
+    draw_sweep,
+    frontier_figure,
+    frontier_rows,
+    frontier_table,
+    save_figure,
+    sweep_text,
+    variants_figure,
+    write_recipe,
+    write_sweep,
+)
+from pate.lab.plan.peers import PEERS, opinions
+from pate.lab.plan.sweep import Sweep, SweepResult, TaskFacts, run_sweep
+
+_EPSILONS = ("tightest", "optimal", "classic", "exact", *PEERS)
+
+
+def account(
+    *,
+    aggregator: Aggregator,
+    num_queries: int,
+    delta: float,
+    shape: VoteShape,
+    plot: Path | None = None,
+) -> dict[str, dict[str, float | None]]:
+    """Print and return the cost of queries, from parameters only.
+
+    Args:
+        aggregator: the mechanism.
+        num_queries: number of queries.
+        delta: the delta of every epsilon.
+        shape: the numbers of teachers and labels.
+        plot: a file for a plot of epsilon against the number of queries.
+
+    Returns:
+        The result of `_costs_of`, with epsilon from ``autodp`` and ``dp_accounting`` by their own
+        curves, None where `peers` has no figure.
+
+    Raises:
+        ValueError: on parameters out of range.
+    """
+    require_made("aggregator", aggregator)
+    events = aggregator.events(shape)
+    costs = _costs_of(events, num_queries=num_queries, delta=delta)
+    reasons: dict[str, list[str]] = {}
+    for peer in PEERS:
+        for relation, opinion in opinions(peer, events, count=num_queries, delta=delta).items():
+            costs[relation.value][peer] = opinion.epsilon
+            if opinion.epsilon is None:
+                reasons.setdefault(f"{peer} {opinion.reason}", []).append(relation.name)
+    name, _, settings = str(aggregator).replace("NeighboringRelation.", "").partition("(")
+    print(f"epsilon of {num_queries} queries at delta = {format_exact(delta)} through {name}:")
+    print(textwrap.fill(settings[:-1], 96, initial_indent="    ", subsequent_indent="    "))
+    rows: list[tuple[str, ...]] = [("    relation", *_EPSILONS, "delta0")]
+    for name, row in costs.items():
+        epsilons = (
+            "-" if row[column] is None else format_epsilon(row[column], 4) for column in _EPSILONS
+        )
+        rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
+    print("\n".join(text_table(rows)))
+    for reason, relations in reasons.items():
+        where = "" if len(relations) == len(events) else f" under {relations[0]}"
+        print(f"    {reason}, and gives no second opinion{where}.")
+    meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"])
+    if meaning is not None:
+        print(meaning)
+    answered = aggregator.max_answer_probability(shape)
+    if answered < LEAST_ANSWERED:
+        print(
+            f"{shape.num_teachers} teachers who all agree are answered with probability"
+            f" {answered:.2g} at most:\n    `pate label` refuses this. Less noise (fewer queries, a"
+            " larger delta) or more teachers\n    are needed."
+        )
+    if plot is not None:
+        draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
+        print(f"Epsilon against queries: {plot}")
+    return costs
+
+
+def _costs_of(
+    events: Events, *, num_queries: int, delta: float
+) -> dict[str, dict[str, float | None]]:
+    """Return the total cost of several equal queries.
+
+    Args:
+        events: the event of one query under each relation.
+        num_queries: number of queries asked.
+        delta: the delta of every epsilon.
+
+    Returns:
+        For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
+        ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
+        Gaussian, else None. ``delta0`` is the part of delta that is spent on failures, such as
+        failures of stability tests.
+
+    Raises:
+        ValueError: on parameters out of range.
+    """
+    require_count(1, num_queries=num_queries)
+    require_in_open_unit_interval(delta=delta)
+    costs: dict[str, dict[str, float | None]] = {}
+    for relation, event in events.items():
+        total = RDPAccountant(relation=relation).compose(event, num_queries)
+        gaussian = all(type(leaf) is GaussianEvent for leaf, _ in leaves(event))
+        costs[relation.value] = {
+            "tightest": total.get_epsilon(delta=delta),
+            "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
+            "classic": total.get_epsilon(delta=delta, conversion="classic"),
+            "exact": total.get_epsilon(delta=delta, conversion="exact") if gaussian else None,
+            "delta0": total.delta0,
+        }
+    return costs
+
+
+account_main = partial(run_command, "account", account, grouped={"shape": VoteShape})
+
+
+def compare(
+    comparison: Comparison,
+    run: Path | None = None,
+    simulate: Simulation | None = None,
+    aggregators: list[Aggregator] | None = None,
+    output: Path | None = None,
+) -> Frontier:
+    """Plot the quality of labels and student against epsilon for aggregators on the same votes.
+
+    A planning tool. On the votes of a run its results are PRIVATE, and so is a choice based on
+    them; simulated votes are free.
+
+    Args:
+        comparison: the settings common to all aggregators.
+        run: the run with the votes.
+        simulate: teachers to simulate in place of a run.
+        aggregators: the aggregators to compare. Only the proportions of their noise matter, because
+            one factor scales all of it to meet each target. An aggregator that needs a student is
+            the last of two `Rounds`. None for the proposals of all aggregators of this package and
+            of installed ones; for records that vote for themselves, `ScoreVotes`.
+        output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for
+            ``private/frontier`` in the run, or ``frontier`` for simulated votes. With variants,
+            ``variants.png`` is next to them.
+
+    Returns:
+        The written figures.
+
+    Raises:
+        ValueError: unless either a run or a simulation is given, and on parameters out of range.
+    """
+    require(
+        (run is None) != (simulate is None),
+        "either a run or a simulation",
+        run=run,
+        simulate=simulate,
+    )
+    require_made("aggregators", aggregators)
+    if simulate is not None:
+        task: Task[Votes] = simulated(simulate).drawn(
+            comparison.num_queries, seed=comparison.query_seed
+        )
+        default = Path("frontier")
+    else:
+        assert run is not None
+        task = load_task(Path(run), comparison, aggregators)
+        default = Run(Path(run)).private / "frontier"
+    result = frontier(task, comparison, aggregators)
+    folder = default if output is None else Path(output)
+    text = frontier_table(result)
+    write_csv(folder / "frontier.csv", result.notice, frontier_rows(result))
+    write_text(folder / "frontier.txt", text)
+    save_figure(folder / "frontier.png", frontier_figure(result), dpi=130)
+    written = ["frontier.csv", "frontier.png", "frontier.txt"]
+    if comparison.variants:
+        save_figure(folder / "variants.png", variants_figure(result), dpi=90)
+        written.append("variants.png")
+    print(text, end="")
+    print(f"\n{', '.join(str(folder / name) for name in written)}")
+    return result
+
+
+frontier_main = partial(run_command, "frontier", compare, grouped={"comparison": Comparison})
+
+
+def plan(facts: TaskFacts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult:
+    """Plan the number of teachers from public facts; nothing private is touched.
+
+    Simulated teachers learn from their shares of the records by the learning curve of one teacher.
+    Their votes are released at each target epsilon as in `pate label`, and a student learns from
+    the release. The plan takes the fewest teachers whose student is as good as the best one, and
+    writes them as a recipe.
+
+    Args:
+        facts: the public facts of the task.
+        sweep: the numbers to try, and the measure of quality.
+        output: folder for ``plan.csv``, ``plan.png``, ``plan.txt``, and for each epsilon a folder
+            with ``teachers.yaml`` and ``label.yaml``.
+
+    Returns:
+        The written figures.
+
+    Raises:
+        ValueError: on facts or settings out of range, before anything is simulated.
+    """
+    result, folder = run_sweep(facts, sweep), Path(output)
+    text = sweep_text(result)
+    write_text(folder / "plan.txt", text)
+    write_sweep(folder / "plan.csv", result)
+    draw_sweep(folder / "plan.png", result)
+    print(text)
+    for epsilon in sweep.epsilons:
+        place = folder / f"epsilon_{epsilon:g}"
+        write_recipe(place, result, result.choice(epsilon))
+        print(f"{place / 'teachers.yaml'}, {place / 'label.yaml'}")
+    print(f"{folder / 'plan.csv'}, {folder / 'plan.png'}, {folder / 'plan.txt'}")
+    print(
+        "Then: pate teachers fit --config data.yaml --config teachers.yaml --run RUN;\n"
+        "      pate teachers vote --run RUN; pate label --config label.yaml --run RUN"
+    )
+    return result
+
+
+plan_main = partial(run_command, "plan", plan, grouped={"facts": TaskFacts, "sweep": Sweep})

@@ -1,0 +1,617 @@
+"""The frontier: aggregators compared by their labels, and a student's figures, at each epsilon.
+
+First what is compared: candidates, settings and results. Then the task, votes on public samples with
+data for training and evaluating a student; its teachers may be simulated before any are trained,
+and nothing private is touched then. At the end the measurements.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
+
+from pate._core.accounting.accountant import COARSE_ORDERS, Target, epsilon_of
+from pate._core.accounting.charges import account
+from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation, smallest_where
+from pate._core.progress import stage_bar
+from pate._core.validation import (
+    BoolArray,
+    FloatArray,
+    UInt8Array,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
+from pate._labeling.aggregators.base import Aggregator, Outlook, Release, features_of, registered
+from pate._labeling.aggregators.clipped_votes import two_rounds
+from pate._labeling.data.records import Role, known_truth
+from pate._labeling.linear import LinearStudent, fit_linear, flat, student_of
+from pate._labeling.release.completion import DEFAULTS, one_change_variants
+from pate._labeling.runs.data_file import load_data
+from pate._labeling.runs.run import Run
+from pate._labeling.runs.vote_store import finished_votes, load_votes
+from pate._labeling.student.metrics import agreement, average_precision
+from pate._labeling.votes.kinds import (
+    Ballots,
+    Counts,
+    Moments,
+    Need,
+    Scores,
+    Votes,
+    VoteShape,
+    drawn_rows,
+    require_kind,
+)
+
+
+class Candidate(NamedTuple):
+    """An aggregator that is compared with others."""
+
+    name: str
+    """The display name; for a variant, the name of the original and the changed field."""
+    family: str
+    """The name of the class; with a preceding round, the class of the last round."""
+    aggregator: Aggregator
+
+
+def candidates(
+    outlook: Outlook, aggregators: Sequence[Aggregator] | None = None, *, variants: bool = False
+) -> list[Candidate]:
+    """Return the candidates for votes described by ``outlook``, in the order of tables.
+
+    Args:
+        outlook: the votes.
+        aggregators: the aggregators to compare; None for the proposals of all registered ones.
+            Aggregators that need predictions become the last of two `Rounds`. Only the proportions
+            of their noise matter.
+        variants: whether each is followed by its other forms, unless these are candidates already.
+    """
+    if aggregators is None:
+        aggregators = [each for cls in registered().values() for each in cls.proposals(outlook)]
+    compared = _named_apart(
+        [_candidate(aggregator, outlook) for aggregator in aggregators], aggregators
+    )
+    if not variants:
+        return compared
+    seen_aggregators = [candidate.aggregator for candidate in compared]
+    with_forms: list[Candidate] = []
+    for aggregator, candidate in zip(aggregators, compared, strict=True):
+        with_forms.append(candidate)
+        for changed, form in one_change_variants(
+            aggregator, replace(outlook, relation=aggregator.neighboring_relation)
+        ).items():
+            variant = _candidate(form, outlook)
+            if variant.aggregator not in seen_aggregators:
+                seen_aggregators.append(variant.aggregator)
+                with_forms.append(variant._replace(name=f"{candidate.name}, {changed}"))
+    return with_forms
+
+
+def _named_apart(compared: list[Candidate], aggregators: Sequence[Aggregator]) -> list[Candidate]:
+    """Return candidates with distinct names: equal names get the settings that differ."""
+    named = []
+    for candidate, aggregator in zip(compared, aggregators, strict=True):
+        namesakes = [
+            other
+            for other, another in zip(aggregators, compared, strict=True)
+            if another.name == candidate.name and type(other) is type(aggregator)
+        ]
+        apart = [
+            f", {field.name}={value}"
+            for field in fields(aggregator)
+            if len({repr(getattr(other, field.name)) for other in namesakes}) > 1
+            for value in [getattr(aggregator, field.name)]
+        ]
+        named.append(candidate._replace(name=candidate.name + "".join(apart)))
+    return named
+
+
+def _candidate(aggregator: Aggregator, outlook: Outlook) -> Candidate:
+    complete = with_first_round(
+        aggregator, replace(outlook, relation=aggregator.neighboring_relation)
+    )
+    return Candidate(complete.display_name, type(aggregator).__name__, complete)
+
+
+def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
+    """Return an aggregator, as the last of two rounds if it needs predictions."""
+    return two_rounds(aggregator, outlook) if "predictions" in aggregator.needs else aggregator
+
+
+PRIVATE = "PRIVATE: computed from private votes without accounting for it; not to be published"
+FREE = "from simulated votes alone: nothing private was touched"
+LABEL_FIGURES = ("answered", "label_accuracy", "label_macro_f1")
+STUDENT_FIGURES = ("student_accuracy", "student_macro_f1", "student_mAP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Settings common to all aggregators that are compared.
+
+    Args:
+        epsilons: the targets.
+        delta: the delta at which they hold.
+        num_queries: number of public samples to label, the same ones for each aggregator.
+        neighboring_relation: the relation under which the targets hold, and for which proposed
+            aggregators are made.
+        student: whether a linear student is trained on the released labels and evaluated on the
+            test set.
+        cutoff: the lowest probability at which the student gives a label.
+        seeds: number of times that the noise is drawn; medians are shown.
+        query_seed: seed of the public order in which samples are taken, as in ``pate label``.
+        variants: whether the other forms of each aggregator are compared too, such as other laws of
+            its noise: one setting changed at a time, as its class declares.
+
+    Raises:
+        ValueError: on parameters out of range, or without an epsilon.
+    """
+
+    epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    delta: float = 1e-6
+    num_queries: int = 600
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    student: bool = False
+    cutoff: float = 0.5
+    seeds: int = 3
+    query_seed: int = 0
+    variants: bool = False
+
+    def __post_init__(self) -> None:
+        require_count(1, num_queries=self.num_queries, seeds=self.seeds)
+        require_in_open_unit_interval(delta=self.delta, cutoff=self.cutoff)
+        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures that are measured."""
+        return (*LABEL_FIGURES, *(STUDENT_FIGURES if self.student else ()))
+
+    @property
+    def title(self) -> str:
+        """The settings in one line."""
+        return (
+            f"{self.num_queries} queries, delta {self.delta:g},"
+            f" {self.neighboring_relation.value.upper()}"
+        )
+
+    def target(self, epsilon: float) -> Target:
+        """Return the target of all queries together at one of the epsilons."""
+        return Target(
+            epsilon=epsilon,
+            delta=self.delta,
+            num_queries=self.num_queries,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One aggregator at one epsilon: medians over seeds of the noise; NaN without a student."""
+
+    aggregator: str
+    target_epsilon: float
+    epsilon: float
+    realised_epsilon: float
+    parameters: str
+    answered: float
+    label_accuracy: float
+    label_macro_f1: float
+    student_accuracy: float = math.nan
+    student_macro_f1: float = math.nan
+    student_mAP: float = math.nan  # noqa: N815
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """The results of a comparison.
+
+    Attributes:
+        comparison: the settings.
+        points: a point for each aggregator and epsilon that it can meet.
+        references: figures of references by name, such as a constant answer.
+        private: whether the votes, and so all results, are private.
+        families: the class of each aggregator by its name, where variants are compared; else empty.
+    """
+
+    comparison: Comparison
+    points: tuple[Point, ...]
+    references: dict[str, dict[str, float]]
+    private: bool
+    families: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def notice(self) -> str:
+        """One line on whether the results may be published."""
+        return PRIVATE if self.private else FREE
+
+
+def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
+    """Return the names of all aggregators by their mean rank over targets and ``figures``.
+
+    The best comes first. An aggregator without a figure at a target ranks last there.
+    """
+    names = list(dict.fromkeys(point.aggregator for point in points))
+    points_by_name = {(point.aggregator, point.target_epsilon): point for point in points}
+    ranks = np.zeros(len(names))
+    for target in {point.target_epsilon for point in points}:
+        for figure in figures:
+            values = [
+                getattr(points_by_name.get((name, target)), figure, -math.inf) for name in names
+            ]
+            ranks += rankdata(-np.nan_to_num(values, nan=-math.inf, neginf=-math.inf), method="min")
+    return [names[i] for i in np.argsort(ranks, kind="stable")]
+
+
+def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:
+    """Return the best aggregator of each family, in the order of `ranked`."""
+    best: dict[str, str] = {}
+    for name in ranked(frontier.points, figures):
+        best.setdefault(frontier.families.get(name, name), name)
+    return list(best.values())
+
+
+def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
+    """Return the best point at each target by one figure; a missing figure never wins."""
+    best: dict[float, Point] = {}
+    for point in points:
+        best_so_far = getattr(best.get(point.target_epsilon), measured, -math.inf)
+        if getattr(point, measured) > best_so_far:
+            best[point.target_epsilon] = point
+    return dict(sorted(best.items()))
+
+
+Kind = TypeVar("Kind", bound=Votes, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Generic[Kind]):
+    """Votes on public samples, and the data on which a student is trained and evaluated.
+
+    Attributes:
+        votes: votes on ``N`` public samples, with ballots and features where they are needed.
+        test_features: features of the test samples, ``[M, ...]``; M = 0 without a student.
+        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}, or `pate.data.UNKNOWN`.
+        private: whether the votes are private.
+    """
+
+    votes: Kind
+    test_features: FloatArray
+    test_labels: UInt8Array
+    private: bool
+
+    def drawn(self, num_queries: int, *, seed: int) -> "Task[Kind]":
+        """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
+        return replace(
+            self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)]
+        )
+
+
+def load_task(
+    root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+) -> Task[Votes]:
+    """Return the task of a run: votes on the drawn samples, as a comparison needs them. PRIVATE.
+
+    Args:
+        root: the folder of the run.
+        comparison: its settings. Test samples are read only for a student.
+        aggregators: the aggregators to compare. Ballots and features are read if one of them needs
+            these, or for None.
+
+    Raises:
+        ValueError: if the teachers have not voted, or on fewer samples than there are queries, or
+            their votes are of a kind that an aggregator does not take, or have no majority to
+            compare labels with and there is no student.
+    """
+    run = Run(root)
+    store = finished_votes(run)
+    manifest = store.manifest()
+    kind = manifest.kind
+    rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
+    needs = frozenset[Need]().union(*(each.needs for each in aggregators or ()))
+    if issubclass(kind, Counts):
+        # a round of clipped ballots, which trains a student, precedes aggregators with predictions
+        if aggregators is None or "predictions" in needs:
+            needs |= {Ballots, "features"}
+    else:
+        require(comparison.student, f"student=True for {kind.__name__}, which have no majority")
+    require_kind(kind, needs | {Counts | Scores | Moments}, "the comparison")
+    test_features, test_labels = (
+        np.zeros((0, 1)),
+        np.zeros((0, len(manifest.label_names)), dtype=np.uint8),
+    )
+    if comparison.student:
+        needs |= {"features"}
+        test = load_data(run).records(Role.TEST)
+        test_features, test_labels = flat(test.features[np.arange(len(test))]), test.labels
+    return Task(
+        votes=load_votes(run, store, np.array(manifest.ids)[rows], needs),
+        test_features=test_features,
+        test_labels=test_labels,
+        private=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """Simulated teachers, for planning before any are trained.
+
+    A sample's features are Gaussian, and it has a label if they extend far enough in a random
+    direction. Each teacher sees that distance with noise of its own, so that teachers err on hard
+    samples.
+
+    Args:
+        num_labels: number of labels.
+        num_teachers: number of teachers.
+        label_density: the share of samples that have a label.
+        teacher_accuracy: the share of labels that one teacher gets right, above one half.
+        num_features: number of features of a sample.
+        num_public: number of public samples that can be queried.
+        seed: seed of the samples and the votes.
+    """
+
+    num_labels: int
+    num_teachers: int
+    label_density: float = 0.2
+    teacher_accuracy: float = 0.8
+    num_features: int = 20
+    num_public: int = 5000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_count(
+            1,
+            num_labels=self.num_labels,
+            num_features=self.num_features,
+            num_public=self.num_public,
+        )
+        require_count(2, num_teachers=self.num_teachers)
+        require_in_open_unit_interval(label_density=self.label_density)
+        blind = max(self.label_density, 1 - self.label_density)
+        require(
+            0.5 < self.teacher_accuracy < 1,
+            "0.5 < teacher_accuracy < 1",
+            teacher_accuracy=self.teacher_accuracy,
+            always_no=blind,
+        )
+
+
+@cache
+def normal_quadrature() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights of the mean over a standard normal variable."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    return nodes, weights / weights.sum()
+
+
+def simulated(simulation: Simulation) -> Task[Ballots]:
+    """Return a task with simulated teachers."""
+    generator = np.random.default_rng(simulation.seed)
+    directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
+    directions /= np.linalg.norm(directions, axis=0)
+    threshold = float(ndtri(1 - simulation.label_density))
+    nodes, weights = normal_quadrature()
+    blur = smallest_where(
+        lambda width: (
+            float(weights @ ndtr(np.abs(nodes - threshold) / width)) <= simulation.teacher_accuracy
+        ),
+        1e-6,
+        1e6,
+    )
+
+    def samples(number: int) -> tuple[FloatArray, FloatArray]:
+        features = generator.standard_normal((number, simulation.num_features))
+        return features, features @ directions - threshold
+
+    features, margins = samples(simulation.num_public)
+    test_features, test_margins = samples(4000)
+    size = (simulation.num_public, simulation.num_teachers, simulation.num_labels)
+    ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(
+        np.uint8
+    )
+    return Task(
+        votes=Ballots(ballots=ballots, features=features),
+        test_features=test_features,
+        test_labels=(test_margins > 0).astype(np.uint8),
+        private=False,
+    )
+
+
+_TOLERANCE = 1e-4  # relative; less excess noise changes no figure visibly
+_SHORT = 1e-3  # the relative shortfall of epsilon below its target that is accepted
+
+
+def measure(
+    task: Task[Votes], aggregator: Aggregator, epsilon: float, comparison: Comparison
+) -> Point | None:
+    """Return the results of an aggregator at a target epsilon, or None if no noise meets it."""
+    shape, target = task.votes.shape, comparison.target(epsilon)
+    met = _calibrated(aggregator, target, shape)
+    if met is None:
+        return None
+    calibrated, allowed = met
+    drawn = [
+        _figures_of(task, calibrated, allowed, comparison, seed) for seed in range(comparison.seeds)
+    ]
+    medians = {name: float(np.median([figures[name] for figures in drawn])) for name in drawn[0]}
+    return Point(
+        aggregator=aggregator.display_name,
+        target_epsilon=epsilon,
+        epsilon=allowed,
+        parameters=json.dumps({name: round(scale, 4) for name, scale in calibrated.noise.items()}),
+        **medians,
+    )
+
+
+def _calibrated(
+    aggregator: Aggregator, target: Target, shape: VoteShape
+) -> tuple[Aggregator, float] | None:
+    """Return an aggregator with noise that meets a target, and its epsilon; None if none does.
+
+    A few orders suffice for most aggregators. They overestimate epsilon; where that is noticeable,
+    all orders are used.
+    """
+    relation, best = target.neighboring_relation, None
+    for orders in (COARSE_ORDERS, DEFAULT_ORDERS):
+        calibrated = aggregator.calibrated(target, shape, tolerance=_TOLERANCE, orders=orders)
+        if calibrated is not None:
+            best = (
+                calibrated,
+                epsilon_of(
+                    calibrated.event(shape, relation), count=target.num_queries, delta=target.delta
+                ),
+            )
+            if best[1] > (1 - _SHORT) * target.epsilon:
+                break
+    return best
+
+
+def _figures_of(
+    task: Task[Votes], aggregator: Aggregator, allowed: float, comparison: Comparison, seed: int
+) -> dict[str, float]:
+    """Draw the noise of a calibrated aggregator once, and return its figures by name."""
+    votes = task.votes
+    release = aggregator.aggregate(votes, generator=np.random.default_rng(seed))
+    paid = allowed
+    if release.tiers is not None:
+        paid = account(
+            aggregator.charges(release, votes.shape), comparison.neighboring_relation
+        ).get_epsilon(delta=comparison.delta)
+    figures = {"realised_epsilon": paid} | label_quality(release, votes)
+    if comparison.student:
+        figures |= score_student(
+            student_of(release, features_of(votes), votes.num_teachers),
+            task,
+            cutoff=comparison.cutoff,
+        )
+    return figures
+
+
+def score_student(student: LinearStudent, task: Task[Votes], *, cutoff: float) -> dict[str, float]:
+    """Return the metrics of a student on the test set."""
+    return _metrics(student.predict(task.test_features), task.test_labels, cutoff=cutoff)
+
+
+def _metrics(probabilities: FloatArray, truth: UInt8Array, *, cutoff: float) -> dict[str, float]:
+    right, known = known_truth(truth)
+    figures = agreement(probabilities > cutoff, right, known)
+    return {
+        "student_accuracy": figures["accuracy"],
+        "student_macro_f1": figures["macro_f1"],
+        "student_mAP": float(average_precision(probabilities, right, known).mean()),
+    }
+
+
+def label_quality(release: Release, votes: Votes) -> dict[str, float]:
+    """Return the share of released labels, and their agreement with the majority (NaN if none)."""
+    labeled, answered = release.labels > 0, release.mask
+    if not isinstance(votes, Counts):
+        return dict.fromkeys(LABEL_FIGURES, math.nan) | {"answered": float(answered.mean())}
+    majority = majority_of(votes)
+    both = (labeled & majority & answered).sum(axis=0)
+    either = (labeled & answered).sum(axis=0) + (majority & answered).sum(axis=0)
+    occurring = either > 0
+    return {
+        "answered": float(answered.mean()),
+        "label_accuracy": float(((labeled == majority) & answered).sum() / answered.sum())
+        if answered.any()
+        else math.nan,
+        "label_macro_f1": float((2 * both[occurring] / either[occurring]).mean())
+        if occurring.any()
+        else math.nan,
+    }
+
+
+def majority_of(votes: Counts) -> BoolArray:
+    """Return ``[Q, C]``, which labels more than half of the teachers gave."""
+    return np.asarray(2 * votes.counts.astype(np.int64) > votes.num_teachers)
+
+
+def references(task: Task[Votes], *, student: bool, cutoff: float) -> dict[str, dict[str, float]]:
+    """Return the figures of the references that aggregators are compared with, by name.
+
+    The ``constant answer`` gives each label its more common value, among noiseless majorities for
+    released labels and among true test labels for a student. It is the best answer that does not
+    look at a sample, which a useful student must beat. The ``noiseless majority`` releases the
+    majority of the teachers' votes, the ``noiseless counts`` their exact numbers; both would cost
+    an infinite epsilon. Votes without counts have neither, and no figures of released labels.
+    """
+    votes, usual_student = task.votes, {}
+    if student:
+        right, known = known_truth(task.test_labels)
+        usual = np.broadcast_to(2 * right.sum(axis=0) > known.sum(axis=0), right.shape)
+        usual_student = _metrics(usual.astype(np.float64), task.test_labels, cutoff=cutoff)
+    if not isinstance(votes, Counts):
+        return {"constant answer": dict.fromkeys(LABEL_FIGURES, math.nan) | usual_student}
+    majority = majority_of(votes)
+    all_answered = np.ones(majority.shape, dtype=np.bool_)
+    common = np.broadcast_to(majority.mean(axis=0) > 0.5, majority.shape)
+    constant = label_quality(Release(common.astype(np.uint8), all_answered), votes)
+    exact = label_quality(Release(majority.astype(np.uint8), all_answered), votes)
+    figures = {"constant answer": constant | usual_student, "noiseless majority": exact}
+    if not student:
+        return figures
+    features = features_of(votes)
+    figures["noiseless majority"] |= score_student(
+        fit_linear(features, majority, all_answered), task, cutoff=cutoff
+    )
+    figures["noiseless counts"] = exact | score_student(
+        fit_linear(features, votes.counts / votes.num_teachers, all_answered), task, cutoff=cutoff
+    )
+    return figures
+
+
+def frontier(
+    task: Task[Votes], comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+) -> Frontier:
+    """Measure labels, and a student, against epsilon for several aggregators on the same votes.
+
+    Args:
+        task: the votes on the queries, and the data for a student.
+        comparison: the settings common to all aggregators.
+        aggregators: the aggregators to compare; one factor scales all noise of each of them to meet
+            each target. Aggregators that need predictions become the last of two `Rounds`. None for
+            the proposals of all registered aggregators or, for votes without counts, of the one
+            that a target alone takes.
+
+    Returns:
+        A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.
+
+    Raises:
+        ValueError: if the votes are on another number of queries, or an aggregator cannot serve
+            them.
+    """
+    num_queries = task.votes.num_queries
+    require(
+        num_queries == comparison.num_queries,
+        f"votes on {comparison.num_queries} queries",
+        num_queries=num_queries,
+    )
+    outlook = Outlook.of(
+        task.votes, delta=comparison.delta, relation=comparison.neighboring_relation
+    )
+    if aggregators is None and type(task.votes) in DEFAULTS:
+        aggregators = DEFAULTS[type(task.votes)].proposals(outlook)
+    compared = candidates(outlook, aggregators, variants=comparison.variants)
+    points: list[Point] = []
+    with stage_bar(len(compared) * len(comparison.epsilons), "frontier", unit="point") as bar:
+        for name, _, aggregator in compared:
+            bar.set_postfix_str(name, refresh=False)
+            for epsilon in comparison.epsilons:
+                point = measure(task, aggregator, epsilon, comparison)
+                points += [] if point is None else [replace(point, aggregator=name)]
+                bar.update()
+    return Frontier(
+        comparison=comparison,
+        points=tuple(points),
+        references=references(task, student=comparison.student, cutoff=comparison.cutoff),
+        private=task.private,
+        families={name: family for name, family, _ in compared} if comparison.variants else {},
+    )

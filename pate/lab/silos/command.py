@@ -1,0 +1,192 @@
+"""The commands of a silo: `pate silo` takes part in labels without a curator.
+
+`pate silo key` makes its key, and `pate silo relay` serves silos that share no folder.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pate._core.accounting.charges import Budget
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.release.transaction import require_promise
+from pate._core.validation import given, require
+from pate._labeling.commands.parsing import run_command
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """What a silo takes part in, and at what cost at most.
+
+    Args:
+        confirm: the digest of the invitation, as the people of all other silos read it out. Without
+            it, --public_keys.
+        public_keys: in place of --confirm, a folder with NAME.pub, the public key of each silo, and
+            server.pub, obtained from their people, never from the exchange.
+        ledger: ledger of the silo's private data, which counts each sum with its masked votes; by
+            default votes.ledger.sqlite next to votes.npz.
+        max_epsilon: the budget of that ledger at --delta. Nothing is sent to a sum that would take
+            the total beyond it. Without a budget a person must accept at a terminal.
+        delta: the delta of --max_epsilon.
+    """
+
+    confirm: str | None = None
+    public_keys: Path | None = None
+    ledger: Path | None = None
+    max_epsilon: float | None = None
+    delta: float | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget, if there is one."""
+        limits: dict[str, Any] = {"max_epsilon": self.max_epsilon, "delta": self.delta}
+        require(list(limits.values()).count(None) in (0, 2), "--max_epsilon with --delta", **limits)
+        if self.delta is None:
+            return None
+        require_promise(self.delta)
+        return Budget(neighboring_relation=NeighboringRelation.REPLACE_RECORD, **limits)
+
+
+def take_part(
+    exchange: Path,
+    agreement: Agreement,
+    *,
+    name: str,
+    votes: Path,
+    state: Path,
+    signing_key: Path,
+    wait: float | None = None,
+    relay: str | None = None,
+) -> None:
+    """Take part in labels from silos that keep their votes secret.
+
+    Send keys, shares, the masked counts with a share of the noise, and the shares that unmask the
+    sum of all, each as soon as the others have sent their part. Nothing is sent unless the
+    invitation is confirmed and its cost, printed first, is accepted. After a kill, run the command
+    again: it continues, and sends the same.
+
+    Args:
+        exchange: folder that all silos and the server read and write; with --relay, the silo's
+            copy.
+        agreement: what is agreed to.
+        name: the silo's name in the invitation.
+        votes: its votes, an .npz as for `pate label --votes`, never sent. PRIVATE.
+        state: a folder for its keys and its noise, one for each exchange and never inside it.
+            PRIVATE; kept until the end.
+        signing_key: its signing key for all exchanges, written by `pate silo key`. PRIVATE.
+        wait: seconds to wait for others, 0 to do only the steps that are possible now; by default
+            without limit.
+        relay: address of `pate silo relay`, https://HOST:PORT, where silos share no folder.
+    """
+    budget, public_keys = agreement.budget, agreement.public_keys
+
+    from pate.lab.silos.exchange import (
+        SERVER,
+        AwaitedError,
+        Exchange,
+        require_private,
+        say,
+        waiting,
+    )
+    from pate.lab.silos.member import Consent, Member
+    from pate.lab.silos.relay import POLL_SECONDS, Relayed
+    from pate.lab.silos.secrets import SigningKey, read_public_keys
+
+    def tell(line: str) -> None:
+        say(f"{name}: {line}")
+
+    def accepts(_: str) -> bool:
+        if sys.stdin is None or not sys.stdin.isatty():
+            return False
+        return input(f"{name}: take part? (yes/no) ").strip().lower() == "yes"
+
+    folder = Exchange(exchange)
+    relayed = None if relay is None else Relayed(relay, folder, name, SigningKey.read(signing_key))
+
+    def awaited(step: Callable[[], _Result]) -> _Result:
+        if relayed is None:
+            return waiting(step, wait, tell)
+        return waiting(relayed.around(step), wait, tell, POLL_SECONDS)
+
+    def invited() -> Member:
+        names = folder.invitation.teachers
+        require_promise(folder.invitation.delta, num_units=sum(names.values()))
+        known = None
+        if public_keys is not None:
+            require_private(exchange, public_keys=public_keys)
+            (server,) = read_public_keys(public_keys, ["server"]).values()
+            known = read_public_keys(public_keys, names) | {SERVER: server}
+        consent = Consent(
+            digest=agreement.confirm, public_keys=known, budget=budget, accepts=accepts
+        )
+        return Member(folder, name, votes, state, signing_key, consent, agreement.ledger)
+
+    try:
+        member = awaited(invited)
+        for fact in member.facts():
+            tell(fact)
+        tell(f"done. In the sum: {', '.join(awaited(member.advance))}")
+    except AwaitedError as error:
+        tell(f"waiting for {error}. The same command continues from here")
+
+
+def serve(
+    exchange: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8443,
+    certificate: Path | None = None,
+    certificate_key: Path | None = None,
+) -> None:
+    """Serve the folder of an exchange over HTTPS to silos that share no folder.
+
+    It runs next to `pate label --silos`, and prints a line on each file that arrives. Only invited
+    silos read it, and each writes only its own files, once. Ctrl-C ends it; run it again to
+    continue.
+
+    Args:
+        exchange: folder of `pate label --silos`.
+        host: address to listen at, 0.0.0.0 for all of this machine; a certificate is needed for all
+            but 127.0.0.1, where a web server of your own may stand before it.
+        port: port to listen at.
+        certificate: PEM file with the certificate of this machine's name, and its chain.
+        certificate_key: PEM file with its key, unless the certificate's file has it. PRIVATE.
+    """
+    from pate.lab.silos.exchange import require_private
+    from pate.lab.silos.relay import Relay
+
+    require_private(exchange, **given(certificate=certificate, certificate_key=certificate_key))
+    with Relay(
+        exchange,
+        host,
+        port,
+        certificate=certificate,
+        certificate_key=certificate_key,
+    ) as server:
+        print(f"Relay of {exchange} at {server.url}; Ctrl-C ends it", flush=True)
+        server.serve_forever()
+
+
+def make_signing_key(private: Path, public: Path) -> None:
+    """Make the signing key of a silo, or of the server, once for all exchanges.
+
+    The public key is for all others, who should get it from a person they know. An existing private
+    key is kept.
+
+    Args:
+        private: file of the private key, never in an exchange. PRIVATE.
+        public: file of the public key, NAME.pub for the silo NAME.
+    """
+    from pate.lab.silos.secrets import make_key
+
+    print(f"{public}: {make_key(private, public)}")
+
+
+main = partial(run_command, "silo", take_part, grouped={"agreement": Agreement})
+relay = partial(run_command, "silo relay", serve)
+key = partial(run_command, "silo key", make_signing_key)

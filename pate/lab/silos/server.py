@@ -1,0 +1,339 @@
+"""The server's part in labels from silos that mask their votes.
+
+It invites the silos, lists those in the sum, and opens the sum once they reveal shares.
+"""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate._core.settings import Partial
+from pate._core.validation import require, require_given, require_known
+from pate._labeling.aggregators.noisy_votes import SiloVotes
+from pate._labeling.data.records import Role, as_text
+from pate._labeling.data.source import DataSource
+from pate._labeling.pipeline import Pipeline
+from pate._labeling.release.completion import resolve_settings
+from pate._labeling.release.label_settings import LabelSettings, queries_on
+from pate._labeling.release.labels import StatedLabels
+from pate._labeling.runs.named_votes import Silos
+from pate._labeling.runs.vote_store import VoteManifest
+from pate._labeling.stages.votes_import import VotesFrom
+from pate._labeling.votes.kinds import MaskedTotal, Votes, VoteShape
+from pate.lab.silos.exchange import (
+    INVITATION,
+    SERVER,
+    AwaitedError,
+    Exchange,
+    Invitation,
+    require_private,
+    say,
+    waiting,
+)
+from pate.lab.silos.secrets import (
+    SigningKey,
+    WordArray,
+    is_share,
+    read_public_keys,
+    rebuilt,
+    unmasked,
+)
+
+Revealed = Mapping[str, Mapping[str, bytes]]
+"""The shares that silos revealed, by their holder and their dealer."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server of an exchange.
+
+    Args:
+        exchange: the folder that all share.
+        key: the key by which it signs the list of silos in the sum.
+        without: silos that are left out if they have not sent their masked vectors.
+    """
+
+    exchange: Exchange
+    key: SigningKey
+    without: Collection[str] = ()
+
+    def survivors(self) -> tuple[str, ...]:
+        """Return the silos that are in the sum, or will be. Writes nothing.
+
+        Raises:
+            AwaitedError: if silos that are not left out have to send something first.
+            ValueError: if more are left out than may drop out.
+        """
+        exchange, terms = self.exchange, self.exchange.invitation
+        if exchange.place("survivors", SERVER).is_file():
+            return exchange.survivors
+        require_known("`without`", self.without, terms.teachers)
+        _ = exchange.roster, exchange.shares  # of all: none can drop out before
+        absent = exchange.absent("masked")
+        damaged = [name for name in self.without if name not in absent and not self._is_whole(name)]
+        absent = [name for name in terms.teachers if name in (*absent, *damaged)]
+        if awaited := [name for name in absent if name not in self.without]:
+            raise AwaitedError(f"masked of {', '.join(awaited)}")
+        require(
+            len(absent) <= terms.dropouts,
+            f"{terms.dropouts} silos at most to be left out",
+            without=absent,
+        )
+        survivors = tuple(name for name in terms.teachers if name not in absent)
+        for name in survivors:
+            exchange.masked(name)  # damaged ones are refused while nothing is revealed
+        return survivors
+
+    def open(self) -> tuple[WordArray, int]:
+        """Return the sum ``[Q, C]``, which must be paid before, and the number of silos in it.
+
+        The list of survivors is written; from then on silos reveal the shares that unmask the sum.
+        If the shares of one silo do not fit and others are enough, a line on stderr names it.
+
+        Raises:
+            AwaitedError: if not enough silos have revealed their shares yet.
+            ValueError: if revealed shares do not fit the dealt ones, and the others are not enough.
+        """
+        exchange, terms, survivors = self.exchange, self.exchange.invitation, self.survivors()
+        require(
+            self.key.public == terms.server_key,
+            "the signing key of the invitation",
+        )
+        exchange.send(
+            exchange.place("survivors", SERVER),
+            exchange.message("survivors", SERVER, self.key, survivors=survivors),
+        )
+        revealed: dict[str, dict[str, bytes]] = {}
+        refusals: list[str] = []
+        for name in survivors:
+            try:
+                if (shares := exchange.unmasking(name)) is not None:
+                    revealed[name] = shares
+            except ValueError as error:
+                refusals.append(str(error))  # others may be enough
+        silent = len(survivors) - len(revealed) - len(refusals)
+        self._require_enough(revealed, silent, refusals)
+        for name in [name for name, shares in revealed.items() if not self._fit(name, shares)]:
+            # it signed them, and everybody can compare them with the signed shares of their dealers
+            refusals.append(
+                f"Expected shares as they were dealt in {exchange.place('unmasking', name)}, got"
+                f" others that {name} signed"
+            )
+            del revealed[name]
+        self._require_enough(revealed, silent, refusals)
+        for refusal in refusals:
+            say(f"pate label: {refusal}. The shares of others are enough", file=sys.stderr)
+        secrets = {name: self._rebuilt(name, revealed) for name in terms.teachers}
+        total = unmasked(
+            map(exchange.masked, survivors),
+            own_mask_seeds=[secrets[name] for name in survivors],
+            pairs_keys={name: secret for name, secret in secrets.items() if name not in survivors},
+            roster=exchange.roster,
+            context=terms.digest,
+        )
+        return total.reshape(len(terms.ids), len(terms.label_names)), len(survivors)
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether the masked vector of a silo is there as the silo signed it."""
+        try:
+            self.exchange.masked(name)
+        except ValueError:
+            return False
+        return True
+
+    def _require_enough(self, revealed: Revealed, silent: int, refusals: Sequence[str]) -> None:
+        """Raise `AwaitedError`, or ``ValueError`` if no more can come, unless shares suffice."""
+        exchange, threshold = self.exchange, self.exchange.invitation.threshold
+        if len(revealed) >= threshold:
+            return
+        if len(revealed) + silent < threshold:
+            raise ValueError(refusals[0])
+        absent = [
+            name for name in exchange.survivors if not exchange.place("unmasking", name).is_file()
+        ]
+        raise AwaitedError(f"unmasking of {', '.join(absent)} ({threshold} of all are enough)")
+
+    def _fit(self, holder: str, shares: Mapping[str, bytes]) -> bool:
+        """Whether a silo revealed the shares that it was dealt."""
+        place = [*self.exchange.invitation.teachers].index(holder)
+        return all(
+            is_share(share, place, self._commitments(name)) for name, share in shares.items()
+        )
+
+    def _commitments(self, name: str) -> tuple[bytes, ...]:
+        """Return a silo's commitments to the one of its secrets that is revealed."""
+        keys = self.exchange.roster[name]
+        return keys.own_mask if name in self.exchange.survivors else keys.pairs
+
+    def _rebuilt(self, name: str, revealed: Revealed) -> bytes:
+        """Return the secret of a silo, from as many shares as are needed."""
+        places = {holder: place for place, holder in enumerate(self.exchange.invitation.teachers)}
+        chosen = [*revealed][: self.exchange.invitation.threshold]
+        return rebuilt({places[holder]: revealed[holder][name] for holder in chosen})
+
+
+def invite(exchange: Exchange, terms: Invitation) -> None:
+    """Write the invitation. Raises ``ValueError`` if the folder has another."""
+    exchange.send(exchange.folder / INVITATION, terms.content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloSum:
+    """The request of `pate label --silos` to silos.
+
+    Attributes:
+        exchange: the folder through which they send.
+        teachers: the nominal number of teachers of each silo, by its name.
+        public_keys: a folder with the public key of each silo, by its name.
+        signing_key: the file of the server's private key. PRIVATE.
+        without: silos that are left out if they have not sent their masked vectors.
+        wait: the number of seconds to wait for others; None to wait without end.
+    """
+
+    exchange: Path
+    teachers: Mapping[str, int]
+    public_keys: Path
+    signing_key: Path
+    without: Sequence[str] = ()
+    wait: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedSilos(Silos):
+    """Silos that mask their votes; only the invitation to them is known."""
+
+    terms: Invitation
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The digest of the invitation."""
+        return (self.terms.digest,)
+
+    @property
+    def num_teachers(self) -> int:
+        """The nominal number of teachers of all silos."""
+        return self.terms.shape.num_teachers
+
+    @property
+    def kind(self) -> type[Votes]:
+        """A masked sum, because the ballots are unknown."""
+        return MaskedTotal
+
+
+@dataclass(frozen=True)
+class InvitedSum:
+    """The sum of invited silos, which may still send their shares.
+
+    Attributes:
+        server: the server of the exchange.
+        terms: the invitation.
+        wait: the longest wait in seconds; None for no limit.
+    """
+
+    server: Server
+    terms: Invitation
+    wait: float | None
+
+    def collect(self) -> None:
+        """Invite the silos, and wait for the masked vectors of all that are not left out.
+
+        Raises:
+            AwaitedError: if some are late.
+            ValueError: if the folder has another invitation, or a file in it is damaged.
+        """
+        invite(self.server.exchange, self.terms)
+        waiting(self.server.survivors, self.wait)
+
+    @property
+    def identity(self) -> str:
+        """The digest of all keys, which determine the masks; other keys mean other noise."""
+        return self.server.exchange.roster_digest
+
+    def open(self) -> tuple[NDArray[np.uint64], int]:
+        """Wait until the sum ``[Q, C]`` can be unmasked; return it and the number of its silos."""
+        return waiting(self.server.open, self.wait)
+
+
+def label_silos(
+    pipeline: Pipeline, settings: LabelSettings, request: SiloSum, *, unit: str | None = None
+) -> StatedLabels:
+    """Release labels as `Pipeline.label` does, from silos that mask their votes on public records.
+
+    Raises ``AwaitedError`` if a silo is late.
+    """
+    require_private(request.exchange, run=pipeline.folder)
+    complete, silos, total = invited(request, settings, pipeline.data)
+    return pipeline._released(complete, VotesFrom(silos=silos, unit=unit), total)
+
+
+def invited(
+    request: SiloSum, settings: LabelSettings, data: DataSource | None
+) -> tuple[LabelSettings, MaskedSilos, InvitedSum]:
+    """Return complete settings, the silos, and the sum that they are invited to.
+
+    Writes nothing.
+
+    Raises:
+        ValueError: without public records, or if no noise meets the target, the aggregator is not
+            `SiloVotes` of as many silos, or the noise has a seed.
+    """
+    data = require_given(data, "`data` with the public records that the silos vote on")
+    require(
+        settings.noise_seed is None,
+        "no noise_seed with `silos`, which draw the noise",
+        seed=settings.noise_seed,
+    )
+    ids, names = np.sort(as_text(data.load(Role.PUBLIC).ids)), data.label_names
+    shape = VoteShape(sum(request.teachers.values()), len(names))
+    silos, aggregator = len(request.teachers), settings.aggregator or Partial(SiloVotes)
+    if isinstance(aggregator, Partial) and "silos" in aggregator.missing:
+        aggregator = aggregator.complete(silos=silos)
+    complete = resolve_settings(
+        replace(settings, aggregator=aggregator), shape, len(ids), MaskedTotal
+    )
+    mechanism = complete.mechanism
+    require(
+        isinstance(mechanism, SiloVotes),
+        "SiloVotes, which says how many silos draw which noise",
+        aggregator=type(mechanism).__name__,
+    )
+    assert isinstance(mechanism, SiloVotes)
+    require(mechanism.silos == silos, f"silos={silos}, as `teachers` names", silos=mechanism.silos)
+    require(
+        complete.query_choice is None,
+        "no query_choice with silos, which agree on a seeded order",
+        query_choice=complete.query_choice,
+    )
+    manifest = VoteManifest(
+        num_teachers=shape.num_teachers,
+        label_names=names,
+        made_by={},
+        chunks={},
+        ids=ids.tolist(),
+        ballots="masked",
+    )
+    require_private(
+        request.exchange, signing_key=request.signing_key, public_keys=request.public_keys
+    )
+    key, teachers = SigningKey.read(request.signing_key), dict(sorted(request.teachers.items()))
+    terms = Invitation(
+        teachers=teachers,
+        keys=read_public_keys(request.public_keys, teachers),
+        server_key=key.public,
+        ids=queries_on(manifest, complete).ids.tolist(),
+        label_names=list(names),
+        sigma_silos=float(mechanism.sigma_silos),
+        colluding=mechanism.colluding,
+        dropouts=mechanism.dropouts,
+        single_sums=mechanism.single_sums,
+        delta=float(complete.delta),
+    )
+    return (
+        complete,
+        MaskedSilos(ids, tuple(names), None, (), terms),
+        InvitedSum(Server(Exchange(request.exchange), key, request.without), terms, request.wait),
+    )

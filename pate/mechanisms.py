@@ -1,0 +1,77 @@
+"""Private selection: mechanisms that select when they are called, and describe their cost."""
+
+from pate._core.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from pate._core.mechanisms.base import (
+        FACTS as FACTS,
+        Case as Case,
+        Law as Law,
+        Mechanism as Mechanism,
+        NotStatedError as NotStatedError,
+        ScoreMechanism as ScoreMechanism,
+        TopKMechanism as TopKMechanism,
+    )
+    from pate._core.mechanisms.canonical import (
+        CanonicalMechanism as CanonicalMechanism,
+        ClassProbabilities as ClassProbabilities,
+    )
+    from pate._core.mechanisms.gaps import (
+        GapChoice as GapChoice,
+        LaplaceStabilityTest as LaplaceStabilityTest,
+        SortedCounts as SortedCounts,
+        StabilityTest as StabilityTest,
+        sort_counts as sort_counts,
+    )
+    from pate._core.mechanisms.joint import (
+        JointMechanism as JointMechanism,
+        joint_window as joint_window,
+    )
+    from pate._core.mechanisms.limited_domain import (
+        LimitedDomain as LimitedDomain,
+        TopItems as TopItems,
+        TopStable as TopStable,
+        TopStableOutcome as TopStableOutcome,
+        unstable_threshold as unstable_threshold,
+    )
+    from pate._core.mechanisms.noise import (
+        add_gaussian as add_gaussian,
+        exceeds as exceeds,
+        private_generator as private_generator,
+        seeded_generator as seeded_generator,
+    )
+    from pate._core.mechanisms.noisy_counts import (
+        GammaCounts as GammaCounts,
+        LaplaceCounts as LaplaceCounts,
+        Moments as Moments,
+        NoisyMoments as NoisyMoments,
+    )
+    from pate._core.mechanisms.peeling import (
+        CountedTopK as CountedTopK,
+        GumbelPeeling as GumbelPeeling,
+        NoisyMax as NoisyMax,
+        NoisyTopK as NoisyTopK,
+        OneShotLaplace as OneShotLaplace,
+        PeeledCounts as PeeledCounts,
+        PermuteAndFlipPeeling as PermuteAndFlipPeeling,
+        one_shot_laplace_scale as one_shot_laplace_scale,
+        pad_to_k as pad_to_k,
+        scale_for_epsilon as scale_for_epsilon,
+        split_budget as split_budget,
+    )
+    from pate._core.mechanisms.ranking import (
+        Grade as Grade,
+        grade as grade,
+        k_relative_error as k_relative_error,
+        l1_error as l1_error,
+        linf_error as linf_error,
+        recall as recall,
+    )
+    from pate._core.mechanisms.stable_top_k import (
+        FixedTopK as FixedTopK,
+        FixedTopKMechanism as FixedTopKMechanism,
+        MajorityMechanism as MajorityMechanism,
+        StableTopKMechanism as StableTopKMechanism,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,0 +1,21 @@
+"""Networks, as plain modules. In a configuration they are named ``pate.models.Linear`` and so on.
+
+Every class takes the shape of one sample's features and the number of labels first; other arguments
+are its own. A ``Backbone`` has no labels. In the checkout the folder ``models`` has the same names.
+"""
+
+from pate._core.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from pate._networks.models.factory import Factory as Factory
+    from pate._networks.models.networks import (
+        MLP as MLP,
+        Backbone as Backbone,
+        ConvNet as ConvNet,
+        Linear as Linear,
+        ResNet8 as ResNet8,
+        ResNet50 as ResNet50,
+        SmallCNN as SmallCNN,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, __file__)

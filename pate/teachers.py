@@ -1,0 +1,29 @@
+"""Teachers: many trained at once on disjoint partitions, and their votes."""
+
+from pate._core.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from pate._labeling.runs.vote_store import VoteManifest as VoteManifest, VoteStore as VoteStore
+    from pate._labeling.teachers.closed_form_plan import (
+        ClosedFormPlan as ClosedFormPlan,
+        Plan as Plan,
+    )
+    from pate._labeling.teachers.jobs import ChunkJob as ChunkJob, Execution as Execution
+    from pate._networks.teachers.executors import run_jobs as run_jobs
+    from pate._networks.teachers.plan import (
+        AsymmetricLoss as AsymmetricLoss,
+        BinaryCrossEntropy as BinaryCrossEntropy,
+        EntryLoss as EntryLoss,
+        FocalLoss as FocalLoss,
+        PartitionedRecords as PartitionedRecords,
+        TeacherPlan as TeacherPlan,
+    )
+    from pate._networks.teachers.training import (
+        TeacherChunk as TeacherChunk,
+        TrainJob as TrainJob,
+        VoteJob as VoteJob,
+        cast_votes as cast_votes,
+        load_chunk as load_chunk,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,0 +1,450 @@
+"""The accountant: what it adds up to, converts to, refuses, and agrees with."""
+
+import itertools
+import math
+import sys
+import warnings
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from pate._core.accounting.cost import gaussian_delta, remaining_delta
+from pate._core.accounting.curves import pure_dp_rdp
+from pate._core.accounting.events import leaves
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    NeighboringRelation,
+    PureDPEvent,
+    RDPAccountant,
+    RenyiCurveEvent,
+    RepeatedEvent,
+    RootPeelingEvent,
+    StabilityTestEvent,
+    from_autodp,
+    gaussian_epsilon,
+    to_autodp,
+)
+from pate.lab.plan.autodp import _MECHANISMS, epsilon_by_autodp, unknown_to_autodp
+from tests.core.accounting import oracles
+
+REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
+
+
+def gaussian(noise_multiplier: float, relation: NeighboringRelation = REPLACE) -> Event:
+    return GaussianEvent(noise_multiplier=noise_multiplier, neighboring_relation=relation)
+
+
+def pure(epsilon: float, relation: NeighboringRelation = REPLACE) -> Event:
+    return PureDPEvent(epsilon=epsilon, neighboring_relation=relation)
+
+
+def accountant(
+    *charges: tuple[Event, int], relation: NeighboringRelation = REPLACE
+) -> RDPAccountant:
+    total = RDPAccountant(relation=relation)
+    for event, count in charges:
+        total.compose(event, count)
+    return total
+
+
+def stable_top_k(
+    relation: NeighboringRelation, *, scale_gap: float, sigma: float, delta_test: float
+) -> Event:
+    window = relation.score_range
+    return ComposedEvent(
+        events=(
+            BoundedRangeEvent(eta=2 * window / scale_gap, neighboring_relation=relation),
+            StabilityTestEvent(
+                sigma=sigma,
+                delta_test=delta_test,
+                shift=window,
+                num_teachers=800,
+                neighboring_relation=relation,
+            ),
+        )
+    )
+
+
+# figures
+
+
+@pytest.mark.parametrize(("relation", "epsilon"), [(REPLACE, 8.020), (TEACHER, 3.673)])
+def test_figure_of_stable_top_k(relation: NeighboringRelation, epsilon: float) -> None:
+    total = accountant(
+        (stable_top_k(relation, scale_gap=39, sigma=60, delta_test=1e-9), 600), relation=relation
+    )
+    assert total.get_epsilon(delta=1e-6, conversion="optimal") == pytest.approx(epsilon, abs=6e-4)
+    assert total.get_epsilon(delta=1e-6) < 0.952 * epsilon
+
+
+@pytest.mark.parametrize(("delta", "counts"), [(1e-6, 100), (1e-12, 3), (0.2, 1)])
+def test_conversion_is_the_minimum_over_orders(delta: float, counts: int) -> None:
+    total = accountant((gaussian(12.0), counts), (pure(0.05), counts))
+    by_hand = oracles.epsilon_of_curve(total.rdp.tolist(), total.orders.tolist(), delta)
+    epsilon, order = total.get_epsilon_and_order(delta=delta)
+    assert epsilon == pytest.approx(by_hand, rel=1e-12)
+    assert order in total.orders
+    assert epsilon < total.get_epsilon(delta=delta, conversion="classic") or by_hand == 0
+
+
+def test_grid_is_fine_enough() -> None:
+    orders = 1 + np.geomspace(1e-3, 1e6, 20_001)
+    for rho in np.geomspace(1e-6, 1e3, 19):
+        event = gaussian(math.sqrt(1 / (2 * rho)))
+        fine, _ = (
+            RDPAccountant(relation=REPLACE, orders=orders)
+            .compose(event)
+            .get_epsilon_and_order(delta=1e-6)
+        )
+        assert (
+            accountant((event, 1)).get_epsilon(delta=1e-6, conversion="optimal")
+            <= fine * 1.0005 + 1e-12
+        )
+
+
+@pytest.mark.parametrize("conversion", ["tightest", "optimal", "classic", "exact"])
+def test_delta_and_epsilon_are_inverse(conversion: Any) -> None:
+    total = accountant((gaussian(20.0), 300))
+    for delta in (1e-12, 1e-6, 1e-3):
+        epsilon = total.get_epsilon(delta=delta, conversion=conversion)
+        assert total.get_delta(epsilon, conversion=conversion) == pytest.approx(delta, rel=1e-6)
+
+
+def test_delta_of_an_infinite_or_impossible_epsilon() -> None:
+    total = accountant(
+        (gaussian(20.0), 300), (FailureEvent(delta=1e-7, neighboring_relation=REPLACE), 2)
+    )
+    assert total.get_delta(math.inf) == pytest.approx(2e-7)
+    assert accountant((gaussian(1e-3), 1)).get_delta(0.0) <= 1
+    assert accountant().get_delta(0.0) == 0
+    for wrong in (-0.1, math.nan):
+        for conversion in ("tightest", "optimal", "classic"):
+            with pytest.raises(ValueError, match="Expected epsilon >= 0, got"):
+                total.get_delta(wrong, conversion=conversion)
+
+
+# delta0
+
+
+def test_delta0_is_never_lost() -> None:
+    event = stable_top_k(REPLACE, scale_gap=39, sigma=60, delta_test=1e-9)
+    total = accountant((event, 500))
+    total.compose(RepeatedEvent(event=event, count=250), 2)
+    assert total.delta0 == pytest.approx(1e-6, rel=1e-5)
+    assert total.get_epsilon(delta=9.9e-7) == math.inf
+    assert total.get_epsilon(delta=total.delta0) == math.inf
+    assert total.get_epsilon(delta=1.1e-6) > total.get_epsilon(delta=1e-5)
+    assert total.get_delta(50.0) >= total.delta0
+    assert to_autodp(total).get_approxDP(9.9e-7) == math.inf
+
+
+def test_delta_left_is_what_the_probabilities_say() -> None:
+    # (epsilon, d)-DP but for delta0 is (epsilon, delta0 + (1 - delta0) d)-DP
+    plain, failing = accountant((gaussian(5.0), 1)), accountant((gaussian(5.0), 1))
+    failing.compose(FailureEvent(delta=1e-3, neighboring_relation=REPLACE))
+    d = plain.get_delta(1.0)
+    assert failing.get_delta(1.0) == pytest.approx(1e-3 + (1 - 1e-3) * d, rel=1e-12)
+    assert failing.get_epsilon(delta=1e-3 + (1 - 1e-3) * d) == pytest.approx(
+        plain.get_epsilon(delta=d), rel=1e-9
+    )
+
+
+def test_the_tighter_of_curve_and_gaussian_is_stated() -> None:
+    gaussians = accountant(
+        (gaussian(25.0), 300), (FailureEvent(delta=1e-9, neighboring_relation=REPLACE), 100)
+    )
+    found = gaussians.guarantee(delta=1e-6)
+    assert (
+        found.mu == pytest.approx(math.sqrt(300) / 25, rel=1e-12)
+        and found.order is found.rdp is None
+    )
+    rest = (1e-6 - gaussians.delta0) / (1 - gaussians.delta0)
+    assert found.epsilon == gaussian_epsilon(rest, math.sqrt(gaussians.cost.mu_squared))
+    assert found.epsilon < gaussians.get_epsilon(delta=1e-6, conversion="optimal")
+    # a Gaussian that dominates a bounded-range choice costs pi / 2 of its curve: the curve is the
+    # tighter one
+    ranges = (0.1, *[0.1 + 1e-9] * 9)  # which differ, so that they are no equal rounds
+    choices = accountant(
+        *((BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), 1) for eta in ranges)
+    )
+    found = choices.guarantee(delta=1e-6)
+    assert found.mu is None and found.order is not None
+    assert (found.epsilon, found.order) == choices.get_epsilon_and_order(delta=1e-6)
+    assert choices.cost.mu_squared == pytest.approx(10 * 0.1**2 * math.pi / 8, rel=1e-3)
+    equal = accountant((BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE), 10)).guarantee(
+        delta=1e-6
+    )
+    assert equal.rounds == 10 and equal.epsilon < found.epsilon
+    # nothing is known of a curve from elsewhere
+    mixed = gaussians.compose(
+        RenyiCurveEvent(orders=(2.0,), rdp=(1e-9,), neighboring_relation=REPLACE)
+    )
+    assert (
+        mixed.guarantee(delta=1e-6).order == pytest.approx(2.0, abs=0.2)
+        and mixed.cost.mu_squared == math.inf
+    )
+
+
+def test_a_test_that_costs_all_of_delta_is_infinite() -> None:
+    event = StabilityTestEvent(
+        sigma=1e-3, delta_test=0.5, shift=1, num_teachers=10, neighboring_relation=REPLACE
+    )
+    total = accountant((event, 1))
+    assert total.delta0 == 1.0
+    assert total.get_epsilon(delta=0.999) == math.inf and total.get_delta(1.0) == 1.0
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("events", "counts", "error"),
+    [
+        (object(), 1, TypeError),
+        ([object()], 1, TypeError),
+        ([gaussian(1.0), "x"], 1, TypeError),
+        (gaussian(1.0, TEACHER), 1, ValueError),
+        ([gaussian(1.0), gaussian(1.0, TEACHER)], 1, ValueError),
+        (gaussian(1.0), -1, ValueError),
+        (gaussian(1.0), 1.5, ValueError),
+        (gaussian(1.0), True, ValueError),
+        ([gaussian(1.0)] * 2, [1], ValueError),
+        ([gaussian(1.0)] * 2, [1, -1], ValueError),
+        ([gaussian(1.0)] * 2, [1.0, 2.0], ValueError),
+    ],
+)
+def test_bad_input_raises_and_changes_nothing(
+    events: Any, counts: Any, error: type[Exception]
+) -> None:
+    total = accountant((pure(0.3), 2))
+    before = total.rdp, total.delta0, total.events
+    with pytest.raises(error, match=r"^Expected [^\n]*$"):
+        total.compose(events, counts)
+    assert (total.rdp == before[0]).all() and (total.delta0, total.events) == before[1:]
+
+
+def test_bad_arguments_of_the_conversion_raise() -> None:
+    total = accountant((pure(0.3), 2))
+    for delta in (0.0, 1.0, -1e-6, math.nan):
+        with pytest.raises(ValueError, match="Expected 0 < delta < 1, got"):
+            total.get_epsilon(delta=delta)
+    with pytest.raises(ValueError, match="Expected conversion among"):
+        total.get_epsilon(delta=1e-6, conversion="best")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Expected only Gaussian events"):
+        total.get_epsilon(delta=1e-6, conversion="exact")
+    for orders in (
+        [1.0, 2.0],
+        [3.0, 2.0],
+        [2.0, 1.5, 3.0],
+        [2.0, 2.0],
+        [],
+        [2.0, math.inf],
+        [2.0, 3.0, math.inf],
+    ):
+        with pytest.raises(ValueError, match="Expected ascending finite orders above 1"):
+            RDPAccountant(relation=REPLACE, orders=np.array(orders))
+    assert RDPAccountant(relation=REPLACE, orders=np.array([2.0])).orders.tolist() == [2.0]
+
+
+def test_nothing_costs_nothing() -> None:
+    total = accountant((gaussian(1.0), 0))
+    assert total.events == () and total.get_epsilon(delta=1e-6) == 0 and total.get_delta(0.0) == 0
+    assert total.compose([], []).events == ()
+    assert total.get_epsilon_and_order(delta=1e-6) == (0.0, total.orders[-1])
+    unbounded = accountant((FailureEvent(delta=0.1, neighboring_relation=REPLACE), 1))
+    assert unbounded.get_epsilon_and_order(delta=0.01) == (math.inf, unbounded.orders[-1])
+
+
+def test_order_of_a_mixed_batch_does_not_matter() -> None:
+    parts = [
+        (gaussian(9.0), 2),
+        (pure(0.1), 3),
+        (RepeatedEvent(event=pure(0.2), count=2), 4),
+        (gaussian(3.0), 1),
+    ]
+    found = []
+    for order in itertools.permutations(parts):
+        total = RDPAccountant(relation=REPLACE)
+        found.append(
+            total.compose([event for event, _ in order], [count for _, count in order]).get_epsilon(
+                delta=1e-6
+            )
+        )
+        assert total.events == order
+    assert max(found) == pytest.approx(min(found), rel=1e-12)
+
+
+# the exact epsilon of Gaussian mechanisms
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.3, 1.0, 1.7, 10.0])
+@pytest.mark.parametrize("delta", [1e-100, 1e-9, 0.3])
+def test_exact_gaussian_epsilon_to_nine_digits(mu: float, delta: float) -> None:
+    with mp.workdps(120):
+        true = oracles.gaussian_epsilon(delta, mu)
+        found = gaussian_epsilon(delta, mu)
+        assert found == 0 == round(float(true), 20) or abs(found / true - 1) < 1e-9
+    assert gaussian_delta(found, mu) <= delta * (1 + 1e-9)
+
+
+def test_exact_epsilon_of_a_composition() -> None:
+    total = accountant((gaussian(30.0), 400), (RepeatedEvent(event=gaussian(5.0), count=2), 3))
+    mu = math.sqrt(400 / 900 + 6 / 25)
+    with mp.workdps(40):
+        assert total.get_epsilon(delta=1e-6, conversion="exact") == pytest.approx(
+            float(oracles.gaussian_epsilon(1e-6, mu))
+        )
+    exact, optimal = (total.get_epsilon(delta=1e-6, conversion=c) for c in ("exact", "optimal"))
+    assert exact < optimal < 1.1 * exact
+    assert accountant().get_epsilon(delta=1e-6, conversion="exact") == 0
+
+
+# peers
+
+
+ORDERS = tuple(DEFAULT_ORDERS.tolist())
+CURVE = tuple(order / 1250 for order in ORDERS)
+# by which part autodp may be above us: its curve of a choice is that of concentrated DP
+PEERS: list[tuple[Event, float]] = [
+    (gaussian(25.0), 1e-3),
+    (pure(0.05), 1e-3),
+    (ComposedEvent(events=(gaussian(25.0), pure(0.05))), 1e-3),
+    (RenyiCurveEvent(orders=ORDERS, rdp=CURVE, neighboring_relation=REPLACE), 1e-3),
+    (BoundedRangeEvent(eta=0.05, neighboring_relation=REPLACE), 0.4),
+    (RootPeelingEvent(eta=0.05, count=4, neighboring_relation=REPLACE), 0.4),
+]
+
+
+@pytest.mark.parametrize("count", [1, 3, 30, 1000])
+@pytest.mark.parametrize(
+    ("event", "above"), PEERS, ids=lambda each: getattr(type(each), "__name__", "")
+)
+def test_epsilon_equals_that_of_autodp(event: Event, above: float, count: int) -> None:
+    pytest.importorskip("autodp")
+    warnings.simplefilter("ignore")
+    ours = accountant((event, count))
+    assert unknown_to_autodp(event) == []
+    for delta in (1e-8, 1e-5):
+        epsilon = ours.get_epsilon(delta=delta, conversion="optimal")
+        theirs = epsilon_by_autodp(event, count=count, delta=delta)
+        assert theirs is not None and epsilon * (1 - 1e-3) <= theirs <= epsilon * (1 + above)
+        assert epsilon == pytest.approx(float(to_autodp(ours).get_approxDP(delta)), rel=1e-3)
+
+
+def test_autodp_knows_every_event_with_a_mechanism_of_its_own() -> None:
+    """All others have no figure, and are named."""
+    pytest.importorskip("autodp")
+    assert {type(leaf) for event, _ in PEERS for leaf, _ in leaves(event)} == set(_MECHANISMS)
+    event = stable_top_k(REPLACE, scale_gap=39, sigma=60, delta_test=1e-9)
+    assert unknown_to_autodp(event) == ["StabilityTestEvent"]
+    assert epsilon_by_autodp(event, count=3, delta=1e-5) is None
+
+
+def test_autodp_puts_no_folder_on_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("autodp")
+    before = ["kept", *sys.path]
+    monkeypatch.setattr(sys, "path", before.copy())
+    for name in [name for name in sys.modules if name.split(".")[0] == "autodp"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert epsilon_by_autodp(gaussian(1.0), count=1, delta=1e-5) is not None
+    assert sys.path == before and "autodp" in sys.modules
+
+
+def test_mechanisms_come_from_autodp_and_go_back() -> None:
+    warnings.simplefilter("ignore")
+    zoo = pytest.importorskip("autodp.mechanism_zoo")
+    event = from_autodp(zoo.GaussianMechanism(sigma=4.0), relation=REPLACE)
+    assert event.neighboring_relation is REPLACE
+    mine = accountant((event, 10))
+    np.testing.assert_allclose(mine.rdp, accountant((gaussian(4.0), 10)).rdp, rtol=1e-9)
+    laplace = from_autodp(zoo.LaplaceMechanism(b=2.0), relation=REPLACE)
+    assert (accountant((laplace, 1)).rdp <= pure_dp_rdp(DEFAULT_ORDERS, 0.5) * (1 + 1e-9)).all()
+    again = from_autodp(to_autodp(mine), relation=REPLACE)
+    np.testing.assert_allclose(accountant((again, 1)).rdp, mine.rdp, rtol=1e-9)
+    with pytest.raises(ValueError, match="Expected an autodp mechanism with a Renyi-DP curve"):
+        from_autodp(zoo.Mechanism(), relation=REPLACE)
+    # the orders at which a curve is finite
+    short = zoo.Mechanism()
+    short.propagate_updates(lambda order: order / 8 if order < 9 else math.inf, "RDP")
+    finite = from_autodp(short, relation=REPLACE)
+    assert finite.orders == tuple(DEFAULT_ORDERS[DEFAULT_ORDERS < 9].tolist())
+    assert finite.rdp == pytest.approx(np.array(finite.orders) / 8)
+
+
+@pytest.mark.parametrize(
+    ("noise", "count"),
+    [
+        (10.0, 50),
+        pytest.param(1.0, 1, marks=pytest.mark.slow),
+        pytest.param(60.0, 600, marks=pytest.mark.slow),
+    ],
+)
+def test_epsilon_is_never_below_the_privacy_loss_distribution(noise: float, count: int) -> None:
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    total = accountant((gaussian(noise), count))
+    distributions = [
+        pld.from_gaussian_mechanism(
+            noise / math.sqrt(count),
+            value_discretization_interval=1e-4,
+            pessimistic_estimate=pessimistic,
+        )
+        for pessimistic in (True, False)
+    ]
+    for delta in (1e-8, 1e-5):
+        above, below = (each.get_epsilon_for_delta(delta) for each in distributions)
+        assert total.get_epsilon(delta=delta, conversion="optimal") >= above
+        assert total.get_epsilon(delta=delta) == total.get_epsilon(delta=delta, conversion="exact")
+        assert below <= total.get_epsilon(delta=delta, conversion="exact") <= above
+
+
+@pytest.mark.parametrize(
+    "count", [2**53 + 1, 2**63, 2**64, 10**400, [2**63], [2**53 + 1], np.uint64(2**63)]
+)
+def test_counts_beyond_floats_are_refused(count: int) -> None:
+    event = GaussianEvent(noise_multiplier=1e3, neighboring_relation=REPLACE)
+    accountant = RDPAccountant(relation=REPLACE)
+    with pytest.raises(ValueError, match=r"^Expected integer counts[^\n]*$"):
+        accountant.compose([event] if isinstance(count, list) else event, count)
+    assert accountant.events == ()
+    once = accountant.compose(event, 2**53).rdp
+    np.testing.assert_allclose(once, 2.0**53 * DEFAULT_ORDERS / 2e6, rtol=1e-12)
+
+
+def test_no_release_costs_nothing_and_no_epsilon_is_below_zero() -> None:
+    nothing = gaussian(2.0).cost() * 0
+    assert (nothing.mu_squared, nothing.log_survival, nothing.rounds) == (
+        0.0,
+        0.0,
+        0.0,
+    ) and not nothing.rdp.any()
+    for epsilon in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=r"^Expected epsilon >= 0, got epsilon="):
+            accountant((gaussian(20.0), 3)).get_delta(epsilon)
+
+
+def test_what_tests_fail_with_is_taken_from_delta_before_the_curve() -> None:
+    failures = 2 * math.log1p(-1e-7)
+    left = (1e-6 + math.expm1(failures)) / math.exp(failures)
+    assert remaining_delta(1e-6, failures) == pytest.approx(
+        left, rel=1e-9
+    ) and left == pytest.approx(8e-7, rel=1e-6)
+    assert remaining_delta(1e-6, 0.0) == 1e-6 and remaining_delta(1e-7, failures) < 0
+
+
+@pytest.mark.parametrize("conversion", ["optimal", "classic"])
+def test_delta_is_a_probability_and_nothing_released_costs_none(conversion: Any) -> None:
+    total = RDPAccountant(relation=REPLACE)
+    assert total.get_delta(0.0, conversion=conversion) == 0
+    total.compose(GaussianEvent(noise_multiplier=0.01, neighboring_relation=REPLACE))
+    total.compose(FailureEvent(delta=0.25, neighboring_relation=REPLACE))
+    # nothing is proven of so little noise
+    assert total.get_delta(0.0, conversion=conversion) == 1
+    # beyond all losses what may fail is left
+    assert total.get_delta(1e9, conversion=conversion) == pytest.approx(0.25, rel=1e-14)

@@ -1,0 +1,658 @@
+"""The adaptive optimum against enumeration of the adversary's tree, closed forms, and attacks that
+are played out."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from mpmath import mp
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import binom
+
+from pate._core.accounting import adaptive as _adaptive
+from pate._core.accounting.adaptive import adaptive_profile, equal_rounds, pure_profile
+from pate._core.accounting.cost import gaussian_delta
+from pate._core.accounting.curves import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
+from pate.accounting import (
+    BoundedRangeEvent,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    NeighboringRelation,
+    Pairs,
+    PureDPEvent,
+    RDPAccountant,
+    RepeatedEvent,
+    RootPeelingEvent,
+    StabilityTestEvent,
+    adaptive_epsilon,
+)
+from tests.core.accounting.adversaries import attack, bits, choices, enumerated
+
+REPLACE = NeighboringRelation.REPLACE_RECORD
+FloatArray = NDArray[np.float64]
+EPSILONS = np.array([-0.7, -0.1, 0.0, 0.05, 0.3, 0.9, 1.7, 2.4])
+
+
+def bound(rounds: Sequence[Pairs], count: int, *, step: float = 0.01) -> FloatArray:
+    """The bound at EPSILONS, which are nodes."""
+    profile = adaptive_profile(rounds, count, low=-9.0, high=9.0, step=step)
+    at = np.searchsorted(profile.epsilon, EPSILONS - step / 2)
+    np.testing.assert_allclose(profile.epsilon[at], EPSILONS, atol=1e-12)
+    return profile.delta[at]
+
+
+ETA, MU = 0.8, 0.5
+LOSSES, THRESHOLDS = np.linspace(0.01, 0.99, 41) * ETA, np.linspace(-4, 4 - MU, 41)
+CASES = {
+    "choice": ([bounded_range_pairs(ETA)], [choices(ETA, LOSSES)], 1),
+    "two choices": ([bounded_range_pairs(ETA)], [choices(ETA, LOSSES)] * 2, 2),
+    "three choices": ([bounded_range_pairs(ETA)], [choices(ETA, LOSSES[::2])] * 3, 3),
+    "bit": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS)], 1),
+    "two bits": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS)] * 2, 2),
+    "three bits": ([gaussian_bit_pairs(MU, 6)], [bits(MU, THRESHOLDS[8:-8:2])] * 3, 3),
+    "query": (
+        [bounded_range_pairs(ETA), gaussian_bit_pairs(MU, 6)],
+        [choices(ETA, LOSSES), bits(MU, THRESHOLDS)],
+        1,
+    ),
+    "two queries": (
+        [bounded_range_pairs(ETA), gaussian_bit_pairs(MU, 6)],
+        [choices(ETA, LOSSES[4::4]), bits(MU, THRESHOLDS[4:-4:4])] * 2,
+        2,
+    ),
+}
+
+
+def test_a_profile_is_read_at_its_nodes_and_on_chords_between_them() -> None:
+    profile = _adaptive.Profile(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.9, 0.5, 0.2, 0.1]))
+    for delta, epsilon in ((0.95, 0.0), (0.5, 0.0), (0.2, 1.0), (0.1, 2.0)):
+        assert profile.at(delta) == pytest.approx(epsilon) and profile.at(delta) >= epsilon
+    middle = math.log((1 + math.e) / 2)  # straight in exp(epsilon), and raised by a part in 10^12
+    assert (
+        0.9e-12 < profile.at(0.35) / middle - 1 < 1.1e-12
+        and 0.9e-12 < profile.delta_at(middle) / 0.35 - 1 < 1.1e-12
+    )
+    assert profile.at(0.09) == math.inf
+    for epsilon, delta in ((0.0, 0.5), (middle, 0.35), (2.0, 0.1), (3.0, 0.1)):
+        assert (
+            profile.delta_at(epsilon) == pytest.approx(delta) and profile.delta_at(epsilon) >= delta
+        )
+    assert _adaptive.Profile(np.array([0.5, 1.0]), np.array([0.2, 0.1])).at(0.3) == 0.5
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bounds_every_strategy_and_hardly_more(case: str) -> None:
+    rounds, laws, count = CASES[case]
+    found, best = bound(rounds, count), enumerated(np.exp(EPSILONS), laws)
+    assert (found >= best).all()
+    # the enumerated adversary has few choices, the bound a grid
+    np.testing.assert_allclose(found, best, rtol=0.01, atol=2e-3)
+
+
+def test_one_bounded_range_choice_has_a_closed_form() -> None:
+    """sup over t is at e^t = e^((eta + epsilon) / 2)."""
+    inside = np.abs(EPSILONS) < ETA
+    exact = np.where(
+        inside,
+        (math.exp(ETA / 2) - np.exp(EPSILONS / 2)) ** 2 / math.expm1(ETA),
+        np.maximum(0, -np.expm1(EPSILONS)),
+    )
+    found = bound([bounded_range_pairs(ETA)], 1)
+    assert (found >= exact).all()
+    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-6)
+
+
+def test_one_bit_is_worth_the_gaussian_it_is_cut_from() -> None:
+    """Its best threshold is the most powerful test between the two normal laws."""
+    found = bound([gaussian_bit_pairs(MU, 30)], 1)
+    for epsilon, delta in zip(EPSILONS, found, strict=True):
+        exact = gaussian_delta(abs(epsilon), MU)
+        # at negative epsilon by symmetry: delta(-e) = 1 - gamma + gamma delta(e)
+        exact = exact if epsilon >= 0 else -math.expm1(epsilon) + math.exp(epsilon) * exact
+        assert exact <= delta <= exact * 1.01 + 1e-5
+
+
+@pytest.mark.parametrize("count", [1, 4, 16])
+def test_bits_never_reach_the_gaussians_that_they_are_cut_from(count: int) -> None:
+    profile = adaptive_profile([gaussian_bit_pairs(MU / 4, 30)], count, low=-4, high=4, step=0.002)
+    for epsilon in (0.04, 0.1, 0.2):
+        found = profile.delta[np.searchsorted(profile.epsilon, epsilon - 1e-3)]
+        gaussian = gaussian_delta(epsilon, math.sqrt(count) * MU / 4)
+        # one bit is as good as its Gaussian; several lose what they cut off
+        assert (
+            (1 if count == 1 else 0.3) * gaussian
+            <= found
+            <= gaussian * (1.02 if count == 1 else 0.97)
+        )
+
+
+def test_randomised_response_as_often_as_one_likes_is_binomial() -> None:
+    count, epsilon = 30, 0.21
+    high, k = 1 / (1 + math.exp(-epsilon)), np.arange(31)
+    loss, law = (2 * k - count) * epsilon, binom.pmf(k, count, high)
+    response = PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE)
+    for delta in (1e-2, 1e-4, 1e-6):
+        found = adaptive_epsilon(response, count, delta=delta)
+        exact = float(law @ np.maximum(0, -np.expm1(found - loss)))
+        assert exact <= delta
+        assert float(law @ np.maximum(0, -np.expm1(0.99 * found - loss))) > delta
+    # the grid is fine beside the spread of narrow losses
+    narrow = adaptive_epsilon(
+        PureDPEvent(epsilon=0.05, neighboring_relation=REPLACE), 40, delta=1e-5
+    )
+    assert abs(narrow / pure_profile(0.05, 40).at(1e-5) - 1) < 1e-6
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.3, 1), (0.3, 2), (0.05, 7), (1.4, 6), (4.0, 9)])
+def test_pure_rounds_are_exact_over_all_their_outcomes(epsilon: float, count: int) -> None:
+    profile, truth = pure_profile(epsilon, count), math.exp(epsilon) / (1 + math.exp(epsilon))
+    answers = np.array(list(product((0, 1), repeat=count)))
+    p, q = (np.where(answers == 1, right, 1 - right).prod(axis=1) for right in (truth, 1 - truth))
+    for at in np.linspace(0, count * epsilon, 23):
+        exact = float(np.maximum(0, p - math.exp(at) * q).sum())
+        assert exact * (1 - 1e-12) - 1e-14 <= profile.delta_at(at) <= exact * (1 + 1e-8) + 1e-14
+        if 1e-4 < exact < 0.5:  # raised by a part in 10^9
+            assert 0.99e-9 < profile.delta_at(at) / exact - 1 < 1.01e-9
+        if 1e-9 < exact < 0.5:
+            assert profile.at(exact) == pytest.approx(at, abs=1e-7)
+    assert profile.delta_at(count * epsilon + 1) == 0 and profile.at(1e-300) == pytest.approx(
+        count * epsilon
+    )
+
+
+def test_many_pure_rounds_keep_nine_digits() -> None:
+    epsilon, count, delta = 0.0341, 600, 1e-14
+    stated, exact = pure_profile(epsilon, count).at(delta), mp.mpf(0)
+    with mp.workdps(40):
+        base = mp.exp(mp.mpf(epsilon))
+        for k in range(count // 2):
+            exact += mp.binomial(count, k) * max(0, base ** (count - k) - mp.exp(stated) * base**k)
+        exact /= (1 + base) ** count
+    assert (1 - 1e-8) * delta < exact <= delta
+    # a probability of 2^-2000 is none
+    assert pure_profile(0.01, 2000).delta[-2:] == pytest.approx([1e-100, 0], rel=1e-12, abs=0)
+
+
+def test_no_adaptive_play_of_unequal_answers_exceeds_pure_rounds() -> None:
+    """Among them laws that reach the ratio on one side alone, and the reverse of each."""
+    epsilon, gammas = 0.7, np.exp(np.linspace(0, 2.1, 15))
+    q = np.linspace(0.05, 0.45, 9)
+    one_sided = np.stack(
+        [np.stack([q * math.exp(epsilon), 1 - q * math.exp(epsilon)], 1), np.stack([q, 1 - q], 1)],
+        1,
+    )
+    one_sided = one_sided[
+        (one_sided[:, 0, 1] * math.exp(epsilon) >= one_sided[:, 1, 1]) & (one_sided[:, 0, 1] > 0)
+    ]
+    truth = 1 / (1 + math.exp(-epsilon))
+    response = np.array([[[truth, 1 - truth], [1 - truth, truth]]])
+    laws = np.concatenate([one_sided, one_sided[:, ::-1], response])
+    best, bound = enumerated(gammas, [laws] * 3), pure_profile(epsilon, 3)
+    bounds = np.array([bound.delta_at(math.log(gamma)) for gamma in gammas])
+    assert (best <= bounds + 1e-15).all() and (best >= bounds * (1 - 1e-8)).all()
+    # a wider round beside them does
+    wide = 1 / (1 + math.exp(-1.01 * epsilon))
+    assert (
+        enumerated(gammas, [laws, laws, np.array([[[wide, 1 - wide], [1 - wide, wide]]])]) > bounds
+    )[3:].all()
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.0828, 100), (0.02, 1000), (0.2, 31)])
+def test_pure_rounds_have_the_epsilon_of_their_loss_distribution(
+    epsilon: float, count: int
+) -> None:
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    total = RDPAccountant(relation=REPLACE).compose(
+        PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE), count
+    )
+    for delta in (1e-9, 1e-6, 1e-3):
+        above, below = (
+            pld.from_randomized_response(
+                2 / (1 + math.exp(epsilon)),
+                2,
+                pessimistic_estimate=high,
+                value_discretization_interval=epsilon / 64,
+            )
+            .self_compose(count)
+            .get_epsilon_for_delta(delta)
+            for high in (True, False)
+        )
+        epsilons = (
+            total.get_epsilon(delta=delta),
+            total.get_epsilon(delta=delta, conversion="optimal"),
+        )
+        assert below <= epsilons[0] <= above and epsilons[0] < epsilons[1]
+        assert total.get_delta(epsilons[0]) == pytest.approx(delta, rel=1e-6)
+
+
+@pytest.mark.parametrize(("eta", "count"), [(0.6, 2), (1.5, 3)])
+def test_equal_choices_bound_every_play_and_hardly_more(eta: float, count: int) -> None:
+    total = RDPAccountant(relation=REPLACE).compose(
+        BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count
+    )
+    epsilons = np.array([0.1, 0.4, 0.9, 1.3]) * eta
+    played = enumerated(np.exp(epsilons), [choices(eta, eta * np.linspace(0.03, 0.97, 24))] * count)
+    bounds = np.array([total.get_delta(float(epsilon)) for epsilon in epsilons])
+    assert (played <= bounds).all() and (bounds <= 1.03 * played + 1e-3).all()
+
+
+def test_equal_choices_lie_between_their_best_fixed_law_and_the_curve() -> None:
+    """The composition of one law at a time has a closed form (Dong, Durfee & Rogers (2020))."""
+    eta, count, delta = 0.1657, 100, 1e-6
+    total = RDPAccountant(relation=REPLACE).compose(
+        BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count
+    )
+    guarantee, k = total.guarantee(delta=delta), np.arange(count + 1)
+    assert guarantee.rounds == count and guarantee.order is guarantee.mu is None
+    largest = 0.0
+    for t in eta * np.linspace(0.3, 0.7, 41):
+        p = float(choices(eta, np.array([t]))[0, 0, 0])
+        law, loss = binom.pmf(k, count, p), k * t + (count - k) * (t - eta)
+        largest = max(
+            largest, float(law @ np.maximum(0, -np.expm1(guarantee.epsilon * 0.993 - loss)))
+        )
+    assert largest > delta  # what is stated is at most 0.7% above what one law reaches
+    assert guarantee.epsilon < 0.96 * total.get_epsilon(delta=delta, conversion="optimal")
+    assert total.get_delta(guarantee.epsilon) == pytest.approx(delta, rel=1e-6)
+
+
+def test_rounds_are_equal_only_if_all_are_one_release() -> None:
+    pure, wider = (
+        PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (0.1, 0.1000001)
+    )
+    choice = BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE)
+    failure = FailureEvent(delta=1e-9, neighboring_relation=REPLACE)
+    twice = ComposedEvent(events=(pure, failure, pure))
+    equal = equal_rounds([(twice, 20), (failure, 5), (wider, 0)])
+    assert equal is not None and equal[0] == 40
+    unequal: list[tuple[Event, ...]] = [
+        (pure, wider),
+        (pure, choice),
+        (failure,),
+        (stable_top_k(),),
+    ]
+    unequal.append((RootPeelingEvent(eta=0.1, count=3, neighboring_relation=REPLACE),))
+    for events in unequal:
+        assert equal_rounds([(event, 10) for event in events]) is None
+    assert equal_rounds([(choice, 128)]) is not None and equal_rounds([(choice, 129)]) is None
+    assert equal_rounds([(pure, 10_000)]) is not None and equal_rounds([(pure, 10_001)]) is None
+    assert all(
+        equal_rounds([(event, 1)]) is None
+        for event in (
+            GaussianEvent(noise_multiplier=1.0, neighboring_relation=REPLACE),
+            unequal[-1][0],
+        )
+    )
+    assert (
+        equal_rounds([(choice.for_group_size(60), 1)]) is None
+        and equal_rounds([(pure.for_group_size(101), 1)]) is None
+    )
+    # what may fail beside them takes its part of delta
+    total = RDPAccountant(relation=REPLACE).compose(twice, 20)
+    alone = RDPAccountant(relation=REPLACE).compose(pure, 40)
+    left = (1e-6 - total.delta0) / (1 - total.delta0)
+    assert total.guarantee(delta=1e-6).rounds == 40
+    assert total.get_epsilon(delta=1e-6) == pytest.approx(alone.get_epsilon(delta=left), rel=1e-12)
+    assert total.get_epsilon(delta=total.delta0) == math.inf
+    # more rounds, and wider ones, never cost less
+    epsilons = [
+        RDPAccountant(relation=REPLACE).compose(choice, n).get_epsilon(delta=1e-6)
+        for n in (127, 128, 129)
+    ]
+    assert epsilons == sorted(epsilons)
+    narrow = (
+        BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE)
+        for eta in (5e-4, 9.99e-4, 1e-3, 1.001e-3)
+    )
+    epsilons = [
+        RDPAccountant(relation=REPLACE).compose(event, 50).get_epsilon(delta=1e-6)
+        for event in narrow
+    ]
+    assert epsilons == sorted(epsilons)
+
+
+def stable_top_k(**changes: float) -> ComposedEvent:
+    eta = changes.pop("eta", 0.6)
+    test = {"sigma": 5.0, "delta_test": 1e-9, "shift": 2, "num_teachers": 80, **changes}
+    return ComposedEvent(
+        events=(
+            BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE),
+            StabilityTestEvent(**test, neighboring_relation=REPLACE),  # type: ignore[arg-type]
+        )
+    )
+
+
+def test_grows_with_whatever_an_adversary_gains() -> None:
+    def epsilon(count: int = 12, delta: float = 1e-5, **changes: float) -> float:
+        return adaptive_epsilon(stable_top_k(**changes), count, delta=delta)
+
+    least = epsilon()
+    assert (
+        0
+        < least
+        < RDPAccountant(relation=REPLACE).compose(stable_top_k(), 12).get_epsilon(delta=1e-5)
+    )
+    assert (
+        min(epsilon(count=13), epsilon(delta=1e-6), epsilon(eta=0.63), epsilon(sigma=4.5)) > least
+    )
+    assert epsilon(delta_test=8e-7) > least * 1.01  # 12 tests then cost nearly all of delta
+    assert epsilon(delta=1e-8) == math.inf  # 1.2e-8 are spent on tests
+
+
+def test_order_and_repetition_of_halves_are_kept() -> None:
+    """A B A B is two rounds of A B, and not A A B B with counts."""
+    a = BoundedRangeEvent(eta=0.5, neighboring_relation=REPLACE)
+    b = StabilityTestEvent(
+        sigma=5, delta_test=1e-9, shift=2, num_teachers=80, neighboring_relation=REPLACE
+    )
+    failing = FailureEvent(delta=1e-7, neighboring_relation=REPLACE)
+    twice = RepeatedEvent(event=ComposedEvent(events=(a, b)), count=2)
+    flat = ComposedEvent(events=(a, b, a, b))
+    assert adaptive_epsilon(twice, 3, delta=1e-5) == adaptive_epsilon(flat, 3, delta=1e-5)
+    assert adaptive_epsilon(twice, 3, delta=1e-5) == pytest.approx(
+        adaptive_epsilon(twice.event, 6, delta=1e-5), rel=2e-3
+    )
+    with_failure = ComposedEvent(events=(flat, failing))
+    assert adaptive_epsilon(with_failure, 3, delta=1e-5) > adaptive_epsilon(flat, 3, delta=1e-5)
+
+
+@pytest.mark.parametrize("case", ["choice", "two choices", "query"])
+def test_a_chord_that_is_too_low_is_noticed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: with the value of the upper node in place of the chord, enumeration finds
+    better strategies."""
+    monkeypatch.setattr(_adaptive, "_chord", lambda place, step: np.zeros_like(place))
+    rounds, laws, count = CASES[case]
+    assert (bound(rounds, count) < enumerated(np.exp(EPSILONS), laws)).any()
+
+
+def test_corners_on_the_arc_are_too_few() -> None:
+    """Negative control: a polygon inside the arc misses strategies that one around it, of as many
+    corners, covers."""
+    around = bounded_range_pairs(ETA, sides=4)
+    u = np.exp(ETA * np.array([0.625, 0.875]))
+    inside = Pairs(
+        p=(math.exp(ETA) - u) / math.expm1(ETA), q=(math.exp(ETA) / u - 1) / math.expm1(ETA)
+    )
+    best = enumerated(np.exp(EPSILONS), [choices(ETA, LOSSES)])
+    assert (bound([around], 1) >= best).all()
+    assert (bound([inside], 1, step=0.001)[1:-1] < best[1:-1]).any()
+
+
+def test_narrower_families_keep_their_digits() -> None:
+    """Corners come from differences that vanish with the widths: each lies on or above its arc, by
+    next to nothing."""
+    for eta in (1e-6, 0.1, 3.0):
+        p, q = bounded_range_pairs(eta)
+        on_arc = np.log(p) - np.log1p(-p) - np.log(q) + np.log1p(-q)  # odds: eta on the arc
+        assert (on_arc >= eta).all()
+        np.testing.assert_allclose(on_arc, eta, rtol=0.01 * max(1, eta))
+    for mu in (1e-6, 0.03, 3.0):
+        p, q = gaussian_bit_pairs(mu, 8)
+        width = ndtri(p) - ndtri(q)
+        assert (width >= mu * (1 - 1e-8)).all()
+        np.testing.assert_allclose(width, mu, rtol=7e-3 + 0.02 * mu)
+
+
+@pytest.mark.slow
+def test_an_attack_on_forty_queries_comes_close() -> None:
+    event, count, delta = stable_top_k(eta=0.3, sigma=15.0), 40, 1e-5
+    found = adaptive_epsilon(event, count, delta=delta)
+    gaps = np.arange(2.0, 81, 2)
+    rounds = [
+        choices(0.3, np.linspace(0.1, 0.9, 9) * 0.3),
+        bits(2 / 15, (gaps - 2) / 15 + ndtri(1e-9)),
+    ]
+    assert attack(rounds, count, found) <= delta
+    assert attack(rounds, count, found * 0.98) > delta
+
+
+@pytest.mark.slow
+def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
+    """The figures of docs/accounting.md."""
+    query = ComposedEvent(
+        events=(
+            BoundedRangeEvent(eta=4 / 39, neighboring_relation=REPLACE),
+            StabilityTestEvent(
+                sigma=60, delta_test=1e-9, shift=2, num_teachers=800, neighboring_relation=REPLACE
+            ),
+        )
+    )
+    assert 7.558 < adaptive_epsilon(query, 600, delta=1e-6) < 7.560
+    gaps = np.arange(240.0, 480, 4)
+    rounds = [
+        choices(4 / 39, np.linspace(0.3, 0.7, 17) * 4 / 39),
+        bits(2 / 60, (gaps - 2) / 60 + ndtri(1e-9)),
+    ]
+    assert attack(rounds, 600, 7.546) > (1e-6 - 600e-9) / (1 - 600e-9)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianEvent(noise_multiplier=10, neighboring_relation=REPLACE),
+        BoundedRangeEvent(eta=21, neighboring_relation=REPLACE),
+        PureDPEvent(epsilon=11, neighboring_relation=REPLACE),
+    ],
+)
+def test_refuses_what_it_has_no_pairs_for(event: Event) -> None:
+    assert (
+        adaptive_epsilon(PureDPEvent(epsilon=10.0, neighboring_relation=REPLACE), 1, delta=1e-6) > 9
+    )
+    with pytest.raises(
+        ValueError, match=r"^Expected (an event of two outcomes|eta <= 20|epsilon <= 10), got "
+    ):
+        adaptive_epsilon(event, 3, delta=1e-6)
+
+
+def test_bits_are_refused_where_corners_would_not_be_near_the_arc() -> None:
+    assert len(gaussian_bit_pairs(8.0, 6.0).p) > 10
+    for name, value in (("mu", 8.5), ("spacing", 0.11), ("nearest", 6.5), ("nearest", -0.5)):
+        with pytest.raises(ValueError, match=rf"^Expected {name} [^\n]*, got {name}={value}$"):
+            gaussian_bit_pairs(**{"mu": 1.0, "reach": 6.0, name: value})
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.72, 9.0), (-9.0, 0.32)])
+def test_what_lies_beyond_the_grid_is_bounded(low: float, high: float) -> None:
+    rounds, laws, count = CASES["two queries"]
+    profile = adaptive_profile(rounds, count, low=low, high=high, step=0.01)
+    inside = np.flatnonzero((profile.epsilon >= -0.7) & (profile.epsilon <= 0.3))[::20]
+    best = enumerated(np.exp(profile.epsilon[inside]), laws)
+    assert (profile.delta[inside] >= best).all()
+    assert (np.diff(profile.delta) <= 0).all() and (profile.delta <= 1).all()
+    assert profile.at(float(profile.delta[-1]) / 2) == math.inf
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-7])
+@pytest.mark.parametrize("count", [1, 2])
+def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> None:
+    """At small delta the worst gaps are those at which the test hardly ever passes, or fails."""
+    test = StabilityTestEvent(
+        sigma=5, delta_test=1e-9, shift=2, num_teachers=80, neighboring_relation=REPLACE
+    )
+    found = adaptive_epsilon(test, count, delta=delta)
+    laws = bits(2 / 5, (np.arange(2, 79, 0.5) - 2) / 5 + ndtri(1e-9))
+    best = enumerated(np.exp(np.array([found, 0.95 * found])), [laws] * count)
+    assert best[0] <= delta < best[1]
+
+
+@pytest.mark.parametrize("eta", [1e-3, 0.1, 1.0, 6.0, 20.0])
+def test_symmetric_choices_are_the_worst_in_gaussian_dp(eta: float) -> None:
+    """The kink of generalised randomised response over t, which docs/accounting.md proves is widest
+    at eta / 2."""
+    losses = np.linspace(0.001, 0.999, 999) * eta
+    p, q = choices(eta, losses).transpose(1, 2, 0)
+    # Phi^-1 of the rarer outcome, which keeps its digits
+    quantile = [np.where(law[0] < 0.5, ndtri(law[0]), -ndtri(law[1])) for law in (p, q)]
+    width = quantile[0] - quantile[1]
+    symmetric = -2 * ndtri(1 / (1 + math.exp(eta / 2)))
+    np.testing.assert_allclose(width[499], symmetric, rtol=1e-10)
+    assert width.argmax() == 499 or width.max() <= symmetric * (1 + 1e-10)
+    assert (width[[0, 250, 750, -1]] < symmetric).all()
+
+
+def test_a_grid_holds_what_is_asked_for_and_one_round_of_nothing_is_bounded_from_above() -> None:
+    profile = adaptive_profile([], 0, low=-0.93, high=0.87, step=0.1)
+    np.testing.assert_allclose(profile.epsilon, np.arange(-10, 10) / 10, atol=1e-15)
+    exact = np.maximum(0, -np.expm1(profile.epsilon))
+    assert (profile.delta[:10] > exact[:10]).all()
+    np.testing.assert_allclose(profile.delta[:10] / exact[:10] - 1, 1e-13, rtol=0.02)
+    for step in (1e-5, 0.1):
+        adaptive_profile([], 0, low=-step, high=step, step=step)
+    adaptive_profile([], 0, low=-100, high=100, step=0.1)
+    for ends in ((-100.5, 1.0), (-1.0, 100.5), (0.05, 1.0), (-1.0, 0.05)):
+        with pytest.raises(ValueError, match=r"^Expected (low|high) in \["):
+            adaptive_profile([], 0, low=ends[0], high=ends[1], step=0.1)
+    for step in (0.99e-5, 0.101):
+        with pytest.raises(ValueError, match=r"^Expected step in \[1e-5, 0\.1\], got "):
+            adaptive_profile([], 0, low=-1, high=1, step=step)
+
+
+def test_equal_rounds_have_a_grid_up_to_their_largest_loss_or_eight_deviations() -> None:
+    """And a range beyond."""
+    for eta, count, largest in (
+        (1.0, 2, 2.0),
+        (0.1, 100, 4 + 1 / 8),
+        (1.5e-3, 2, 3e-3),
+        (4.0, 24, 96.0),
+        (4.8, 1, 4.8),
+    ):
+        rounds = equal_rounds([(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)])
+        assert rounds is not None
+        ends = rounds[1].epsilon[[0, -1]]
+        np.testing.assert_allclose(ends, [-largest - eta, largest + eta], atol=eta / 48)
+    for eta, count in ((4.02, 24), (4.81, 1)):
+        assert (
+            equal_rounds([(BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count)])
+            is None
+        )
+    within, beyond = (
+        PureDPEvent(epsilon=epsilon, neighboring_relation=REPLACE) for epsilon in (10.0, 10.01)
+    )
+    assert equal_rounds([(within, 3)]) is not None and equal_rounds([(beyond, 3)]) is None
+    assert (pure_profile(10.0, 30).delta <= 1).all()
+
+
+@pytest.mark.parametrize(
+    ("reach", "nearest", "end", "number"),
+    [(2.0, 0.0, 3.0, 26), (5.0, 3.0, 6.0, 19), (100.0, 0.0, 26.0, 103)],
+)
+def test_corners_of_bits_are_where_neighboring_tangents_meet(
+    reach: float, nearest: float, end: float, number: int
+) -> None:
+    """From the farthest center, whose point of the arc is a corner, to the nearest one."""
+    p, q = gaussian_bit_pairs(1.0, reach, nearest=nearest)
+    assert p.shape == q.shape == (number + (nearest > 0),)
+    shrinks = (mp.mpf(nearest + 6) / (end + 6)) ** (mp.mpf(1) / (number - 1))
+    centers = [6 - (end + 6) * shrinks**i for i in range(number)]
+    assert centers[-1] - centers[-2] < 0.1 * (1 + nearest / 6) + 0.01
+    with mp.workdps(60):
+        arc = [(mp.ncdf(c - 0.5), mp.ncdf(c + 0.5), mp.exp(-c)) for c in centers]
+        corners = [arc[0][:2]]
+        for (q0, p0, s0), (q1, p1, s1) in pairwise(arc):
+            at = (p1 - p0 + s0 * q0 - s1 * q1) / (s0 - s1)
+            corners.append((at, p0 + s0 * (at - q0)))
+    corners += [arc[-1][:2]] * (nearest > 0)
+    np.testing.assert_allclose(q, [float(corner[0]) for corner in corners], rtol=1e-9)
+    np.testing.assert_allclose(p, [float(corner[1]) for corner in corners], rtol=1e-9)
+    outwards = _moved_outwards(np.array([0.5]), np.array([0.25]))
+    assert outwards.p / 0.5 - 1 == pytest.approx(
+        1e-12, rel=1e-3, abs=0
+    ) and 1 - outwards.q / 0.25 == pytest.approx(1e-12, rel=1e-3)
+
+
+def test_corners_of_choices_are_where_neighboring_tangents_meet() -> None:
+    """At the harmonic means of the coordinates of their points."""
+    eta, sides = mp.mpf(6), 4
+    p, q = bounded_range_pairs(6.0, sides=sides)
+    with mp.workdps(60):
+        for i, corner in enumerate(zip(p.tolist(), q.tolist(), strict=True)):
+            ends = [eta * (sides // 2 + i + j) / sides for j in (0, 1)]
+            up, down = (2 / (mp.exp(-sign * ends[0]) + mp.exp(-sign * ends[1])) for sign in (1, -1))
+            exact = (mp.exp(eta) - up) / mp.expm1(eta), (mp.exp(eta) * down - 1) / mp.expm1(eta)
+            np.testing.assert_allclose(corner, [float(value) for value in exact], rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("delta_test", "num_teachers", "reach", "nearest"),
+    [
+        (1e-3, 80, ndtri(1e-3) + 78 / 5, 0.0),
+        (1e-9, 5, -ndtri(1e-9), -ndtri(1e-9) - 3 / 5 - 1 / 5),
+        (0.9, 2, ndtri(0.9), 0.0),
+        (0.9, 1, ndtri(0.9), 0.0),
+    ],
+)
+def test_bits_of_a_test_reach_as_far_as_its_gaps(
+    delta_test: float, num_teachers: int, reach: float, nearest: float
+) -> None:
+    test = StabilityTestEvent(
+        sigma=5,
+        delta_test=delta_test,
+        shift=2,
+        num_teachers=num_teachers,
+        neighboring_relation=REPLACE,
+    )
+    (pairs,) = test.pairs()
+    np.testing.assert_array_equal(
+        pairs, gaussian_bit_pairs(2 / 5, float(reach), nearest=float(nearest))
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_teachers_pass_a_test_so_rarely_that_it_tells_little(count: int) -> None:
+    """All gaps of 20 teachers, against bits at any threshold as far out."""
+    test = StabilityTestEvent(
+        sigma=10, delta_test=1e-4, shift=2, num_teachers=20, neighboring_relation=REPLACE
+    )
+    laws = bits(2 / 10, (np.arange(2, 20.1, 0.5) - 2) / 10 + ndtri(1e-4))
+    epsilons = np.array([0.0, 0.02, 0.1, 0.4])
+    best = enumerated(np.exp(epsilons), [laws] * count)
+    found, wider = (
+        adaptive_profile(pairs, count, low=-3, high=3, step=0.004)
+        for pairs in (test.pairs(), [gaussian_bit_pairs(2 / 10, -ndtri(1e-4))])
+    )
+    for epsilon, reached in zip(epsilons.tolist(), best, strict=True):
+        assert reached <= found.delta_at(epsilon) <= 1.03 * reached + 1e-6
+        assert epsilon > 0.1 or wider.delta_at(epsilon) > 1.03 * reached + 1e-6
+
+
+def test_half_a_round_moves_and_weighs_a_profile() -> None:
+    """Beyond its ends stand 1 and its last value; what is lost in roundings and underflow is
+    added."""
+    value = np.array([0.9, 0.5, 0.1, 0.0])
+
+    def moved(value: FloatArray, place: int) -> FloatArray:
+        nodes = [(place, 0.25)] * 4
+        return _adaptive._before(value, [nodes])
+
+    for move, expected in (
+        (-1, [1.0, 0.9, 0.5, 0.1]),
+        (0, [0.9, 0.5, 0.1, 0.0]),
+        (1, [0.5, 0.1, 0.0, 0.0]),
+    ):
+        np.testing.assert_allclose(
+            moved(value, move), np.minimum(np.array(expected) * (1 + 1e-13) + 1e-100, 1), rtol=1e-15
+        )
+    assert moved(value[:1], 0) / 0.9 - 1 == pytest.approx(1e-13, rel=0.02, abs=0)
+    np.testing.assert_allclose(moved(value[:2], 1), 0.5, rtol=1e-12)
+
+
+def test_losses_at_nodes_are_moved_down_by_a_billionth_of_a_cell() -> None:
+    step, q = 0.01, 0.3
+    moves = _adaptive._moves(Pairs(np.array([q * math.exp(3 * step)]), np.array([q])), step)
+    # the loss of a yes, played in both directions
+    assert [[place for place, _ in nodes[:2]] for nodes in moves] == [[-4, -3], [2, 3]]
+    shares = [lower / (lower + upper) for (_, lower), (_, upper), *_ in moves]
+    np.testing.assert_allclose(shares, 1e-9 * step / -math.expm1(-step), rtol=1e-4)
+
+
+def test_a_polygon_has_an_even_number_of_sides() -> None:
+    assert bounded_range_pairs(1.0, sides=2).p.shape == (1,)
+    with pytest.raises(ValueError, match="sides"):
+        bounded_range_pairs(1.0, sides=1)
+    for sides, corners in ((4, 2), (5, 3), (6, 3), (7, 4)):
+        assert bounded_range_pairs(20.0, sides=sides).p.shape == (corners,)

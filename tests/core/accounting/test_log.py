@@ -1,0 +1,366 @@
+"""The file of a ledger: damaged, altered, exchanged or incomplete rows stop every reader."""
+
+import os
+import random
+import re
+import sqlite3
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pate._core.accounting import ledger as _ledger
+from pate.accounting import Ledger, LedgerHead, PrivacyUnit, read_ledger, verify_ledger
+from tests.core.accounting.ledgers import (
+    BUDGET,
+    ONE_LINE,
+    bodies,
+    filled,
+    forge,
+    gaussian,
+    require_stop,
+    reserve,
+)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.01, 0.3, 0.5, 0.9, 0.999])
+def test_a_truncated_ledger_stops(path: Path, keep: float) -> None:
+    filled(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content))])
+    require_stop(path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_corrupted_ledger_stops_or_says_the_same(path: Path, seed: int) -> None:
+    book = filled(path).snapshot()
+    content = bytearray(path.read_bytes())
+    chance = random.Random(seed)
+    start = chance.randrange(len(content) - 64)
+    content[start : start + 64] = chance.randbytes(64)
+    path.write_bytes(content)
+    try:
+        found = verify_ledger(path)
+    except ValueError as error:
+        stopped = str(error)
+    else:
+        stopped = ""
+        assert found == book  # unused space, or the file's own statistics
+    assert not stopped or re.match(ONE_LINE, stopped)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database" * 100, b"SQLite format 3\0"])
+def test_another_file_stops(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    require_stop(path)
+
+
+def test_another_database_stops(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE log (row INTEGER, body TEXT, digest TEXT)")
+    require_stop(path)
+
+
+def test_a_folder_or_a_missing_file_stops(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(ValueError, match=ONE_LINE):
+        Ledger(path)
+    with pytest.raises(ValueError, match="Expected a ledger, got path="):
+        read_ledger(path.parent / "missing")
+    assert not (path.parent / "missing").exists()
+
+
+def test_a_deleted_ledger_is_not_created_again(path: Path) -> None:
+    ledger = filled(path)
+    path.unlink()
+    with pytest.raises(ValueError, match=ONE_LINE):
+        reserve(ledger, gaussian(60), 1)
+    assert not path.exists()
+
+
+def test_a_read_only_ledger_can_be_read_and_no_more(path: Path) -> None:
+    ledger = filled(path)
+    path.chmod(0o444)
+    with pytest.raises(ValueError, match="Expected a writable ledger"):
+        Ledger(path)
+    with pytest.raises(ValueError, match=ONE_LINE):
+        reserve(ledger, gaussian(60), 1)
+    assert len(verify_ledger(path).entries) == 40
+
+
+def test_a_ledger_that_may_not_be_written_is_opened_to_be_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, connect, addresses = filled(path), sqlite3.connect, []
+
+    def recorded(address: str, **options: Any) -> sqlite3.Connection:
+        addresses.append(address)
+        connection: sqlite3.Connection = connect(address, **options)
+        return connection
+
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    assert len(ledger.entries()) == len(verify_ledger(path).entries) == 40
+    assert addresses and all(address.endswith("?mode=ro") for address in addresses)
+
+
+@pytest.mark.parametrize(("file", "folder"), [(True, True), (True, False), (False, True)])
+def test_a_reader_rolls_back_what_was_cut_short_only_where_it_may_write(
+    path: Path, file: bool, folder: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(path)
+    connect, modes = sqlite3.connect, []
+
+    def recorded(address: str, **options: Any) -> sqlite3.Connection:
+        modes.append(address.partition("?mode=")[2])
+        connection: sqlite3.Connection = connect(address, **options)
+        return connection
+
+    monkeypatch.setattr(
+        os, "access", lambda place, _: {path: file, path.parent: folder}[Path(place)]
+    )
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    read_ledger(path)
+    with _ledger.opened_log(path, writable=True):
+        pass
+    assert modes == ["rw" if file and folder else "ro", "rw"]
+
+
+def tamper(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for change in ("UPDATE", "DELETE"):
+            connection.execute(f"DROP TRIGGER log_{change}")
+        connection.execute(statement, values)
+        for change in ("UPDATE", "DELETE"):
+            connection.execute(
+                f"CREATE TRIGGER log_{change} BEFORE {change} ON log BEGIN SELECT 1; END"
+            )
+        connection.commit()
+
+
+def test_rows_are_final(path: Path) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        for change in (
+            "UPDATE log SET body = '{}'",
+            "DELETE FROM log",
+            "DELETE FROM log WHERE row = 3",
+        ):
+            with pytest.raises(sqlite3.IntegrityError, match="a ledger is final"):
+                connection.execute(change)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE log SET body = replace(body, '\"count\": 3', '\"count\": 2')",
+        "DELETE FROM log WHERE row = 3",
+        "UPDATE log SET digest = 'ff' WHERE row = 5",
+        "INSERT INTO log (body, digest) VALUES ('{}', 'ff')",
+        # numbers that the digests do not depend on
+        "UPDATE log SET row = row + 1 WHERE row = (SELECT max(row) FROM log)",
+        "UPDATE log SET row = 0 WHERE row = 1",
+        "UPDATE log SET row = -1 WHERE row = 1",
+    ],
+)
+def test_a_row_that_was_changed_is_noticed(path: Path, statement: str) -> None:
+    filled(path)
+    tamper(path, statement)
+    require_stop(path)
+
+
+@pytest.mark.slow
+def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(path: Path) -> None:
+    ledger = filled(path)
+    old = path.read_bytes()
+    reserve(ledger, gaussian(600), 1)
+    path.write_bytes(old)
+    other = Ledger(path.with_name("other"))
+    for i in range(90):
+        reserve(other, gaussian(600 + i), 1)
+    for content in (old, other.path.read_bytes()):
+        path.write_bytes(content)
+        for use in (
+            lambda: reserve(ledger, gaussian(600), 1),
+            lambda: ledger.settle(1),
+            ledger.entries,
+            ledger.snapshot,
+        ):
+            with pytest.raises(
+                ValueError, match=r"^Expected a ledger at [^\n]* that continues row 82$"
+            ):
+                use()
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_another_ledger_in_its_place_is_noticed_by_who_had_it_open(path: Path, rows: int) -> None:
+    ledger, other = Ledger(path), Ledger(path.with_name("other"))
+    reserve(ledger, gaussian(60), 1)
+    for _ in range(rows):
+        reserve(other, gaussian(70), 1)
+    path.write_bytes(other.path.read_bytes())
+    for use in (ledger.entries, lambda: reserve(ledger, gaussian(60), 1)):
+        with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 1$"):
+            use()
+
+
+def test_rows_of_others_are_seen(path: Path) -> None:
+    first, second = Ledger(path), Ledger(path)
+    reserve(first, gaussian(60), 40, BUDGET)
+    with pytest.raises(ValueError, match="can be paid"):
+        reserve(second, gaussian(60), 10**6)
+    assert reserve(second, gaussian(70), 2) == 2
+    first.settle(2, realised=[(gaussian(70), 1)])
+    second.settle(1)
+    assert first.snapshot() == second.snapshot() == verify_ledger(path)
+
+
+def test_rows_that_never_reached_the_file_are_forgotten(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = filled(path)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> LedgerHead:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        patch.setattr("pate._core.accounting.ledger.append_row", full)
+        with pytest.raises(ValueError, match="disk is full"):
+            reserve(ledger, gaussian(600), 1)
+    assert len(ledger.entries()) == 40
+    assert reserve(ledger, gaussian(600), 1) == 41
+    verify_ledger(path)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 80])
+def test_rows_missing_at_the_end_are_noticed(path: Path, keep: int) -> None:
+    filled(path)
+    tamper(path, "DELETE FROM log WHERE row > ?", keep)
+    require_stop(path)
+
+
+@pytest.mark.parametrize("journal", ["WAL", "PERSISTENT WAL"])
+def test_another_journal_stops(path: Path, journal: str) -> None:
+    ledger = filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        if journal != "WAL":
+            require_stop(path)  # while somebody has it open
+    require_stop(path)
+    with pytest.raises(ValueError, match="Expected a ledger with PRAGMA journal_mode = delete"):
+        reserve(ledger, gaussian(60), 1)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    reserve(ledger, gaussian(6000), 1)
+
+
+def test_rows_that_may_be_changed_are_noticed(path: Path) -> None:
+    filled(path)
+    tamper(path, "UPDATE log SET body = body")
+    with pytest.raises(ValueError, match="Expected a ledger whose rows are final"):
+        verify_ledger(path)
+
+
+def test_a_ledger_that_drops_what_is_added_is_noticed(path: Path) -> None:
+    filled(path)
+    rows = len(bodies(path))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "CREATE TRIGGER gone BEFORE INSERT ON log BEGIN SELECT RAISE(IGNORE); END"
+        )
+        connection.commit()
+    with pytest.raises(ValueError, match="Expected a ledger to which rows can be added"):
+        reserve(Ledger(path), gaussian(600), 1)
+    assert len(bodies(path)) == rows
+    with pytest.raises(ValueError, match="Expected a ledger whose rows are final"):
+        verify_ledger(path)
+
+
+def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, other = filled(path), Ledger(path)
+    reserve(other, gaussian(6000), 1)
+    read: list[str] = []
+    real = _ledger.chained
+
+    def spy(previous: str, text: str) -> str:
+        read.append(text)
+        return real(previous, text)
+
+    monkeypatch.setattr("pate._core.accounting.ledger.chained", spy)
+    reserve(ledger, gaussian(6000), 1)
+    # the row of the other process, and twice its own: folded, and written
+    assert len(read) == 3
+
+
+def test_reading_holds_no_lock(path: Path) -> None:
+    ledger = filled(path)
+    with _ledger.opened_log(path, writable=False) as connection:
+        rows = _ledger.rows_after(connection, LedgerHead(), path)
+        next(rows)
+        reserve(ledger, gaussian(6000), 1)  # while the others are not read yet
+        assert len(list(rows)) == 80
+    assert len(verify_ledger(path).entries) == 41
+
+
+def test_a_ledger_is_marked_as_one(path: Path) -> None:
+    """Programs that do not know what is in its rows refuse it by its marks."""
+    path = path.parent / "of" / "folders" / path.name
+    reserve(Ledger(path), gaussian(60), 1)
+    header = path.read_bytes()[:100]
+    assert header[68:72] == b"pate" and header[60:64] == (3).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("version", "unsaid"), [(1, {"max_teachers_per_unit", "privacy_unit"}), (2, {"privacy_unit"})]
+)
+def test_a_ledger_of_an_earlier_version_is_read_and_marked_with_its_next_row(
+    path: Path, version: int, unsaid: set[str]
+) -> None:
+    reserve(Ledger(path), gaussian(60), 1)
+    rows = [
+        {name: value for name, value in body.items() if name not in unsaid} for body in bodies(path)
+    ]
+    older = forge(path.with_name("older"), rows)
+    with closing(sqlite3.connect(older)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    before = older.read_bytes()
+    (entry,) = Ledger(path).entries()
+    expected = (replace(entry, privacy_unit=PrivacyUnit()),)
+    assert verify_ledger(older).entries == Ledger(older).entries() == expected
+    assert older.read_bytes() == before
+    reserve(Ledger(older), gaussian(60), 1)
+    assert (
+        older.read_bytes()[60:64] == (3).to_bytes(4, "big")
+        and len(verify_ledger(older).entries) == 2
+    )
+    with closing(sqlite3.connect(older)) as connection:
+        connection.execute("PRAGMA user_version = 4")
+    require_stop(older)
+
+
+@pytest.mark.parametrize(
+    ("mode", "writable"), [(0o400, False), (0o600, True), (0o420, True), (0o402, True)]
+)
+def test_a_ledger_that_anybody_may_write_is_writable(path: Path, mode: int, writable: bool) -> None:
+    filled(path)
+    path.chmod(mode)
+    with (
+        nullcontext()
+        if writable
+        else pytest.raises(ValueError, match=r"^Expected a writable ledger")
+    ):
+        _ledger.require_writable(path)
+
+
+@pytest.mark.parametrize("rows", [2, 7, 8, 9, 100])
+def test_blocks_of_rows_end_anywhere(
+    path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = filled(path).snapshot()
+    monkeypatch.setattr(_ledger, "_ROWS", rows)
+    assert read_ledger(path).entries == book.entries

@@ -1,0 +1,273 @@
+"""An event of another package is one class: it has a cost, JSON, and a place in ledgers and
+statements."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate._core.accounting.base import CompositeEvent, Event, event_from_dict, total_cost
+from pate._core.accounting.charges import (
+    Events,
+    Totals,
+    account,
+    name_of,
+    parse_events,
+    plain_events,
+)
+from pate._core.accounting.curves import pure_dp_mu_squared
+from pate._core.testing.mechanisms import Laws
+from pate._core.validation import FloatArray, require_positive
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    Cost,
+    GaussianEvent,
+    Ledger,
+    NeighboringRelation,
+    Statement,
+    read_ledger,
+    verify_ledger,
+)
+from pate.testing import EventContract
+from tests.statements import PUBLISHED
+
+REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceEvent(Event):
+    """Laplace noise of ``scale`` times the sensitivity (Mironov (2017), Proposition 6)."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(scale=self.scale)
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        """Return the curve on ``orders`` ``[K]``."""
+        far = np.log(orders / (2 * orders - 1)) + (orders - 1) / self.scale
+        near = np.log((orders - 1) / (2 * orders - 1)) - orders / self.scale
+        return Cost(
+            np.logaddexp(far, near) / (orders - 1), 0.0, float(pure_dp_mu_squared(1 / self.scale))
+        )
+
+
+class TestLaplaceEvent(EventContract):
+    tight_mu = False
+
+    def event(self, noise: float, relation: NeighboringRelation) -> Event:
+        return LaplaceEvent(scale=2 * noise, neighboring_relation=relation)
+
+    def laws(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return self.laws_at(1, noise)
+
+    def laws_of_two(self, noise: float, relation: NeighboringRelation) -> list[Laws]:
+        return self.laws_at(2, noise)
+
+    def laws_at(self, distance: int, noise: float) -> list[Laws]:
+        # beyond the two means, at 0 and the distance, the loss is constant
+        edges = np.linspace(0, distance, 1001)
+        beyond = np.exp(-edges / (2 * noise))
+        first = np.log([1.0, *(beyond[:-1] - beyond[1:]), beyond[-1]])
+        return [(first, first[::-1])]
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"scale": bad} for bad in (0.0, -1.0, float("nan"), "2", None, True)]
+
+
+def laplace(scale: float) -> Events:
+    return {
+        each: LaplaceEvent(scale=scale, neighboring_relation=each) for each in NeighboringRelation
+    }
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite")
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, type[Event]]]:
+    """The events that are known, as long as the test runs."""
+    known = dict(Event._kinds)
+    monkeypatch.setattr(Event, "_kinds", known)
+    parse_events.cache_clear()
+    yield known
+    parse_events.cache_clear()
+
+
+def test_it_is_reserved_settled_verified_and_stated(ledger: Ledger) -> None:
+    ledger.reserve(
+        laplace(20.0), count=10, run="run", description="theirs", seeded=False, delta=1e-6
+    )
+    ledger.settle(1, realised=[(laplace(20.0), 4), (laplace(30.0), 5)], published=PUBLISHED)
+    book = verify_ledger(ledger.path)
+    assert book.entries[0].realised == ((laplace(20.0), 4), (laplace(30.0), 5))
+    curve = 4 * LaplaceEvent(scale=20.0, neighboring_relation=REPLACE).cost().rdp
+    curve = curve + 5 * LaplaceEvent(scale=30.0, neighboring_relation=REPLACE).cost().rdp
+    np.testing.assert_allclose(account(book.charges(), REPLACE).rdp, curve, rtol=1e-12)
+    statement = Statement.of(book, 1)
+    statement.verify(ledger=ledger.path)
+    assert "10 x LaplaceEvent(scale=20.0)" in statement.text
+    # of two teachers by its mu, since it says no more
+    assert statement["reach"][1]["replace_record"] > 2 * statement["reach"][0]["replace_record"]
+
+
+def test_it_composes_with_others_and_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [LaplaceEvent(scale=2.0 + i % 3, neighboring_relation=REPLACE) for i in range(60)]
+    expected, calls, plain = sum(event.cost().rdp for event in events), [], LaplaceEvent.cost
+
+    def counted(event: LaplaceEvent, orders: FloatArray) -> Cost:
+        calls.append(event)
+        return plain(event, orders)
+
+    monkeypatch.setattr(LaplaceEvent, "cost", counted)
+    np.testing.assert_allclose(total_cost(events).rdp, expected, rtol=1e-12)
+    assert len(calls) == 3
+
+
+def test_an_event_that_is_not_installed_is_named(
+    ledger: Ledger, kinds: dict[str, type[Event]]
+) -> None:
+    ledger.reserve(laplace(20.0), count=10, run="run", description="theirs", seeded=False)
+    del kinds["LaplaceEvent"]
+    parse_events.cache_clear()
+    for read in (read_ledger, verify_ledger, Ledger):
+        with pytest.raises(
+            ValueError, match=r"^Expected [^\n]* to be installed, got type='LaplaceEvent'$"
+        ):
+            read(ledger.path)
+
+
+def install(folder: Path, module: str, content: str, entry: str) -> None:
+    (folder / f"{module}.py").write_text(content)
+    facts = folder / f"{module}-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[pate.events]\n{entry}\n")
+
+
+def test_an_installed_event_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: dict[str, type[Event]]
+) -> None:
+    content = (
+        "from dataclasses import dataclass\n"
+        "from pate._core.accounting.curves import pure_dp_rdp\n"
+        "from pate._core.accounting.events import CurveEvent\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class InstalledEvent(CurveEvent):\n"
+        "    epsilon: float\n"
+        "    rdp = staticmethod(pure_dp_rdp)\n"
+    )
+    install(tmp_path, "pate_outside", content, "InstalledEvent = pate_outside:InstalledEvent")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    described = {"type": "InstalledEvent", "neighboring_relation": "replace_record", "epsilon": 0.5}
+    assert "pate_outside" not in sys.modules
+    event = event_from_dict(described)
+    assert event.to_dict() == described and "InstalledEvent" in kinds
+    assert (
+        event.cost().rdp == event_from_dict(described | {"type": "PureDPEvent"}).cost().rdp
+    ).all()
+    monkeypatch.delitem(sys.modules, "pate_outside")
+
+
+@pytest.mark.parametrize("target", ["nowhere_to_be_found:Broken", "json:Broken", "json:dumps"])
+def test_a_broken_entry_point_raises_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    install(tmp_path, "pate_broken", "", f"BrokenEvent = {target}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*BrokenEvent[^\n]*$"):
+        event_from_dict({"type": "BrokenEvent", "neighboring_relation": "replace_record"})
+
+
+def test_two_events_of_one_name_are_refused(kinds: dict[str, type[Event]]) -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected one event LaplaceEvent, defined in tests.core.accounting.test_outside",
+    ):
+        type("LaplaceEvent", (Event,), {"__module__": "elsewhere"})
+    assert kinds["LaplaceEvent"] is LaplaceEvent
+
+
+def test_an_event_without_a_cost_cannot_be_made(kinds: dict[str, type[Event]]) -> None:
+    class Free(Event):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Free(neighboring_relation=REPLACE)  # type: ignore[abstract]
+    with pytest.raises(
+        ValueError, match=r"^Expected an event among BoundedRangeEvent, [^\n]*, got type='Free'$"
+    ):
+        event_from_dict({"type": "Free", "neighboring_relation": "replace_record"})
+
+
+def test_a_kind_has_no_kinds_below_it(kinds: dict[str, type[Event]]) -> None:
+    """Sums of Gaussian events know nothing of a cost that a subclass states for itself."""
+    with pytest.raises(
+        ValueError, match=r"^Expected an event DearerEvent [^\n]*, got below=\['GaussianEvent'\]$"
+    ):
+        type("DearerEvent", (GaussianEvent,), {"cost": lambda event, orders: Cost(orders, 0.0)})
+    assert "DearerEvent" not in kinds
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5])
+def test_parts_of_an_outside_composite_happen_once_at_least(
+    kinds: dict[str, type[Event]], count: int
+) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class PairEvent(CompositeEvent):
+        event: Event
+
+        def parts(self) -> Iterator[tuple[Event, int]]:
+            yield from [(self.event, 2), (self.event, count)]
+
+    with pytest.raises(ValueError, match=r"^Expected an integer count >= 1, got count="):
+        PairEvent(event=LaplaceEvent(scale=2.0, neighboring_relation=REPLACE))
+
+
+def test_an_outside_composite_of_nothing_is_refused(kinds: dict[str, type[Event]]) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class EmptyEvent(CompositeEvent):
+        def parts(self) -> tuple[tuple[Event, int], ...]:
+            return ()
+
+    with pytest.raises(ValueError, match=r"^Expected at least one event, got"):
+        EmptyEvent(neighboring_relation=REPLACE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LyingEvent(Event):
+    """A cost that is in order on the usual orders alone, or not even there."""
+
+    how: str
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        usual = len(orders) == len(DEFAULT_ORDERS)
+        if self.how == "short":
+            return Cost(np.ones(3), 0.0)
+        if self.how == "rebate" and not usual:
+            return Cost(np.full(orders.shape, -1.0), 0.0)
+        return Cost(np.ones(orders.shape), 0.0)
+
+
+def lie(how: str) -> Events:
+    return {each: LyingEvent(how=how, neighboring_relation=each) for each in NeighboringRelation}
+
+
+def test_a_cost_of_another_shape_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match=r"^Expected an event of known cost, got event="):
+        ledger.reserve(lie("short"), count=1, run="run", description="lie", seeded=False)
+
+
+def test_a_cost_below_zero_on_some_orders_is_never_added() -> None:
+    """A filter looks at orders of its own, on which nothing may give back what others spent."""
+    with pytest.raises(
+        ValueError, match=r"^Expected an event of known cost on all orders up to 2e\+09, got event="
+    ):
+        Totals(np.append(DEFAULT_ORDERS, 2e9)).charge(name_of(plain_events(lie("rebate"))), 1)

@@ -1,0 +1,273 @@
+"""The curve of a stability test against sixty (or more) digits, gap by gap."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from pate._core.accounting.curves import (
+    ROUNDING,
+    _largest_rdp,
+    _Outcome,
+    _two_outcome_rdp,
+    gaussian_rdp,
+    stability_test_rdp,
+)
+from pate._core.accounting.events import total_cost
+from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, StabilityTestEvent
+from tests.core.accounting import oracles
+
+REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
+ORDERS = np.array([1.01, 1.1, 1.5, 2, 3.3, 10, 64, 500, 1e4, 1e5, 1e9])
+
+
+@pytest.mark.parametrize("delta_test", [1e-300, 1e-100, 1e-9, 1e-3, 0.3, 0.9])
+@pytest.mark.parametrize("sigma", [1e-2, 0.3, 10.0, 1e6])
+def test_stability_curve_is_never_below_the_truth(sigma: float, delta_test: float) -> None:
+    # a few gaps: at the bottom, around the threshold of the test, and beyond it
+    threshold, some = max(0.0, -sigma * float(ndtri(delta_test))), ORDERS[::3]
+    for window in (1, 2):
+        gaps = [
+            gap for gap in {0.0, 1.0, round(threshold), round(threshold + sigma)} if gap <= 1000
+        ]
+        found = stability_test_rdp(
+            some,
+            sigma=sigma,
+            delta_test=delta_test,
+            shift=window,
+            window=window,
+            num_teachers=int(max(gaps)) + window,
+        )
+        with mp.workdps(60 - round(np.log10(delta_test))):  # delta_test beside 1
+            z = oracles.quantile(delta_test, float(ndtri(delta_test)))
+            s = mp.mpf(sigma)
+            true = [
+                max(oracles.bernoulli_shift(a, z + g / s, z + (g + window) / s) for g in gaps)
+                for a in some
+            ]
+            above = oracles.excess(found, true)
+        assert above.min() > -1e-12
+        assert (found <= gaussian_rdp(some, sigma / window)).all()
+
+
+def test_stability_curve_is_the_maximum_over_gaps() -> None:
+    # sixty votes: every gap by its definition
+    found = stability_test_rdp(
+        ORDERS, sigma=8.0, delta_test=1e-4, shift=2, window=2, num_teachers=60
+    )
+    with mp.workdps(60):
+        z = oracles.quantile(1e-4, float(ndtri(1e-4)))
+        shifts = [mp.mpf(gap) / 2 for gap in range(2 * 58 + 1)]
+        true = [
+            max(oracles.bernoulli_shift(a, z + g / 8, z + (g + 2) / 8) for g in shifts)
+            for a in ORDERS[:7]
+        ]
+        above = oracles.excess(found[:7], true)
+    assert above.min() > 0 and above.max() < 1e-9
+
+
+def outcome(p: float, q: float) -> _Outcome:
+    """One outcome of probabilities ``Phi(p)`` and ``Phi(q)``."""
+    loss = np.array([float(mp.log(oracles.phi(mp.mpf(p)) / oracles.phi(mp.mpf(q))))])
+    return _Outcome(loss, loss, *(np.array([at]) for at in (p, q, q)))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "p", "q"),
+    [
+        *(
+            (1.01, 0.3, 0.1),
+            (2.0, -1.0, -1.25),
+            (2.0, 1.0, 1.25),
+            (3.0, -6.0, -6.5),
+            (40.0, 0.6, -3.0),
+            (9.0, -2.0, 4.0),
+        ),
+        *((2.0, 0.5, 0.5 - 1e-6), (30.0, -1.0, -1 + 1e-7), (1.5, 2.0, 2 + 1e-9)),
+        # in log space
+        *(
+            (1e4, 0.5, 0.3),
+            (1e4, 0.3, 0.5),
+            (1e3, -9.0, -9.5),
+            (1e5, 5.0, 4.0),
+            (4e9, 7.0, 6.9),
+            (1e11, 7.0, 6.9),
+        ),
+    ],
+)
+@np.errstate(over="ignore", invalid="ignore")
+def test_two_outcomes_are_raised_by_what_their_digits_lose(
+    alpha: float, p: float, q: float
+) -> None:
+    """Two parts in 10^12 and more of a loss for what curves, sixteen roundings of what cancels; and
+    by no more."""
+    with mp.workdps(60):
+        outcomes = outcome(p, q), outcome(-p, -q)
+        stated = float(_two_outcome_rdp(np.array([alpha]), *outcomes)[0]) * (mp.mpf(alpha) - 1)
+        laws = [[oracles.phi(mp.mpf(sign * x)) for sign in (1, -1)] for x in (p, q)]
+        powers = [alpha * mp.log(x / y) for x, y in zip(*laws, strict=True)]
+        total = mp.fsum(y * mp.exp(power) for y, power in zip(laws[1], powers, strict=True))
+        added = mp.mpf(0)
+        for x, y, power in zip(*laws, powers, strict=True):
+            if max(map(abs, powers)) < 600:
+                curved, linear = mp.expm1(power), alpha * (x / y - 1)
+                sizes = 1e-12 * (2 + abs(power)) * (curved - linear) + ROUNDING * (
+                    abs(curved) + abs(linear)
+                )
+                added += y * sizes / total
+            else:
+                added -= y * mp.exp(power) / total * ROUNDING * alpha * mp.log(x * y)
+        added += ROUNDING if max(map(abs, powers)) > 600 else 0
+        assert float((stated - mp.log(total)) / added) == pytest.approx(1, abs=0.2)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+@pytest.mark.parametrize("alpha", [1.5, 40.0, 1e4, 1e6])
+@pytest.mark.parametrize("low", [-6.0, -3.0, 0.3, 5.0])
+def test_a_gap_costs_the_larger_of_both_directions(low: float, alpha: float) -> None:
+    high, here, order = low + 0.5, np.zeros(1, dtype=np.int64), np.array([alpha])
+    both = [
+        _two_outcome_rdp(order, outcome(p, q), outcome(-p, -q)).item()
+        for p, q in ((high, low), (low, high))
+    ]
+    largest = _largest_rdp(order, here, here, low, 0.25, 0.5).item()
+    assert largest == pytest.approx(max(both), rel=1e-14, abs=0)
+
+
+@pytest.mark.slow
+def test_no_gap_is_left_out_that_costs_more() -> None:
+    chance, some = np.random.default_rng(0), DEFAULT_ORDERS[::16]
+    for _ in range(30):
+        sigma, delta_test = (
+            float(10 ** chance.uniform(-1, 3)),
+            float(10 ** chance.uniform(-30, -0.01)),
+        )
+        shift, window, teachers = (
+            int(chance.integers(1, 4)),
+            int(chance.integers(1, 4)),
+            int(chance.integers(1, 900)),
+        )
+        arguments = {"sigma": sigma, "delta_test": delta_test, "window": window}
+        found = stability_test_rdp(some, shift=shift, num_teachers=teachers, **arguments)  # type: ignore[arg-type]
+        gaps = np.repeat(np.arange(max(0, 2 * (teachers - shift)) + 1)[:, None], some.size, axis=1)
+        orders = np.broadcast_to(some, gaps.shape)
+        by_gap = _largest_rdp(
+            orders, gaps, gaps, float(ndtri(delta_test)), 1 / (2 * sigma), window / sigma
+        )
+        every = np.minimum(by_gap.max(axis=0), gaussian_rdp(some, sigma / window))
+        np.testing.assert_allclose(found, every, rtol=1e-11)
+
+
+def test_bound_on_a_block_of_gaps_holds_for_each() -> None:
+    chance = np.random.default_rng(1)
+    for _ in range(60):
+        sigma, start = float(10 ** chance.uniform(-1, 3)), float(chance.uniform(-20, 1))
+        gaps = np.sort(chance.integers(0, int(30 * sigma) + 2, 40))[:, None] * np.ones(
+            ORDERS.size, dtype=np.int64
+        )
+        orders, step = np.broadcast_to(ORDERS, gaps.shape), 1 / (2 * sigma)
+        for window in (1, 2):
+            by_gap = _largest_rdp(orders, gaps, gaps, start, step, window / sigma).max(axis=0)
+            block = _largest_rdp(ORDERS, gaps[0], gaps[-1], start, step, window / sigma)
+            assert (block >= by_gap * (1 - 1e-11)).all()
+
+
+@pytest.mark.parametrize(
+    "num_teachers", [50_001, pytest.param(10**6, marks=pytest.mark.slow), 10**12]
+)
+def test_stability_curve_of_many_teachers_is_that_of_some(num_teachers: int) -> None:
+    arguments = {"sigma": 60.0, "delta_test": 1e-9, "shift": 2, "window": 2}
+    some = stability_test_rdp(DEFAULT_ORDERS, num_teachers=2_000, **arguments)  # type: ignore[arg-type]
+    many = stability_test_rdp(DEFAULT_ORDERS, num_teachers=num_teachers, **arguments)  # type: ignore[arg-type]
+    assert (many >= some * (1 - 1e-11)).all()
+    low = DEFAULT_ORDERS < 500
+    np.testing.assert_allclose(many[low], some[low], rtol=1e-11)
+    endless = stability_test_rdp(DEFAULT_ORDERS, num_teachers=10**30, **arguments)  # type: ignore[arg-type]
+    np.testing.assert_allclose(endless, gaussian_rdp(DEFAULT_ORDERS, 30.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("num_teachers", [1, 2])
+def test_a_test_without_votes_to_spare_has_one_gap(num_teachers: int) -> None:
+    orders = np.array([1.5, 4.0, 30.0])
+    found = stability_test_rdp(
+        orders, sigma=3.0, delta_test=0.01, shift=2, window=2, num_teachers=num_teachers
+    )
+    with mp.workdps(60):
+        z = oracles.quantile(0.01, float(ndtri(0.01)))
+        above = oracles.excess(
+            found, [oracles.bernoulli_shift(a, z, z + mp.mpf(2) / 3) for a in orders]
+        )
+    assert above.min() > 0 and above.max() < 1e-9
+    # of a probability that is none, what it may have been
+    rare = stability_test_rdp(
+        orders[:1], sigma=3.0, delta_test=1e-200, shift=2, window=2, num_teachers=num_teachers
+    )
+    assert rare == pytest.approx(1e-60, rel=1e-9, abs=0)
+
+
+def test_gaps_that_floats_do_not_tell_apart_have_the_gaussian_curve() -> None:
+    """From 2^52 half votes on."""
+
+    def share(num_teachers: int) -> float:
+        curve = stability_test_rdp(
+            2.0, sigma=60.0, delta_test=1e-9, shift=2, window=2, num_teachers=num_teachers
+        )
+        return float(curve[0] / gaussian_rdp(2.0, 30.0))
+
+    assert share(2**51 + 2) < 0.7 and share(2**51 + 3) == pytest.approx(1, rel=1e-12)
+
+
+def test_bounds_stand_in_for_too_many_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = {"sigma": 60.0, "delta_test": 1e-9, "shift": 2, "window": 2, "num_teachers": 800}
+    exact = stability_test_rdp(DEFAULT_ORDERS, **arguments)  # type: ignore[arg-type]
+    monkeypatch.setattr("pate._core.accounting.curves._MAX_BLOCKS", 5_000)
+    rough = stability_test_rdp(DEFAULT_ORDERS, **arguments)  # type: ignore[arg-type]
+    assert (rough >= exact * (1 - 1e-11)).all() and (rough > exact).any()
+    assert (rough <= gaussian_rdp(DEFAULT_ORDERS, 30.0)).all()
+
+
+def test_stability_curve_is_near_two_over_pi_of_the_gaussian() -> None:
+    curve = stability_test_rdp(
+        DEFAULT_ORDERS, sigma=60.0, delta_test=1e-9, shift=1, window=1, num_teachers=800
+    )
+    share = curve / gaussian_rdp(DEFAULT_ORDERS, 60.0)
+    assert (share <= 1).all()
+    np.testing.assert_allclose(share[DEFAULT_ORDERS < 50], 2 / np.pi, rtol=0.02)
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 1e-160, 1e-30, 1e30, 1e160, 1e300])
+def test_stability_curve_never_overflows_to_nan(sigma: float) -> None:
+    with np.errstate(all="raise", under="ignore"):
+        values = stability_test_rdp(
+            DEFAULT_ORDERS, sigma=sigma, delta_test=1e-9, shift=2, window=2, num_teachers=50
+        )
+    assert not np.isnan(values).any() and (values >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("ran", "asked"),
+    [(REPLACE, TEACHER), (TEACHER, REPLACE), (REPLACE, REPLACE), (TEACHER, TEACHER)],
+)
+def test_delta0_of_a_test_under_either_relation(
+    ran: NeighboringRelation, asked: NeighboringRelation
+) -> None:
+    event = StabilityTestEvent(
+        sigma=5.0,
+        delta_test=1e-6,
+        shift=ran.score_range,
+        num_teachers=100,
+        neighboring_relation=asked,
+    )
+    with mp.workdps(50):
+        z = oracles.quantile(1e-6, float(ndtri(1e-6)))
+        # the largest probability with which a gap passes that may separate two sets
+        passes = oracles.phi(z + max(0, mp.mpf(asked.score_range - ran.score_range)) / 5)
+    assert event.cost().delta0 == pytest.approx(float(passes), rel=1e-9)
+
+
+def test_tiny_delta0_is_not_rounded_away() -> None:
+    event = StabilityTestEvent(
+        sigma=5.0, delta_test=1e-300, shift=1, num_teachers=10, neighboring_relation=TEACHER
+    )
+    assert event.cost().delta0 == pytest.approx(1e-300, rel=1e-6)
+    assert total_cost((event,), 10**6).delta0 == pytest.approx(1e-294, rel=1e-6)

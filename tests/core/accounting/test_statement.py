@@ -1,0 +1,1039 @@
+"""The statement: enough to compute epsilon by hand, in both of its forms."""
+
+import hashlib
+import json
+import math
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
+
+from pate import VoteShape, cli
+from pate._core.accounting.charges import account, require_delta_beyond_tests
+from pate._core.accounting.cost import format_epsilon, format_exact, format_guess
+from pate._core.accounting.filters import make_filter
+from pate._core.accounting.privacy_unit import EACH
+from pate._core.accounting.statement import REACHED, _content, require_same
+from pate._core.accounting.statement_words import AUDIT, AUDITED, WORLD, describe_keeping
+from pate._core.settings import encode
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    BoundedRangeEvent,
+    Budget,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    Ledger,
+    NeighboringRelation,
+    PartiesEvent,
+    PrivacyUnit,
+    PureDPEvent,
+    StabilityTestEvent,
+    Statement,
+    gaussian_epsilon,
+)
+from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
+from tests.core.accounting import oracles
+from tests.statements import PUBLISHED, RECORDS, edits
+
+REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
+SIGMA, SCALE, DELTA_TEST, TEACHERS = 25.0, 30.0, 1e-9, 100
+
+
+def stable(relation: NeighboringRelation, num_teachers: int = TEACHERS) -> Event:
+    return ComposedEvent(
+        events=(
+            BoundedRangeEvent(eta=2 * relation.score_range / SCALE, neighboring_relation=relation),
+            StabilityTestEvent(
+                sigma=SIGMA,
+                delta_test=DELTA_TEST,
+                shift=2,
+                num_teachers=num_teachers,
+                neighboring_relation=relation,
+            ),
+        )
+    )
+
+
+EVENTS = {relation: stable(relation) for relation in NeighboringRelation}
+GAUSSIAN = {
+    relation: GaussianEvent(noise_multiplier=40.0, neighboring_relation=relation)
+    for relation in EVENTS
+}
+
+
+def voters(unit: str) -> PrivacyUnit:
+    """Return the unit of releases for which each unit votes for itself."""
+    return PrivacyUnit(unit=unit, partition=EACH)
+
+
+def released(
+    book: Ledger, events: Mapping[NeighboringRelation, Event], count: int, **changes: Any
+) -> int:
+    """Reserve a release with its facts, which ``changes`` may change, and settle it as it was
+    reserved."""
+    named_options = {"realised", "budget", "seeded"} & set(changes)
+    named = {name: changes.pop(name) for name in named_options}
+    realised = named.pop("realised", None)
+    published = PUBLISHED | changes
+    options = {"seeded": False, "privacy_unit": voters(published["unit"]), **named}
+    release = book.reserve(
+        events,
+        count=count,
+        run="one",
+        description="StableTopK",
+        delta=published["delta"],
+        **options,
+    )
+    book.settle(release, realised=realised, published=published)
+    return release
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    book = Ledger(tmp_path / "ledger.sqlite")
+    released(book, EVENTS, 50)
+    book.reserve(
+        GAUSSIAN, count=7, run="two", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
+    return book
+
+
+def statement(ledger: Ledger, release: int = 1) -> Statement:
+    made = Statement.of(ledger.snapshot(), release)
+    again = Statement.from_json(json.dumps(made.content, allow_nan=False))
+    assert again == made
+    return again
+
+
+def unordered(ledger: Ledger, release: int = 1) -> Statement:
+    """The statement as versions made it that counted no order of releases."""
+    book = ledger.snapshot()
+    return Statement(_content(book, book.head, release, in_order=False))
+
+
+def by_hand(statement: Statement, relation: NeighboringRelation) -> float:
+    """Epsilon from ``releases`` in the JSON alone, at the order it names, by plain definitions."""
+    guarantee = statement["guarantees"][relation.value]
+    a, rdp, survival = guarantee["order"], mp.mpf(0), mp.mpf(1)
+    for release in statement["releases"]:
+        event = release["events"][relation.value]
+        for part in event.get("events", [event]):
+            if part["type"] == "GaussianEvent":
+                rdp += release["count"] * oracles.gaussian(a, part["noise_multiplier"])
+            elif part["type"] == "BoundedRangeEvent":
+                rdp += release["count"] * oracles.bounded_range(a, part["eta"])
+            else:
+                assert part["type"] == "StabilityTestEvent"
+                window = relation.score_range
+                z = oracles.quantile(part["delta_test"], float(ndtri(part["delta_test"])))
+                steps = range(2 * (part["num_teachers"] - part["shift"]) + 1)
+                curve = max(
+                    oracles.bernoulli_shift(
+                        a, z + g / part["sigma"], z + (g + window) / part["sigma"]
+                    )
+                    for g in (mp.mpf(step) / 2 for step in steps)
+                )
+                rdp += release["count"] * curve
+                passes = oracles.phi(z + mp.mpf(max(0, window - part["shift"])) / part["sigma"])
+                survival *= (1 - passes) ** release["count"]
+    d = (guarantee["delta"] - (1 - survival)) / survival
+    return float(rdp + mp.log(1 - 1 / mp.mpf(a)) - (mp.log(d) + mp.log(a)) / (a - 1))
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_epsilon_follows_from_the_json_by_hand(
+    ledger: Ledger, relation: NeighboringRelation
+) -> None:
+    made = unordered(ledger)
+    with mp.workdps(40):
+        assert by_hand(made, relation) == pytest.approx(
+            made["guarantees"][relation.value]["epsilon"], rel=1e-9
+        )
+    assert made.verify() == 0
+
+
+def test_epsilon_follows_from_the_text_by_hand(ledger: Ledger) -> None:
+    text = unordered(ledger).text
+    order = float(re.search(r"Renyi order a = (\S+):", text)[1])  # type: ignore[index]
+    delta = float(re.search(r"at delta = (\S+) under REPLACE_RECORD", text)[1])  # type: ignore[index]
+    rdp, survival = 0.0, 1.0
+    lines = re.findall(
+        r"^ +(\d+) x (\w+)\((.*)\): rdp = (\S+), delta0 = (\S+) each$", text, flags=re.MULTILINE
+    )
+    assert [line[1] for line in lines] == [
+        "BoundedRangeEvent",
+        "StabilityTestEvent",
+        "GaussianEvent",
+    ]
+    for count, _, _, once, delta0 in lines:
+        rdp, survival = rdp + int(count) * float(once), survival * (1 - float(delta0)) ** int(count)
+    # the parameters are there too
+    assert (
+        float(dict(pair.split("=") for pair in lines[2][2].split(", "))["noise_multiplier"]) == 40.0
+    )
+    assert rdp == pytest.approx(float(re.search(r"sum: rdp = ([^,]+),", text)[1]), rel=1e-12)  # type: ignore[index]
+    d = (delta - (1 - survival)) / survival
+    epsilon = rdp + math.log(1 - 1 / order) - (math.log(d) + math.log(order)) / (order - 1)
+    assert f"all releases of these data {format_epsilon(epsilon)}:" in text
+
+
+def test_epsilon_is_that_of_the_accountant(ledger: Ledger) -> None:
+    made = statement(ledger)
+    for relation in NeighboringRelation:
+        total = account([(EVENTS, 50), (GAUSSIAN, 7)], relation)
+        epsilon = total.get_epsilon(delta=1e-6)
+        assert made["guarantees"][relation.value]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
+
+
+@pytest.fixture(scope="module")
+def stated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A ledger with a budget and three releases, of which one was settled for less, and the
+    statement of the second."""
+    book = Ledger(tmp_path_factory.mktemp("stated") / "ledger.sqlite")
+    released(book, EVENTS, 50)
+    budget = Budget(max_epsilon=20.0, delta=1e-6, neighboring_relation=REPLACE)
+    released(book, GAUSSIAN, 7, budget=budget, realised=[(GAUSSIAN, 3)])
+    book.reserve(
+        GAUSSIAN, count=2, run="two", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
+    return book.path, statement(book, 2).content
+
+
+KEYS = [
+    *(
+        "kind",
+        "private",
+        "release",
+        "neighboring_relation",
+        "guarantees",
+        "this_release",
+        "costs",
+        "reach",
+    ),
+    *(
+        "conversion",
+        "budget",
+        "budget_unit",
+        "filter",
+        "declared_after",
+        "num_queries",
+        "delta",
+        "unit",
+        "max_teachers_per_unit",
+    ),
+    *(
+        "num_teachers",
+        "num_labels",
+        "aggregator",
+        "versions",
+        "sha256",
+        "num_answered",
+        "ledger",
+        "releases",
+    ),
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_an_edit_is_noticed(stated: tuple[Path, dict[str, Any]], key: str) -> None:
+    ledger, content = stated
+    _, edited = next(edits(content[key]))
+    assert not verifies(content | {key: edited}, ledger)
+    assert not verifies({name: value for name, value in content.items() if name != key}, ledger)
+
+
+def test_all_keys_are_edited(stated: tuple[Path, dict[str, Any]]) -> None:
+    ledger, content = stated
+    assert set(content) == set(KEYS)
+    assert verifies(content, ledger) and verifies(content, None)
+    assert not verifies(content | {"epsilon": 0.1}, ledger)
+
+
+def test_the_wording_of_another_version_is_not_compared(tmp_path: Path) -> None:
+    """Its data are; the same version has to word them alike."""
+    book = Ledger(tmp_path / "ledger.sqlite")
+    released(book, EVENTS, 50, versions={"pate": "0.2.0"})
+    ledger, content = book.path, statement(book, 1).content
+    guarantees = {
+        name: guarantee | {"neighbors": "one differs"}
+        for name, guarantee in content["guarantees"].items()
+    }
+    reworded = content | {"conversion": "a theorem", "guarantees": guarantees}
+    for place in (ledger, None):
+        assert verifies(content, place) and verifies(reworded, place)
+        assert not verifies(reworded | {"unit": "other"}, place)
+        stated = guarantees["replace_record"]["epsilon"]
+        guarantees["replace_record"]["epsilon"] = 0.9 * stated
+        assert not verifies(reworded, place)
+        guarantees["replace_record"]["epsilon"] = stated
+    assert Statement.from_json(reworded).text == Statement.from_json(content).text
+
+
+@pytest.mark.slow
+def test_every_edit_is_noticed(stated: tuple[Path, dict[str, Any]]) -> None:
+    """Each value changed, each key left out, and a key that nobody knows put anywhere."""
+    ledger, content = stated
+    assert [place for place, edited in edits(content) if verifies(edited, ledger)] == []
+    assert len(list(edits(content))) > 300
+
+
+@pytest.mark.slow
+def test_what_follows_is_noticed_without_the_ledger(stated: tuple[Path, dict[str, Any]]) -> None:
+    """All but the releases themselves, which the ledger alone can confirm."""
+    _, content = stated
+    alone = {"releases", "ledger", "budget", "budget_unit", "filter", "declared_after", "release"}
+    for key in set(content) - alone:
+        accepted = [
+            place
+            for place, edited in edits(content[key])
+            if verifies(content | {key: edited}, None)
+        ]
+        assert not accepted, (key, accepted)
+
+
+def verifies(content: dict[str, Any], ledger: Path | None) -> bool:
+    try:
+        Statement.from_json(content).verify(ledger=ledger)
+    except ValueError as error:
+        return re.fullmatch(r"Expected [^\n]*", str(error)) is None
+    return True
+
+
+INCOHERENT: dict[str, Any] = {
+    "fewer rows than releases": lambda made: made["ledger"].update(rows=1),
+    "settled for more": lambda made: made["releases"][0].update(
+        realised=[{"events": made["releases"][0]["events"], "count": 51}]
+    ),
+    "a budget without a filter": lambda made: made.update(filter=None),
+    "a budget for other units": lambda made: made.update(budget_unit={"unit": "patient"}),
+    "a unit that is no text": lambda made: made["releases"][0].update(privacy_unit={"unit": []}),
+    "releases beyond the budget": lambda made: made["releases"][0].update(count=10**6),
+    "another number": lambda made: made["releases"][0].update(release=3),
+    "not settled": lambda made: made["releases"][1].update(published=None),
+}
+
+
+@pytest.mark.parametrize("change", INCOHERENT)
+def test_releases_that_no_ledger_could_hold_are_refused(
+    stated: tuple[Path, dict[str, Any]], change: str
+) -> None:
+    content = json.loads(json.dumps(stated[1]))
+    INCOHERENT[change](content)
+    assert not verifies(content, None)
+
+
+def test_a_statement_names_its_file(ledger: Ledger, tmp_path: Path) -> None:
+    file = tmp_path / "labels.npz"
+    file.write_bytes(b"labels")
+    digest = hashlib.sha256(b"labels").hexdigest()
+    ledger.reserve(
+        GAUSSIAN, count=3, run="three", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
+    ledger.settle(3, published=PUBLISHED | {"sha256": digest, "num_answered": 2})
+    made = statement(ledger, 3)
+    assert (
+        made.verify(
+            ledger=ledger.path, released=file, facts={"num_answered": 2, "num_teachers": 100}
+        )
+        == 0
+    )
+    with pytest.raises(ValueError, match=r"^Expected num_answered=3, .* got num_answered=2$"):
+        made.verify(facts={"num_answered": 3})
+    file.write_bytes(b"others")
+    with pytest.raises(
+        ValueError, match=rf"^Expected the file of release 3, of sha256 {digest}, got file="
+    ):
+        made.verify(released=file)
+
+
+def test_what_was_published_stays_published(ledger: Ledger) -> None:
+    head = ledger.settle(1, published=PUBLISHED)
+    with pytest.raises(
+        ValueError, match=r"^Expected the file of sha256 0+ of release 1, got sha256='1+'$"
+    ):
+        ledger.settle(1, published=PUBLISHED | {"sha256": "1" * 64})
+    assert ledger.entries()[0].published == PUBLISHED and ledger.settle(1) == head
+
+
+@pytest.mark.parametrize("teachers", [1, 2, 5])
+def test_units_that_reach_more_teachers(tmp_path: Path, teachers: int) -> None:
+    """Figures are for as many as are declared, by events with wider windows; 1, 2 and 3 are shown
+    always."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, EVENTS, 5, max_teachers_per_unit=teachers, unit="patient")
+    released(ledger, GAUSSIAN, 7, unit="patient")
+    made = statement(ledger)
+    made.verify(ledger=ledger.path)
+    wider = {relation: event.for_group_size(teachers) for relation, event in EVENTS.items()}
+    for relation in NeighboringRelation:
+        once = account([(wider, 5)], relation).get_epsilon(delta=1e-6)
+        assert made["this_release"][relation.value]["epsilon"] == pytest.approx(once, rel=1e-12)
+        total = made["guarantees"][relation.value]["epsilon"]
+        rows = {row["teachers"]: row[relation.value] for row in made["reach"]}
+        assert set(rows) == {*REACHED, teachers} and rows[teachers] == pytest.approx(
+            total, rel=1e-12
+        )
+        assert rows[3] > rows[2] > rows[1]
+    assert ("which reaches" in made.text) == (teachers > 1)
+    assert f"    {teachers} " in made.text and "if a patient reaches m teachers:" in made.text
+
+
+def test_a_release_of_several_parties_has_two_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against those who know some of the noise, which is the guarantee, and to the world, next to
+    other releases."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+
+    def wider(event: Event) -> Event:
+        assert isinstance(event, GaussianEvent)
+        return replace(event, noise_multiplier=1.5 * event.noise_multiplier)
+
+    shared = {
+        each: PartiesEvent(parties=event, world=wider(event)) for each, event in GAUSSIAN.items()
+    }
+    released(ledger, GAUSSIAN, 7, max_teachers_per_unit=2)
+    assert "world" not in statement(ledger).content and "the world" not in statement(ledger).text
+    released(ledger, shared, 50, max_teachers_per_unit=2)
+    made = statement(ledger, 2)
+    made.verify(ledger=ledger.path)
+    for relation in NeighboringRelation:
+        parties, world = (
+            account([(seen, 50), (GAUSSIAN, 7)], relation)
+            for seen in (GAUSSIAN, {each: wider(event) for each, event in GAUSSIAN.items()})
+        )
+        mu = [
+            2 * math.sqrt(float(total.rdp[0] * 2 / DEFAULT_ORDERS[0])) for total in (parties, world)
+        ]
+        stated = [made[part][relation.value]["epsilon"] for part in ("guarantees", "world")]
+        assert stated == pytest.approx([gaussian_epsilon(1e-6, each) for each in mu], rel=1e-6)
+        assert stated[0] > stated[1]
+    assert re.search(rf"{WORLD} it is [\d.]+ under", made.text)
+    forged = Statement(made.content | {"world": made.content["guarantees"]})
+    with pytest.raises(ValueError, match=r"^Expected .*world"):
+        forged.verify()
+    assert cli.main(["ledger", "show", "--ledger", str(ledger.path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = next(number for number, line in enumerate(lines) if line.endswith(f"{WORLD} it is"))
+    assert (
+        "under REPLACE_RECORD" in lines[place + 1] and lines[place + 1] != f"    {lines[place - 2]}"
+    )
+
+
+def test_what_no_event_knows_is_unbounded(tmp_path: Path) -> None:
+    """A failure without a tail: nothing is claimed for two teachers."""
+    parts = {
+        each: ComposedEvent(
+            events=(GAUSSIAN[each], FailureEvent(delta=1e-9, neighboring_relation=each))
+        )
+        for each in NeighboringRelation
+    }
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, parts, 5)
+    made = statement(ledger)
+    assert [row["replace_record"] is None for row in made["reach"]] == [False, True, True]
+    assert "unbounded" in made.text
+    made.verify(ledger=ledger.path)
+
+
+def test_this_release_comes_before_all_releases(ledger: Ledger) -> None:
+    text = statement(ledger).text
+    for relation in NeighboringRelation:
+        once = account([(EVENTS, 50)], relation).get_epsilon(delta=1e-6)
+        total = account([(EVENTS, 50), (GAUSSIAN, 7)], relation).get_epsilon(delta=1e-6)
+        words = f"this release {format_epsilon(once)}; all releases of these data {format_epsilon(total)}:"
+        assert f"epsilon at delta = 1e-06 under {relation.value.upper()}: {words}" in text
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 1e300, None])
+def test_an_epsilon_that_is_unbounded_has_no_figure(tmp_path: Path, epsilon: float | None) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, EVENTS, 50, delta=1e-8)  # the tests cost more
+    made = statement(ledger)
+    assert made["guarantees"]["replace_record"]["epsilon"] is None
+    made["guarantees"]["replace_record"]["epsilon"] = made["costs"]["replace_record"]["epsilon"] = (
+        epsilon
+    )
+    if epsilon is None:
+        made.verify()
+    else:
+        with pytest.raises(ValueError, match=r"^Expected guarantees.replace_record.epsilon=None, "):
+            made.verify()
+
+
+def test_a_statement_is_on_the_whole_ledger(ledger: Ledger, tmp_path: Path) -> None:
+    first = statement(ledger)
+    older = tmp_path / "older.sqlite"
+    shutil.copy(ledger.path, older)
+    ledger.reserve(
+        GAUSSIAN, count=1, run="three", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
+    assert first.verify(ledger=ledger.path) == 1
+    latest = statement(ledger)
+    assert latest.verify(ledger=ledger.path) == 0 and len(latest["releases"]) == 3
+    # a ledger that was put back to an older copy
+    with pytest.raises(ValueError, match="it may be an older copy"):
+        latest.verify(ledger=older)
+    # or made anew with the same releases
+    other = Ledger(tmp_path / "other.sqlite")
+    for entry in ledger.entries():
+        other.reserve(
+            entry.events,
+            count=entry.count,
+            run="x",
+            description=entry.description,
+            seeded=False,
+            privacy_unit=RECORDS,
+        )
+    with pytest.raises(ValueError, match="it may be an older copy"):
+        latest.verify(ledger=other.path)
+
+
+def test_what_was_reserved_is_the_guarantee_and_what_was_settled_a_cost(ledger: Ledger) -> None:
+    before = statement(ledger)
+    ledger.settle(2, realised=[(GAUSSIAN, 3)])
+    after = statement(ledger)
+    assert after["guarantees"] == before["guarantees"] and before["costs"][
+        "replace_record"
+    ].items() <= (before["guarantees"]["replace_record"].items())
+    paid = account([(EVENTS, 50), (GAUSSIAN, 3)], REPLACE).get_epsilon(delta=1e-6)
+    assert (
+        after["costs"]["replace_record"]["epsilon"]
+        == paid
+        < after["guarantees"]["replace_record"]["epsilon"]
+    )
+    text = after.text
+    reserved = format_epsilon(after["guarantees"]["replace_record"]["epsilon"])
+    assert (
+        f"REPLACE_RECORD: this release {format_epsilon(after['this_release']['replace_record']['epsilon'])};"
+        in text
+    )
+    assert f"all releases of these data {reserved}:" in text
+    assert f"What happened cost epsilon = {format_epsilon(paid)} under REPLACE_RECORD and" in text
+    assert "no guarantee, because" in text and "no guarantee" not in before.text
+    assert "3 x GaussianEvent" in text and "7 x GaussianEvent" in text
+    assert (
+        "No budget keeps this: it holds if no release decided the number, kinds or costs of later ones"
+        in text
+    )
+    after.verify(ledger=ledger.path)
+
+
+def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Path) -> None:
+    """What a refused query cost is far below what an attacker learns from whether it was
+    refused."""
+    aggregator = ConfidentScreen(
+        answers=Peeling(k=1, scale_peel=1.0),
+        sigma_confident=20.0,
+        threshold_confident=0.0,
+        over="mean",
+    )
+    shape = VoteShape(40, 2)
+    events = aggregator.events(shape)
+    refused = aggregator.events(shape, tier=0)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, events, 1, delta=1e-5, realised=[(refused, 1)])
+    made = statement(ledger)
+    promised = made["guarantees"]["replace_record"]["epsilon"]
+    assert promised == account([(events, 1)], REPLACE).get_epsilon(delta=1e-5) > 1.5
+    assert made["costs"]["replace_record"]["epsilon"] < 0.3
+    # the exact delta at what the refusal cost, where the votes are nearly a tie: 15%, not 1e-5
+    p, q = choices(aggregator, [21, 20]), choices(aggregator, [20, 21])
+    at_cost = math.exp(made["costs"]["replace_record"]["epsilon"])
+    assert sum(max(0.0, p[each] - at_cost * q[each]) for each in p) > 0.1
+    at_promise = math.exp(promised)
+    assert sum(max(0.0, p[each] - at_promise * q[each]) for each in p) <= 1e-5
+
+
+def choices(aggregator: ConfidentScreen, counts: list[int]) -> dict[str, float]:
+    """Law of what one query releases: nothing, or one of two labels."""
+    asked = float(ndtr(sum(abs(count - 20) for count in counts) / 2 / aggregator.sigma_confident))
+    first = 1 / (1 + math.exp(counts[1] - counts[0]))
+    return {"refused": 1 - asked, "first": asked * first, "second": asked * (1 - first)}
+
+
+def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
+    for events, kind in ((EVENTS, "RenyiFilter"), (GAUSSIAN, "GaussianFilter")):
+        ledger = Ledger(tmp_path / f"{kind}.sqlite")
+        budget = Budget(max_epsilon=4.0, delta=1e-6, neighboring_relation=REPLACE)
+        released(ledger, events, 5, delta=1e-5, budget=budget)
+        made = statement(ledger)
+        guarantee = made["guarantees"]["replace_record"]
+        assert (guarantee["epsilon"], guarantee["delta"], guarantee["fixed_by"]) == (
+            4.0,
+            1e-6,
+            "budget",
+        )
+        assert made["guarantees"]["add_remove_teacher"]["fixed_by"] == "reservation"
+        assert made["costs"]["replace_record"]["epsilon"] < 4.0
+        text = made.text
+        assert text.startswith("epsilon = 4.000 at delta = 1e-06 under REPLACE_RECORD:")
+        assert "no release is made beyond it" in text and f"is kept by {kind}" in text
+        assert "What was reserved so far cost epsilon = " in text and "no guarantee" not in text
+        made.verify(ledger=ledger.path)
+        (bound,) = {"max_rdp", "max_mu_squared"} & set(made["filter"])
+        for change in ({"max_delta0": 1e-6}, {bound: 1e6}):
+            with pytest.raises(ValueError, match=r"^Expected max_[^\n]*$"):
+                Statement.from_json(made.content | {"filter": made["filter"] | change}).verify()
+
+
+def test_a_key_occurs_once(ledger: Ledger, tmp_path: Path) -> None:
+    """Of two, some readers take the first and some the last."""
+    ledger.reserve(GAUSSIAN, count=1, run="x", description="y", seeded=False, privacy_unit=RECORDS)
+    text = json.dumps(statement(ledger).content)
+    Statement.from_json(text).verify(ledger=ledger.path)
+    for place in (text.index("{") + 1, text.index('"guarantees": {') + len('"guarantees": {')):
+        lie = f'{text[:place]}"release": 1, "release": 1, {text[place:]}'
+        for content in (lie, lie.encode()):
+            with pytest.raises(
+                ValueError, match=r"keys of an object that occur once, got twice=\['release'\]"
+            ):
+                Statement.from_json(content)
+        (tmp_path / "privacy.json").write_text(lie)
+        with pytest.raises(
+            ValueError, match=r"^Expected a readable statement at [^\n]* occur once[^\n]*$"
+        ):
+            Statement.read(tmp_path / "privacy.json")
+
+
+def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
+    budget = Budget(max_epsilon=9.0, delta=1e-6, neighboring_relation=REPLACE)
+    ledger.reserve(
+        GAUSSIAN,
+        count=1,
+        run="x",
+        description="y",
+        seeded=False,
+        budget=budget,
+        privacy_unit=RECORDS,
+    )
+    made = statement(ledger)
+    condition = (
+        "it holds if neither that nor its figures followed from what releases 1 .. 2 showed."
+    )
+    assert (
+        f"whatever earlier ones showed. It was declared after release 2: {condition}\n" in made.text
+    )
+    made.verify(ledger=ledger.path)
+    for after in (0, 3, -1, None):
+        with pytest.raises(ValueError, match=r"^Expected declared_after=2, "):
+            Statement.from_json(made.content | {"declared_after": after}).verify(ledger=ledger.path)
+    for after in (0, 1):
+        with pytest.raises(
+            ValueError, match=r"^Expected guarantees\.replace_record\.fixed_by=budget"
+        ):
+            Statement.from_json(made.content | {"declared_after": after}).verify()
+    for after in (3, -1, None):
+        with pytest.raises(ValueError, match=r"^Expected declared_after in 0 .. 2, got"):
+            Statement.from_json(made.content | {"declared_after": after}).verify()
+    # a filter that another release would have had
+    other = make_filter(budget, GAUSSIAN[REPLACE].cost()).to_dict()
+    with pytest.raises(
+        ValueError, match=r"^Expected the filter that follows from the budget and the first release"
+    ):
+        Statement.from_json(made.content | {"filter": other}).verify()
+
+
+def test_another_word_for_whom_it_protects_is_another_statement(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, EVENTS, 50)
+    before = statement(ledger)
+    ledger.settle(1, published=PUBLISHED)
+    assert statement(ledger) == before
+    ledger.settle(1, published=PUBLISHED | {"unit": "patient"})
+    after = statement(ledger)
+    assert "one patient of" in after.text and "one record of" in before.text
+    for made in (before, after):
+        assert made.verify(ledger=ledger.path) == 0
+    with pytest.raises(ValueError, match=r"^Expected unit=patient, [^\n]*got unit='record'$"):
+        Statement.from_json(after.content | {"unit": "record"}).verify(ledger=ledger.path)
+    # a total is for whom the rows were priced, whatever the word of one release is
+    released(ledger, GAUSSIAN, 7)
+    assert "one record of" in statement(ledger).text
+    assert statement(ledger)["guarantees"]["replace_record"]["unit"] == "record"
+
+
+def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, GAUSSIAN, 600)
+    made = statement(ledger)
+    guarantee = made["guarantees"]["replace_record"]
+    mu = guarantee["mu"]
+    assert mu == pytest.approx(math.sqrt(600) / 40, rel=1e-9) and "order" not in guarantee
+    epsilon = mp.mpf(guarantee["epsilon"])
+    with mp.workdps(40):
+        delta = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+        assert float(delta) == pytest.approx(1e-6, rel=1e-6)
+    by_curve = account([(GAUSSIAN, 600)], REPLACE).get_epsilon(delta=1e-6, conversion="optimal")
+    assert guarantee["epsilon"] < 0.96 * by_curve
+    text = made.text
+    assert "in Gaussian differential privacy:" in text and "d = Phi(mu/2 - epsilon/mu)" in text
+    squares = [
+        int(n) * float(each)
+        for n, each in re.findall(r"^ +(\d+) x .*: mu\^2 = (\S+),", text, re.MULTILINE)
+    ]
+    assert math.sqrt(sum(squares)) == pytest.approx(mu, rel=1e-12)
+    made.verify(ledger=ledger.path)
+
+
+def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
+    """A budget under one relation lets releases be chosen by earlier ones, which epsilon under the
+    other does not."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    budget = Budget(max_epsilon=4.0, delta=1.00000049e-6, neighboring_relation=REPLACE)
+    released(ledger, EVENTS, 5, budget=budget, delta=1.00000049e-6)
+    said = "under ADD_REMOVE_TEACHER: that epsilon holds if no release decided the number, kinds or costs of later ones"
+    assert said not in statement(ledger).text
+    ledger.reserve(EVENTS, count=5, run="x", description="y", seeded=False, privacy_unit=RECORDS)
+    text = statement(ledger).text
+    assert said in text and text.startswith(
+        "epsilon at delta = 1.00000049e-06 under REPLACE_RECORD: this release "
+    )
+    assert "all releases of these data 4.000:" in text
+
+
+def test_a_guess_is_told_in_tenths_of_a_percent_rounded_up() -> None:
+    pairs = ((0.0, 0.0), (1.0, 1e-6), (None, 1e-6))
+    texts = [format_guess({"epsilon": epsilon, "delta": delta}) for epsilon, delta in pairs]
+    assert texts == ["50.0%", "73.2%", "100.0%"]
+
+
+def test_figures_are_rounded_up() -> None:
+    assert float(format_epsilon(1e300)) == 1e300 and format_epsilon(1e-300) == "0.001"
+    assert format_exact(1.0000004e-6) == "1.0000004e-06"
+    for epsilon, text in (
+        (8.02042, "8.021"),
+        (0.0004, "0.001"),
+        (8.0, "8.000"),
+        (0.1, "0.100"),
+        (1e-9, "0.001"),
+    ):
+        assert format_epsilon(epsilon) == text and float(text) >= epsilon
+    assert (
+        format_epsilon(0.0) == "0.000"
+        and format_epsilon(math.inf) == format_epsilon(None) == "unbounded"
+    )
+
+
+def test_a_relation_whose_delta_is_spent_says_unbounded(tmp_path: Path) -> None:
+    # run for ADD_REMOVE_TEACHER with little noise: under the other relation the tests cost more
+    # than delta
+    ran = {
+        relation: StabilityTestEvent(
+            sigma=1.0, delta_test=1e-9, shift=1, num_teachers=50, neighboring_relation=relation
+        )
+        for relation in NeighboringRelation
+    }
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, ran, 100, seeded=True, neighboring_relation=TEACHER.value)
+    made = statement(ledger)
+    assert made["guarantees"]["replace_record"]["epsilon"] is None
+    text = made.text
+    assert "epsilon = unbounded" in text and text.startswith("NOT PRIVATE")
+    made.verify()
+
+
+def test_a_statement_counts_interrupted_releases(ledger: Ledger) -> None:
+    assert "7 of them were reserved by runs that were broken off" in statement(ledger).text
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_the_requested_relation_comes_first(tmp_path: Path, relation: NeighboringRelation) -> None:
+    (other,) = set(NeighboringRelation) - {relation}
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, EVENTS, 50, neighboring_relation=relation.value)
+    released(ledger, GAUSSIAN, 7, realised=[(GAUSSIAN, 1)])
+    lines = statement(ledger).text.splitlines()
+    headline, cost = lines[0], next(line for line in lines if "happened" in line)
+    assert relation.value.upper() in headline and other.value.upper() not in headline
+    assert 0 < cost.index(relation.value.upper()) < cost.index(other.value.upper())
+
+
+def test_rounds_stand_one_to_a_line_in_words_of_python(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    rounds = [
+        ClippedVotes(multiplier_clipped=8.5),
+        ClippedVotes(multiplier_clipped=4.0, around_predictions=True),
+    ]
+    released(ledger, GAUSSIAN, 7, aggregator=encode(Aggregator, Rounds(rounds=tuple(rounds))))
+    lines = [line.strip() for line in statement(ledger).text.splitlines()]
+    first = lines.index("pate.Rounds(neighboring_relation=REPLACE_RECORD, rounds=[")
+    name = "pate.aggregators.ClippedVotes(neighboring_relation=REPLACE_RECORD"
+    assert lines[first + 1 : first + 4] == [
+        f"{name}, multiplier_clipped=8.5, around_predictions=False),",
+        f"{name}, multiplier_clipped=4.0, around_predictions=True),",
+        "]).",
+    ]
+
+
+@pytest.mark.parametrize("counts", ["private data", "named", "run"])
+def test_a_ledger_says_what_it_does_not_count(tmp_path: Path, counts: str) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(ledger, GAUSSIAN, 7, ledger=counts)
+    text = statement(ledger).text
+    names = {
+        "private data": "of the private data",
+        "named": "that was named for this run",
+        "run": "of this run alone",
+    }
+    assert f"The ledger {names[counts]} holds 1 release(s)" in text
+    assert ("adds up" in text) == (counts != "private data")
+
+
+def test_delta_must_leave_something_beside_the_tests_of_all_queries(ledger: Ledger) -> None:
+    charges = [*ledger.snapshot().charges(), (EVENTS, 10)]
+    require_delta_beyond_tests(charges, REPLACE, 6.1e-8)
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected delta > 6e-08, the cost of the stability tests of all queries, got",
+    ):
+        require_delta_beyond_tests(charges, REPLACE, 5e-8)
+
+
+@pytest.mark.parametrize("limit", [None, 40.0])
+def test_a_statement_is_of_today(tmp_path: Path, limit: float | None) -> None:
+    """It says what a statement would that is made now."""
+    book = Ledger(tmp_path / "ledger.sqlite")
+    budget = (
+        None
+        if limit is None
+        else Budget(max_epsilon=limit, delta=1e-5, neighboring_relation=REPLACE)
+    )
+    released(book, GAUSSIAN, 5, budget=budget, unit="patient")
+    before = statement(book)
+    assert before.today(book.snapshot()) == before
+    book.reserve(
+        GAUSSIAN, count=7, run="two", description="", seeded=True, privacy_unit=voters("patient")
+    )
+    after = before.today(book.snapshot())
+    assert after == statement(book)
+    assert after["costs"][REPLACE.value]["epsilon"] > before["costs"][REPLACE.value]["epsilon"]
+    assert not after["private"]
+    after.verify(ledger=book.path)
+
+
+def test_another_ledger_continues_no_statement(ledger: Ledger, tmp_path: Path) -> None:
+    made = statement(ledger)
+    other = Ledger(tmp_path / "other.sqlite")
+    for _ in range(4):
+        other.reserve(
+            GAUSSIAN, count=7, run="two", description="", seeded=False, privacy_unit=RECORDS
+        )
+    with pytest.raises(ValueError, match="all rows that it held"):
+        made.today(other.snapshot())
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", b"\xff", '{"kind": "none"}', "{}", '{"kind": "labels"}']
+)
+def test_what_is_no_statement_is_refused(content: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+        Statement.from_json(content).verify()
+
+
+def test_many_bits_are_stated_with_all_that_their_figure_needs(tmp_path: Path) -> None:
+    """From the text alone, by the formula that it prints."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    # so many that a test can pass half of the time
+    query = {relation: stable(relation, num_teachers=400) for relation in EVENTS}
+    released(ledger, query, 600)
+    made = statement(ledger)
+    by_curve = account([(query, 600)], REPLACE).get_epsilon(delta=1e-6, conversion="optimal")
+    assert made["guarantees"]["replace_record"]["epsilon"] < 0.97 * by_curve
+    made.verify(ledger=ledger.path)
+    text = made.text
+    width = float(re.search(r"among many bits of width w = (\S+) at most:", text)[1])  # type: ignore[index]
+    lines = re.findall(r"^ +(\d+) x .*: weight = (\S+), delta0 = (\S+) each$", text, re.MULTILINE)
+    total = sum(int(count) * float(weight) for count, weight, _ in lines)
+    stated = re.search(
+        r"weights t = (\S+) of n = (\d+) bits, mu = (\S+), delta0 = .* = (\S+)$", text, re.MULTILINE
+    )
+    assert (
+        stated is not None
+        and float(stated[1]) == pytest.approx(total, rel=1e-12)
+        and int(stated[2]) == 1200
+    )
+    v = total / width - 5
+    at_most = min(v, 512) * width
+    mu_squared = (
+        total + (math.pi / 2 - 1) * min(total, 5 * width) + width * math.log1p(at_most / width)
+    )
+    mu_squared += (v * width - at_most) / 513
+    assert mu_squared == pytest.approx(float(stated[3]) ** 2, rel=1e-9)
+    delta0 = float(stated[4])
+    d = (1e-6 - delta0) / (1 - delta0) - 2 * 1200 * float(ndtr(math.sqrt(mu_squared + 1) / 2 - 8))
+    epsilon = gaussian_epsilon(d, float(stated[3]))
+    assert epsilon == pytest.approx(made["guarantees"]["replace_record"]["epsilon"], rel=1e-9)
+    other = made.content["guarantees"]["replace_record"] | {"width": width * 2}
+    guarantees = made.content["guarantees"] | {"replace_record": other}
+    with pytest.raises(ValueError, match=r"^Expected guarantees.replace_record.width="):
+        Statement.from_json(made.content | {"guarantees": guarantees}).verify(ledger=ledger.path)
+
+
+def test_equal_rounds_are_stated_by_their_exact_composition(tmp_path: Path) -> None:
+    """From the text alone, by the formula that it prints; beside anything else the sum is
+    stated."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    query = {
+        relation: PureDPEvent(epsilon=0.05, neighboring_relation=relation)
+        for relation in NeighboringRelation
+    }
+    released(ledger, query, 100)
+    made = statement(ledger)
+    made.verify(ledger=ledger.path)
+    times, once = re.search(
+        r"^ +(\d+) x PureDPEvent\(epsilon=(\S+)\): delta0 = 0.0 each$", made.text, re.M
+    ).groups()  # type: ignore[union-attr]
+    n, e, epsilon = int(times), mp.mpf(once), made["guarantees"]["replace_record"]["epsilon"]
+    assert (
+        f"sum: n = {n} rounds, delta0" in made.text
+        and "Kairouz, Oh & Viswanath (2017), Theorem 3.3" in made.text
+    )
+    d = sum(
+        mp.binomial(n, k)
+        * max(0, mp.exp((n - k) * e) - mp.exp(epsilon + k * e))
+        / (1 + mp.exp(e)) ** n
+        for k in range(n // 2)
+    )
+    assert float(d) == pytest.approx(made["guarantees"]["replace_record"]["delta"], rel=1e-6)
+    ledger.reserve(
+        GAUSSIAN, count=1, run="two", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
+    )
+    both = statement(ledger)
+    assert both["this_release"] == {
+        name: {
+            key: value
+            for key, value in guarantee.items()
+            if key not in ("neighbors", "missing", "unit", "fixed_by")
+        }
+        for name, guarantee in made["guarantees"].items()
+    }
+    assert (
+        "rounds" not in both["guarantees"]["replace_record"]
+        and "Theorem 3.3" not in both.text.split("What was")[-1]
+    )
+    assert both["guarantees"]["replace_record"]["epsilon"] > epsilon
+
+
+def test_how_a_budget_is_kept_depends_on_when_it_was_declared() -> None:
+    first, second, third = (describe_keeping(number) for number in (0, 1, 2))
+    assert first == "no release is made beyond it, whatever earlier ones showed."
+    assert "after release 1: " in second and second.endswith("from what release 1 showed.")
+    assert "after release 2: " in third and third.endswith("from what releases 1 .. 2 showed.")
+
+
+def test_total_variation_follows_from_what_proves_most_at_epsilon_zero(tmp_path: Path) -> None:
+    """Of equal pure rounds epsilon follows from no mu, and yet neighbors differ by much less than
+    epsilon allows."""
+    rounds = {
+        each: PureDPEvent(epsilon=0.1, neighboring_relation=each) for each in NeighboringRelation
+    }
+    ledger = Ledger(tmp_path / "alone.sqlite")
+    released(ledger, rounds, 100)
+    stated = statement(ledger)
+    guarantee = stated["guarantees"][stated["neighboring_relation"]]
+    # the sum of 100 coins of bias e^0.1 to 1, by enumeration
+    heads = np.arange(101)
+    right = math.exp(0.1) / (1 + math.exp(0.1))
+    exact = np.abs(binom.pmf(heads, 100, right) - binom.pmf(heads, 100, 1 - right)).sum() / 2
+    assert exact <= stated.total_variation <= exact + 0.001
+    assert format_guess(guarantee) > "99" and format_guess(guarantee, stated.total_variation) < "70"
+
+
+def test_what_is_not_a_release_of_the_ledger_has_no_statement(ledger: Ledger) -> None:
+    release: Any
+    for release in (0, -1, 3, True, 1.0, "1", None):
+        with pytest.raises(
+            ValueError, match=r"^Expected a release among the 2 of the ledger, got release="
+        ):
+            Statement.of(ledger.snapshot(), release)
+    stated = statement(ledger)
+    assert stated.verify() == stated.verify(ledger=ledger.path) == 0
+    assert stated != Statement(stated.content | {"delta": 1e-5}) and stated != stated.content
+    kind: Any
+    for kind in ("none", ["labels"], 3, None):
+        with pytest.raises(ValueError, match=r"^Expected a statement of a kind among labels, "):
+            Statement.from_json({"kind": kind})
+
+
+def test_figures_agree_but_for_rounding() -> None:
+    for stated in (0.5 * (1 + 9e-10), 0.5 * (1 - 9e-10)):
+        require_same({"epsilon": 0.5}, {"epsilon": stated})
+    require_same([1.0, 1], [1, 1])
+    wrong: tuple[tuple[Any, Any], ...] = (
+        (0.5, 0.5 * (1 + 1.2e-9)),
+        (1.0, True),
+        (1, 1.0),
+        (1, True),
+        (None, 0.0),
+    )
+    for computed, figure in wrong:
+        with pytest.raises(ValueError, match=r"^Expected a\.epsilon="):
+            require_same({"a": {"epsilon": computed}}, {"a": {"epsilon": figure}})
+
+
+@pytest.mark.parametrize(
+    ("seeded", "counts"), [((True, False), "run"), ((False, True), "run"), ((False, False), AUDIT)]
+)
+def test_nothing_is_private_beside_noise_from_a_seed_or_canaries(
+    tmp_path: Path, seeded: tuple[bool, bool], counts: str
+) -> None:
+    ledger = Ledger(tmp_path / "seeded.sqlite")
+    for flag in seeded:
+        released(ledger, GAUSSIAN, 1, seeded=flag, ledger=counts)
+    assert [statement(ledger, release)["private"] for release in (1, 2)] == [False, False]
+    told = (
+        AUDITED
+        if counts == AUDIT
+        else "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."
+    )
+    assert statement(ledger).text.startswith(f"{told}\n\n")
+    private = Ledger(tmp_path / "private.sqlite")
+    released(private, GAUSSIAN, 1, ledger="run")
+    assert statement(private)["private"] is True
+    # no budget was declared
+    assert statement(private).verify() == 0
+    assert not verifies(statement(private).content | {"declared_after": 1}, None)
+
+
+def test_beside_a_budget_nothing_but_its_epsilon_is_known(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    released(
+        ledger,
+        GAUSSIAN,
+        7,
+        budget=Budget(max_epsilon=3.0, delta=1e-6, neighboring_relation=REPLACE),
+    )
+    assert statement(ledger).total_variation == 1
+
+
+@pytest.mark.parametrize("less", [True, False])
+def test_what_was_settled_costs_no_more_at_any_order(ledger: Ledger, less: bool) -> None:
+    """A Gaussian mechanism costs less than a choice at small orders, and more at large ones."""
+    before = {
+        relation: BoundedRangeEvent(eta=1.0, neighboring_relation=relation)
+        for relation in NeighboringRelation
+    }
+    after: dict[NeighboringRelation, Event] = {
+        relation: BoundedRangeEvent(eta=0.9, neighboring_relation=relation)
+        if less
+        else GaussianEvent(noise_multiplier=2.2, neighboring_relation=relation)
+        for relation in NeighboringRelation
+    }
+    released(ledger, before, 1)
+    book = ledger.snapshot()
+    entry = replace(book.entries[2], realised=((after, 1),))
+    content = Statement.of(replace(book, entries=(*book.entries[:2], entry)), 3).content
+    reserved, paid = before[REPLACE].cost(), after[REPLACE].cost()
+    assert reserved.mu_squared > paid.mu_squared and reserved.rdp[0] > paid.rdp[0]
+    assert verifies(json.loads(json.dumps(content)), None) == less

@@ -1,0 +1,254 @@
+"""What statements say, sentence by sentence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pate._core.accounting.privacy_unit import EACH
+from pate._core.accounting.statement_words import (
+    _BY_BITS,
+    AUDIT,
+    FIXED_BEFOREHAND,
+    _call,
+    _costs_so_far,
+    _headline,
+    _neighbors_of_labels,
+    _published_top_k,
+    describe_conditions,
+    describe_keeping,
+    describe_ledger,
+)
+from pate.accounting import LedgerEntry, LedgerSnapshot, NeighboringRelation, PrivacyUnit
+from tests.core.accounting.ledgers import gaussian
+
+
+@pytest.mark.parametrize(
+    ("relation", "teachers", "sentence"),
+    [
+        (NeighboringRelation.ADD_REMOVE_TEACHER, 1, "one teacher takes part or does not"),
+        (NeighboringRelation.ADD_REMOVE_TEACHER, 2, "2 teachers at most take part or do not"),
+        (
+            NeighboringRelation.REPLACE_RECORD,
+            1,
+            "one record of the private data is added, removed or altered, and",
+        ),
+        (
+            NeighboringRelation.REPLACE_RECORD,
+            3,
+            "one record of the private data, which reaches 3 teachers at most, is",
+        ),
+    ],
+)
+def test_neighbors_are_named_by_what_a_unit_reaches(
+    relation: NeighboringRelation, teachers: int, sentence: str
+) -> None:
+    published = {"max_teachers_per_unit": teachers, "unit": "record"}
+    assert _neighbors_of_labels(relation, published).startswith(sentence)
+
+
+@pytest.mark.parametrize("teachers", [1, 2])
+def test_sentences_on_neighbors_are_whole(teachers: int) -> None:
+    published = {"max_teachers_per_unit": teachers, "unit": "patient"}
+    sentence = _neighbors_of_labels(NeighboringRelation.REPLACE_RECORD, published)
+    assert sentence.endswith("is added, removed or altered, and keeps its id where it is altered")
+
+
+def test_how_a_budget_is_kept_names_the_releases_before_it() -> None:
+    promise = "no release is made beyond it, whatever earlier ones showed."
+    assert describe_keeping(0) == promise
+    for number, shown in ((1, "release 1"), (2, "releases 1 .. 2"), (3, "releases 1 .. 3")):
+        assert describe_keeping(number).startswith(
+            f"{promise} It was declared after release {number}: "
+        )
+        assert describe_keeping(number).endswith(f" followed from what {shown} showed.")
+
+
+NONE = "There is no total."
+
+
+@pytest.mark.parametrize(
+    ("releases", "fixed_by", "sentences"),
+    [
+        (1, ("reservation", "reservation"), []),
+        (
+            2,
+            ("reservation", "reservation"),
+            [f"No budget keeps this: it holds if {FIXED_BEFOREHAND}."],
+        ),
+        (1, ("budget", "reservation"), ["Under REPLACE_RECORD this is the budget of the ledger: "]),
+        (
+            2,
+            ("budget", "reservation"),
+            [
+                "Under REPLACE_RECORD this is the budget of the ledger: ",
+                f"It has none under ADD_REMOVE_TEACHER: that epsilon holds if {FIXED_BEFOREHAND}.",
+            ],
+        ),
+        (2, ("nothing", "nothing"), [NONE]),
+        (
+            2,
+            ("reservation", "nothing"),
+            [NONE, f"No budget keeps this: it holds if {FIXED_BEFOREHAND}."],
+        ),
+        (
+            2,
+            ("budget", "nothing"),
+            [NONE, "Under REPLACE_RECORD this is the budget of the ledger: "],
+        ),
+    ],
+)
+def test_conditions_are_those_of_the_relations_without_a_budget(
+    releases: int, fixed_by: tuple[str, str], sentences: Sequence[str]
+) -> None:
+    content = {
+        "neighboring_relation": "replace_record",
+        "guarantees": {
+            name: {"fixed_by": how, "unit": None, "missing": NONE}
+            if how == "nothing"
+            else {"fixed_by": how, "unit": "record", "missing": None}
+            for name, how in zip(("replace_record", "add_remove_teacher"), fixed_by, strict=True)
+        },
+        "declared_after": 0,
+        "releases": [{}] * releases,
+    }
+    told = list(describe_conditions(content))
+    assert len(told) == len(sentences)
+    assert all(line.startswith(start) for line, start in zip(told, sentences, strict=True))
+
+
+@pytest.mark.parametrize("realised", [(None, None), (None, []), ([], [])])
+@pytest.mark.parametrize("costs", [(3.0, 2.0), (3.0, 1.0), (2.0, 2.0)])
+def test_costs_are_told_where_they_differ_from_the_guarantee(
+    costs: tuple[float, float], realised: tuple[Any, Any]
+) -> None:
+    names = ("add_remove_teacher", "replace_record")
+    content = {
+        "neighboring_relation": "replace_record",
+        "guarantees": {
+            name: {"epsilon": epsilon, "unit": "record"}
+            for name, epsilon in zip(names, (3.0, 2.0), strict=True)
+        },
+        "costs": {
+            name: {"epsilon": epsilon, "delta": 1e-6}
+            for name, epsilon in zip(names, costs, strict=True)
+        },
+        "releases": [{"realised": charges} for charges in realised],
+    }
+    told = list(_costs_so_far(content))
+    if costs == (3.0, 2.0):
+        assert told == []
+    else:
+        title = "What was reserved so far" if realised == (None, None) else "What happened"
+        figures = f"epsilon = {costs[1]:.3f} under REPLACE_RECORD and epsilon = {costs[0]:.3f} under ADD_REMOVE_TEACHER"
+        assert told[0] == f"{title} cost {figures} at delta = 1e-06:"
+        assert ("no guarantee" in told[1]) == (realised != (None, None))
+
+
+@pytest.mark.parametrize("releases", [1, 2])
+@pytest.mark.parametrize("delta", [1e-6, 1e-7])
+def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(
+    releases: int, delta: float
+) -> None:
+    guarantee = {"epsilon": 2.0, "delta": 1e-6, "neighbors": "of another version"}
+    guarantee |= {"unit": "patient", "missing": None}
+    entries = [
+        LedgerEntry(
+            release=number,
+            at="",
+            run="",
+            description="",
+            events=gaussian(40.0),
+            count=1,
+            seeded=False,
+            settled=True,
+            privacy_unit=PrivacyUnit(unit="patient", partition=EACH),
+        )
+        for number in range(1, releases + 1)
+    ]
+    content = {
+        "kind": "labels",
+        "release": 1,
+        "unit": "patient",
+        "max_teachers_per_unit": 1,
+        "neighboring_relation": "replace_record",
+        "guarantees": {"replace_record": guarantee},
+        "this_release": {"replace_record": {"epsilon": 1.0, "delta": delta}},
+        "releases": [{}] * releases,
+        "ledger": {"counts": AUDIT},
+    }
+    first, second, *_ = _headline(content, LedgerSnapshot(tuple(entries)))
+    other = "" if delta == 1e-6 else " at delta = 1e-07"
+    assert first == (
+        "epsilon = 2.000 at delta = 1e-06 under REPLACE_RECORD:"
+        if releases == 1
+        else "epsilon at delta = 1e-06 under REPLACE_RECORD:"
+        f" this release 1.000{other}; all releases of this audit 2.000:"
+    )
+    assert second.startswith("    neighbors are data sets where one patient of the private data is")
+
+
+@pytest.mark.parametrize("settled", [(True, True), (True, False), (False, False)])
+def test_queries_of_a_ledger_are_counted_and_those_of_broken_runs_too(
+    settled: tuple[bool, bool],
+) -> None:
+    releases = [
+        {"count": count, "settled": flag} for count, flag in zip((3, 4), settled, strict=True)
+    ]
+    first, second, *more = describe_ledger({"releases": releases, "ledger": {"counts": AUDIT}})
+    assert first == "The ledger of an audit holds 2 release(s) of 7 queries in all; all count."
+    assert second.endswith(" of the private data.")
+    lost = {(True, True): None, (True, False): 4, (False, False): 7}[settled]
+    broken = f"    {lost} of them were reserved by runs that were broken off; they count in full."
+    assert more == ([] if lost is None else [broken])
+
+
+def test_settings_are_written_as_calls() -> None:
+    one = {"class_path": "One", "init_args": {"a": 1, "b": [2.0, None]}}
+    assert _call(one) == "One(a=1, b=[2.0, None])"
+    assert _call([one, 3]) == "[\n    One(a=1, b=[2.0, None]),\n    3,\n]"
+    assert _call({"a": 1}) == "{'a': 1}" and _call([]) == "[]"
+
+
+@pytest.mark.parametrize("num_items", [None, 12345])
+@pytest.mark.parametrize("kbar", [None, 7])
+def test_a_top_k_is_told_as_it_was_chosen(num_items: int | None, kbar: int | None) -> None:
+    mechanism = {"class": "Choice", "k": 2, "delta": 1e-7, "scale_gap": 3.0} | (
+        {} if kbar is None else {"kbar": kbar}
+    )
+    content = {
+        "mechanism": mechanism,
+        "gap": {"counts": 3.0, "probability": 0.9},
+        "num_items": num_items,
+        "ordered": kbar is None,
+    }
+    lines = _published_top_k(content)
+    items = "the items that users have," if num_items is None else "12,345 items"
+    assert lines[0] == f"The top 2 of {items} " + (
+        "in order, or nothing, by" if kbar is None else "as a set, or fewer, or nothing, by"
+    )
+    kept = "" if kbar is None else ", kbar=7"
+    assert lines[1] == f"    Choice(k=2, delta=1e-07, scale_gap=3.0{kept})."
+    assert len(lines) == 5 and "if it fails, nothing is listed" in lines[3]
+    assert ("with probability 1e-07 at most" in lines[-1]) == (num_items is None)
+
+
+@pytest.mark.parametrize("fields", [{}, {"delta": 1e-7}, {"kbar": 7, "scale": 2.0}])
+@pytest.mark.parametrize("num_items", [None, 12345])
+def test_no_test_of_a_gap_is_told_of_a_mechanism_of_others(
+    num_items: int | None, fields: dict[str, float]
+) -> None:
+    """A field that happens to have the name of one of ours says nothing of how it chooses."""
+    mechanism = {"class": "Mine", "k": 2} | fields
+    gap = {"counts": 3.0, "probability": 0.9}
+    content = {"mechanism": mechanism, "gap": gap, "num_items": num_items, "ordered": False}
+    lines = _published_top_k(content)
+    told = " ".join(lines)
+    assert "nothing," not in told and "is tested" not in told and "threshold" not in told
+    assert "ahead of the next one, these are the true top 2 with" in lines[2]
+    assert ("at most." in told) == (num_items is None and "delta" in fields)
+
+
+def test_the_formula_of_many_bits_has_the_numbers_of_its_theorem() -> None:
+    assert _BY_BITS[0].endswith(", at most 512; + (t/w - 5 - v) w / 513")
+    assert " n Phi(sqrt(mu^2 + 1)/2 - 8)," in _BY_BITS[1]

@@ -1,0 +1,161 @@
+"""Sums of costs: exact, whatever is added and taken back."""
+
+import random
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate._core.accounting.charges import Totals, _Sums, _terms, as_cost, parse_events
+from pate._core.accounting.events import total_cost
+from pate.accounting import (
+    DEFAULT_ORDERS,
+    Ledger,
+    NeighboringRelation,
+    RenyiCurveEvent,
+    verify_ledger,
+)
+from tests.core.accounting.ledgers import REPLACE, gaussian, name, reserve, stable
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation) -> None:
+    """Giant reservations come and go; what stays is what an exact sum says."""
+    chance = random.Random(0)
+    totals, left = Totals(DEFAULT_ORDERS), []
+    small, giant = (
+        [name(gaussian(10.0**k)) for k in range(3, 9)],
+        [name(gaussian(10.0**-k)) for k in range(2, 120, 20)],
+    )
+    for _ in range(300):
+        charge = (chance.choice(small), chance.choice([1, 3, 2**30 + 1, 2**53 - 1]))
+        large = (chance.choice(giant), chance.choice([1, 2**53]))
+        totals.add(*large)
+        totals.add(*charge)
+        left.append(charge)
+        if chance.random() < 0.5:
+            totals.values()
+        totals.add(large[0], -large[1])
+    values = totals.values()
+    found = as_cost(values, relation)
+    for order in (0, 100, 256):
+        once = {
+            each: Fraction(float(parse_events(each)[relation].cost().rdp[order])) for each in small
+        }
+        exact = sum(once[each] * count for each, count in left)
+        assert abs(Fraction(float(found.rdp[order])) / exact - 1) < Fraction(1, 10**15)
+    for charge in left:
+        totals.add(charge[0], -charge[1])
+    assert not totals.values().any()
+
+
+@pytest.mark.parametrize("exponent", range(20, 72, 4))
+def test_sums_keep_their_digits_beside_a_charge_of_any_size(exponent: int) -> None:
+    """Also where just enough is left of the sum not to compute it afresh."""
+    small, large = name(gaussian(3.0)), name(gaussian(3.0 / 2 ** (exponent / 2)))
+    totals = Totals(DEFAULT_ORDERS)
+    totals.values()
+    for number in (3, 7):
+        totals.add(small, number)
+        totals.add(large, 5)
+        totals.values()
+        totals.add(large, -5)
+    for relation in NeighboringRelation:
+        once = parse_events(small)[relation].cost()
+        np.testing.assert_allclose(
+            as_cost(totals.values(), relation).rdp, 10 * once.rdp, rtol=2**-51
+        )
+
+
+def test_two_floats_hold_a_sum_of_four() -> None:
+    """Every digit of what was added and taken back, but for an error of 2^-100 of the largest
+    sum."""
+    chance = random.Random(2)
+    names = [name(gaussian(sigma)) for sigma in (0.7, 3.0, 31.0, 1e3)]
+    sums, exact = _Sums(DEFAULT_ORDERS.size), Fraction(0)
+    for number in range(60):
+        events = names[number % 4]
+        count = -1 if number > 40 else chance.choice([1, 5, 2**30 + 1])
+        terms = _terms(events, DEFAULT_ORDERS.tobytes())
+        assert sums.add(terms, count)
+        exact += count * Fraction(float(terms.value[0, 50]))
+        held = Fraction(float(sums._high[0, 50])) + Fraction(float(sums._low[0, 50]))
+        assert abs(held / exact - 1) < Fraction(1, 2**98)
+    assert not sums.add(
+        _terms(names[0], DEFAULT_ORDERS.tobytes()),
+        -int(exact / Fraction(float(terms.value[0, 50]))),
+    )
+
+
+def test_infinite_costs_come_and_go(path: Path) -> None:
+    wide = {
+        r: RenyiCurveEvent(orders=(1.5, 2.5), rdp=(0.1, 0.2), neighboring_relation=r)
+        for r in gaussian(1)
+    }
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(30), 3)
+    alone = ledger.snapshot().spent(REPLACE)
+    first, second = reserve(ledger, wide, 2), reserve(ledger, wide, 1)
+    for release in (first, second):
+        sums = ledger._history._totals.values()  # what is kept is what is summed anew
+        for relation in NeighboringRelation:
+            kept, anew = as_cost(sums, relation), ledger.snapshot().spent(relation)
+            np.testing.assert_allclose(kept.rdp, anew.rdp, rtol=1e-12)
+            assert np.isinf(kept.rdp).any() and np.isinf(kept.mu_squared)
+        ledger.settle(release, realised=[])
+    ledger.entries()
+    kept = as_cost(ledger._history._totals.values(), REPLACE)
+    np.testing.assert_allclose(kept.rdp, alone.rdp, rtol=1e-14)
+    assert kept.mu_squared == pytest.approx(alone.mu_squared)
+    verify_ledger(path)
+
+
+def test_no_digits_are_lost() -> None:
+    """A sum of about 1 that is left where one of 1e13 was taken back."""
+    large, small = name(gaussian(1e-6)), name(gaussian(1.0))
+    totals = Totals(DEFAULT_ORDERS)
+    once = totals.charge(small, 1)
+    for change, count in (((small, 1), 1), ((large, 1), None), ((large, -1), 1), ((small, 2), 3)):
+        totals.add(*change)
+        if count is not None:
+            np.testing.assert_allclose(totals.values(), count * once, rtol=1e-12)
+
+
+def test_costs_are_split_into_factors_whose_products_with_counts_are_exact() -> None:
+    for events in (gaussian(0.7), gaussian(1e-6), gaussian(3e5), stable()):
+        terms = _terms(name(events), DEFAULT_ORDERS.tobytes())
+        for part in (terms.high, terms.low):
+            mantissas = np.ldexp(np.frexp(part)[0], 26)
+            np.testing.assert_array_equal(mantissas, np.rint(mantissas))
+        np.testing.assert_array_equal(
+            terms.high + terms.low, np.where(terms.infinite, 0.0, terms.value)
+        )
+
+
+def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
+    for events in (gaussian(60), stable()):
+        for relation in NeighboringRelation:
+            once = events[relation].cost()
+            expected = once.rdp.copy()
+            if once.rdp.flags.writeable:
+                once.rdp[:] = 0.0
+            np.testing.assert_array_equal(events[relation].cost().rdp, expected)
+    test = stable()[REPLACE].events[1]  # type: ignore[attr-defined]
+    total = total_cost((test,))
+    if total.rdp.flags.writeable:
+        total.rdp[:] = 0.0
+    assert test.cost().rdp.min() > 0
+    kept = [DEFAULT_ORDERS, *_terms(name(stable()), DEFAULT_ORDERS.tobytes())[:4]]
+    assert not any(array.flags.writeable for array in kept)
+    ledger = Ledger(path)
+    reserve(ledger, gaussian(60), 1)
+    with pytest.raises(TypeError):
+        ledger.entries()[0].events[REPLACE] = gaussian(6e9)[REPLACE]  # type: ignore[index]
+    with pytest.raises(FrozenInstanceError):
+        ledger.entries()[0].count = 0  # type: ignore[misc]
+    Totals(DEFAULT_ORDERS).charge(name(gaussian(60)), 1)[:] = 0
+    assert Totals(DEFAULT_ORDERS).charge(name(gaussian(60)), 1)[0, 0] > 0
+    with pytest.raises(ValueError, match="read-only"):
+        test.cost().rdp[:] = 0.0

@@ -1,0 +1,316 @@
+"""The gaps that a planner asks for: against the laws of the mechanisms, and against the bounds of
+the papers."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from scipy.stats import laplace, norm
+
+from pate import mechanisms as m
+from pate._core.mechanisms.base import chance_to_lead
+from pate._core.mechanisms.noise import Noise
+from pate.accounting import NeighboringRelation
+from pate.mechanisms import TopKMechanism
+from tests.core.mechanisms import oracles, test_limited_domain
+
+ITEMS, K, SCALE = 5, 2, 1.3
+STEP = (1.0, 1.0, 0.0, 0.0, 0.0)  # the profile that is worst for a gap of 1
+
+
+def canonical(k: int, **settings: object) -> m.CanonicalMechanism:
+    return m.CanonicalMechanism(k=k, scale=SCALE, **settings)  # type: ignore[arg-type]
+
+
+MAKERS: dict[str, Callable[[int], TopKMechanism]] = {
+    "canonical": lambda k: canonical(k),
+    "canonical, gamma 0.3": lambda k: canonical(k, gamma=0.3),
+    "canonical, published": lambda k: canonical(k, gamma=0.4, loss="published"),
+    "canonical, exponential": lambda k: canonical(k, noise="exponential"),
+    "canonical, published, exponential": lambda k: canonical(
+        k, noise="exponential", loss="published"
+    ),
+    "joint": lambda k: m.JointMechanism(k=k, scale=SCALE),
+    "joint, exponential": lambda k: m.JointMechanism(k=k, scale=SCALE, noise="exponential"),
+    "peeling": lambda k: m.GumbelPeeling(k=k, scale=SCALE),
+    "permute-and-flip": lambda k: m.PermuteAndFlipPeeling(k=k, scale=SCALE),
+    "one-shot Laplace": lambda k: m.OneShotLaplace(k=k, scale=SCALE),
+    "one-shot Gumbel": lambda k: m.NoisyTopK(k=k, scale=SCALE),
+    "one-shot exponential": lambda k: m.NoisyTopK(k=k, scale=SCALE, noise="exponential"),
+    "one-shot logistic": lambda k: m.NoisyTopK(k=k, scale=SCALE, noise="logistic"),
+    "one-shot half-logistic": lambda k: m.NoisyTopK(k=k, scale=SCALE, noise="half_logistic"),
+}
+EXACT = [name for name in MAKERS if not name.startswith("joint")]
+
+
+def top_chance(mechanism: TopKMechanism, scores: tuple[float, ...]) -> float:
+    """The probability of the top-k as a set, by enumeration."""
+    k, d = mechanism.k, len(scores)
+    top = set(oracles.ranks(scores)[:k])
+    if isinstance(mechanism, m.CanonicalMechanism):
+        choice = oracles.softmax if mechanism.noise == "gumbel" else oracles.flip_law
+        utilities = oracles.subset_utilities(scores, k, mechanism.gamma, mechanism.loss)
+        return float(
+            choice(utilities / mechanism.scale)[oracles.sets(d, k).index(tuple(sorted(top)))]
+        )
+    scaled = tuple(score / mechanism.scale for score in scores)
+    if isinstance(mechanism, m.NoisyTopK):
+        law = oracles.one_shot_set_law(scaled, k, mechanism.noise)
+        return float(law[oracles.sets(d, k).index(tuple(sorted(top)))])
+    listing = oracles.sequences(d, k)
+    if isinstance(mechanism, m.JointMechanism):
+        choice = oracles.softmax if mechanism.noise == "gumbel" else oracles.flip_law
+        law = choice(-oracles.sequence_losses(scores, k) / mechanism.scale)
+    elif isinstance(mechanism, m.OneShotLaplace):
+        law = oracles.one_shot_order_law(scaled, k, "laplace")
+    else:
+        choice = oracles.softmax if isinstance(mechanism, m.GumbelPeeling) else oracles.flip_law
+        law = oracles.peel_law(scaled, listing, choice)
+    return float(
+        sum(chance for chosen, chance in zip(listing, law, strict=True) if set(chosen) == top)
+    )
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_step_profile_finds_the_top_so_often(name: str) -> None:
+    for k, gap in ((1, 1.0), (2, 3.0), (4, 2.0)):
+        mechanism = MAKERS[name](k)
+        scores = (gap,) * k + (0.0,) * (ITEMS - k)
+        found = mechanism.accuracy(gap=gap, num_items=ITEMS)
+        assert found == pytest.approx(
+            top_chance(mechanism, scores), abs=2e-4 if "Laplace" in name else 2e-5
+        )
+
+
+@pytest.mark.parametrize(("k", "kbar"), [(1, 3), (2, 2), (2, 4)])
+def test_how_often_a_limited_domain_lists_the_top(k: int, kbar: int) -> None:
+    """A step profile is the worst for it, too."""
+    relation = NeighboringRelation.REPLACE_RECORD
+    mechanism = m.LimitedDomain(
+        k=k, kbar=kbar, scale=SCALE, delta=0.2, relation=relation, sensitivity=0.5
+    )
+    contract = test_limited_domain.TestLimitedDomain()
+    contract.num_items, contract.k = ITEMS, k
+
+    def whole(scores: tuple[float, ...]) -> float:
+        law = contract.law(mechanism, np.array(scores))
+        return float(
+            sum(
+                law[i]
+                for i, listed in enumerate(contract.outcomes())
+                if set(listed) == set(range(k))
+            )
+        )
+
+    for gap in (0.0, 2.0, 6.0):
+        found = mechanism.accuracy(gap=gap, num_items=ITEMS)
+        assert found == pytest.approx(whole((gap,) * k + (0.0,) * (ITEMS - k)))
+        for more in itertools.product((0.0, 1.0), repeat=ITEMS):
+            scores = tuple(gap + v if i < k else -v for i, v in enumerate(more))
+            assert whole(scores) >= found * (1 - 1e-9)
+    gap = mechanism.gap_to_answer(probability=0.9, num_items=ITEMS)
+    assert mechanism.accuracy(gap=gap, num_items=ITEMS) == pytest.approx(0.9)
+    quiet = replace(mechanism, scale=1e-9)
+    assert quiet.gap_to_answer(probability=0.9, num_items=10**6) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match=r"^Expected kbar <= 0 for 1 items, got kbar="):
+        mechanism.accuracy(gap=1.0, num_items=1)
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_no_scores_with_the_gap_do_worse(name: str) -> None:
+    """All profiles of small whole steps above and below the gap."""
+    mechanism = MAKERS[name](K)
+    for gap in (0.5, 2.0):
+        promised = mechanism.accuracy(gap=gap, num_items=ITEMS)
+        for first, *rest in itertools.product((0.0, 1.0, 4.0), (0.0, 1.0, 4.0), (0.0, 2.0)):
+            scores = (gap + first, gap, 0.0, -rest[0], -rest[0] - rest[1])
+            assert top_chance(mechanism, scores) >= promised - 2e-4, scores
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_gaps_are_the_smallest_that_succeed(name: str) -> None:
+    for k, d, probability in ((1, 2, 0.9), (2, 5, 0.99), (3, 400, 0.5), (60, 400, 0.999)):
+        mechanism = MAKERS[name](k)
+        gap = mechanism.gap_to_answer(probability=probability, num_items=d)
+        assert mechanism.accuracy(gap=gap, num_items=d) >= probability
+        if gap > 0:
+            assert mechanism.accuracy(gap=0.999 * gap, num_items=d) < probability
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 3), (5, 40), (30, 60), (1000, 17_770)])
+@pytest.mark.parametrize("probability", [0.5, 0.99])
+def test_canonical_gap_has_a_closed_form(k: int, d: int, probability: float) -> None:
+    log_sets = math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
+    gap = canonical(k).gap_to_answer(probability=probability, num_items=d)
+    others = math.log(math.expm1(log_sets)) if log_sets < 30 else log_sets
+    assert gap == pytest.approx(
+        SCALE * (others + math.log(probability / (1 - probability))), rel=1e-7
+    )
+    published = canonical(k, loss="published").gap_to_answer(probability=probability, num_items=d)
+    assert published == pytest.approx(2 * gap, rel=1e-7)  # at gamma 1/2
+
+
+@pytest.mark.parametrize("probability", [0.6, 0.9, 0.999])
+def test_bounds_of_the_papers_are_never_smaller(probability: float) -> None:
+    """The exponential mechanism loses more than ``s (log n + log(1/beta))`` with probability beta at most.
+
+    So say McSherry & Talwar (2007) and Dwork & Roth (2014), Corollary 3.12: of one choice among all
+    subsets, one among all sequences, and k choices of beta / k each. McKenna & Sheldon (2020):
+    permute-and-flip errs no more often.
+    """
+    beta = 1 - probability
+    for k, d in ((1, 10), (3, 40), (20, 40), (100, 5000)):
+        log_sets = math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
+        sequences = log_sets + math.lgamma(k + 1)
+        bounds = {
+            "canonical": log_sets + math.log(1 / beta),
+            "joint": sequences + math.log(1 / beta),
+            "peeling": math.log(d) + math.log(k / beta),
+        }
+        for name, bound in bounds.items():
+            gap = MAKERS[name](k).gap_to_answer(probability=probability, num_items=d)
+            assert gap <= SCALE * bound * (1 + 1e-9), (name, k, d)
+        for ours, than in (
+            ("permute-and-flip", "peeling"),
+            ("canonical, exponential", "canonical"),
+        ):
+            flip, soft = (
+                MAKERS[name](k).gap_to_answer(probability=probability, num_items=d)
+                for name in (ours, than)
+            )
+            assert flip <= soft * (1 + 1e-6)
+
+
+def test_one_item_is_one_choice_for_all() -> None:
+    """With k = 1 canonical, joint and peeling are the exponential mechanism."""
+    gaps = [
+        MAKERS[name](1).gap_to_answer(probability=0.9, num_items=40)
+        for name in ("canonical", "joint", "peeling")
+    ]
+    assert gaps == pytest.approx([SCALE * (math.log(39) + math.log(9))] * 3, rel=1e-7)
+
+
+@pytest.mark.parametrize("name", ["peeling", "permute-and-flip"])
+def test_of_items_without_a_gap_each_is_as_likely(name: str) -> None:
+    assert MAKERS[name](1).accuracy(gap=0.0, num_items=40) == pytest.approx(1 / 40)
+
+
+def test_all_items_need_no_gap() -> None:
+    for name in (
+        "joint",
+        "peeling",
+        "permute-and-flip",
+        "one-shot Laplace",
+        "one-shot exponential",
+    ):
+        assert MAKERS[name](7).gap_to_answer(probability=0.999, num_items=7) == 0
+
+
+def test_the_integral_of_one_shot_noise_agrees_with_simulation() -> None:
+    generator = m.seeded_generator(0)
+    for noise in get_args(Noise):
+        mechanism = m.NoisyTopK(k=4, scale=1.0, noise=noise)
+        scores = np.tile(np.repeat([5.0, 0.0], [4, 30]), (20_000, 1))
+        found = (mechanism(scores, generator=generator) == np.arange(4)).all(axis=1).mean()
+        expected = mechanism.accuracy(gap=5.0, num_items=34)
+        assert abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / 20_000), noise
+    with pytest.raises(AssertionError):  # a fifth less noise is seen
+        assert abs(found - chance_to_lead("half_logistic", 4, 30, 6.25)) < 4 * math.sqrt(
+            expected * (1 - expected) / 20_000
+        )
+
+
+def test_gaps_of_tests_are_quantiles() -> None:
+    gaussian = m.StabilityTest(num_teachers=500, sigma=20.0, delta_test=1e-6, shift=2)
+    expected = 2 + 20 * (norm.isf(1e-6) + norm.ppf(0.9))
+    assert gaussian.gap_to_answer(probability=0.9) == pytest.approx(expected, rel=1e-7)
+    plain = m.LaplaceStabilityTest(scale=20.0, delta_test=1e-6, shift=1)
+    expected = 1 + 20 * (laplace.isf(1e-6) + laplace.ppf(0.9))
+    assert plain.gap_to_answer(probability=0.9) == pytest.approx(expected, rel=1e-7)
+    for test in (gaussian, plain):
+        assert test.accuracy(gap=0) == pytest.approx(1e-6)
+        assert test.accuracy(gap=test.shift) == pytest.approx(1e-6)
+        assert test.gap_to_answer(probability=1e-7) == 0
+
+
+def test_tail_bounds_ask_for_no_smaller_gap_of_a_test() -> None:
+    """Zhu & Wang (2022) take ``sqrt(2 log(1/x))`` for quantiles of the normal law, which exceeds
+    the exact ones."""
+    for delta_test, beta in ((1e-9, 0.1), (1e-3, 0.01), (1e-6, 0.4)):
+        test = m.StabilityTest(num_teachers=10_000, sigma=30.0, delta_test=delta_test, shift=1)
+        bound = 1 + 30 * (
+            math.sqrt(2 * math.log(1 / delta_test)) + math.sqrt(2 * math.log(1 / beta))
+        )
+        assert test.gap_to_answer(probability=1 - beta) <= bound
+
+
+def test_stable_top_k_answers_by_choice_and_test() -> None:
+    mechanism = m.StableTopKMechanism(
+        num_teachers=200, num_labels=3, scale_gap=10.0, sigma_test=8.0, delta_test=1e-3, shift=2
+    )
+    # gaps 50 (sentinel), 10, 120, 20: the widest below rank 2
+    counts = np.tile([150, 140, 20], (40_000, 1))
+    members, released = mechanism(counts, generator=m.seeded_generator(0))
+    right = (released & (members == [True, True, False]).all(axis=1)).mean()
+    promised = mechanism.accuracy(gap=120, widest_other=50)
+    assert promised - 0.005 < right < promised + 0.005
+    gap = mechanism.gap_to_answer(probability=0.9)
+    assert mechanism.accuracy(gap=gap) == pytest.approx(0.9)
+    assert mechanism.accuracy(gap=gap, widest_other=30) < 0.9
+    assert gap > mechanism.test.gap_to_answer(probability=0.9)
+    # one of the other gaps is thousands of scales of noise wider
+    assert replace(mechanism, scale_gap=0.01).accuracy(gap=0, widest_other=200) == 0.0
+
+
+@pytest.mark.parametrize("penalty", [0.0, 10.0])
+def test_fixed_stable_top_k_answers_no_less_than_is_promised(penalty: float) -> None:
+    mechanism = m.FixedTopKMechanism(
+        num_teachers=200,
+        num_labels=4,
+        k=2,
+        rank_penalty=penalty,
+        scale_gap=10.0,
+        sigma_test=8.0,
+        scale_peel=1.0,
+        delta_test=1e-3,
+        shift=2,
+        allow_empty=False,
+    )
+    # gaps 25, 60, 25
+    counts = np.tile([150, 125, 65, 40], (40_000, 1))
+    members, released, rounds = mechanism(counts, generator=m.seeded_generator(0))
+    right = (released & (rounds == 0) & (members == [True, True, False, False]).all(axis=1)).mean()
+    # two other ranks, each behind by 35 and the penalty
+    expected = 1 / (1 + 2 * math.exp(-(35 + penalty) / 10)) * mechanism.test.accuracy(gap=60)
+    assert expected - 0.01 < right < expected + 0.01
+    assert mechanism.accuracy(gap=60, widest_other=25) == pytest.approx(expected)
+    assert mechanism.accuracy(gap=mechanism.gap_to_answer(probability=0.9)) == pytest.approx(0.9)
+
+
+def test_what_cannot_be_predicted_is_refused() -> None:
+    peeling = m.GumbelPeeling(k=2, scale=1.0)
+    for gap in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=r"^Expected a finite gap >= 0, got gap=[^\n]*$"):
+            peeling.accuracy(gap=gap, num_items=5)
+        with pytest.raises(ValueError, match=r"^Expected a finite gap >= 0, got gap=[^\n]*$"):
+            m.LaplaceStabilityTest(scale=1.0, delta_test=0.1, shift=1).accuracy(gap=gap)
+    with pytest.raises(ValueError, match=r"^Expected k <= 1 for 1 items, got k=2$"):
+        peeling.gap_to_answer(probability=0.5, num_items=1)
+    with pytest.raises(ValueError, match=r"^Expected 0 < probability < 1, got probability=1$"):
+        peeling.gap_to_answer(probability=1, num_items=5)
+    with pytest.raises(
+        ValueError, match=r"^Expected gamma > 0 with the published loss, got gamma=0.0$"
+    ):
+        canonical(2, gamma=0.0, loss="published").gap_to_answer(probability=0.5, num_items=5)
+    plain = m.StableTopKMechanism(
+        num_teachers=9, num_labels=1, scale_gap=1, sigma_test=1, delta_test=0.1, shift=1
+    )
+    preferring = replace(plain, regularizer=(0.0, 1.0))
+    with pytest.raises(
+        ValueError, match=r"^Expected no regularizer, with which no accuracy is known$"
+    ):
+        preferring.gap_to_answer(probability=0.5)

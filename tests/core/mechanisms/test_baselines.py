@@ -1,0 +1,168 @@
+"""Noise on all counts, and one-shot Laplace noise."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import gamma, kstest, laplace
+
+from pate import mechanisms as m
+from pate.accounting import NeighboringRelation, PureDPEvent
+from pate.testing import MechanismContract
+from tests.core.mechanisms import oracles
+
+RELATION = NeighboringRelation.REPLACE_RECORD
+
+
+class TestOneShotLaplace(MechanismContract):
+    # as many items are left out as chosen, or lowering those left out is the cheaper way to a rare
+    # set
+    num_items = 5
+    max_count = 2
+    tolerance = 1e-3  # of the nested integrals
+    grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 1, 1, 0, 1))
+
+    def make(self, relation: NeighboringRelation) -> m.OneShotLaplace:
+        return m.OneShotLaplace(k=2, scale=0.25)
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return oracles.sequences(self.num_items, 2)
+
+    def law(self, mechanism: m.OneShotLaplace, scores: oracles.Array) -> oracles.Array:
+        return oracles.one_shot_order_law(scores / mechanism.scale, mechanism.k, "laplace")
+
+
+class _BinnedCounts(MechanismContract):
+    num_items = 2
+    shift = 0
+    grid = ((3, 2), (1, 1), (0, 3))
+    edges: NDArray[np.float64]
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return list(itertools.product(range(len(self.edges) + 1), repeat=self.num_items))
+
+    def select(
+        self,
+        mechanism: m.Mechanism[NDArray[np.float64]],
+        scores: oracles.Array,
+        generator: np.random.Generator,
+    ) -> oracles.Array:
+        return np.searchsorted(self.edges, mechanism(scores, generator=generator))
+
+
+class TestLaplaceCounts(_BinnedCounts):
+    edges = np.array([-1.0, 0.0, 1.0, 2.0, 3.0, 4.0])
+
+    def make(self, relation: NeighboringRelation) -> m.LaplaceCounts:
+        return m.LaplaceCounts(num_items=2, scale=1.5)
+
+    def law(self, mechanism: m.LaplaceCounts, scores: oracles.Array) -> oracles.Array:
+        ends = np.concatenate(([-np.inf], self.edges, [np.inf]))
+        parts = [
+            np.diff(oracles.NOISES["laplace"][1]((ends - x) / mechanism.scale)) for x in scores
+        ]
+        return np.asarray(np.multiply.outer(parts[0], parts[1])).ravel()
+
+
+class TestGammaCounts(_BinnedCounts):
+    tolerance = 1e-5
+    # bins that reach far out, where the cube's face moves past all of a bin's noise at once
+    edges = np.array([-6.0, -1.0, 1.0, 2.0, 4.0, 9.0])
+
+    def make(self, relation: NeighboringRelation) -> m.GammaCounts:
+        return m.GammaCounts(scale=0.8)
+
+    def law(self, mechanism: m.GammaCounts, scores: oracles.Array) -> oracles.Array:
+        ends = np.concatenate(([-np.inf], self.edges, [np.inf]))
+        kinks = sorted({abs(e - x) / mechanism.scale for e in self.edges for x in scores} | {0.0})
+        steps = (0.5, 1, 2, 4, 7, 11, 16, 24, 40)
+        ends_r = sorted({*kinks, *(kinks[-1] + s for s in steps), *np.arange(0.5, kinks[-1], 0.5)})
+        nodes, weights = np.polynomial.legendre.leggauss(12)
+        low, high = np.array(ends_r[:-1])[:, None], np.array(ends_r[1:])[:, None]
+        r = ((low + high) / 2 + (high - low) / 2 * nodes).ravel()
+        w = ((high - low) / 2 * weights).ravel() * r**2 * np.exp(-r) / 2
+        parts = []
+        for x in scores:
+            z = np.clip((ends[:, None] - x) / mechanism.scale, -r, r)
+            parts.append(np.diff(z, axis=0) / (2 * r))
+        return np.asarray(np.einsum("ir,jr,r->ij", parts[0], parts[1], w)).ravel()
+
+
+def test_laplace_noise_follows_its_law_on_every_count() -> None:
+    mechanism = m.LaplaceCounts(num_items=3, scale=3.0)
+    noisy = mechanism(np.tile([2**40, 0, 7], (4000, 1)), generator=m.seeded_generator(0))
+    for column, count in enumerate((2**40, 0, 7)):
+        assert kstest(noisy[:, column] - count, laplace(scale=3.0).cdf).pvalue > 1e-3
+    assert abs(np.asarray(np.corrcoef(noisy.T))[0, 1]) < 0.07
+
+
+def test_gamma_noise_is_uniform_on_cubes_of_gamma_size() -> None:
+    noise: NDArray[np.float64] = m.GammaCounts(scale=2.0)(
+        np.full((4000, 5), 9), generator=m.seeded_generator(0)
+    )
+    noise -= 9
+    size = np.abs(noise).max(axis=1)
+    # the density falls with the largest coordinate alone, of which there are as many as r^(d - 1)
+    assert kstest(size, gamma(5, scale=2.0).cdf).pvalue > 1e-3
+    face = np.bincount(np.abs(noise).argmax(axis=1), minlength=5)
+    assert (np.abs(face - 800) < 5 * math.sqrt(800)).all()
+    inside = (noise / size[:, None])[np.abs(noise) < size[:, None]]
+    assert kstest(inside, "uniform", (-1, 2)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "mechanism", [m.LaplaceCounts(num_items=3, scale=1e-6), m.GammaCounts(scale=1e-6)]
+)
+def test_shapes_and_refusals(mechanism: m.Mechanism[NDArray[np.float64]]) -> None:
+    generator = m.seeded_generator(0)
+    assert mechanism([1, 2, 3], generator=generator).shape == (3,)
+    assert mechanism([[1, 2, 3]], generator=generator).shape == (1, 3)
+    unsigned = mechanism(np.array([0, 1, 0], dtype=np.uint8), generator=generator)
+    np.testing.assert_allclose(unsigned, [0, 1, 0], atol=1e-3)
+    with pytest.raises(ValueError, match=r"^Expected finite scores"):
+        mechanism([1, np.nan, 2], generator=generator)
+
+
+def test_laplace_counts_are_as_many_as_are_paid_for() -> None:
+    with pytest.raises(ValueError, match=r"^Expected 3 scores, got num_items=4$"):
+        m.LaplaceCounts(num_items=3, scale=1.0)([1, 2, 3, 4], generator=m.seeded_generator(0))
+    with pytest.raises(ValueError, match=r"^Expected an integer num_items >= 1, got num_items=0$"):
+        m.LaplaceCounts(num_items=0, scale=1.0)
+
+
+def test_events_grow_with_the_number_of_counts_only_for_laplace() -> None:
+    assert m.LaplaceCounts(num_items=8, scale=4.0).event(RELATION) == PureDPEvent(
+        neighboring_relation=RELATION, epsilon=2.0
+    )
+    assert m.GammaCounts(scale=4.0).event(RELATION) == PureDPEvent(
+        neighboring_relation=RELATION, epsilon=0.25
+    )
+
+
+def test_one_shot_scale_against_the_pure_bound() -> None:
+    """Up to ``k = 16 log(d / delta)`` the pure guarantee at this scale is the stronger one."""
+    epsilon, delta, d = 0.2, 0.05, 100
+    crossing = 16 * math.log(d / delta)
+    for k in (int(crossing), int(crossing) + 1):
+        scale = m.one_shot_laplace_scale(k=k, num_items=d, epsilon=epsilon, delta=delta)
+        event = m.OneShotLaplace(k=k, scale=scale).event(RELATION)
+        assert isinstance(event, PureDPEvent)
+        assert event.epsilon == pytest.approx(epsilon * math.sqrt(k / crossing))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 0}, "Expected an integer k >= 1, got k=0"),
+        ({"num_items": 0}, "Expected an integer num_items >= 1, got num_items=0"),
+        ({"epsilon": 0.0}, "Expected epsilon > 0, got epsilon=0.0"),
+        ({"delta": 2.0}, "Expected 0 < delta < 1, got delta=2.0"),
+    ],
+)
+def test_one_shot_scale_refuses(arguments: dict[str, float], message: str) -> None:
+    given = {"k": 3, "num_items": 9, "epsilon": 0.1, "delta": 0.01} | arguments
+    with pytest.raises(ValueError) as caught:
+        m.one_shot_laplace_scale(**given)  # type: ignore[arg-type]
+    assert str(caught.value) == message

@@ -1,0 +1,162 @@
+"""Inputs at the edge of what is allowed, and beyond it, for every mechanism that selects k of d."""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binom
+
+from pate import mechanisms as m
+from pate._core.mechanisms.noise import ChoiceNoise, Noise
+from pate.accounting import NeighboringRelation
+
+RELATION = NeighboringRelation.ADD_REMOVE_TEACHER
+Make = Callable[..., m.Mechanism[Any]]
+"""Makes a mechanism that chooses k of d with noise of one scale."""
+
+
+def canonical(noise: ChoiceNoise, gamma: float) -> Make:
+    return lambda k, scale: m.CanonicalMechanism(k=k, scale=scale, noise=noise, gamma=gamma)
+
+
+def noisy_top_k(noise: Noise) -> Make:
+    return lambda k, scale: m.NoisyTopK(k=k, scale=scale, noise=noise)
+
+
+def limited_domain(k: Any, scale: float) -> m.LimitedDomain:
+    return m.LimitedDomain(k=k, kbar=k, scale=scale, delta=0.4, relation=RELATION)
+
+
+def top_stable(k: Any, scale: float) -> m.TopStable:
+    return m.TopStable(
+        k=k,
+        kbar=k,
+        scale_threshold=scale,
+        scale_gap=scale,
+        scale_peel=scale,
+        delta=0.4,
+        relation=RELATION,
+    )
+
+
+SEQUENCES: dict[str, Make] = {
+    "gumbel peeling": lambda k, scale: m.GumbelPeeling(k=k, scale=scale),
+    "permute-and-flip peeling": lambda k, scale: m.PermuteAndFlipPeeling(k=k, scale=scale),
+    "joint": lambda k, scale: m.JointMechanism(k=k, scale=scale),
+    "joint flip": lambda k, scale: m.JointMechanism(k=k, scale=scale, noise="exponential"),
+    "one-shot Laplace": lambda k, scale: m.OneShotLaplace(k=k, scale=scale),
+}
+SETS = {f"noisy top-k {noise}": noisy_top_k(noise) for noise in get_args(Noise)}
+PROPER = {
+    f"canonical {noise} {gamma}": canonical(noise, gamma)
+    for noise in get_args(ChoiceNoise)
+    for gamma in (0.0, 0.5, 1.0)
+}
+LISTS: dict[str, Make] = {"limited domain": limited_domain, "top stable": top_stable}
+SELECTIONS = SEQUENCES | SETS | PROPER
+ALL = SELECTIONS | LISTS
+
+
+def each(mechanisms: dict[str, Make]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("make", list(mechanisms.values()), ids=list(mechanisms))
+
+
+def run(make: Make, scores: ArrayLike, *, k: int, scale: float = 1.0) -> NDArray[np.int64]:
+    chosen = make(k, scale)(scores, generator=m.seeded_generator(0))
+    return chosen.items if isinstance(chosen, m.TopItems) else np.asarray(chosen)
+
+
+@each(ALL)
+def test_only_differences_of_scores_matter_whatever_their_type(make: Make) -> None:
+    """Unsigned numbers do not wrap and large ones keep their last digit."""
+    near_zero = np.tile([1, 0, 3, 2, 0, 3], (20, 1))
+    expected = run(make, near_zero, k=2)
+    assert len(np.unique(expected, axis=0)) > 1  # there is noise to repeat
+    for dtype in (np.uint8, np.int32, np.uint64):
+        np.testing.assert_array_equal(run(make, near_zero.astype(dtype), k=2), expected)
+    for offset in (2**40, 2**62, -(2**62)):
+        np.testing.assert_array_equal(run(make, near_zero + offset, k=2), expected)
+    np.testing.assert_array_equal(
+        run(make, near_zero.astype(np.uint64) + np.uint64(2**63), k=2), expected
+    )
+    np.testing.assert_array_equal(
+        run(make, near_zero[0] + 2**33, k=2), run(make, near_zero[0] - 0.0, k=2)
+    )
+
+
+@each(SELECTIONS)
+def test_output_has_distinct_indices(make: Make) -> None:
+    for num_items in (2, 3, 6):
+        largest = num_items - 1 if make in PROPER.values() else num_items
+        for k in {1, num_items - 1, largest}:
+            inputs: list[NDArray[Any]] = [
+                np.zeros(num_items, np.uint8),
+                np.linspace(-3, 3, num_items),
+            ]
+            for scores in inputs:
+                single, batch = run(make, scores, k=k), run(make, np.tile(scores, (7, 1)), k=k)
+                assert single.dtype == batch.dtype == np.int64
+                assert single.shape == (k,) and batch.shape == (7, k)
+                for row in (single, *batch):
+                    assert len(set(row.tolist())) == k and set(row.tolist()) <= set(
+                        range(num_items)
+                    )
+                    assert make in SEQUENCES.values() or (np.diff(row) > 0).all()
+
+
+@each(SEQUENCES | SETS)
+def test_one_item_is_all_there_is(make: Make) -> None:
+    assert run(make, [5], k=1).tolist() == [0]
+    assert run(make, [[5], [-3]], k=1).tolist() == [[0], [0]]
+
+
+@each(SELECTIONS)
+def test_equal_scores_and_scores_lost_in_noise_are_equally_likely(make: Make) -> None:
+    draws, d, k = 2000, 5, 2
+    low, high = binom.ppf([1e-6, 1 - 1e-6], draws, k / d)
+    lost = m.scale_for_epsilon(1e-6, window=2, draws=k)
+    rows: list[tuple[ArrayLike, float]] = [
+        (np.full(d, 2**40), 2.0),
+        (np.full(d, -1e300), 2.0),
+        (np.arange(d), lost),
+    ]
+    for scores, scale in rows:
+        counts = np.bincount(
+            run(make, np.tile(scores, (draws, 1)), k=k, scale=scale).ravel(), minlength=d
+        )
+        assert ((counts >= low) & (counts <= high)).all(), counts
+
+
+@each(SELECTIONS)
+def test_an_epsilon_of_a_thousand_finds_the_top(make: Make) -> None:
+    scale = m.scale_for_epsilon(1e3, window=4, draws=3)
+    for dtype in (np.int64, np.uint8, np.float64):
+        scores: NDArray[Any] = np.array([0, 9, 2, 7, 5, 1], dtype=dtype)
+        assert run(make, scores, k=3, scale=scale).tolist() == [1, 3, 4]
+        assert (run(make, np.tile(scores, (50, 1)), k=3, scale=scale) == [1, 3, 4]).all()
+
+
+@each(ALL)
+def test_huge_scores_do_not_overflow(make: Make) -> None:
+    scores = np.array([-1e300, 1e300, 5e299, -1e300])
+    assert run(make, scores, k=2, scale=1e-3).tolist() == [1, 2]
+    assert (run(make, np.tile(scores, (9, 1)), k=2, scale=1e-3) == [1, 2]).all()
+    ends = np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max, 0])
+    assert run(make, ends, k=1).tolist() == [1]
+
+
+@each(ALL)
+def test_no_rows_give_no_rows(make: Make) -> None:
+    assert run(make, np.zeros((0, 4), dtype=np.int64), k=1).shape == (0, 1)
+
+
+@each(ALL)
+def test_scores_and_k_that_are_refused(make: Make) -> None:
+    with pytest.raises(ValueError, match=r"^Expected finite scores, got minimum=nan, maximum=nan$"):
+        run(make, [1.0, np.nan, 2.0], k=1)
+    refused: list[Any] = [0, -1, 5, 1.5, True, None]
+    for k in refused:
+        with pytest.raises(ValueError, match=r"^Expected .*k.*, got kb?a?r?=" + str(k)):
+            run(make, [1, 2, 3, 4], k=k)

@@ -1,0 +1,384 @@
+"""Gaps between sorted counts, and the choice of one."""
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from pate import mechanisms as m
+from pate._core.mechanisms import gaps as _gaps
+from pate._core.mechanisms.gaps import GapNoise, sort_rows
+from pate._core.testing.laws import chi_square_p_value
+from pate._core.testing.mechanisms import Grid
+from pate.accounting import (
+    BoundedRangeEvent,
+    GaussianNoisyMaxEvent,
+    NeighboringRelation,
+    PureDPEvent,
+)
+from pate.testing import MechanismContract
+from tests.core.mechanisms import oracles
+
+ADD = NeighboringRelation.ADD_REMOVE_TEACHER
+NOISES: tuple[GapNoise, ...] = (
+    "gumbel",
+    "exponential",
+    "laplace",
+    "logistic",
+    "half_logistic",
+    "gaussian",
+)
+
+
+class TestChooseGap(MechanismContract):
+    """Enough room for two gaps to move by their whole window and to hold almost all of the mass."""
+
+    max_count = 6
+    outlier = shift = 0
+    scale = 1.0
+    grid: Grid = ((4, 2, 0), (2, 2, 2), (0, 4, 6))
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def upper(self) -> float:
+        """The largest possible score."""
+        return self.max_count
+
+    def make(self, relation: NeighboringRelation) -> m.GapChoice:
+        return m.GapChoice(num_labels=self.num_items, scale=self.scale, **self.settings)
+
+    def candidates(self) -> list[int]:
+        empty, kbar = (
+            self.settings.get("allow_empty", True),
+            int(self.settings.get("kbar", self.num_items)),
+        )
+        return [
+            j for j in range(self.num_items + 1) if j <= kbar and (empty or 0 < j < self.num_items)
+        ]
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return [(j,) for j in self.candidates()]
+
+    def law(self, mechanism: m.GapChoice, scores: oracles.Array) -> oracles.Array:
+        q = np.array(oracles.gaps(scores.tolist(), self.upper), dtype=float)
+        if mechanism.regularizer is not None:
+            q += mechanism.regularizer
+        utilities = q[self.candidates()] / mechanism.scale
+        return (
+            oracles.softmax(utilities)
+            if mechanism.noise == "gumbel"
+            else oracles.max_law(utilities, mechanism.noise)
+        )
+
+    def select(
+        self, mechanism: m.GapChoice, scores: oracles.Array, generator: np.random.Generator
+    ) -> Any:
+        rows = np.atleast_2d(scores)
+        gaps = m.sort_counts(rows, upper=self.upper, integer_scores=rows.dtype.kind != "f").gaps
+        return mechanism(gaps, generator=generator)
+
+
+class TestChooseGapWithoutSentinels(TestChooseGap):
+    settings = MappingProxyType({"allow_empty": False})
+
+
+class TestChooseGapExponential(TestChooseGap):
+    settings = MappingProxyType({"noise": "exponential", "allow_empty": False})
+    scale = 0.3
+    grid: Grid = ((3, 2, 2), (2, 2, 2), (4, 2, 1))
+
+
+class TestChooseGapLaplace(TestChooseGapExponential):
+    settings = MappingProxyType({"noise": "laplace", "allow_empty": False})
+    scale = 0.2
+
+
+@pytest.mark.slow
+class TestChooseGapLogistic(TestChooseGapExponential):
+    settings = MappingProxyType({"noise": "logistic", "allow_empty": False})
+    scale = 0.2
+
+
+@pytest.mark.slow
+class TestChooseGapHalfLogistic(TestChooseGapExponential):
+    settings = MappingProxyType({"noise": "half_logistic", "allow_empty": False})
+    scale = 0.3
+
+
+class TestChooseGapGaussian(TestChooseGap):
+    settings = MappingProxyType({"noise": "gaussian"})
+    max_count = 3
+    scale = 3.0
+    grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
+    loose_because = (
+        "what is proven adds up over the gaps, or releases all of them; no tighter theorem is known"
+    )
+
+
+class TestChooseGapRegularized(TestChooseGap):
+    settings = MappingProxyType({"regularizer": (-6.0, 0.0, 0.0, -math.inf)})
+
+
+class TestChooseGapUnknownDomain(TestChooseGap):
+    settings = MappingProxyType({"kbar": 2})
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "gaussian"])
+def test_a_lead_is_chosen_with_the_probability_that_is_foretold(noise: GapNoise) -> None:
+    choose, draws = m.GapChoice(num_labels=4, scale=2.0, noise=noise), 8000
+    for lead in (0.0, 3.0):
+        gaps = np.tile([1.0, 1.0, 1.0 + lead, 1.0, 1.0], (draws, 1))
+        share = float(np.mean(choose(gaps, generator=m.seeded_generator(3)) == 2))
+        assert abs(share - choose.probability(lead)) < 4.5 * math.sqrt(share * (1 - share) / draws)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_that_probability_is_the_one_of_the_law(noise: GapNoise) -> None:
+    """Of odd and even numbers of other gaps, narrower ones too; far ahead it is 1."""
+    for settings in ({}, {"kbar": 3}, {"allow_empty": False}):
+        choose = m.GapChoice(num_labels=4, scale=2.0, noise=noise, **settings)
+        for lead in (-1.5, 0.0, 0.5, 1.0, 4.0):
+            law = oracles.max_law(np.array([lead / 2, *[0.0] * (choose.num_candidates - 1)]), noise)
+            precision = 1e-9 if noise in ("gumbel", "exponential") and lead >= 0 else 2e-3
+            assert choose.probability(lead) == pytest.approx(law[0], rel=precision)
+        for lead in (1000.0, 1e6):
+            assert choose.probability(lead) == pytest.approx(1.0)
+
+
+def test_gaps_of_sorted_counts() -> None:
+    order, gaps = m.sort_counts([[3, 9, 3, 0], [10, 10, 10, 10]], upper=10)
+    assert order.tolist() == [[1, 0, 2, 3], [0, 1, 2, 3]]
+    assert gaps.tolist() == [[1, 6, 0, 3, 0], [0, 0, 0, 0, 10]]
+
+
+def test_gaps_of_scores_end_at_their_bounds() -> None:
+    rows = np.array([[0.25, 2.5, 1.0], [0.0, 3.0, 3.0]])
+    gaps = sort_rows(rows, 3.0).gaps
+    np.testing.assert_array_equal(gaps, [[0.5, 1.5, 0.75, 0.25], [0.0, 0.0, 3.0, 0.0]])
+
+
+def test_one_row_is_the_first_of_a_batch_of_one() -> None:
+    order, gaps = m.sort_counts(np.array([90, 3, 80, 9], dtype=np.uint8), upper=100)
+    assert order.tolist() == [0, 2, 3, 1] and gaps.tolist() == [10, 10, 71, 6, 3]
+    choice = m.GapChoice(num_labels=4, scale=30.0)
+    chosen = choice(gaps, generator=m.seeded_generator(0))
+    assert chosen.shape == () and chosen == choice(gaps[None], generator=m.seeded_generator(0))[0]
+
+
+@pytest.mark.parametrize(("upper", "num_labels"), [(2**33, 3), (2**53 - 1, 3), (2**53 - 1, 3000)])
+def test_counts_above_two_to_the_31(upper: int, num_labels: int) -> None:
+    """The last is too wide for one key per entry."""
+    counts = upper - np.arange(num_labels)[::-1]
+    order, gaps = m.sort_counts(counts, upper=upper)
+    assert order.tolist() == list(range(num_labels))[::-1]
+    assert gaps.tolist() == [0, *[1] * (num_labels - 1), upper - num_labels + 1]
+
+
+@pytest.mark.parametrize(
+    ("counts", "upper", "message"),
+    [
+        ([[1, 2.5]], 3, "Expected integer counts, got dtype='float64'"),
+        ([[1, np.nan]], 3, "Expected finite scores, got minimum=nan, maximum=nan"),
+        ([[1, 4]], 3, "Expected counts in 0..3, got minimum=1, maximum=4"),
+        ([[-1, 2]], 3, "Expected counts in 0..3, got minimum=-1, maximum=2"),
+        ([[1, 2]], 0, "Expected an integer upper >= 1, got upper=0"),
+        ([[1, 2]], 2**53, "Expected upper < 2^53, got upper=9007199254740992"),
+    ],
+)
+def test_counts_that_are_refused(counts: Any, upper: int, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        m.sort_counts(counts, upper=upper)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_little_noise_finds_the_widest_gap_and_much_forgets_it(noise: GapNoise) -> None:
+    gaps = np.tile([0, 3, 9, 1], (3000, 1))
+    quiet, loud = (m.GapChoice(num_labels=3, scale=scale, noise=noise) for scale in (1e-3, 1e6))
+    assert (quiet(gaps, generator=m.seeded_generator(0)) == 2).all()
+    chosen = np.bincount(loud(gaps, generator=m.seeded_generator(0)), minlength=4)
+    low, high = binom.ppf([1e-6, 1 - 1e-6], 3000, 1 / 4)
+    assert ((chosen >= low) & (chosen <= high)).all()
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_gaps_beyond_kbar_have_no_influence(noise: GapNoise) -> None:
+    gaps = np.tile([0, 3, 2, 1, 4], (100, 1))
+    other = gaps.copy()
+    other[:, 3:] = 10**6
+    choice = m.GapChoice(num_labels=4, scale=2.0, noise=noise, kbar=2)
+    first, second = (choice(q, generator=m.seeded_generator(0)) for q in (gaps, other))
+    np.testing.assert_array_equal(first, second)
+    assert set(first.tolist()) == {0, 1, 2}
+
+
+def test_regularizer_rules_out_and_attracts() -> None:
+    choice = m.GapChoice(num_labels=3, scale=1.0, regularizer=(-np.inf, 0, -np.inf, math.log(3)))
+    chosen = choice(np.zeros((2000, 4)), generator=m.seeded_generator(0))
+    assert set(chosen.tolist()) == {1, 3}
+    assert (chosen == 3).mean() == pytest.approx(0.75, abs=0.05)
+
+
+def test_regularizers_of_any_sequence_make_equal_choices() -> None:
+    values: list[Any] = [np.array([-1.0, 0.0, -2.0]), [-1, 0, -2]]
+    first, second = (m.GapChoice(num_labels=2, scale=1.0, regularizer=each) for each in values)
+    assert first == second and hash(first) == hash(second)
+
+
+def test_without_sentinels_two_labels_leave_one_choice() -> None:
+    choice = m.GapChoice(num_labels=2, scale=1.0, allow_empty=False)
+    assert choice([[9, 0, 9]], generator=m.seeded_generator(0)).tolist() == [1]
+    assert [choice.probability(lead) for lead in (0.0, -650.0, -720.0)] == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"noise": "cauchy"}, f"Expected a noise among {NOISES}, got noise='cauchy'"),
+        ({"kbar": 0}, "Expected an integer kbar >= 1, got kbar=0"),
+        ({"kbar": 4}, "Expected kbar <= 3 for 3 items, got kbar=4"),
+        ({"num_labels": 0}, "Expected an integer num_labels >= 1, got num_labels=0"),
+        (
+            {"num_labels": 1, "allow_empty": False},
+            "Expected at least two labels without the empty and the full set, got num_labels=1",
+        ),
+        ({"regularizer": (0.0, 1.0)}, "Expected a regularizer of 4 numbers, got shape=(2,)"),
+        (
+            {"regularizer": (0.0, 1.0, np.inf, 0.0)},
+            "Expected a regularizer below infinity, got regularizer=(0.0, 1.0, inf, 0.0)",
+        ),
+        (
+            {"regularizer": (0.0, 1.0, np.nan, 0.0)},
+            "Expected a regularizer below infinity, got regularizer=(0.0, 1.0, nan, 0.0)",
+        ),
+        (
+            {"regularizer": (0.0, -np.inf, -np.inf, 0.0), "allow_empty": False},
+            "Expected a regularizer that allows some k, got regularizer=(0.0, -inf, -inf, 0.0)",
+        ),
+    ],
+)
+def test_choices_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        m.GapChoice(**{"num_labels": 3, "scale": 1.0} | arguments)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("gaps", "message"),
+    [
+        ([0.0, np.nan, 1.0, 2.0], "Expected finite scores, got minimum=nan, maximum=nan"),
+        ([1, 2, 3], "Expected 4 gaps, got num_gaps=3"),
+    ],
+)
+def test_gaps_that_are_refused(gaps: Any, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        m.GapChoice(num_labels=3, scale=1.0)(gaps, generator=m.seeded_generator(0))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({}, 8), ({"allow_empty": False}, 6), ({"kbar": 2}, 3), ({"kbar": 7}, 8)],
+)
+def test_gaussian_noise_is_charged_by_the_number_of_candidates(
+    settings: dict[str, Any], expected: int
+) -> None:
+    event = m.GapChoice(num_labels=7, scale=50.0, noise="gaussian", **settings).event(ADD)
+    assert event == GaussianNoisyMaxEvent(
+        neighboring_relation=ADD, noise_multiplier=25.0, num_candidates=expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "sensitivity", "window"),
+    [
+        (2.0**20, 1.0, 2.0),
+        (2.0**20 + 1, 1.0, 3.0),  # a grid of 2 votes
+        (5.0 * 2**20, 1.0, 9.0),  # of 8
+        (5.0 * 2**20, 16.0, 32.0),
+        (16.0, 0.3, 0.3 + 19661 / 2**16),
+    ],
+)
+def test_a_choice_by_rounded_sums_pays_for_the_grid(
+    scale: float, sensitivity: float, window: float
+) -> None:
+    """The noise may have to move by a window whose half is rounded up to the grid; of votes that is
+    none, mostly."""
+    event = m.GapChoice(num_labels=3, scale=scale, sensitivity=sensitivity, noise="gaussian").event(
+        ADD
+    )
+    assert isinstance(event, GaussianNoisyMaxEvent)
+    assert scale / event.noise_multiplier == pytest.approx(window, rel=1e-12)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+@pytest.mark.parametrize("grid", [1.0, 4.0, 0.75])
+def test_rounded_sums_of_neighbors_choose_alike_within_the_window(
+    relation: NeighboringRelation, grid: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step of the proof: a gap that is chosen stays so if its noise alone grows by the window
+    that is paid for."""
+    noise = np.zeros(0)
+
+    def rounded_sums(
+        below: oracles.Array, *, sigma: float, generator: np.random.Generator
+    ) -> oracles.Array:
+        return np.asarray(grid * np.rint((below + noise) / grid))
+
+    monkeypatch.setattr(_gaps, "add_gaussian", rounded_sums)
+    monkeypatch.setattr(_gaps, "grid_of", lambda scale: grid)
+    draws = np.random.default_rng(0)
+    choice = m.GapChoice(num_labels=3, scale=4.0, sensitivity=0.7, noise="gaussian")
+    event = choice.event(relation)
+    assert isinstance(event, GaussianNoisyMaxEvent)
+    window, most = 4.0 / event.noise_multiplier, 0.7 * relation.score_range
+    for _ in range(2_000):
+        gaps, moved = draws.uniform(0, 6, 4), draws.choice([-most, most, 0.0, most / 3], 4)
+        noise = draws.normal(0, 4, 4)
+        chosen = int(choice(gaps, generator=draws))
+        noise[chosen] -= window * (1 + 1e-9)  # of distances, of which the least is chosen
+        assert choice(gaps + moved, generator=draws) == chosen
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_a_choice_costs_the_window_of_gaps_over_its_scale(relation: NeighboringRelation) -> None:
+    eta = 2 * relation.score_range / 5
+    events = {
+        noise: m.GapChoice(num_labels=3, scale=5.0, noise=noise).event(relation) for noise in NOISES
+    }
+    assert events["gumbel"] == BoundedRangeEvent(eta=eta, neighboring_relation=relation)
+    assert (
+        events["exponential"]
+        == events["laplace"]
+        == PureDPEvent(epsilon=eta, neighboring_relation=relation)
+    )
+
+
+@pytest.mark.parametrize("scale", [1, 4])
+@pytest.mark.parametrize("attracted", [False, True])
+def test_wide_gaps_are_chosen_by_the_law_of_their_differences(attracted: bool, scale: int) -> None:
+    """Of gaps as large as counts may be, a vote or a unit of the regularizer counts as among small
+    ones."""
+    regularizer, draws = (0.0, -(2.0**31) * scale, 1.0 * scale, 0.0) if attracted else None, 2_000
+    choose = m.GapChoice(num_labels=3, scale=scale, regularizer=regularizer)
+    gaps = 2**50 + scale * np.array([-1, 2**31 if attracted else 0, -2, -(2**40)])
+    drawn = choose(np.tile(gaps, (draws, 1)), generator=m.seeded_generator(3))
+    leads = [-1, 0, -1] if attracted else [-1, 0, -2]
+    expected = draws * oracles.softmax(np.array(leads, dtype=float))
+    observed = np.bincount(drawn, minlength=4)
+    assert observed[3] == 0 and chi_square_p_value(observed[:3], expected) > 1e-4
+
+
+def test_a_regularizer_that_would_drown_the_noise_is_refused() -> None:
+    message = (
+        r"^Expected a regularizer of numbers within 8.58993e\+09 \(2\^32"
+        r" scales\), got spread=8589934593.0$"
+    )
+    with pytest.raises(ValueError, match=message):
+        m.GapChoice(num_labels=2, scale=2.0, regularizer=(0.0, -(2.0**33) - 1, -math.inf))
+    for numbers in ((1e300, 1e300, -math.inf), (0.0, -(2.0**33), -math.inf)):
+        assert m.GapChoice(num_labels=2, scale=2.0, regularizer=numbers).regularizer == numbers

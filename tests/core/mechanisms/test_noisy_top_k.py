@@ -1,0 +1,141 @@
+"""Noise added to every score once: sets of k, and one item."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import mechanisms as m
+from pate._core.mechanisms.noise import Noise
+from pate.accounting import BoundedRangeEvent, NeighboringRelation, PureDPEvent, RepeatedEvent
+from pate.testing import MechanismContract
+from tests.core.mechanisms import oracles
+
+ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
+SCORES = np.array([[5, 3, 3, 0], [1, 1, 1, 1]])
+
+
+class _NoisyMax(MechanismContract):
+    """One choice: pure curves are reached at large orders."""
+
+    noise: Noise
+    scale = 2.0
+
+    def make(self, relation: NeighboringRelation) -> m.NoisyMax:
+        return m.NoisyMax(scale=self.scale, noise=self.noise)
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return oracles.sets(self.num_items, 1)
+
+    def law(self, mechanism: m.NoisyMax, scores: oracles.Array) -> oracles.Array:
+        if self.noise in ("gumbel", "exponential"):
+            choice = oracles.softmax if self.noise == "gumbel" else oracles.flip_law
+            return choice(scores / mechanism.scale)
+        return oracles.one_shot_set_law(scores / mechanism.scale, 1, self.noise)
+
+
+class TestExponentialMechanism(_NoisyMax):
+    noise = "gumbel"
+
+
+class TestPermuteAndFlip(_NoisyMax):
+    noise = "exponential"
+
+
+class TestReportNoisyMax(_NoisyMax):
+    noise = "laplace"
+    scale = 0.6  # steep, so that the tails in which the ratio is reached lie within the grid
+
+
+class TestNoisyMaxLogistic(_NoisyMax):
+    noise = "logistic"
+    scale = 0.4
+
+
+@pytest.mark.slow
+class TestNoisyMaxHalfLogistic(_NoisyMax):
+    noise = "half_logistic"
+    scale = 0.6
+
+
+class TestNoisyTopK(MechanismContract):
+    noise: Noise = "gumbel"
+    scale = 2.0
+    num_items = 4
+    max_count = 2
+    grid = ((2, 2, 0, 1), (1, 1, 1, 1), (0, 2, 2, 0))
+
+    def make(self, relation: NeighboringRelation) -> m.NoisyTopK:
+        return m.NoisyTopK(k=2, scale=self.scale, noise=self.noise)
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return oracles.sets(self.num_items, 2)
+
+    def law(self, mechanism: m.NoisyTopK, scores: oracles.Array) -> oracles.Array:
+        return oracles.one_shot_set_law(scores / mechanism.scale, mechanism.k, mechanism.noise)
+
+
+class TestNoisyTopKExponential(TestNoisyTopK):
+    noise = "exponential"
+    scale = 0.8
+    max_count = 3
+
+
+class TestNoisyTopKLogistic(TestNoisyTopK):
+    noise: Noise = "logistic"
+    scale = 0.2
+    max_count = 3
+
+
+@pytest.mark.slow
+class TestNoisyTopKHalfLogistic(TestNoisyTopKLogistic):
+    noise = "half_logistic"
+
+
+def test_a_choice_of_one_has_no_axis_of_its_own() -> None:
+    noises: tuple[Noise, ...] = ("gumbel", "exponential", "laplace")
+    for noise in noises:
+        choice, sets = m.NoisyMax(scale=2.0, noise=noise), m.NoisyTopK(k=1, scale=2.0, noise=noise)
+        assert choice(SCORES[0], generator=m.seeded_generator(0)).shape == ()
+        chosen = choice(SCORES, generator=m.seeded_generator(0))
+        np.testing.assert_array_equal(chosen, sets(SCORES, generator=m.seeded_generator(0))[:, 0])
+
+
+def test_events() -> None:
+    choice = BoundedRangeEvent(neighboring_relation=ADD, eta=0.5)
+    assert m.NoisyMax(scale=2.0).event(ADD) == m.NoisyTopK(k=1, scale=2.0).event(ADD) == choice
+    assert m.NoisyTopK(k=3, scale=2.0).event(ADD) == RepeatedEvent(event=choice, count=3)
+    pure = m.NoisyTopK(k=3, scale=2.0, noise="logistic").event(REPLACE)
+    assert pure == PureDPEvent(neighboring_relation=REPLACE, epsilon=3.0)
+
+
+def test_scale_for_epsilon_gives_that_epsilon() -> None:
+    scale = m.scale_for_epsilon(0.25, window=2, draws=5)
+    event = m.NoisyTopK(k=5, scale=scale, noise="laplace").event(REPLACE)
+    assert event == PureDPEvent(neighboring_relation=REPLACE, epsilon=0.25)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0.0, "window": 2}, "Expected epsilon > 0, got epsilon=0.0"),
+        ({"epsilon": 1.0, "window": -1}, "Expected window > 0, got window=-1"),
+        ({"epsilon": 1.0, "window": 2, "draws": 0}, "Expected an integer draws >= 1, got draws=0"),
+    ],
+)
+def test_scale_for_epsilon_refuses(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        m.scale_for_epsilon(**arguments)
+    assert str(caught.value) == message
+
+
+def test_noise_without_a_proof_is_refused() -> None:
+    unproven: Any = "gaussian"
+    for make in (
+        lambda: m.NoisyMax(scale=1.0, noise=unproven),
+        lambda: m.NoisyTopK(k=1, scale=1.0, noise=unproven),
+    ):
+        with pytest.raises(
+            ValueError, match=r"^Expected a noise among \('gumbel', .*\), got noise='gaussian'$"
+        ):
+            make()

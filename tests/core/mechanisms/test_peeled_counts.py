@@ -1,0 +1,152 @@
+"""Order and counts together keep the contract, and lists are filled up with public items."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from pate import mechanisms as m
+from pate._core.testing.mechanisms import Grid
+from pate.accounting import NeighboringRelation
+from pate.testing import MechanismContract
+from tests.core.mechanisms import oracles
+
+
+class TestPeeledCounts(MechanismContract):
+    """Every noisy score is told by the bin in which it lies."""
+
+    num_items = 3
+    shift = 0
+    k = 2
+    grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
+    edges = np.array([0.0, 1.5, 3.0])
+    loose_because = (
+        "bins tell less than the noisy scores, and the worst scores of the"
+        " choice are not those of the counts"
+    )
+
+    def make(self, relation: NeighboringRelation) -> m.PeeledCounts:
+        return m.PeeledCounts(k=self.k, scale=1.5, sigma=1.2)
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        bins = itertools.product(range(len(self.edges) + 1), repeat=self.k)
+        return [
+            (*items, *inside)
+            for items, inside in itertools.product(oracles.sequences(3, self.k), bins)
+        ]
+
+    def law(self, mechanism: m.PeeledCounts, scores: oracles.Array) -> oracles.Array:
+        listing = oracles.sequences(3, self.k)
+        chosen = oracles.peel_law(
+            tuple((np.asarray(scores) / mechanism.scale).tolist()), listing, oracles.softmax
+        )
+        ends = np.concatenate(([-np.inf], self.edges, [np.inf]))
+        parts = [np.diff(norm.cdf((ends - score) / mechanism.sigma)) for score in scores]
+        found = []
+        for chance, items in zip(chosen, listing, strict=True):
+            joint = np.array(chance)
+            for item in items:
+                joint = np.multiply.outer(joint, parts[item])
+            found.append(joint.ravel())
+        return np.concatenate(found)
+
+    def select(self, mechanism: Any, scores: Any, generator: np.random.Generator) -> Any:
+        items, noisy = mechanism(scores, generator=generator)
+        return np.concatenate((items, np.searchsorted(self.edges, noisy)), axis=-1)
+
+
+class TestPeeledCountOfOne(TestPeeledCounts):
+    k = 1
+    edges = np.arange(-1.5, 5.0, 0.5)
+    loose_because = ""
+
+
+def test_the_price_follows_k_and_not_the_number_of_items() -> None:
+    relation = NeighboringRelation.REPLACE_RECORD
+    both = m.PeeledCounts(k=3, scale=4.0, sigma=10.0)
+    alone = m.GumbelPeeling(k=3, scale=4.0).event(relation).cost()
+    counted = both.event(relation).cost()
+    np.testing.assert_allclose(counted.rdp - alone.rdp, m_gaussian(3, 10.0), rtol=1e-9)
+    for d in (5, 5000):
+        items, scores = both(np.arange(d), generator=m.seeded_generator(0))
+        assert items.shape == scores.shape == (3,)
+
+
+def m_gaussian(k: int, sigma: float) -> oracles.Array:
+    from pate.accounting import DEFAULT_ORDERS
+
+    return DEFAULT_ORDERS * k / (2 * sigma**2)
+
+
+def test_scores_are_released_without_bias_on_a_public_grid() -> None:
+    mechanism = m.PeeledCounts(k=2, scale=0.5, sigma=1.9)
+    truth = np.array([10, 40, 20, 0])
+    items, noisy = mechanism(np.tile(truth, (20_000, 1)), generator=m.seeded_generator(0))
+    error = noisy - truth[items]
+    assert abs(error.mean()) < 4 * 1.9 / np.sqrt(error.size)
+    assert error.std() == pytest.approx(1.9, rel=0.02)
+    grid = 2.0**-19
+    assert grid >= 1.9 / 2**20 and (noisy / grid == np.rint(noisy / grid)).all()
+
+
+def test_a_unit_changes_nothing() -> None:
+    counted = m.PeeledCounts(k=2, scale=3.0, sigma=2.0)
+    other = m.PeeledCounts(k=2, scale=12.0, sigma=8.0, sensitivity=4.0)
+    scores = np.tile([9.0, 7.0, 8.0, 1.0], (100, 1))
+    one, four = (
+        counted(scores, generator=m.seeded_generator(0)),
+        other(4 * scores, generator=m.seeded_generator(0)),
+    )
+    np.testing.assert_array_equal(one.items, four.items)
+    np.testing.assert_array_equal(4 * one.scores, four.scores)
+    for relation in NeighboringRelation:
+        assert counted.event(relation) == other.event(relation)
+
+
+def test_a_split_of_the_noise_costs_what_it_says() -> None:
+    relation = NeighboringRelation.REPLACE_RECORD
+    for share in (0.1, 0.5, 0.9):
+        scale, sigma = m.split_budget(k=4, share=share)
+        assert m.split_budget(k=1, share=share) == (scale, sigma)
+        # for much noise, where a bounded range is w^2 / 8
+        mechanism = m.PeeledCounts(k=4, scale=1e3 * scale, sigma=1e3 * sigma)
+        orders = np.array([2.0])
+        whole = mechanism.event(relation).cost(orders).rdp[0]
+        chosen = mechanism.choice.event(relation).cost(orders).rdp[0]
+        assert whole - chosen == pytest.approx(share * whole, rel=1e-3)
+
+
+def test_empty_places_are_filled_with_public_items() -> None:
+    public = [7, 3, 0, 5]
+    assert m.pad_to_k([3, -1, -1], public=public).tolist() == [3, 7, 0]
+    assert m.pad_to_k([-1, -1], public=public).tolist() == [7, 3]
+    assert m.pad_to_k([[9, 8], [-1, 7]], public=public).tolist() == [[9, 8], [3, 7]]
+    assert m.pad_to_k([-1], public=public).tolist() == [7]
+    assert m.pad_to_k([0, -1, -1], public=[0, 6, 5]).tolist() == [0, 6, 5]
+    given = np.array([3, -1])
+    assert m.pad_to_k(given, public=public).tolist() == [3, 7] and given.tolist() == [3, -1]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "public", "message"),
+    [
+        ([0.5], [0], "Expected integer indices"),
+        (np.zeros(0, dtype=np.int64), [0], r"Expected lists of shape \[k\] or \[batch, k\]"),
+        ([0, -1], [1], "Expected a public order of at least 2 items"),
+        ([0, -1], [1, 1], "Expected distinct public items >= 0"),
+        ([0, -1], [1, -1], "Expected distinct public items >= 0"),
+        ([0, -2], [1, 2], "Expected indices >= -1, got minimum=-2"),
+        ([4, 4], [1, 2], "Expected distinct indices in a list"),
+    ],
+)
+def test_lists_that_are_refused(chosen: Any, public: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        m.pad_to_k(chosen, public=public)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.5, np.nan])
+def test_shares_that_are_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=r"^Expected share [<>] [01], got share="):
+        m.split_budget(k=2, share=share)

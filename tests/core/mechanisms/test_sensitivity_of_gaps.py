@@ -1,0 +1,347 @@
+"""Gaps between scores of any sensitivity, whole and real: their choice, their tests, and what
+follows."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from pate import mechanisms as m
+from pate._core.testing.laws import ORDERS, renyi_divergence
+from pate._core.testing.mechanisms import Grid
+from pate.accounting import (
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    GaussianThresholdEvent,
+    NeighboringRelation,
+    RDPAccountant,
+    StabilityTestEvent,
+)
+from tests.core.mechanisms import oracles, test_gaps, test_stability, test_stable_top_k
+
+ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
+
+
+class _OfScores:
+    """A contract on scores of ``unit`` times the counts, which move by ``max_move`` units between
+    neighbors."""
+
+    counts_are_scores = False
+
+    max_move = 2
+    unit: float = 1
+
+    @property
+    def upper(self) -> float:
+        return self.unit * self.max_count  # type: ignore[attr-defined]
+
+    def make(self, relation: NeighboringRelation) -> Any:
+        moves = self.unit * self.max_move
+        votes = super().make(relation).scaled(moves)  # type: ignore[misc]
+        given = {
+            "sensitivity": moves,
+            "num_teachers": self.upper,
+            "integer_scores": isinstance(self.unit, int),
+        }
+        given["shift"] = relation.score_range * moves
+        return replace(
+            votes, **{each.name: given[each.name] for each in fields(votes) if each.name in given}
+        )
+
+    def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
+        found: oracles.Array = super().law(mechanism, self.unit * np.asarray(scores))  # type: ignore[misc]
+        return found
+
+    def select(self, mechanism: Any, scores: Any, generator: np.random.Generator) -> Any:
+        return super().select(mechanism, self.unit * np.asarray(scores), generator)  # type: ignore[misc]
+
+
+class _Charged(_OfScores):
+    @pytest.mark.parametrize("relation", NeighboringRelation)
+    def test_an_undeclared_sensitivity_is_not_paid_for(self, relation: NeighboringRelation) -> None:
+        """Scores that move by ``max_move`` units cost more than an event says that knows of one."""
+        one = replace(self.make(relation), sensitivity=self.unit)
+        assert (self.worst_divergence(relation) > one.event(relation).cost(ORDERS).rdp).any()  # type: ignore[attr-defined]
+
+
+class TestChoiceOfTwo(_Charged, test_gaps.TestChooseGapWithoutSentinels): ...
+
+
+class TestChoiceInQuarters(_Charged, test_gaps.TestChooseGapWithoutSentinels):
+    unit = 0.25
+
+
+class TestTestOfThree(_Charged, test_stability.TestStabilityTest):
+    max_move = 3
+    max_count = 24
+    sigma = 1.2
+    grid: Grid = ((24, 3), (20, 4), (0, 20), (22, 5))
+
+
+class TestTestInQuarters(_Charged, test_stability.TestStabilityTest):
+    unit = 0.25
+    sigma = 1.5
+    grid: Grid = ((18, 2), (16, 4), (0, 20), (17, 3))
+
+
+class TestLaplaceTestInQuarters(_Charged, test_stability.TestLaplaceStabilityTest):
+    unit = 0.25
+
+
+class TestStableTopKOfThree(_OfScores, test_stable_top_k.TestStableTopK):
+    num_items = 2
+    max_move = 3
+    max_count = 9
+    grid: Grid = ((9, 0), (6, 6), (0, 8))
+
+
+class TestStableTopKInHalves(_OfScores, test_stable_top_k.TestStableTopK):
+    num_items = 2
+    unit = 0.5
+    max_count = 8
+    grid: Grid = ((8, 0), (6, 6), (0, 7))
+
+
+class TestFixedTopKOfTwo(_OfScores, test_stable_top_k.TestFixedTopOne):
+    num_items = 2
+    max_count = 8
+    grid: Grid = ((8, 6), (8, 8), (0, 8), (8, 0))
+
+
+class TestFixedTopKInHalves(_OfScores, test_stable_top_k.TestFixedTopKByRoot):
+    k = 1
+    num_items = 2
+    unit = 0.5
+    max_count = 8
+    grid: Grid = ((8, 6), (8, 8), (0, 8), (8, 0))
+
+
+class TestFixedTopKByPeelingAloneInHalves(_Charged, test_stable_top_k.TestFixedTopKByPeelingAlone):
+    k = 1
+    num_items = 2
+    unit = 0.5
+    max_count = 8
+    grid: Grid = ((8, 6), (8, 8), (0, 3))
+
+
+PANEL: dict[str, Any] = {"num_teachers": 64.0, "num_labels": 5, "integer_scores": False}
+STABLE: dict[str, Any] = PANEL | {
+    "scale_gap": 4.0,
+    "sigma_test": 3.0,
+    "delta_test": 1e-3,
+    "shift": 2.0,
+}
+TESTS: list[Any] = [
+    m.StabilityTest(num_teachers=64.0, sigma=3.0, delta_test=1e-3, shift=2.0, integer_scores=False),
+    m.LaplaceStabilityTest(scale=3.0, delta_test=1e-3, shift=2.0),
+]
+CHOICES: list[Any] = [
+    m.StableTopKMechanism(**STABLE),
+    m.StableTopKMechanism(**STABLE | {"test_noise": "laplace", "noise": "gaussian"}),
+    m.FixedTopKMechanism(k=2, rank_penalty=1.0, scale_peel=3.0, fallback=True, **STABLE),
+]
+
+
+@pytest.mark.parametrize("scores", [*TESTS, *CHOICES], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("unit", [2.0**-2, 2.0**24])
+def test_a_unit_changes_nothing(scores: Any, unit: float) -> None:
+    """In a unit by which floats are multiplied exactly, draws and events are equal."""
+    lengths = {"num_teachers", "sensitivity", "shift", "rank_penalty", *scores.noise_parameters}
+    own = {each.name for each in fields(scores)} & lengths
+    scaled = replace(scores, **{name: getattr(scores, name) * unit for name in own})
+    drawn = np.random.default_rng(0).uniform(0, 64, (500, 5))
+    if scores in TESTS:
+        drawn = drawn.ravel()
+    if not isinstance(scores, m.FixedTopKMechanism):
+        gaps = [each.gap_to_answer(probability=0.9) for each in (scores, scaled)]
+        assert gaps[1] == gaps[0] * unit
+    for relation in NeighboringRelation:
+        assert scaled.event(relation) == scores.event(relation)
+    found = [
+        one(x, generator=m.seeded_generator(0))
+        for one, x in ((scores, drawn), (scaled, drawn * unit))
+    ]
+    for part, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(part, other)
+
+
+def test_whole_scores_cost_what_their_gaps_may_be() -> None:
+    """Three counts of each user have all gaps between those of one count, and fewer than real
+    scores."""
+    one = m.StabilityTest(num_teachers=20, sigma=0.5, delta_test=1e-6, shift=1)
+    three = m.StabilityTest(num_teachers=60, sigma=1.5, delta_test=1e-6, shift=3, sensitivity=3)
+    real = replace(three, integer_scores=False)
+    low = ORDERS[ORDERS < 20]
+    votes, counts, scores = (test.event(ADD).cost(low) for test in (one, three, real))
+    assert (votes.rdp <= counts.rdp).all() and (counts.rdp <= scores.rdp).all()
+    assert (votes.rdp < counts.rdp * 0.999).any()
+    np.testing.assert_allclose(scores.rdp, counts.rdp, rtol=0.02)
+    assert votes.delta0 == pytest.approx(counts.delta0) == pytest.approx(scores.delta0)
+    assert votes.mu_squared == pytest.approx(counts.mu_squared) == pytest.approx(scores.mu_squared)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 20.0])
+def test_real_gaps_are_covered_and_cost_more_than_whole_ones(sigma: float) -> None:
+    """A fine grid of gaps and of moves against the curve; that of whole scores falls below, at
+    times by 2%."""
+    real = m.StabilityTest(
+        num_teachers=200.0, sigma=sigma, delta_test=1e-9, shift=1.0, integer_scores=False
+    )
+    x = ndtri(1e-9) + np.linspace(0, 12 * sigma + 1, 500) / sigma
+    laws = [
+        np.column_stack((ndtr(x + move), ndtr(-x - move)))
+        for move in np.array([0, 0.4, 0.9, 1]) / sigma
+    ]
+    found = [
+        renyi_divergence(*each).max(axis=0)
+        for law in laws[1:]
+        for each in ((laws[0], law), (law, laws[0]))
+    ]
+    worst, curve = np.max(found, axis=0), real.event(ADD).cost(ORDERS).rdp
+    assert (worst <= curve).all()
+    assert (worst > 0.99 * curve)[6 * sigma > ORDERS].all()
+    whole = (
+        replace(real, num_teachers=1000, shift=1, integer_scores=True).event(ADD).cost(ORDERS).rdp
+    )
+    assert (worst > (1.02 if sigma < 1 else 1) * whole).any()
+
+
+def test_events_of_scores() -> None:
+    counts = m.StabilityTest(num_teachers=60, sigma=6.0, delta_test=1e-6, shift=3, sensitivity=3.0)
+    for relation in NeighboringRelation:
+        window = 3 * relation.score_range
+        event = counts.event(relation)
+        assert isinstance(event, StabilityTestEvent) and event.window == window
+        assert type(event.window) is type(event.shift) is type(event.num_teachers) is int
+        real = replace(counts, integer_scores=False)
+        # the chance to pass of a gap that a neighbor may close
+        delta = max(1e-6, float(real.probability(window)))
+        parts = (
+            GaussianThresholdEvent(noise_multiplier=6 / window, neighboring_relation=relation),
+            FailureEvent(
+                delta=delta, tail="normal", step=window / 6, neighboring_relation=relation
+            ),
+        )
+        assert real.event(relation) == ComposedEvent(events=parts)
+        assert event.cost(ORDERS).delta0 == pytest.approx(real.event(relation).cost(ORDERS).delta0)
+    assert replace(counts, sensitivity=1.0).event(ADD).window is None  # type: ignore[attr-defined]
+    often = m.StabilityTest(
+        num_teachers=60,
+        sigma=0.1,
+        delta_test=1e-6,
+        shift=1.0,
+        integer_scores=False,
+        sensitivity=9.0,
+    )
+    assert often.event(REPLACE).cost(ORDERS).delta0 == pytest.approx(1)
+
+
+def test_a_window_counts_sensitivities() -> None:
+    given: dict[str, Any] = {"num_teachers": 60, "sigma": 4.0, "delta_test": 1e-3}
+    wide = m.StabilityTest(**given, shift=6, sensitivity=3, window=2)
+    for relation in (ADD, REPLACE):
+        assert wide.gap_window(relation) == 6
+        assert wide.event(relation).cost(ORDERS).delta0 == pytest.approx(1e-3)
+    plain = m.StabilityTest(**given, shift=6, sensitivity=3)
+    assert plain.gap_window(ADD) == 3 and plain.gap_window(REPLACE) == 6
+
+
+def test_gaps_of_real_scores() -> None:
+    order, gaps = m.sort_counts(
+        [[0.5, 0.75, 0.5], [1.0, 0.0, 1.0]], upper=2.0, integer_scores=False
+    )
+    assert order.tolist() == [[1, 0, 2], [0, 2, 1]] and gaps.tolist() == [
+        [1.25, 0.25, 0, 0.5],
+        [1, 0, 1, 0],
+    ]
+    # a bound far above the scores takes none of their digits
+    assert m.sort_counts([0.3, 0.1], upper=1e15, integer_scores=False).gaps[1] == 0.3 - 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sensitivity": 1.5}, "Expected an integer sensitivity, got sensitivity=1.5"),
+        ({"shift": 1.5}, "Expected an integer shift >= 1, got shift=1.5"),
+        ({"num_teachers": 0.5}, "Expected an integer num_teachers >= 1, got num_teachers=0.5"),
+        (
+            {"integer_scores": False, "num_teachers": 0.0},
+            "Expected num_teachers > 0, got num_teachers=0.0",
+        ),
+    ],
+)
+def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        m.StabilityTest(
+            **{"num_teachers": 9, "sigma": 1.0, "delta_test": 0.1, "shift": 1} | arguments
+        )
+    assert str(caught.value) == message
+
+
+def test_scores_that_are_refused() -> None:
+    scores = m.StableTopKMechanism(**STABLE)
+    whole = replace(scores, num_teachers=64, shift=2, integer_scores=True)
+    row = [0.5, 1.5, 64.0, 2.0, 0.0]
+    assert scores(row, generator=m.seeded_generator(0))[1].shape == ()
+    for mechanism, given, message in (
+        (whole, row, "Expected integer counts, got dtype='float64'"),
+        (
+            scores,
+            [0.5, 1.5, 64.25, 2.0, 0.0],
+            "Expected counts in 0..64.0, got minimum=0.0, maximum=64.25",
+        ),
+    ):
+        with pytest.raises(ValueError) as caught:
+            mechanism(given, generator=m.seeded_generator(0))
+        assert str(caught.value) == message
+
+
+def test_a_bound_that_rounds_gaps_is_refused() -> None:
+    """At 2^50 a move of one sensitivity may turn a gap by 122 of them, and the choice with it."""
+    given: dict[str, Any] = STABLE | {
+        "scale_gap": 1e-3,
+        "sigma_test": 1e-3,
+        "shift": 1e-3,
+        "sensitivity": 1e-3,
+    }
+    gaps = [m.sort_counts([h], upper=2.0**50, integer_scores=False).gaps[0] for h in (0.062, 0.063)]
+    assert gaps[0] - gaps[1] > 100 * given["sensitivity"]
+    for most in (2.0**22, 2**32 * 1e-3):
+        m.StableTopKMechanism(**given | {"num_teachers": most})
+    with pytest.raises(
+        ValueError, match=r"^Expected num_teachers <= 4294967\.296, got num_teachers=8388608\.0$"
+    ):
+        m.StableTopKMechanism(**given | {"num_teachers": 2.0**23})
+    with pytest.raises(ValueError, match=r"^Expected num_teachers <= 4294967\.296, "):
+        m.FixedTopKMechanism(
+            k=2, rank_penalty=1.0, scale_peel=1e-3, **STABLE | {"num_teachers": 2.0**23}
+        )
+    with pytest.raises(ValueError, match=r"^Expected upper > 0, got upper=0\.0$"):
+        m.sort_counts([0.0], upper=0.0, integer_scores=False)
+
+
+def test_what_real_gaps_cost_beside_whole_ones_is_what_the_page_says() -> None:
+    rises, gaussian = {}, []
+
+    def epsilon(event: Event, count: int, delta: float = 1e-6) -> float:
+        return RDPAccountant(relation=ADD).compose(event, count).get_epsilon(delta=delta)
+
+    for sigma in (0.3, 3.0, 10.0):
+        for count in (10, 100, 1000):
+            test = m.StabilityTest(
+                num_teachers=200, sigma=sigma, delta_test=1e-6 / (4 * count), shift=1
+            )
+            whole, real = (
+                epsilon(each.event(ADD), count)
+                for each in (test, replace(test, integer_scores=False))
+            )
+            rises[sigma, count] = real / whole - 1
+            noise = GaussianEvent(neighboring_relation=ADD, noise_multiplier=sigma)
+            gaussian.append(epsilon(noise, count, 0.75e-6) / real - 1)
+    assert all(0 <= rise < (0.11 if sigma == 0.3 else 0.001) for (sigma, _), rise in rises.items())
+    assert max(rises.values()) > 0.1
+    assert 0.14 < min(gaussian) < 0.15 and 0.47 < max(gaussian) < 0.49

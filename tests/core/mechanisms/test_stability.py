@@ -1,0 +1,269 @@
+"""Tests whether a gap is stable."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
+
+from pate import mechanisms as m
+from pate._core.testing.mechanisms import Grid
+from pate._core.validation import BoolArray
+from pate.accounting import (
+    ComposedEvent,
+    Event,
+    NeighboringRelation,
+    PureDPEvent,
+    StabilityTestEvent,
+)
+from pate.testing import MechanismContract
+from tests.core.mechanisms import oracles
+
+ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
+
+
+class TestStabilityTest(MechanismContract):
+    """The test with the set that it releases, for a fixed rank."""
+
+    num_items = 2
+    k = 1
+    max_count = 20
+    outlier = shift = 0
+    sigma = 2.0
+    delta = 1e-4  # so small that the mass it may hide does not make the curve look loose
+    grid: Grid = ((18, 9), (14, 5), (0, 8), (17, 7))
+
+    @property
+    def upper(self) -> float:
+        """The largest possible score."""
+        return self.max_count
+
+    def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
+        return m.StabilityTest(
+            num_teachers=self.max_count,
+            sigma=self.sigma,
+            delta_test=self.delta,
+            shift=relation.score_range,
+        )
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return [*oracles.sets(self.num_items, self.k), (-1,) * self.k]
+
+    def passing(self, q: float, mechanism: Any) -> float:
+        margin = (max(q, mechanism.shift) - mechanism.shift) / mechanism.sigma
+        return float(ndtr(margin + ndtri(mechanism.delta_test)))
+
+    def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
+        order = oracles.ranks(scores.tolist())
+        p = self.passing(oracles.gaps(scores.tolist(), self.upper)[self.k], mechanism)
+        best = tuple(sorted(order[: self.k]))
+        return np.array([p if o == best else (1 - p if o[0] < 0 else 0.0) for o in self.outcomes()])
+
+    def select(self, mechanism: Any, scores: oracles.Array, generator: np.random.Generator) -> Any:
+        rows = np.atleast_2d(scores)
+        order, q = m.sort_counts(rows, upper=self.upper, integer_scores=rows.dtype.kind != "f")
+        passed = mechanism(q[:, self.k], generator=generator)
+        return np.where(passed[:, None], np.sort(order[:, : self.k], axis=1), -1)
+
+
+class TestStabilityTestOfTwo(TestStabilityTest):
+    num_items = 3
+    max_count = 8
+    k = 2
+    sigma = 1.5
+    delta = 1e-3
+    grid: Grid = ((8, 8, 0), (8, 2, 2), (7, 1, 7), (5, 0, 1))
+
+
+class TestLaplaceStabilityTest(TestStabilityTest):
+    def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
+        return m.LaplaceStabilityTest(scale=1.0, delta_test=self.delta, shift=relation.score_range)
+
+    def passing(self, q: float, mechanism: m.LaplaceStabilityTest) -> float:
+        margin = (max(q, mechanism.shift) - mechanism.shift) / mechanism.scale
+        return float(oracles.NOISES["laplace"][2](-math.log(2 * mechanism.delta_test) - margin))
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.7])
+def test_gaps_pass_with_the_probability_that_is_foretold(delta: float) -> None:
+    """On both sides of the middle of the noise, of whatever law."""
+    settings: dict[str, Any] = {"delta_test": delta, "shift": 2}
+    gaps = np.arange(0.0, 24.0, 4.0)
+    for test in (
+        m.StabilityTest(num_teachers=30, sigma=2.0, **settings),
+        m.LaplaceStabilityTest(scale=2.0, **settings),
+    ):
+        passed = test(np.tile(gaps, (4000, 1)), generator=m.seeded_generator(1)).mean(axis=0)
+        expected = test.probability(gaps)
+        assert (
+            np.abs(passed - expected) <= 4.5 * np.sqrt(expected * (1 - expected) / 4000) + 1e-9
+        ).all()
+        assert np.ptp(expected) > 0.2
+
+
+def test_that_probability_is_the_one_of_the_law() -> None:
+    settings: dict[str, Any] = {"delta_test": 0.1, "shift": 2}
+    gaps = np.linspace(0, 9, 19)
+    lead = np.maximum(gaps - 2, 0) / 1.5
+    normal = m.StabilityTest(num_teachers=9, sigma=1.5, **settings).probability(gaps)
+    laplace = m.LaplaceStabilityTest(scale=1.5, **settings).probability(gaps)
+    np.testing.assert_allclose(
+        normal, oracles.NOISES["gaussian"][2](-ndtri(0.1) - lead), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        laplace, oracles.NOISES["laplace"][2](-math.log(0.2) - lead), rtol=1e-12
+    )
+
+
+def test_gaps_below_a_small_bound_are_tested() -> None:
+    test = m.StabilityTest(
+        num_teachers=0.5, sigma=0.1, delta_test=0.1, shift=0.2, integer_scores=False
+    )
+    assert test([-0.25, 0.5], generator=m.seeded_generator(0)).shape == (2,)
+
+
+class _HalfTheFailures(m.StabilityTest):
+    def event(self, relation: NeighboringRelation) -> Event:
+        event = super().event(relation)
+        assert isinstance(event, StabilityTestEvent)
+        return replace(event, delta_test=self.delta_test / 2)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_half_the_probability_of_failure_is_refuted(relation: NeighboringRelation) -> None:
+    """The enumeration notices a set that passes more often than the event admits."""
+
+    class Halved(TestStabilityTest):
+        def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
+            return _HalfTheFailures(
+                num_teachers=self.max_count,
+                sigma=self.sigma,
+                delta_test=self.delta,
+                shift=relation.score_range,
+            )
+
+    with pytest.raises(AssertionError):
+        Halved().test_divergence_between_all_neighbors_is_within_the_curve(relation)
+
+
+def both(noise: float, **settings: Any) -> tuple[m.Mechanism[BoolArray], ...]:
+    return m.StabilityTest(num_teachers=200_000, sigma=noise, **settings), m.LaplaceStabilityTest(
+        scale=noise, **settings
+    )
+
+
+@pytest.mark.parametrize("shift", [1, 2])
+def test_an_unstable_gap_passes_as_often_as_it_may(shift: int) -> None:
+    draws, delta = 20_000, 0.1
+    low, high = binom.ppf([1e-6, 1 - 1e-6], draws, delta)
+    for test in both(3.0, delta_test=delta, shift=shift):
+        passed = test(
+            np.repeat([[-3, 0, shift]], draws, axis=0), generator=m.seeded_generator(0)
+        ).sum(axis=0)
+        assert ((passed >= low) & (passed <= high)).all()
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e3])
+def test_a_gap_passes_when_it_is_wide_against_the_noise(noise: float) -> None:
+    for gap, expected in ((2.5 + 100 * round(noise), True), (2, False)):
+        for test in both(noise, delta_test=1e-9, shift=2):
+            assert (test(np.full(100, gap), generator=m.seeded_generator(0)) == expected).all()
+
+
+def test_a_test_of_real_gaps_that_always_fails_still_has_an_event() -> None:
+    """A gap of one sensitivity passes with a probability of 1 in floats, and no delta is 1."""
+    test = m.StabilityTest(
+        num_teachers=9.5, sigma=0.01, delta_test=0.1, shift=0.5, window=3.5, integer_scores=False
+    )
+    assert test.probability(3.5) == 1
+    cost = test.event(NeighboringRelation.REPLACE_RECORD).cost()
+    assert 1 - 1e-9 < cost.delta0 < 1
+
+
+@pytest.mark.parametrize("gap", [4.6, 5.725, 11.0])
+def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
+    """The maximum in its curve runs over half votes up to the number of teachers."""
+    test = m.StabilityTest(num_teachers=10, sigma=0.3, delta_test=1e-9, shift=2)
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected gaps (in whole or half|of at most 10) votes$",
+    ):
+        test([3.0, gap], generator=m.seeded_generator(0))
+    distances = m.StabilityTest(num_teachers=1, sigma=0.3, delta_test=1e-9, shift=1, window=1)
+    assert distances([0.5, 1.5], generator=m.seeded_generator(0)).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"delta_test": 1.0}, "Expected 0 < delta_test < 1, got delta_test=1.0"),
+        ({"shift": 0}, "Expected shift > 0, got shift=0"),
+        ({"sensitivity": 0.0}, "Expected sensitivity > 0, got sensitivity=0.0"),
+        ({"window": 0}, "Expected window > 0, got window=0"),
+    ],
+)
+def test_tests_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    settings = {"delta_test": 0.1, "shift": 1} | arguments
+    for make in (
+        lambda: m.StabilityTest(num_teachers=9, sigma=1.0, **settings),
+        lambda: m.LaplaceStabilityTest(scale=1.0, **settings),
+    ):
+        with pytest.raises(ValueError) as caught:
+            make()
+        assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_teachers", 0), ("window", 0.5)])
+def test_gaussian_tests_that_are_refused(name: str, value: float) -> None:
+    given: dict[str, Any] = {"num_teachers": 9, "sigma": 1.0, "delta_test": 0.1, "shift": 1} | {
+        name: value
+    }
+    with pytest.raises(ValueError, match=f"^Expected an integer {name} >= 1, got {name}={value}$"):
+        m.StabilityTest(**given)
+
+
+def test_gaps_that_are_refused() -> None:
+    for test in both(1.0, delta_test=0.1, shift=1):
+        with pytest.raises(ValueError, match=r"^Expected finite gaps$"):
+            test([1.0, np.inf], generator=m.seeded_generator(0))
+
+
+def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
+    """A test that subtracts 1 lets a gap of 2 pass more often: with the chance that the noise
+    exceeds what is left."""
+
+    def event(relation: NeighboringRelation, scale: float, delta_test: float = 1e-3) -> Event:
+        return m.LaplaceStabilityTest(scale=scale, delta_test=delta_test, shift=1).event(relation)
+
+    for relation, expected in ((ADD, 1e-3), (REPLACE, 1e-3 * math.exp(1 / 4))):
+        found = event(relation, 4.0)
+        assert found.cost().delta0 == pytest.approx(expected)
+        assert isinstance(found, ComposedEvent)
+        assert found.events[0] == PureDPEvent(
+            neighboring_relation=relation, epsilon=relation.score_range / 4
+        )
+    assert event(REPLACE, 1e-6).cost().delta0 == pytest.approx(1)
+    likely = event(REPLACE, 0.1, 0.4)
+    assert likely.cost().delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.3, 0.5, 0.7, 0.95])
+def test_an_unstable_gap_passes_laplace_noise_as_often_as_delta_says(delta: float) -> None:
+    test = m.LaplaceStabilityTest(scale=3.0, delta_test=delta, shift=2)
+    assert float(test.probability(np.array(2.0))) == pytest.approx(delta, rel=1e-9)
+    assert test.event(NeighboringRelation.REPLACE_RECORD).cost().delta0 == pytest.approx(
+        delta, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("teachers", [1, 2, 5])
+def test_laplace_noise_fails_for_a_unit_of_more_teachers_as_often_as_its_event_says(
+    teachers: int,
+) -> None:
+    """A gap that so many teachers can undo is wider by the window of each."""
+    test = m.LaplaceStabilityTest(scale=5.0, delta_test=1e-4, shift=1)
+    exact = float(test.probability(np.array(float(teachers))))
+    assert test.event(ADD).for_group_size(teachers).cost().delta0 == pytest.approx(exact, rel=1e-9)

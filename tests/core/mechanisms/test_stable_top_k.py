@@ -1,0 +1,532 @@
+"""StableTopK: the choice of a gap, its test, and the set above it."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from pate import mechanisms as m
+from pate._core.testing.laws import chi_square_p_value
+from pate._core.testing.mechanisms import Grid
+from pate.accounting import BoundedRangeEvent, ComposedEvent, Event, NeighboringRelation
+from pate.testing import MechanismContract
+from tests.core.mechanisms import oracles
+from tests.core.mechanisms.scripted import Scripted
+
+ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
+PANEL: dict[str, Any] = {"num_teachers": 100, "num_labels": 4}
+STABLE: dict[str, Any] = PANEL | {
+    "scale_gap": 2.0,
+    "sigma_test": 2.0,
+    "delta_test": 1e-3,
+    "shift": 2,
+}
+FIXED: dict[str, Any] = STABLE | {"k": 2, "rank_penalty": 1.0, "scale_peel": 2.0}
+COUNTS = np.array([[90, 3, 80, 9], [50, 50, 50, 50], [0, 100, 0, 100]])
+
+
+class TestStableTopK(MechanismContract):
+    max_count = 4
+    outlier = shift = 0
+    grid: Grid = ((4, 2, 0), (4, 1, 1), (0, 1, 4), (4, 0, 1))
+    loose_because = "a failed test hides which rank was chosen"
+
+    @property
+    def upper(self) -> float:
+        """The largest possible score."""
+        return self.max_count
+
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        noise = {
+            "scale_gap": 2.0,
+            "sigma_test": 1.5,
+            "delta_test": 0.02,
+            "shift": relation.score_range,
+        }
+        return {"num_teachers": self.max_count, "num_labels": self.num_items} | noise
+
+    def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
+        return m.StableTopKMechanism(**self.settings(relation))
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return list(itertools.product((0, 1), repeat=self.num_items + 1))
+
+    def released_set(self, outcome: tuple[int, ...]) -> frozenset[int] | None:
+        *members, released = outcome
+        return frozenset(np.flatnonzero(members).tolist()) if released else None
+
+    def law(self, mechanism: Any, scores: oracles.Array) -> oracles.Array:
+        weight = 2 if mechanism.shift >= 2 * mechanism.sensitivity else 1
+        q = oracles.majority_gaps(scores.tolist(), self.upper, weight)
+        order = oracles.ranks(scores.tolist())
+        law = dict.fromkeys(self.outcomes(), 0.0)
+        for j, p in self.choices(mechanism, np.array(q, dtype=float)).items():
+            passing = passing_chance(q[j], mechanism)
+            members = tuple(int(i in order[:j]) for i in range(self.num_items))
+            law[(*members, 1)] += p * passing
+            law[(0,) * (self.num_items + 1)] += p * (1 - passing)
+        return np.array(list(law.values()))
+
+    def choices(self, mechanism: Any, q: oracles.Array) -> dict[int, float]:
+        """Return the probability of each rank that may be chosen."""
+        ranks = [j for j in range(len(q)) if j <= (mechanism.kbar or len(q))]
+        utilities = (q + (mechanism.regularizer or 0))[ranks] / mechanism.scale_gap
+        gumbel = mechanism.noise == "gumbel"
+        law = oracles.softmax(utilities) if gumbel else oracles.max_law(utilities, mechanism.noise)
+        return dict(zip(ranks, law.tolist(), strict=True))
+
+    def select(self, mechanism: Any, scores: oracles.Array, generator: np.random.Generator) -> Any:
+        members, released = mechanism(np.atleast_2d(scores), generator=generator)
+        return np.column_stack((members, released)).astype(int)
+
+
+def passing_chance(q: float, mechanism: Any) -> float:
+    margin = (max(q, mechanism.shift) - mechanism.shift) / mechanism.sigma_test
+    if mechanism.test_noise == "laplace":
+        return float(oracles.NOISES["laplace"][2](-math.log(2 * mechanism.delta_test) - margin))
+    return float(ndtr(margin + ndtri(mechanism.delta_test)))
+
+
+class TestStableTopKRegularized(TestStableTopK):
+    """Public preferences, and counts beyond the third that have no influence."""
+
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        return super().settings(relation) | {"regularizer": (-2.0, 0.0, 1.0, 0.0), "kbar": 2}
+
+
+class TestStableTopKByLaplace(TestStableTopK):
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        return super().settings(relation) | {"noise": "laplace", "test_noise": "laplace"}
+
+
+@pytest.mark.slow
+class TestStableTopKByHalfLogistic(TestStableTopK):
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        return super().settings(relation) | {"noise": "half_logistic", "scale_gap": 1.0}
+
+
+class TestStableTopKRunForAddRemove(TestStableTopK):
+    """Run with a shift of 1 and accounted under both relations."""
+
+    def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
+        return m.StableTopKMechanism(**self.settings(ADD))
+
+
+class TestFixedTopK(TestStableTopK):
+    k = 2
+    num_items = 4
+    max_count = 3
+    grid: Grid = ((3, 3, 0, 0), (3, 1, 1, 0), (0, 3, 3, 3), (1, 2, 0, 3))
+    loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
+    extra: Mapping[str, Any] = MappingProxyType({})
+
+    def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
+        return m.FixedTopKMechanism(
+            k=self.k, rank_penalty=1.0, scale_peel=1.2, **self.settings(relation), **self.extra
+        )
+
+    def released_set(self, outcome: tuple[int, ...]) -> frozenset[int] | None:
+        """Return the set; a fallback releases one too."""
+        return frozenset(i for i in range(self.num_items) if outcome[i]) or None
+
+    def law(self, mechanism: m.FixedTopKMechanism, scores: oracles.Array) -> oracles.Array:
+        q = np.array(oracles.gaps(scores.tolist(), self.upper), dtype=float)
+        order, k = oracles.ranks(scores.tolist()), mechanism.k
+        law = dict.fromkeys(self.outcomes(), 0.0)
+        pulled = q - mechanism.rank_penalty * np.abs(np.arange(len(q)) - k)
+        for j, chance in enumerate(oracles.softmax(pulled / mechanism.scale_gap)):
+            passing = passing_chance(q[j], mechanism)
+            if mechanism.fallback:
+                peels = oracles.sequences(self.num_items, k)
+                utilities = tuple(scores / mechanism.scale_peel)
+                for peel, p in zip(
+                    peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True
+                ):
+                    members = tuple(int(i in peel) for i in range(self.num_items))
+                    law[(*members, 0)] += chance * (1 - passing) * p
+            else:
+                law[(0,) * (self.num_items + 1)] += chance * (1 - passing)
+            inside, outside = order[:j], order[j:]
+            if j <= k:
+                pool, rounds, sign = outside, k - j, 1
+            elif j - k <= k:
+                pool, rounds, sign = inside, j - k, -1
+            else:
+                pool, rounds, sign = inside, k, 1
+            peels = oracles.sequences(len(pool), rounds)
+            scale = mechanism.scale_peel * (
+                math.sqrt(rounds / k) if mechanism.scale_noise_with_rounds else 1.0
+            )
+            utilities = tuple(sign * scores[i] / scale for i in pool) if rounds else ()
+            for peel, p in zip(
+                peels, oracles.peel_law(utilities, peels, oracles.softmax), strict=True
+            ):
+                picked = {pool[i] for i in peel}
+                chosen = (
+                    set(inside) | picked
+                    if j <= k
+                    else (set(inside) - picked if sign < 0 else picked)
+                )
+                members = tuple(int(i in chosen) for i in range(self.num_items))
+                law[(*members, 1)] += chance * passing * p
+        return np.array(list(law.values()))
+
+    def select(
+        self, mechanism: m.FixedTopKMechanism, scores: oracles.Array, generator: np.random.Generator
+    ) -> Any:
+        members, released, rounds = mechanism(np.atleast_2d(scores), generator=generator)
+        answered = released | mechanism.fallback
+        assert (members.sum(axis=1) == self.k * answered).all()
+        assert (rounds <= self.k * answered).all() and (
+            rounds[answered & ~released] == self.k
+        ).all()
+        return np.column_stack((members, released)).astype(int)
+
+
+@pytest.mark.slow
+class TestFixedTopOne(TestFixedTopK):
+    k = 1
+    num_items = 3
+    max_count = 4
+    grid: Grid = ((4, 3, 0), (4, 4, 4), (0, 4, 3))
+
+
+class TestFixedTopKWithFallback(TestFixedTopK):
+    extra = MappingProxyType({"fallback": True})
+
+
+@pytest.mark.slow
+class TestFixedTopKByRoot(TestFixedTopK):
+    num_items = 3
+    grid: Grid = ((3, 3, 0), (3, 1, 0), (0, 3, 3))
+    extra = MappingProxyType(
+        {"fallback": True, "scale_noise_with_rounds": True, "test_noise": "laplace"}
+    )
+
+
+@pytest.mark.slow
+class TestFixedTopKByPeelingAlone(TestFixedTopK):
+    """Next to nothing passes the test, so that the fallback is all that is told."""
+
+    num_items = 3
+    grid: Grid = ((3, 3, 0), (3, 1, 0), (0, 3, 3))
+    loose_because = ""
+    extra = MappingProxyType({"fallback": True})
+
+    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
+        return super().settings(relation) | {
+            "scale_gap": 100.0,
+            "sigma_test": 100.0,
+            "delta_test": 1e-9,
+        }
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("by_root", [False, True])
+def test_every_rank_is_peeled_by_its_law(k: int, by_root: bool) -> None:
+    """One wide gap after another is chosen, of five labels; noise of the peeling reaches across
+    it."""
+
+    class Five(TestFixedTopK):
+        num_items = 5
+        max_count = 1210
+
+    draws, levels = 3000, np.array([210, 0, 10, 5, 200])
+    noise = {"scale_gap": 10.0, "sigma_test": 10.0, "scale_peel": 150.0}
+    shape = {
+        "num_teachers": 1210,
+        "num_labels": 5,
+        "k": k,
+        "rank_penalty": 0.0,
+        "scale_noise_with_rounds": by_root,
+    }
+    mechanism = m.FixedTopKMechanism(**FIXED | shape | noise)
+    rows = np.array([levels + 800 * (np.arange(5) < j) for j in range(6)])
+    drawn = mechanism(np.repeat(rows, draws, axis=0), generator=m.seeded_generator(0))
+    assert drawn.released.all()
+    numbers = drawn.members @ 2 ** np.arange(4, -1, -1) * 2 + 1
+    for j, row in enumerate(rows):
+        observed = np.bincount(numbers[j * draws :][:draws], minlength=64)
+        assert chi_square_p_value(observed, draws * Five().law(mechanism, row)) > 1e-4
+        assert (drawn.rounds[j * draws :][:draws] == min(k, abs(j - k))).all()
+
+
+class _FallbackForNothing(m.FixedTopKMechanism):
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        return super().event(relation, 0)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_a_fallback_that_is_not_paid_is_refuted(relation: NeighboringRelation) -> None:
+    class Unpaid(TestFixedTopKByPeelingAlone):
+        def make(self, relation: NeighboringRelation) -> m.Mechanism[Any]:
+            given = {**self.settings(relation), **self.extra}
+            return _FallbackForNothing(k=self.k, rank_penalty=1.0, scale_peel=1.2, **given)
+
+    with pytest.raises(AssertionError):
+        Unpaid().test_divergence_between_all_neighbors_is_within_the_curve(relation)
+
+
+def stable(counts: Any, **others: Any) -> Any:
+    return m.StableTopKMechanism(**STABLE | others)(counts, generator=m.seeded_generator(0))
+
+
+def fixed(counts: Any, **others: Any) -> Any:
+    return m.FixedTopKMechanism(**FIXED | others)(counts, generator=m.seeded_generator(0))
+
+
+@pytest.mark.parametrize("run", [stable, fixed])
+def test_one_row_is_the_first_of_a_batch_of_one(run: Any) -> None:
+    for alone, batched in zip(run(COUNTS[0].astype(np.uint8)), run(COUNTS[:1]), strict=True):
+        np.testing.assert_array_equal(alone, batched[0])
+
+
+@pytest.mark.parametrize("run", [stable, fixed])
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([[1, 2.5, 0, 0]], "Expected integer counts, got dtype='float64'"),
+        ([[1, 101, 0, 0]], "Expected counts in 0..100, got minimum=0, maximum=101"),
+        ([[1, 2]], "Expected counts of 4 labels, got num_labels=2"),
+    ],
+)
+def test_counts_that_are_refused(run: Any, counts: Any, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        run(counts)
+    assert str(caught.value) == message
+
+
+def test_an_event_is_that_of_the_choice_and_that_of_the_test() -> None:
+    for noise in ("gumbel", "gaussian"):
+        mechanism = m.StableTopKMechanism(**STABLE | {"allow_empty": False, "noise": noise})
+        assert mechanism.choice == m.GapChoice(
+            num_labels=4, scale=2.0, allow_empty=False, noise=mechanism.noise
+        )
+        assert mechanism.test == m.StabilityTest(
+            num_teachers=100, sigma=2.0, delta_test=1e-3, shift=2
+        )
+        for relation in NeighboringRelation:
+            parts = (mechanism.choice.event(relation), mechanism.test.event(relation))
+            assert mechanism.event(relation) == ComposedEvent(events=parts)
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "gaussian"])
+def test_little_noise_releases_the_set_above_the_widest_gap(noise: str) -> None:
+    members, released = stable(COUNTS, scale_gap=1e-3, sigma_test=1e-3, noise=noise)
+    # of equal counts no gap is wide, and half of the teachers are no majority for none or all
+    assert released.tolist() == [True, False, True]
+    assert members[[0, 2]].tolist() == [[True, False, True, False], [False, True, False, True]]
+
+
+@pytest.mark.parametrize("allow_empty", [False, True])
+def test_equal_counts_without_a_majority_release_nothing(allow_empty: bool) -> None:
+    members, released = stable(
+        np.full((200, 5), 50), num_labels=5, delta_test=1e-9, allow_empty=allow_empty
+    )
+    assert not released.any() and not members.any()
+
+
+@pytest.mark.parametrize(("shift", "weight"), [(1, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize("num_teachers", [99, 100])
+def test_none_and_all_are_answered_by_majority(shift: int, weight: int, num_teachers: int) -> None:
+    """Their gaps are compared with those between labels: a label is given from a quarter or a third
+    of T on."""
+    quiet = {"scale_gap": 1e-3, "sigma_test": 1e-3, "num_teachers": num_teachers, "shift": shift}
+    alone = math.ceil(num_teachers * (weight / (2 + 2 * weight)) + 0.1)
+    rows = [[alone, 0, 0, 0], [alone - 2, 0, 0, 0], [num_teachers] * 4, [0] * 4]
+    members, released = stable(rows, **quiet)
+    assert released.all()
+    assert members.sum(axis=1).tolist() == [1, 0, 4, 0]
+    gaps = m.sort_counts([alone, 0, 0, 0], upper=num_teachers, majority_weight=weight).gaps.tolist()
+    half = num_teachers / 2
+    assert gaps == [weight * (half - alone), alone, 0, 0, -weight * half]
+
+
+@pytest.mark.parametrize("weight", [0, 3, -1, 1.5])
+def test_a_weight_of_majorities_that_is_refused(weight: Any) -> None:
+    refused = rf"^Expected majority_weight 1 or 2, got majority_weight={weight}$"
+    with pytest.raises(ValueError, match=refused):
+        m.sort_counts([1, 2], upper=3, majority_weight=weight)
+    with pytest.raises(ValueError, match=refused):
+        m.GapChoice(num_labels=2, scale=1.0, majority_weight=weight)
+
+
+def test_a_doubled_majority_has_its_window_under_both_relations() -> None:
+    """What is run for REPLACE_RECORD costs as much under ADD_REMOVE_TEACHER, unless none and all
+    are left out."""
+    doubled, single = (
+        m.StableTopKMechanism(**STABLE),
+        m.StableTopKMechanism(**STABLE | {"shift": 1}),
+    )
+    np.testing.assert_array_equal(doubled.event(ADD).cost().rdp, doubled.event(REPLACE).cost().rdp)
+    assert doubled.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=2.0)
+    assert single.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=1.0)
+    without = m.StableTopKMechanism(**STABLE | {"allow_empty": False})
+    assert without.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=1.0)
+    assert (without.event(ADD).cost().rdp < doubled.event(ADD).cost().rdp).all()
+
+
+def test_seeded_releases_of_many_rows_stay_as_they_are() -> None:
+    """Rows of a later part change nothing in those before it; Gaussian noise of all rows is drawn
+    at once."""
+    rows = np.random.default_rng(0).integers(0, 101, (1100, 4))
+    for given, kept in zip(stable(rows), stable(rows[:1024]), strict=True):
+        np.testing.assert_array_equal(given[:1024], kept)
+    mechanism, generator = (
+        m.StableTopKMechanism(**STABLE | {"noise": "gaussian"}),
+        m.seeded_generator(0),
+    )
+    gaps = m.sort_counts(rows, upper=100, majority_weight=2).gaps
+    chosen = mechanism.choice(gaps, generator=generator)
+    passed = mechanism.test(
+        np.take_along_axis(gaps, chosen[:, None], axis=1)[:, 0], generator=generator
+    )
+    members, released = stable(rows, noise="gaussian")
+    np.testing.assert_array_equal(released, passed)
+    np.testing.assert_array_equal(members.sum(axis=1), chosen * passed)
+
+
+def test_one_label_is_in_or_out() -> None:
+    for count, expected in ((100, True), (0, False)):
+        members, released = stable([[count]], num_labels=1)
+        assert released.all() and members.tolist() == [[expected]]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_exactly_k_labels_are_released(k: int) -> None:
+    members, released, rounds = fixed(np.tile(COUNTS, (50, 1)), k=k)
+    assert released.any()
+    np.testing.assert_array_equal(members.sum(axis=1), k * released)
+    assert ((rounds >= 0) & (rounds <= k * released)).all()
+
+
+def test_fixed_k_with_little_noise_is_the_top() -> None:
+    for k, expected in ((1, [0]), (2, [0, 2]), (3, [0, 2, 3])):
+        for penalty in (0.0, 1e3):
+            quiet = {"scale_gap": 1e-3, "sigma_test": 1e-3, "scale_peel": 1e-3}
+            members, released, rounds = fixed(COUNTS[0], k=k, rank_penalty=penalty, **quiet)
+            # without a penalty the widest gap is that below two labels
+            assert released and np.flatnonzero(members).tolist() == expected
+            assert rounds == (0 if penalty else abs(k - 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 0}, "Expected an integer k >= 1, got k=0"),
+        ({"k": 5}, "Expected k <= 4 for 4 labels, got k=5"),
+        ({"rank_penalty": -1.0}, "Expected rank_penalty >= 0, got rank_penalty=-1.0"),
+        ({"rank_penalty": math.inf}, "Expected rank_penalty >= 0, got rank_penalty=inf"),
+        ({"scale_peel": 0.0}, "Expected scale_peel > 0, got scale_peel=0.0"),
+        ({"scale_gap": -5.0}, "Expected scale_gap > 0, got scale_gap=-5.0"),
+        ({"sigma_test": -5.0}, "Expected sigma_test > 0, got sigma_test=-5.0"),
+    ],
+)
+def test_parameters_that_are_refused_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        m.FixedTopKMechanism(**FIXED | arguments)
+    assert str(caught.value) == message
+
+
+def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
+    mechanism = m.FixedTopKMechanism(**FIXED | {"k": 3, "scale_peel": 4.0})
+    without = m.StableTopKMechanism(**STABLE).event(REPLACE)
+    none, one, all_of_them = (mechanism.event(REPLACE, rounds=rounds) for rounds in (0, 1, None))
+    peel = BoundedRangeEvent(neighboring_relation=REPLACE, eta=0.5).cost().rdp
+    assert none == without
+    np.testing.assert_allclose(one.cost().rdp, without.cost().rdp + peel)
+    np.testing.assert_allclose(all_of_them.cost().rdp, without.cost().rdp + 3 * peel)
+    with pytest.raises(ValueError, match=r"^Expected rounds <= k = 3, got rounds=4$"):
+        mechanism.event(REPLACE, rounds=4)
+
+
+def test_a_row_that_fails_falls_back_on_the_peeling_of_all() -> None:
+    counts = np.tile([60, 50, 40, 30], (4000, 1))
+    members, released, rounds = fixed(
+        counts, sigma_test=100.0, delta_test=1e-9, fallback=True, scale_peel=1e-3
+    )
+    assert not released.any() and (rounds == 2).all()
+    assert (members == [True, True, False, False]).all()
+    without = fixed(counts, sigma_test=100.0, delta_test=1e-9, scale_peel=1e-3)
+    assert not without.members.any() and not without.rounds.any()
+
+
+def test_rows_that_pass_are_the_same_with_a_fallback() -> None:
+    counts, noise = np.tile(COUNTS, (50, 1)), {"sigma_test": 20.0}
+    without, behind = fixed(counts, **noise), fixed(counts, fallback=True, **noise)
+    np.testing.assert_array_equal(without.released, behind.released)
+    assert 0 < without.released.mean() < 1
+    np.testing.assert_array_equal(
+        without.members[without.released], behind.members[without.released]
+    )
+    assert (behind.members.sum(axis=1) == 2).all()
+
+
+@pytest.mark.parametrize("by_root", [False, True])
+@pytest.mark.parametrize("fallback", [False, True])
+@pytest.mark.parametrize("zeros", [[0], [2], [1], [0, 1, 2, 3]])
+def test_no_uniform_number_exchanges_labels_that_passed(
+    by_root: bool, fallback: bool, zeros: list[int]
+) -> None:
+    """The set that passed has k labels: none is peeled, whatever the numbers for it are, 0 among
+    them."""
+    peel = np.full((1, 4), 0.5)
+    peel[0, zeros] = 0.0
+    generator = Scripted(np.full((1, 5), 0.5), np.full((1, 2), 0.5), peel)
+    options: dict[str, Any] = {
+        "scale_noise_with_rounds": by_root,
+        "fallback": fallback,
+        "test_noise": "laplace",
+    }
+    mechanism = m.FixedTopKMechanism(**FIXED | {"sigma_test": 0.1} | options)
+    members, released, rounds = mechanism(COUNTS[:1], generator=generator)
+    assert released and rounds == 0 and members.tolist() == [[True, False, True, False]]
+
+
+@pytest.mark.parametrize("scale", [0.02, 0.3, 1.0, 8.0, 1e4])
+def test_fewer_rounds_with_less_noise_never_cost_more_than_k(scale: float) -> None:
+    mechanism = m.FixedTopKMechanism(
+        **FIXED | {"k": 4, "scale_peel": scale, "scale_noise_with_rounds": True}
+    )
+    for relation in NeighboringRelation:
+        stable, *peeled = (mechanism.event(relation, rounds).cost() for rounds in range(5))
+        reserved = mechanism.event(relation).cost()
+        np.testing.assert_allclose(reserved.rdp, peeled[-1].rdp, rtol=1e-12)
+        assert reserved.mu_squared == pytest.approx(peeled[-1].mu_squared, rel=1e-12)
+        # fewer are wider, and no width holds them all
+        assert all(
+            (fewer.narrow_weights <= reserved.narrow_weights * (1 + 1e-12)).all()
+            for fewer in peeled
+        )
+        for less, more in itertools.pairwise(peeled):
+            assert (
+                less.rdp <= more.rdp * (1 + 1e-12)
+            ).all() and less.mu_squared <= more.mu_squared * (1 + 1e-12)
+        if scale == 1e4:
+            first, last = (each.rdp[:128] - stable.rdp[:128] for each in (peeled[0], peeled[-1]))
+            np.testing.assert_allclose(first, last, rtol=1e-4)
+
+
+def test_a_panel_of_any_size_peels_by_the_law_of_small_counts() -> None:
+    """Two labels have nearly all the votes, and one of two others is peeled: a vote is three scales
+    and a third."""
+    huge = 2**52
+    settings = FIXED | {
+        "num_teachers": huge,
+        "sigma_test": 1.0,
+        "k": 3,
+        "scale_gap": 1.0,
+        "scale_peel": 0.3,
+    }
+    rows = np.tile([huge, huge - 3, 8, 9], (2_000, 1))
+    members, passed, rounds = m.FixedTopKMechanism(**settings)(
+        rows, generator=m.seeded_generator(4)
+    )
+    assert passed.all() and members[:, :2].all() and (rounds == 1).all()
+    share, expected = members[:, 3].mean(), 1 / (1 + math.exp(-1 / 0.3))
+    assert abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / len(rows))

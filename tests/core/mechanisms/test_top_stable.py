@@ -1,0 +1,365 @@
+"""Top Stable."""
+
+import math
+from collections import defaultdict
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import binom
+
+from pate import mechanisms as m
+from pate._core.mechanisms.limited_domain import chance_to_exceed
+from pate._core.testing.mechanisms import Grid
+from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
+from pate.mechanisms import TopStableOutcome
+from pate.testing import MechanismContract
+from tests.core.mechanisms import oracles
+
+ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
+GIVEN: dict[str, Any] = {
+    "k": 2,
+    "kbar": 3,
+    "scale_threshold": 1.0,
+    "scale_gap": 2.0,
+    "scale_peel": 1.0,
+    "delta": 0.05,
+    "relation": ADD,
+}
+
+
+class TestTopStable(MechanismContract):
+    num_items = 4
+    max_count = 4
+    k = 1
+    kbar = 2
+    grid: Grid = ((4, 4, 0, 0), (4, 0, 0, 0), (1, 1, 1, 1), (0, 4, 0, 4))
+    delta = 0.1
+    fallback = False
+    tolerance = 1e-5
+    loose_because = "the analysis of the sparse vector technique is not tight, and lists seldom use all their rounds"
+
+    def make(self, relation: NeighboringRelation) -> m.TopStable:
+        return m.TopStable(
+            k=self.k,
+            kbar=self.kbar,
+            scale_threshold=0.7,
+            scale_gap=1.1,
+            scale_peel=1.0,
+            delta=self.delta,
+            relation=relation,
+            fallback=self.fallback,
+        )
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        listings = [s for n in range(self.k + 1) for s in oracles.sets(self.num_items, n)]
+        return [(*s, *(-1,) * (self.k - len(s))) for s in listings]
+
+    def law(self, mechanism: m.TopStable, scores: oracles.Array) -> oracles.Array:
+        order = oracles.ranks(scores.tolist())
+        law = dict.fromkeys(self.outcomes(), 0.0)
+        for ranks, chance in law_of_ranks(mechanism, tuple(scores[order].tolist())).items():
+            released = sorted(order[r] for r in ranks)
+            law[(*released, *(-1,) * (mechanism.k - len(released)))] += chance
+        return np.array(list(law.values()))
+
+    def select(
+        self, mechanism: m.TopStable, scores: oracles.Array, generator: np.random.Generator
+    ) -> Any:
+        return mechanism(scores, generator=generator).items
+
+
+@cache
+def law_of_sizes(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[int, float]:
+    """Return the probability of every rank to be the first that passes, from scores in descending
+    order; 0 is none."""
+    k, kbar, scale_gap = mechanism.k, mechanism.kbar, mechanism.scale_gap
+    turns = [*range(k, kbar + 1), *range(k - 1, 0, -1)]
+    threshold = m.unstable_threshold(
+        mechanism.delta / kbar, scale_threshold=mechanism.scale_threshold, scale_gap=scale_gap
+    )
+    window = mechanism.sensitivity * mechanism.relation.score_range
+    q = {i: max(x[i - 1] - x[i] - window, 0) for i in turns}
+    z, waiting = oracles.laplace_panels(
+        mechanism.scale_threshold, [q[i] - threshold for i in turns]
+    )
+    law: dict[int, float] = {}
+    for i in turns:
+        passing = oracles.NOISES["laplace"][2]((threshold + z - q[i]) / scale_gap)
+        law[i] = float(waiting @ passing)
+        waiting = waiting * (1 - passing)
+    return law | {0: float(waiting.sum())}
+
+
+@cache
+def law_of_ranks(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[tuple[int, ...], float]:
+    """Return the probability of every peel of ranks from scores in descending order; () is
+    nothing."""
+    law: dict[tuple[int, ...], float] = defaultdict(float)
+    for size, stopped in law_of_sizes(mechanism, x).items():
+        pool = size or mechanism.fallback * len(x)
+        peels = oracles.sequences(pool, min(pool, mechanism.k))
+        chances = oracles.peel_law(
+            tuple(v / mechanism.scale_peel for v in x[:pool]), peels, oracles.softmax
+        )
+        for peel, chance in zip(peels, chances, strict=True):
+            law[peel] += stopped * chance
+    return law
+
+
+class TestTopStableTwo(TestTopStable):
+    k = 2
+    kbar = 3
+    max_count = 3
+    grid = ((3, 3, 0, 0), (3, 0, 0, 0), (1, 1, 1, 1), (0, 3, 0, 3))
+
+
+class TestTopStableWithFallback(TestTopStable):
+    fallback = True
+
+
+@pytest.mark.slow
+class TestTopStableTwoWithFallback(TestTopStableTwo):
+    fallback = True
+
+
+class TestTopStableForTheOther(TestTopStable):
+    """A threshold that is set for the other relation."""
+
+    delta = 0.02
+
+    def make(self, relation: NeighboringRelation) -> m.TopStable:
+        return super().make(ADD if relation is REPLACE else REPLACE)
+
+
+class _Claimed(m.TopStable):
+    def event(self, relation: NeighboringRelation, rounds: int | None = None) -> Event:
+        return super().event(relation, 0)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_a_fallback_that_is_not_paid_is_refuted(relation: NeighboringRelation) -> None:
+    """So much noise that no gap passes: the fallback is all that is told."""
+
+    class Unpaid(TestTopStableTwo):
+        def make(self, relation: NeighboringRelation) -> m.TopStable:
+            noise = {"scale_threshold": 100.0, "scale_gap": 100.0, "scale_peel": 1.0}
+            return _Claimed(
+                k=self.k, kbar=self.kbar, delta=1e-6, relation=relation, fallback=True, **noise
+            )
+
+    with pytest.raises(AssertionError):
+        Unpaid().test_divergence_between_all_neighbors_is_within_the_curve(relation)
+
+
+def run(scores: Any, **others: Any) -> m.TopItems:
+    return m.TopStable(**GIVEN | others)(scores, generator=m.seeded_generator(0))
+
+
+def test_the_first_wide_gap_is_released() -> None:
+    assert run([90, 0, 80, 0, 0]).items.tolist() == [0, 2]
+    # below three, cut down to two; below one, as it is
+    assert set(run([90, 1, 80, 85, 0]).items.tolist()) < {0, 2, 3}
+    assert run([9, 8, 90, 8, 9]).items.tolist() == [2, -1]
+
+
+def test_a_set_that_is_large_enough_is_released_as_it_is() -> None:
+    """Below one to ten of many, of which ten are listed; and of more, none beyond the gap."""
+    quiet = {
+        "k": 10,
+        "kbar": 60,
+        "scale_threshold": 1e-3,
+        "scale_gap": 1e-3,
+        "scale_peel": 1e9,
+        "delta": 1e-9,
+    }
+    rows = np.where(np.arange(70) < np.arange(1, 11)[:, None], 90, np.arange(70)[::-1] - 70)
+    items, listed = run(rows, **quiet)
+    for row in range(10):
+        assert (
+            items[row, : row + 1].tolist() == list(range(row + 1)) and listed[row].sum() == row + 1
+        )
+    # below twelve, of which any ten are listed
+    more = run(np.tile(np.where(np.arange(70) < 12, 90, 0), (200, 1)), **quiet).items
+    assert set(more.ravel().tolist()) == set(range(12))
+
+
+@pytest.mark.parametrize("unit", [2.0**24, 2.0**-24])
+def test_a_unit_changes_nothing(unit: float) -> None:
+    mechanism = m.TopStable(**GIVEN | {"fallback": True})
+    scales = {name: getattr(mechanism, name) * unit for name in mechanism.noise_parameters}
+    other = replace(mechanism, sensitivity=unit, **scales)
+    scores = np.random.default_rng(0).integers(0, 12, (200, 7)).astype(float)
+    peeled, others = (
+        one.peel(x, generator=m.seeded_generator(0))
+        for one, x in ((mechanism, scores), (other, scores * unit))
+    )
+    np.testing.assert_array_equal(peeled.listed.items, others.listed.items)
+    np.testing.assert_array_equal(peeled.rounds, others.rounds)
+    for relation in NeighboringRelation:
+        assert other.event(relation) == mechanism.event(relation)
+
+
+@pytest.mark.parametrize("scales", [(2.0, 5.0), (5.0, 2.0)])
+def test_failures_grow_by_the_wider_noise(scales: tuple[float, float]) -> None:
+    mechanism = m.TopStable(**GIVEN | {"scale_threshold": scales[0], "scale_gap": scales[1]})
+    for relation in NeighboringRelation:
+        event = mechanism.event(relation)
+        assert isinstance(event, ComposedEvent) and isinstance(event.events[-1], FailureEvent)
+        assert event.events[-1].step == relation.score_range / 5
+
+
+def test_failures_may_be_almost_as_likely_as_not() -> None:
+    assert m.TopStable(**GIVEN | {"k": 1, "kbar": 1, "delta": 0.49}).failure(ADD) == 0.49
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.7])
+def test_no_threshold_is_exceeded_by_half_or_more(probability: float) -> None:
+    with pytest.raises(
+        ValueError, match=f"^Expected probability < 1/2, got probability={probability}$"
+    ):
+        m.unstable_threshold(probability, scale_threshold=1.0, scale_gap=1.0)
+
+
+def peel(scores: Any, **others: Any) -> TopStableOutcome:
+    return m.TopStable(**GIVEN | others).peel(scores, generator=m.seeded_generator(0))
+
+
+def test_rounds_are_reported() -> None:
+    scores = np.array([[90, 0, 80, 0, 0], [90, 1, 80, 85, 0], [9, 8, 90, 8, 9], [7, 7, 7, 7, 7]])
+    without, behind = peel(scores, delta=1e-9), peel(scores, delta=1e-9, fallback=True)
+    assert without.rounds.tolist() == [0, 2, 0, 0] and behind.rounds.tolist() == [0, 2, 0, 2]
+    assert without.passed.tolist() == behind.passed.tolist() == [True, True, True, False]
+    np.testing.assert_array_equal(without.listed.items[:3], behind.listed.items[:3])
+    assert not without.listed.mask[3].any() and behind.listed.mask[3].all()
+    np.testing.assert_array_equal(run(scores, delta=1e-9).items, without.listed.items)
+    alone = peel(scores[1], delta=1e-9)
+    assert alone.rounds == 2 and alone.passed and alone.listed.items.shape == (2,)
+
+
+def test_rounds_are_settled() -> None:
+    mechanism = m.TopStable(**GIVEN | {"fallback": True})
+    for relation in NeighboringRelation:
+        none, all_of_them = (mechanism.event(relation, rounds).cost() for rounds in (0, 2))
+        choices = m.GumbelPeeling(k=2, scale=1.0).event(relation).cost().rdp
+        np.testing.assert_allclose(all_of_them.rdp, none.rdp + choices)
+        assert mechanism.event(relation) == mechanism.event(relation, 2)
+    with pytest.raises(ValueError, match=r"^Expected 0 or 2 rounds, got rounds=1$"):
+        mechanism.event(ADD, 1)
+
+
+def test_a_threshold_for_adding_fails_more_often_under_replacing() -> None:
+    quiet, loud = (
+        m.TopStable(**GIVEN | {"scale_gap": scale, "scale_threshold": scale})
+        for scale in (0.1, 50.0)
+    )
+    assert quiet.failure(ADD) == loud.failure(ADD) == 0.05
+    assert quiet.failure(REPLACE) == pytest.approx(1.0) and 0.05 < loud.failure(REPLACE) < 0.052
+    other = m.TopStable(**GIVEN | {"relation": REPLACE})
+    assert other.failure(ADD) == other.failure(REPLACE) == 0.05
+
+
+@pytest.mark.parametrize("gap", [0, 2, 5])
+def test_gaps_pass_as_often_as_is_said(gap: int) -> None:
+    """The bound adds kbar equal gaps up: one of them alone passes at least a third of it, and all
+    at most the bound."""
+    draws, mechanism = 6000, m.TopStable(**GIVEN)
+    bound = mechanism.chance_to_pass(gap)
+    assert (bound == pytest.approx(mechanism.delta)) == (gap == 0)
+    scores = np.arange(5, 0, -1) * (gap + int(mechanism.window(ADD)))
+    passed = mechanism.peel(
+        np.tile(scores, (draws, 1)), generator=m.seeded_generator(0)
+    ).passed.sum()
+    least, most = (
+        binom.ppf(chance, draws, share)
+        for chance, share in ((1e-6, bound / 3), (1 - 1e-6, min(1, bound)))
+    )
+    assert least <= passed <= most
+
+
+def test_without_a_wide_gap_there_is_only_failure() -> None:
+    draws = 4000
+    failed = int(run(np.full((draws, 5), 7)).mask.any(axis=1).sum())
+    assert 0 < failed <= binom.ppf(1 - 1e-6, draws, 0.05)
+
+
+def test_counts_beyond_the_domain_have_no_influence() -> None:
+    scores = np.tile([9, 8, 4, 1, 1, 0], (200, 1))
+    other = scores.copy()
+    other[:, 4:] = -(10**6)
+    first, second = run(scores).items, run(other).items
+    assert len(np.unique(first, axis=0)) > 1
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1 - 1e-5, 0.999, 0.5, 1e-3])
+@pytest.mark.parametrize("probability", [0.49, 1e-2, 1e-12])
+def test_threshold_is_exceeded_with_its_probability(ratio: float, probability: float) -> None:
+    wide = 3.0
+    for scale_threshold, scale_gap in ((wide, ratio * wide), (ratio * wide, wide)):
+        t = m.unstable_threshold(probability, scale_threshold=scale_threshold, scale_gap=scale_gap)
+        exceeded = integrated_tail(t, scale_threshold, scale_gap)
+        assert exceeded <= probability * (1 + 1e-7)
+        assert exceeded == pytest.approx(probability, rel=1e-3)
+        for votes in (t, -t, t - 1):
+            found = chance_to_exceed(votes, scale_threshold=scale_threshold, scale_gap=scale_gap)
+            assert found == pytest.approx(
+                integrated_tail(votes, scale_threshold, scale_gap), rel=1e-3
+            )
+
+
+def integrated_tail(t: float, scale_threshold: float, scale_gap: float) -> float:
+    def density(z: float) -> float:
+        return math.exp(-abs(z) / scale_threshold) / (2 * scale_threshold)
+
+    def beyond(z: float) -> float:
+        return 0.5 * math.exp(-z / scale_gap) if z > 0 else 1 - 0.5 * math.exp(z / scale_gap)
+
+    far = 40 * min(scale_threshold, scale_gap)
+    ends = sorted({-math.inf, -t - far, -t, -t + far, -far, 0.0, far, math.inf})
+    return float(
+        sum(
+            quad(lambda z: density(z) * beyond(t + z), *piece, epsabs=0)[0]
+            for piece in pairwise(ends)
+        )
+    )
+
+
+def test_threshold_of_a_far_tail_is_finite() -> None:
+    t = m.unstable_threshold(1e-300, scale_threshold=1.0, scale_gap=1.0)
+    assert math.log((2 + t) / 4) - t == pytest.approx(math.log(1e-300))
+
+
+def test_event_adds_the_choice_the_peeling_and_the_failure() -> None:
+    mechanism = m.TopStable(
+        k=2,
+        kbar=3,
+        scale_threshold=4.0,
+        scale_gap=8.0,
+        scale_peel=2.0,
+        delta=1e-6,
+        relation=REPLACE,
+    )
+    event = mechanism.event(REPLACE)
+    peel = m.GumbelPeeling(k=2, scale=2.0).event(REPLACE).cost().rdp
+    # at large orders a pure curve is its epsilon
+    assert event.cost().rdp[-1] - peel[-1] == pytest.approx(2 / 4 + 2 * 2 / 8, rel=1e-4)
+    assert event.cost().delta0 == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scale_peel": math.nan}, "Expected scale_peel > 0, got scale_peel=nan"),
+        ({"k": 1, "kbar": 1, "delta": 0.6}, "Expected delta < kbar / 2 = 0.5, got delta=0.6"),
+        ({"k": 1, "kbar": 1, "delta": 0.5}, "Expected delta < kbar / 2 = 0.5, got delta=0.5"),
+    ],
+)
+def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        run([1, 2, 3, 4, 5], **arguments)
+    assert str(caught.value) == message

@@ -1,0 +1,287 @@
+"""The one transaction, killed at each of its steps, for both kinds of release."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pate
+from pate._core.accounting.charges import BudgetExceededError
+from pate._core.accounting.filters import affordable
+from pate._core.accounting.privacy_unit import EACH
+from pate._core.release import transaction
+from pate._core.release.histogram import HistogramFiles
+from pate._core.release.top_k import TopKSettings, _TopK, release_top_k
+from pate._core.release.transaction import PendingRelease, Releasable, pending_release
+from pate._labeling.release.labels import LabelsRelease
+from pate.accounting import Budget, Ledger, NeighboringRelation, PrivacyUnit, Statement, read_ledger
+from pate.aggregators import NoisyVotes
+from pate.mechanisms import LimitedDomain
+from tests.core.accounting import ledgers as events
+from tests.labeling.release.test_labels_crash import SCREEN, Killed
+from tests.statements import RECORDS
+
+STEPS = {
+    "request_digest": None,
+    "write": PendingRelease,
+    "reserve": Ledger,
+    "delete_other_seeds": transaction,
+    "draw": None,
+    "settlement": None,
+    "settle": Ledger,
+    "write_json": transaction,
+    "write_text": transaction,
+    "publish": None,
+    "destroy": transaction,
+}
+"""What is called at each step, and of what; None for the kind of release."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of release, of files in one folder."""
+
+    publication: type[Releasable]
+    lay_out: Callable[[Path], object]
+    release: Callable[[Path], object]
+    file: str
+    statement: str
+    seeds: str
+    earlier: int  # releases of the ledger before
+
+
+def lay_out_votes(folder: Path) -> None:
+    """Votes from a file, of which labels were released once."""
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    sure = generator.choice([0.1, 0.9], size=(80, 1, 4))
+    ballots = (generator.random((80, 10, 4)) < sure).astype(np.uint8)
+    ids, names = np.array([f"x{number}" for number in range(80)]), ("a", "b", "c", "d")
+    pate.NamedVotes(ids=ids, label_names=names, ballots=ballots).save(folder / "votes.npz")
+    settings = pate.LabelSettings(NoisyVotes(sigma_votes=3), num_queries=60, delta=1e-3)
+    label_votes(folder, settings)
+
+
+def label_votes(folder: Path, settings: pate.LabelSettings) -> None:
+    ledger = folder / "ledger.sqlite"
+    pate.label(folder / "votes.npz", settings, run=folder, ledger=ledger, overwrite=True)
+
+
+def release_labels(folder: Path) -> None:
+    label_votes(folder, pate.LabelSettings(SCREEN, num_queries=60, delta=1e-3))
+
+
+def lay_out_pairs(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "pairs.csv").write_text(
+        "user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdefgh" for i in "12")
+    )
+    (folder / "items.txt").write_text("\n".join("abcdefgh"))
+
+
+def release_pairs(folder: Path) -> None:
+    """Noise that is large, and items that count that are drawn too."""
+    source = HistogramFiles(pairs=folder / "pairs.csv", items=folder / "items.txt", max_items=3)
+    settings = TopKSettings(k=6, scale=1e3)
+    release_top_k(source, settings, output=folder / "top.csv", ledger=folder / "ledger.sqlite")
+
+
+KINDS = {
+    "labels": Kind(
+        publication=LabelsRelease,
+        lay_out=lay_out_votes,
+        release=release_labels,
+        file="public/labels.npz",
+        statement="public/privacy.json",
+        seeds="private/label",
+        earlier=1,
+    ),
+    "top k": Kind(
+        publication=_TopK,
+        lay_out=lay_out_pairs,
+        release=release_pairs,
+        file="top.csv",
+        statement="top.privacy.json",
+        seeds="ledger.pending",
+        earlier=0,
+    ),
+}
+
+
+def content(file: Path) -> object:
+    """Return what a release says, but for the seal of its votes, which are imported each time."""
+    if file.suffix != ".npz":
+        return file.read_bytes()
+    with np.load(file) as arrays:
+        return {name: arrays[name].tolist() for name in arrays.files if name != "seal"}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def unbroken(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Kind, list[object]]:
+    """What a release that is never killed leaves, of the first seed and of the second."""
+    kind, left = KINDS[request.param], []
+    for seed in (1, 2):
+        folder = tmp_path_factory.mktemp("unbroken") / "run"
+        kind.lay_out(folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transaction, "draw_key", lambda seed=seed: seed)
+            kind.release(folder)
+        left.append(content(folder / kind.file))
+    assert left[0] != left[1]
+    return kind, left
+
+
+# in the fast suite where it has paid and drawn nothing, and where nothing is settled
+FAST = [("reserve", True), ("settle", False)]
+KILLS = [(step, after) for step in STEPS for after in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("step", "after"),
+    [kill if kill in FAST else pytest.param(*kill, marks=pytest.mark.slow) for kill in KILLS],
+)
+def test_killed_at_any_step_it_pays_once_and_draws_the_same(
+    step: str,
+    after: bool,
+    unbroken: tuple[Kind, list[object]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kind, expected = unbroken
+    monkeypatch.setattr(
+        "pate._labeling.pipeline.rehearse_release", lambda *_: None
+    )  # it would be killed
+    folder, seeds = tmp_path / "run", count(1)
+    kind.lay_out(folder)
+    before = (folder / kind.file).read_bytes() if (folder / kind.file).is_file() else None
+    monkeypatch.setattr(transaction, "draw_key", lambda: next(seeds))
+    owner: Any = STEPS[step] or kind.publication
+    original = getattr(owner, step)
+
+    def cut(*args: Any, **kwargs: Any) -> None:
+        if after:
+            original(*args, **kwargs)
+        raise Killed
+
+    if step == "delete_other_seeds" and not kind.publication.replaces_earlier:
+        pytest.skip("other releases keep their seeds in the same folder")
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, cut)
+        with pytest.raises(Killed):
+            kind.release(folder)
+    file, statement = folder / kind.file, folder / kind.statement
+    if statement.exists() and kind.publication.replaces_earlier:
+        Statement.read(statement).verify(released=file)
+    elif file.exists() and not kind.publication.replaces_earlier:
+        assert Statement.read(statement)["release"] == 1
+    paid = (folder / "ledger.sqlite").is_file() and len(
+        read_ledger(folder / "ledger.sqlite").entries
+    ) > kind.earlier
+    assert paid == ((list(STEPS).index(step), after) >= (list(STEPS).index("reserve"), True))
+    if file.exists() and file.read_bytes() != before:
+        assert paid
+    kind.release(folder)
+    entries = read_ledger(folder / "ledger.sqlite").entries
+    assert len(entries) == kind.earlier + 1 and entries[-1].settled
+    # what is reserved has its own noise; before that, a seed that never served may be left for
+    # another
+    assert content(file) == expected[0] if paid else content(file) in expected
+    Statement.read(statement).verify(ledger=folder / "ledger.sqlite", released=file)
+    assert not (folder / kind.seeds).exists()
+
+
+def test_a_top_k_that_no_epsilon_could_state_is_not_paid_for(tmp_path: Path) -> None:
+    """Earlier releases have taken all of delta."""
+    lay_out_pairs(tmp_path / "run")
+    ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
+    limited = LimitedDomain(
+        k=1, kbar=2, scale=1.0, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD
+    )
+    ledger.reserve(
+        limited.events(),
+        count=3,
+        run="others",
+        description="LimitedDomain",
+        seeded=False,
+        privacy_unit=PrivacyUnit(unit="user", partition=EACH),
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected delta > 1\.1e-06, the cost of the stability tests of all queries",
+    ):
+        release_pairs(tmp_path / "run")
+    assert len(read_ledger(ledger.path).entries) == 1
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "items.txt",
+        "ledger.sqlite",
+        "pairs.csv",
+    ]
+
+
+def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> None:
+    """And to take other data only where these would do."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    once = events.gaussian(60)
+
+    def said(
+        error: ValueError, budget: Budget | None = events.BUDGET, number: int = 1
+    ) -> ValueError:
+        return transaction._with_its_ledger(
+            error, ledger.path, ledger.entries(), budget, (once, number)
+        )
+
+    exceeded, other = BudgetExceededError("Expected less"), ValueError("Expected more")
+    for error in (exceeded, other):
+        assert str(said(error)) == f"{error} ({ledger.path})"
+    events.reserve(ledger, once, 1)
+    assert str(said(other)) == f"Expected more ({ledger.path})"
+    named = ValueError(f"Expected {ledger.path}")
+    assert said(named) is named
+    most = affordable(events.BUDGET, once[NeighboringRelation.REPLACE_RECORD].cost())
+    for budget, number, fits in (
+        (events.BUDGET, most, True),
+        (events.BUDGET, most + 1, False),
+        (None, most + 1, True),
+    ):
+        text = str(said(exceeded, budget, number))
+        assert (
+            text.startswith(f"Expected less. The ledger {ledger.path} counts ")
+            and "(run), including deleted runs" in text
+        )
+        assert ("take other data" in text) == fits
+
+
+def test_what_is_reserved_is_not_asked_whether_its_delta_suffices_again(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    seeds = tmp_path / "seeds"
+    publication: Any = SimpleNamespace(noise_seed=None, seeds=seeds)
+
+    def reserve(number: int) -> int:
+        terms = transaction.ReservationRequest(
+            ledger=ledger,
+            events=events.stable(),  # with tests of 1e-9
+            count=number,
+            relation=NeighboringRelation.REPLACE_RECORD,
+            delta=1e-6,
+            budget=None,
+            run="one",
+            description="",
+            privacy_unit=RECORDS,
+        )
+        return transaction._reserve(publication, terms, pending_release(seeds, "request", 1))
+
+    with pytest.raises(ValueError, match=r"^Expected delta > "):
+        reserve(1001)
+    assert ledger.entries() == () and not seeds.exists()
+    events.reserve(ledger, events.stable(), 300)
+    assert reserve(600) == reserve(600) == 2
+    with pytest.raises(ValueError, match=r"^Expected the cost that release 2 reserved"):
+        reserve(601)
+    assert [entry.count for entry in ledger.entries()] == [300, 600] and seeds.exists()

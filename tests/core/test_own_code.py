@@ -1,0 +1,452 @@
+"""A working directory that a stranger filled runs nothing; in one's own, class paths name what lies there.
+
+Modules that must not run have the names of all modules of Python and of its packages, and of some
+that are not installed. Each leaves its name in a file and raises.
+"""
+
+import json
+import pickle
+import pkgutil
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pate import cli
+from pate._core.own_code import finder_in_use, own_code
+from pate._core.settings import decode
+from pate._labeling.commands.table import commands
+from pate.data import FeatureMap, PythonFile
+from tests.conftest import copy_run, make_arrays, recipe
+from tests.lab.silos.exchanges import Hospitals
+from tests.labeling.stages.test_votes_import import made_votes
+
+NOT_INSTALLED = (
+    "pate_plugin",
+    "omegaconf",
+    "pydantic",
+    "tensorboardX",
+    "triton",
+    "sitecustomize",
+    "usercustomize",
+)
+# `python -m` imports these before the first line of what it is to run
+OF_PYTHON = "import runpy, sys; print(*sys.modules)"
+ONE_AFTER_THE_OTHER = """
+import json, os, sys
+from pate.cli import main
+
+for folder, words, codes in json.loads(sys.argv[1]):
+    os.chdir(folder)
+    try:
+        code = main(words)
+    except SystemExit as stop:
+        code = stop.code
+    assert code in codes, (words, code)
+"""
+LABEL = "--aggregator NoisyVotes --aggregator.sigma_votes 2 --num_queries 20 --delta 1e-3"
+PANEL = "--num_queries 10 --delta 1e-5 --num_teachers 90 --num_labels 3"
+FACTS = "--num_records 400 --num_labels 4 --num_public 100 --num_features 6 --label_density 0.4"
+TASK = "--simulate.num_labels 3 --simulate.num_teachers 40 --simulate.label_density 0.3 --simulate.teacher_accuracy 0.9"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command in the folder of its input.
+
+    Attributes:
+        folder: where it runs; ``empty`` if it has no input.
+        words: its arguments.
+        codes: how it may end.
+        quick: whether it takes less than some seconds once all is imported.
+    """
+
+    folder: str
+    words: str
+    codes: tuple[int, ...] = (0,)
+    quick: bool = True
+
+
+CASES = {
+    "run": Case("recipe", ". --run ../made", quick=False),
+    "init": Case("empty", "mine --kind npz"),
+    "teachers fit": Case(
+        "recipe", "--config data.yaml --config teachers.yaml --run ../made --workers 2", quick=False
+    ),
+    "teachers vote": Case("run", "--run .", quick=False),
+    "forget": Case("run", "r0000 --run .", quick=False),
+    "label": Case("votes", f"--votes votes.npz --run ../made {LABEL}"),
+    "silo key": Case("empty", "north.pem north.pub"),
+    "silo": Case(
+        "silos/exchange",
+        ". --name north --votes {votes} --state ../north/private --signing_key ../north/silo.pem --confirm {digest}"
+        " --max_epsilon 9 --delta 1e-6 --wait 0",
+    ),
+    # it would serve until it is interrupted
+    "silo relay": Case("silos/exchange", ". --certificate none.pem", codes=(2,)),
+    "student fit": Case("run", "--run . --config ../recipe/student.yaml", quick=False),
+    "student validate": Case(
+        "run", "--run . --model.network pate.models.MLP", codes=(0, 2), quick=False
+    ),
+    "student test": Case("run", "--run .", quick=False),
+    "student predict": Case("run", "--run .", quick=False),
+    "predict": Case(
+        "run/public/student/model", ". ../../../../new.npz --output ../../../../answers.csv"
+    ),
+    "export": Case(
+        "run/public/student/model",
+        ". --format torch.export --output ../../../../s.pt2",
+        quick=False,
+    ),
+    "choose": Case(
+        "run",
+        "public/student/model {model} --run . --output ../choice.csv --target_epsilon 1 --delta 1e-3",
+        quick=False,
+    ),
+    "references": Case("run", "--run .", quick=False),
+    "report": Case("stated", "."),
+    "status": Case("stated", "."),
+    "submit": Case(
+        "recipe",
+        "--jobs 1 --cluster local -- teachers fit --config data.yaml --config teachers.yaml --run ../made",
+        quick=False,
+    ),
+    "check": Case("stated", "."),
+    "pack": Case("stated", ". --output ../mine.zip"),
+    "audit": Case("recipe", "../closed --output ../audited --canaries 8", quick=False),
+    "topk": Case(
+        "counts",
+        "--pairs pairs.csv --items places.txt --k 2 --target_epsilon 4 --output ../top.csv",
+    ),
+    "calibrate": Case("empty", f"--aggregator NoisyVotes --target_epsilon 1 {PANEL}"),
+    "account": Case("empty", f"--aggregator NoisyVotes --aggregator.sigma_votes 9 {PANEL}"),
+    "ledger show": Case("stated", "--ledger ledger.sqlite"),
+    "ledger verify": Case("stated", "--ledger ledger.sqlite --statement public/privacy.json"),
+    "plan": Case(
+        "empty", f"{FACTS} --num_teachers [10] --epsilons [20] --delta 1e-3 --seeds 1", quick=False
+    ),
+    "frontier": Case(
+        "empty", f"{TASK} --epsilons [4] --seeds 1 --num_queries 20 --delta 1e-3", quick=False
+    ),
+    "faces": Case("empty", "--output faces --num 12"),
+    "completion": Case("empty", "bash", quick=False),
+}
+
+
+def test_every_command_is_tried() -> None:
+    assert CASES.keys() == commands().keys()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Input of every command.
+
+    Attributes:
+        folder: where all is.
+        words: arguments by command.
+    """
+
+    folder: Path
+    words: dict[str, list[str]]
+
+    @property
+    def marker(self) -> Path:
+        """The file in which a module leaves its name that must not run."""
+        return self.folder / "ran"
+
+    def run(self, name: str, *start: str, without: Iterable[str] = ()) -> None:
+        """Run a command in the folder of its input, with modules that must not run, in a new
+        interpreter."""
+        folder = self.folder / CASES[name].folder
+        fill(folder, self.marker, without=without)
+        done = subprocess.run(
+            [*start, *name.split(), *self.words[name]], cwd=folder, capture_output=True, text=True
+        )
+        assert done.returncode in CASES[name].codes, done.stderr[-3000:]
+        assert not self.marker.exists(), self.marker.read_text()
+
+
+def fill(folder: Path, marker: Path, *, without: Iterable[str] = ()) -> None:
+    """Fill a folder with modules that must not run, and with a package that offers one as a
+    plug-in."""
+    names = {
+        *sys.stdlib_module_names,
+        *NOT_INSTALLED,
+        *(module.name for module in pkgutil.iter_modules()),
+    }
+    for name in names - {"__main__", *without}:
+        lines = [
+            f"with open({str(marker)!r}, 'a') as file:",
+            f"    file.write('{name} ')",
+            "raise ImportError",
+        ]
+        (folder / f"{name}.py").write_text("\n".join(lines))
+    package = folder / "stranger-1.0.dist-info"
+    package.mkdir(exist_ok=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(
+        "[pate.aggregators]\nStranger = pate_plugin:Stranger\n"
+    )
+
+
+@pytest.fixture
+def place(finished: Path, tmp_path: Path) -> Place:
+    pytest.importorskip("Crypto")
+    copy_run(finished, tmp_path / "run")
+    # its statement is that of its ledger, byte for byte, which may be read alone
+    stated = tmp_path / "stated"
+    shutil.copytree(finished, stated)
+    shutil.copy(finished.parent / "data.ledger.sqlite", stated / "ledger.sqlite")
+    lines = (stated / "data.yaml").read_text().splitlines()
+    lines = ["ledger: null" if line.startswith("ledger:") else line for line in lines]
+    (stated / "data.yaml").write_text("\n".join(lines) + "\n")
+    for name in ("empty", "votes", "counts"):
+        (tmp_path / name).mkdir()
+    made_votes().save(tmp_path / "votes" / "votes.npz")
+    (tmp_path / "counts" / "pairs.csv").write_text(
+        "\n".join(["user,item", *(f"u{user},place{user % 3}" for user in range(90))]) + "\n"
+    )
+    (tmp_path / "counts" / "places.txt").write_text("place0\nplace1\nplace2\nplace3\n")
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    np.savez(tmp_path / "new.npz", X=np.zeros((3, 6), dtype=np.float32))
+    recipe(tmp_path / "recipe", tmp_path / "data.npz")
+    shutil.copytree(tmp_path / "recipe", tmp_path / "closed")
+    (tmp_path / "closed" / "teachers.yaml").write_text("fit: closed_form\n")
+    (tmp_path / "closed" / "label.yaml").write_text(
+        "aggregator: ScoreVotes\ntarget_epsilon: 4\ndelta: 1.0e-3\n"
+    )
+    shutil.copytree(stated / "public" / "student" / "model", tmp_path / "another")
+    hospitals = Hospitals(tmp_path / "silos")
+    named = {"votes": str(hospitals.votes("north")), "model": str(tmp_path / "another")}
+    named["digest"] = hospitals.exchange.invitation.digest
+    words = {name: shlex.split(case.words.format(**named)) for name, case in CASES.items()}
+    return Place(tmp_path, words)
+
+
+def test_quick_commands_run_nothing_of_a_stranger(place: Place) -> None:
+    """One after the other in one interpreter, without the working directory in its path, as the
+    script has it; the settings of plots, which could name a program, are not read either."""
+    quick = [
+        (str(place.folder / case.folder), [*name.split(), *place.words[name]], case.codes)
+        for name, case in CASES.items()
+        if case.quick
+    ]
+    for folder in {case.folder for case in CASES.values() if case.quick}:
+        fill(place.folder / folder, place.marker)
+    empty = place.folder / "empty"
+    # latex with a preamble, for whatever imports matplotlib here first
+    (empty / "matplotlibrc").write_text("text.usetex: True\nsvg.hashsalt: theirs\n")
+    plot = (str(empty), ["account", *place.words["account"], "--plot", "cost.svg"], (0,))
+    help_text = (str(empty), ["--help"], (0,))
+    commands = json.dumps([plot, help_text, *quick])
+    command = [sys.executable, "-P", "-c", ONE_AFTER_THE_OTHER, commands]
+    done = subprocess.run(command, cwd=empty, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (empty / "cost.svg").is_file()
+    assert not place.marker.exists(), place.marker.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(CASES))
+def test_no_command_runs_anything_of_a_stranger(name: str, place: Place) -> None:
+    place.run(name, str(Path(sys.executable).with_name("pate")))
+
+
+@pytest.mark.parametrize(
+    "name", ["ledger verify", *(pytest.param(n, marks=pytest.mark.slow) for n in ["predict"])]
+)
+def test_python_m_pate_runs_nothing_of_a_stranger(name: str, place: Place) -> None:
+    loaded = subprocess.run(
+        [sys.executable, "-c", OF_PYTHON], capture_output=True, text=True, check=True
+    ).stdout
+    place.run(name, sys.executable, "-m", "pate", without=("pate", *loaded.split()))
+
+
+MINE = """
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from agreed import half
+from pate.aggregators import NoisyVotes
+from pate.data import Arrays, FeatureMap
+
+
+class Halved(FeatureMap):
+    def fit(self, public):
+        return self
+
+    def transform(self, features):
+        return features[np.arange(features.shape[0])] * half()
+
+
+class Table(Arrays):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(NoisyVotes):
+    pass
+
+
+class Net(nn.Module):
+    def __init__(self, input_shape, num_labels):
+        super().__init__()
+        self.layer = nn.Linear(input_shape[0], num_labels)
+
+    def forward(self, features):
+        from late import doubled
+
+        return doubled(self.layer(features))
+"""
+
+
+def write_own(folder: Path) -> None:
+    """Write a recipe whose classes are modules of the folder, which import others, one of them
+    late."""
+    (folder / "mine.py").write_text(MINE)
+    (folder / "agreed.py").write_text("def half():\n    return 0.5\n")
+    (folder / "late.py").write_text("def doubled(values):\n    return 2 * values\n")
+    np.savez(folder / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    path = recipe(folder / "recipe", folder / "data.npz")
+    (path / "data.yaml").write_text(
+        "data:\n  class_path: mine.Table\n  init_args:\n    path: data.npz\n    features: mine.Halved\n"
+    )
+    for part in ("teachers", "student"):
+        text = (path / f"{part}.yaml").read_text().replace("models.Linear", "mine.Net")
+        (path / f"{part}.yaml").write_text(text)
+    (path / "label.yaml").write_text(
+        "aggregator:\n  class_path: mine.Mine\n  init_args:\n    sigma_votes: 1.0\nnum_queries: 80\ndelta: 0.001\n"
+    )
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    write_own(tmp_path)
+    yield tmp_path
+    for name in ("mine", "agreed", "late", "parts", "parts.maps"):
+        sys.modules.pop(name, None)
+
+
+def test_class_paths_of_a_recipe_name_modules_that_lie_there(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "recipe", "--run", "run", "--dry_run"]) == 0
+    assert "Labels of 80 public samples by Mine" in capsys.readouterr().out
+    assert str(own) not in sys.path and finder_in_use() is None
+
+
+def test_nothing_but_class_paths_names_modules_that_lie_there(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own / "json.py").write_text("raise AssertionError")
+    with own_code():
+        for name in (
+            "mine",
+            "agreed",
+            "late",
+        ):  # as a library looks for a package that may not be installed
+            with pytest.raises(ModuleNotFoundError):
+                import_module(name)
+        features: Any = decode(FeatureMap, {"class_path": "mine.Halved"})
+        with pytest.raises(ModuleNotFoundError):
+            import_module("late")
+        with pytest.raises(ValueError, match="Expected settings that can be used here"):
+            decode(FeatureMap, "json.Thing")
+        sent = pickle.dumps((finder_in_use(), features))
+        network = sys.modules["mine"].Net((2,), 3)
+        # what it imports, it may import late
+        assert network(torch.ones(1, 2)).shape == (1, 3) and "late" in sys.modules
+    for name in ("mine", "agreed", "late"):
+        sys.modules.pop(name)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    _, received = pickle.loads(sent)
+    assert type(received).__name__ == "Halved" and "agreed" in sys.modules
+
+
+def test_what_could_not_be_imported_is_not_sent_to_workers(own: Path) -> None:
+    """A part of one's own code that needs a library, and does without."""
+    (own / "agreed.py").write_text(
+        "try:\n    import optional\nexcept ImportError:\n    pass\n\ndef half():\n    return 0.5\n"
+    )
+    (own / "optional.py").write_text("raise ImportError('no such library')\n")
+    with own_code():
+        decode(FeatureMap, {"class_path": "mine.Halved"})
+        finder = finder_in_use()
+        assert finder is not None and set(finder.__reduce__()[1][1]) == {"mine", "agreed"}
+
+
+def test_packages_and_files_of_python_import_what_lies_there(own: Path) -> None:
+    (own / "parts").mkdir()  # a package without __init__.py
+    (own / "parts" / "maps.py").write_text(
+        "from agreed import half\nfrom mine import Halved as Map\n"
+    )
+    (own / "records.py").write_text("from agreed import half\nfrom mine import Table as Records\n")
+    with pytest.raises(ModuleNotFoundError):
+        PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
+    with own_code():
+        assert type(decode(FeatureMap, "parts.maps.Map")).__name__ == "Halved"
+        source = PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
+        assert source.label_names == ("a", "b", "c", "d")
+
+
+def test_a_model_names_no_module_that_lies_there(
+    finished: Path, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = own / "model"
+    shutil.copytree(finished / "public" / "student" / "model", model)
+    said = json.loads((model / "model.json").read_text())
+    (model / "model.json").write_text(json.dumps(said | {"network": "mine.Net"}))
+    np.savez("new.npz", X=np.zeros((3, 6), dtype=np.float32))
+    assert cli.main(["predict", "model", "new.npz"]) == 2
+    assert (
+        "or --trust, with which other code runs, got class_path='mine.Net'"
+        in capsys.readouterr().err
+    )
+    assert "mine" not in sys.modules
+    # its own state is no state of this network
+    assert cli.main(["predict", "model", "new.npz", "--trust"]) == 2
+    assert "Expected the layers that" in capsys.readouterr().err and "mine" in sys.modules
+
+
+def test_a_run_that_is_read_names_no_module_that_lies_there(
+    copied: Path, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "data.yaml").write_text(
+        "data:\n  class_path: mine.Table\n  init_args:\n    path: data.npz\n"
+    )
+    assert cli.main(["report", str(copied)]) == 2
+    error = capsys.readouterr().err
+    assert (
+        "mine" not in sys.modules
+        and "add its folder to PYTHONPATH" in error
+        and len(error.splitlines()) == 1
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["loky", "ray"])
+def test_workers_find_the_modules_of_a_recipe_and_run_nothing_of_a_stranger(
+    executor: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    write_own(tmp_path)
+    fill(tmp_path, tmp_path / "ran")
+    command = [str(Path(sys.executable).with_name("pate")), "run", "recipe", "--run", "run"]
+    workers = [f"--teachers.executor={executor}", "--teachers.workers=2"]
+    done = subprocess.run([*command, *workers], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+    model = json.loads((tmp_path / "run" / "public" / "student" / "metrics.json").read_text())
+    assert model["student"]

@@ -1,0 +1,210 @@
+"""How far a stage is: one bar in a terminal, lines elsewhere."""
+
+import fcntl
+import gc
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pate import cli
+from pate._core import progress
+from pate._core.progress import stage_bar, step_bar
+from tests.conftest import Write, make_arrays, recipe
+
+
+def test_a_short_stage_prints_nothing_where_there_is_no_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with stage_bar(3, "votes", unit="chunk") as bar:
+        for _ in range(3):
+            bar.update()
+    captured = capfd.readouterr()
+    assert captured.err == captured.out == ""
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines at once, not after a minute."""
+    monkeypatch.setattr(progress, "_PAUSE", 1e-9)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_long_stage_prints_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(4, "teachers", unit="step", initial=1) as bar:
+        bar.update(2)
+        bar.update(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert all(
+        re.fullmatch(r"teachers: \d of 4 steps in \d\d:\d\d, (\?|\d\d:\d\d) to go", line)
+        for line in lines
+    )
+    assert lines[-1].startswith("teachers: 4 of 4 steps")
+
+
+def test_a_step_that_takes_long_is_told_of_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with step_bar(2, "release") as bar:
+        bar.update(2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "_PAUSE", 0.01)
+    with step_bar(2, "release") as bar:
+        bar.update()
+        time.sleep(0.1)
+        lines = capsys.readouterr().err.splitlines()
+        bar.update()
+    assert len(lines) > 3
+    assert all(
+        re.fullmatch(r"release: 1 of 2 steps in 00:00, (\?|\d\d:\d\d) to go", line)
+        for line in lines[1:]
+    )
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_stage_whose_numbers_are_private_prints_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(4711, "features", unit="record", counted=False) as bar:
+        bar.update(1000)
+        bar.update(3711)
+    lines = capsys.readouterr().err.splitlines()
+    assert {re.sub(r"\d\d:\d\d$", "", line) for line in lines} == {"features: "}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_hidden_bar_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(2, "faces", unit="face", shown=False) as bar:
+        bar.update(2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_starts_no_thread() -> None:
+    """An interrupt may come meanwhile; tqdm's own monitor took milliseconds there."""
+    threads = threading.active_count()
+    with stage_bar(2, "faces", unit="face") as bar:
+        assert threading.active_count() == threads and "monitor" not in vars(type(bar))
+
+
+class _Terminal(io.StringIO):
+    """A stderr to which bars are drawn."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _use_bar(interrupted_at: int) -> int:
+    """Open a bar, tell it of two units and close it, interrupted at a line of tqdm's; return how
+    many lines ran."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if "tqdm" not in frame.f_code.co_filename:
+            return trace if frame.f_code.co_filename == progress.__file__ else None
+        if event == "line":
+            lines += 1
+            if lines == interrupted_at:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with stage_bar(2, "faces", unit="face") as bar:
+            bar.update(2)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("stderr", [io.StringIO, _Terminal])
+def test_a_bar_that_is_interrupted_anywhere_leaves_nothing_to_trip_over(
+    stderr: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `__del__` raises is printed beside the one line of an interrupted command."""
+    raised: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", raised.append)
+    monkeypatch.setattr(sys, "stderr", stderr())
+    number = _use_bar(0)
+    assert number > 100
+    for line in range(1, number + 1):
+        assert _use_bar(line) == line
+    gc.collect()
+    assert raised == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_slow_units_after_fast_ones_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    with stage_bar(2000, "teachers", unit="step") as bar:
+        bar.update(1900)
+        capsys.readouterr()
+        bar.update()
+        assert "1901 of 2000" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [100, 0])
+def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
+    """The command itself, on a pseudo-terminal: one line, drawn again and again."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    words = ["faces", "--output", str(tmp_path / "faces"), "--num", "300"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pate", *words], stdout=its, stderr=its, stdin=its
+    )
+    os.close(its)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # what Linux says at the end of a terminal
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait() == 0
+    lines = [line for line in shown.decode().replace("\r\n", "\n").split("\n") if "faces:" in line]
+    assert len(lines) == 1
+    assert lines[0].split("\r")[-1].startswith("faces: 100%") and "300/300" in lines[0]
+    assert max(map(len, lines[0].split("\r"))) <= (width or 80)
+
+
+@pytest.mark.slow
+def test_bars_of_teachers_say_nothing_of_the_records(
+    write_arrays: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many there are is PRIVATE; steps and chunks are public."""
+    told: list[tuple[object, object]] = []
+
+    def recorded(total: int | None, name: str, **options: Any) -> Any:
+        told.append((total, name))
+        return stage_bar(total, name, **options)
+
+    monkeypatch.setattr("pate._networks.teachers.stage.stage_bar", recorded)
+    arrays = make_arrays()
+    for world, rows in (("integer_scores", slice(0, None)), ("less", slice(37, None))):
+        data = write_arrays(
+            f"{world}.npz", **{name: arrays[name][rows] for name in ("X", "Y", "ids", "split")}
+        )
+        made = recipe(tmp_path / f"{world}_recipe", data, steps=2)
+        words = [
+            f"--config={made}/data.yaml",
+            f"--config={made}/teachers.yaml",
+            f"--run={tmp_path / world}",
+        ]
+        assert cli.main(["teachers", "fit", *words]) == 0
+        assert cli.main(["teachers", "vote", f"--run={tmp_path / world}"]) == 0
+    assert told == [(6, "teachers"), (3, "votes")] * 2

@@ -1,0 +1,236 @@
+"""Objects as plain data, and the objects that are made of these again."""
+
+import copy
+import pickle
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torchvision.transforms import v2
+
+from models import MLP, Linear
+from pate._core.settings import (
+    RecordsInitArgs,
+    canonical,
+    decode_fields,
+    encode,
+    encode_fields,
+    import_path,
+    to_plain,
+)
+from pate._labeling.runs.data_file import describe_data
+from pate._networks.teachers.plan import NetworkFactory, OptimizerFactory
+from pate.aggregators import ClippedVotes, StableTopK
+from pate.data import Arrays, CelebA, DataSource, PublicPCA, Records, Role
+from pate.teachers import FocalLoss, TeacherPlan
+
+
+class MLP2(MLP):
+    """A class of one's own."""
+
+
+class Opaque(RecordsInitArgs):
+    """Keeps nothing of its arguments under their names."""
+
+    def __init__(self, first: int, *rest: int, **others: float) -> None:
+        self._sum = first + sum(rest) + sum(others.values())
+
+
+class InMemory(DataSource):
+    def __init__(self, features: np.ndarray) -> None:
+        super().__init__()
+        self._features = features
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return ("a",)
+
+    def load(self, role: Role) -> Records:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Pair:
+    left: int
+    right: Path
+
+
+def make_network(input_shape: tuple[int, ...], num_labels: int, width: int = 2) -> nn.Module:
+    return MLP(input_shape, num_labels, hidden=(width,))
+
+
+def made_by(path: str, **arguments: Any) -> dict[str, Any]:
+    return {"class_path": path, "init_args": arguments}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        (True, True),
+        (np.float64(0.5), 0.5),
+        (Path("a/b"), "a/b"),
+        ((1, [2.0, "x"]), [1, [2.0, "x"]]),
+        ({"k": Path("p")}, {"k": "p"}),
+        (Role.PUBLIC, "PUBLIC"),
+        (Linear, {"class_path": import_path(Linear)}),
+        (make_network, "tests.core.test_settings.make_network"),
+        (
+            partial(partial(MLP, dropout=0.5), hidden=(3,)),
+            made_by(import_path(MLP), dropout=0.5, hidden=[3]),
+        ),
+        (Pair(1, Path("q")), made_by("tests.core.test_settings.Pair", left=1, right="q")),
+        (
+            v2.RandomApply([v2.Resize((4, 4))], p=0.25),
+            made_by(
+                "torchvision.transforms.v2.RandomApply",
+                transforms=[
+                    made_by(
+                        "torchvision.transforms.v2.Resize",
+                        size=[4, 4],
+                        interpolation="bilinear",
+                        max_size=None,
+                        antialias=True,
+                    )
+                ],
+                p=0.25,
+            ),
+        ),
+        (Opaque(1, x=2.0), made_by("tests.core.test_settings.Opaque", first=1, x=2.0)),
+        (
+            CelebA(Path("f"), features=PublicPCA(3)),
+            made_by(
+                "pate.data.CelebA",
+                root="f",
+                features=made_by("pate.data.PublicPCA", num_components=3),
+            ),
+        ),
+        (
+            ClippedVotes(multiplier_clipped=np.float64(2.0)),
+            made_by(
+                "pate.aggregators.ClippedVotes",
+                neighboring_relation="REPLACE_RECORD",
+                multiplier_clipped=2.0,
+                around_predictions=False,
+            ),
+        ),
+    ],
+)
+def test_plain(value: Any, expected: Any) -> None:
+    assert to_plain(value) == expected
+
+
+def test_paths_are_the_shortest() -> None:
+    assert import_path(StableTopK) == "pate.StableTopK"
+    assert import_path(Arrays) == "pate.data.Arrays"
+    assert import_path(torch.optim.AdamW) == "torch.optim.AdamW"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda shape, labels: nn.Identity(), "imported by its name"),
+        (partial(Linear, (3,)), "arguments of .*Linear by name"),
+        (np.zeros(3), "a file can hold .*got a ndarray"),
+        (InMemory(np.zeros((2, 2))), "ndarray for features of InMemory"),
+        (Opaque(1, 2), "arguments of Opaque by name"),
+    ],
+)
+def test_what_no_file_can_hold_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        to_plain(value)
+    assert "\n" not in str(error.value)
+
+
+def test_copies_know_their_arguments() -> None:
+    source = Arrays(Path("x.npz"), labels=["a"])
+    for other in (copy.copy(source), pickle.loads(pickle.dumps(source))):
+        assert to_plain(other) == to_plain(source)
+
+
+def test_defaults_are_those_of_the_class_itself() -> None:
+    """AdamW, the default optimizer, has another weight decay than Adam."""
+    found = encode(OptimizerFactory, partial(torch.optim.Adam, lr=0.5))["init_args"]
+    assert found["lr"] == 0.5
+    assert found["weight_decay"] == 0.0
+
+
+def test_a_plan_is_the_same_when_it_is_read_again() -> None:
+    plan = TeacherPlan(
+        network=partial(MLP, hidden=(3, 4)),
+        num_teachers=5,
+        num_steps=2,
+        batch_size=8,
+        optimizer=partial(torch.optim.SGD, lr=0.1),
+        loss=FocalLoss(gamma=1.5),
+        chunk_size="auto",
+    )
+    content = encode_fields(plan)
+    assert content["loss"]["init_args"] == {"gamma": 1.5}
+    again = decode_fields(TeacherPlan, content)
+    assert encode_fields(again) == content
+    shapes = [
+        [tuple(layer.shape) for layer in each.network((2,), 1).parameters()]
+        for each in (plan, again)
+    ]
+    assert shapes[0] == shapes[1]
+    assert (4, 3) in shapes[0]
+    assert isinstance(again.loss, FocalLoss)
+    assert again.loss.gamma_positive == 1.5
+
+
+def test_a_function_is_a_network_too() -> None:
+    made = encode(NetworkFactory, make_network)
+    assert made == "tests.core.test_settings.make_network"
+
+
+def test_data_are_described_as_a_file_describes_them() -> None:
+    found = describe_data(Arrays(Path("x.npz"), features=PublicPCA(num_components=2)))
+    assert found["class_path"] == "pate.data.Arrays"
+    assert found["init_args"]["test_fraction"] is None
+    with pytest.raises(ValueError, match="read the records again"):
+        describe_data(InMemory(np.zeros((2, 2))))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"network": "no.such.Network"}, "no.such"),
+        ({"num_teachers": "many"}, "num_teachers"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_told_in_one_line(
+    content: dict[str, Any], message: str
+) -> None:
+    whole = encode_fields(TeacherPlan(network=Linear, num_teachers=2, num_steps=1, batch_size=1))
+    with pytest.raises(ValueError, match=message) as error:
+        decode_fields(TeacherPlan, whole | content)
+    assert "\n" not in str(error.value)
+
+
+def test_a_class_has_one_path_however_it_is_written() -> None:
+    for path in (
+        "pate.StableTopK",
+        "pate.aggregators.StableTopK",
+        "pate._labeling.aggregators.top_k.StableTopK",
+    ):
+        written = {
+            "trainer": [
+                {
+                    "class_path": path,
+                    "init_args": {"class": "a.b", "of": {"class_path": "models.MLP"}},
+                }
+            ]
+        }
+        held = {
+            "class_path": "pate.StableTopK",
+            "init_args": {"class": "a.b", "of": {"class_path": "pate.models.MLP"}},
+        }
+        assert canonical(written) == {"trainer": [held]}
+    for path in ("tests.core.test_settings.MLP2", "no.such.Class"):
+        assert canonical({"class_path": path}) == {"class_path": path}

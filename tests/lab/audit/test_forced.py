@@ -1,0 +1,241 @@
+"""Draws with forced outcomes: how far they move, by hand, and that no release meets them."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pate
+from pate._core.validation import UInt8Array
+from pate._labeling.votes.kinds import Ballots, Counts
+from pate.accounting import GaussianEvent, NeighboringRelation, RDPAccountant, gaussian_epsilon
+from pate.aggregators import (
+    Canonical,
+    ClippedVotes,
+    ConfidentScreen,
+    FixedStableTopK,
+    LimitedDomainTopK,
+    NoisyVotes,
+    Peeling,
+    Powerset,
+    Release,
+    Rounds,
+    ScoreVotes,
+    StableTopK,
+    TauVoting,
+)
+from pate.lab.audit.forced import DivergedError, ForcedGenerator, Movement
+from pate.mechanisms import NoisyMoments, add_gaussian, exceeds
+
+REPLACE = NeighboringRelation.REPLACE_RECORD
+DELTA = 1e-5
+QUERIES, TEACHERS, LABELS = 12, 40, 4
+
+
+def ballots() -> UInt8Array:
+    generator = np.random.default_rng(0)
+    return (generator.random((QUERIES, TEACHERS, LABELS)) < (0.8, 0.7, 0.2, 0.1)).astype(np.uint8)
+
+
+def both(first: Any, second: Any, aggregator: Any) -> tuple[Release, Release, Movement]:
+    """Return the releases of two neighbors with equal outcomes, and how far their draws move."""
+    kept = ForcedGenerator(3)
+    one = aggregator.aggregate(first, generator=kept)
+    forced = ForcedGenerator(3, kept.draws)
+    other = aggregator.aggregate(second, generator=forced)
+    assert not kept.drew_otherwise and not forced.drew_otherwise
+    return one, other, Movement.between(kept.draws, forced.draws)
+
+
+def neighbors(change: str = "altered") -> tuple[Ballots, Ballots]:
+    """Votes, and the same with the opposite ballots of a teacher, or without it."""
+    before = ballots()
+    after = before.copy()
+    after[:, 0] = 1 - before[:, 0] if change == "altered" else 0
+    features = np.random.default_rng(1).standard_normal((QUERIES, 3))
+    return tuple(Ballots(ballots=each, features=features) for each in (before, after))  # type: ignore[return-value]
+
+
+def test_sums_move_by_the_distance_of_their_means_over_sigma() -> None:
+    kept = ForcedGenerator(0)
+    one = add_gaussian([1.0, 2.0], sigma=2.0, generator=kept)
+    assert exceeds([3.0], [1.0], sigma=4.0, generator=kept).dtype == np.bool_
+    forced = ForcedGenerator(0, kept.draws)
+    assert np.array_equal(add_gaussian([4.0, -2.0], sigma=2.0, generator=forced), one)
+    exceeds([3.0], [5.0], sigma=4.0, generator=forced)
+    squared = (3**2 + 4**2) / 2**2 + (4 / 4) ** 2
+    assert Movement.between(kept.draws, forced.draws).mu_squared == pytest.approx(squared)
+
+
+@pytest.mark.parametrize(
+    ("values", "sigma"), [([4.0], 2.0), ([4.0, 1.0], 3.0)], ids=["their number", "their noise"]
+)
+def test_draws_that_are_not_public_diverge(values: list[float], sigma: float) -> None:
+    kept = ForcedGenerator(0)
+    add_gaussian([1.0, 2.0], sigma=2.0, generator=kept)
+    with pytest.raises(DivergedError, match="draw 1 of the neighbor"):
+        add_gaussian(values, sigma=sigma, generator=ForcedGenerator(0, kept.draws))
+    with pytest.raises(DivergedError, match="0 draws of the neighbor"):
+        Movement.between(kept.draws, [])
+
+
+def test_numbers_that_nothing_sees_are_noticed() -> None:
+    generator = ForcedGenerator(0)
+    add_gaussian([1.0], sigma=2.0, generator=generator)
+    assert not generator.drew_otherwise
+    generator.random()
+    assert generator.drew_otherwise
+
+
+@pytest.mark.parametrize(
+    "aggregator",
+    [
+        NoisyVotes(sigma_votes=20.0),
+        TauVoting(sigma_tau=20.0, tau=1.0, threshold_tau=5.0),
+        ClippedVotes(multiplier_clipped=10.0),
+        ScoreVotes(multiplier_scores=10.0),
+        Rounds(rounds=(ClippedVotes(multiplier_clipped=10.0), NoisyVotes(sigma_votes=30.0))),
+        ConfidentScreen(
+            answers=NoisyVotes(sigma_votes=20.0), threshold_confident=8.0, sigma_confident=9.0
+        ),
+    ],
+    ids=lambda aggregator: type(aggregator).__name__,
+)
+@pytest.mark.parametrize("change", ["altered", "removed"])
+def test_gaussian_releases_move_no_more_than_they_pay(aggregator: Any, change: str) -> None:
+    first, second = neighbors(change)
+    one, other, moved = both(first, second, aggregator)
+    assert np.array_equal(one.labels, other.labels) and np.array_equal(one.mask, other.mask)
+    paid = QUERIES * aggregator.event(first.shape, REPLACE).cost().mu_squared
+    assert not moved.laws and 0.001 * paid < moved.mu_squared <= paid * (1 + 1e-9)
+
+
+def test_an_altered_ballot_moves_all_counts_by_one() -> None:
+    moved = both(*neighbors(), NoisyVotes(sigma_votes=20.0))[2]
+    assert moved.mu_squared == pytest.approx(QUERIES * LABELS / 20**2)
+    epsilon = gaussian_epsilon(DELTA, math.sqrt(QUERIES * LABELS) / 20)
+    assert moved.epsilon(DELTA) == pytest.approx(epsilon)
+
+
+@pytest.mark.parametrize(
+    "aggregator",
+    [
+        Canonical(k=2, scale_canonical=20.0),
+        Peeling(k=2, scale_peel=20.0),
+        Powerset(scale_powerset=8.0),
+        StableTopK(scale_gap=20.0, sigma_test=6.0, delta_test=1e-9),
+        FixedStableTopK(
+            k=2,
+            rank_penalty=0.0,
+            scale_gap_fixed=20.0,
+            sigma_test_fixed=6.0,
+            delta_test_fixed=1e-9,
+            scale_peel_fixed=20.0,
+        ),
+    ],
+    ids=lambda aggregator: type(aggregator).__name__,
+)
+def test_choices_leak_no_more_than_they_pay(aggregator: Any) -> None:
+    first, second = neighbors()
+    one, other, moved = both(first, second, aggregator)
+    assert one is other and not moved.untested and moved.mu_squared == 0
+    account = RDPAccountant(relation=REPLACE).compose(
+        [aggregator.event(first.shape, REPLACE)], [QUERIES]
+    )
+    assert 0.02 < moved.epsilon(DELTA) <= account.get_epsilon(delta=DELTA)
+
+
+def test_sums_and_choices_add_up() -> None:
+    """A figure of cells is a lower bound, and hardly smaller where nothing but sums moves."""
+    first, second = neighbors()
+    sums = both(first, second, NoisyVotes(sigma_votes=20.0))[2]
+    choices = both(first, second, Canonical(k=2, scale_canonical=8.0))[2]
+    unmoved = both(first, first, Canonical(k=2, scale_canonical=8.0))[2]
+    total = (sums + choices).epsilon(DELTA)
+    assert total > max(sums.epsilon(DELTA), choices.epsilon(DELTA)) + 0.1
+    assert (sums + unmoved).epsilon(DELTA) == pytest.approx(sums.epsilon(DELTA), abs=1e-9)
+
+
+def test_what_has_no_law_is_untested_and_forced_all_the_same() -> None:
+    aggregator = LimitedDomainTopK(k=1, kbar=3, scale_domain=9.0, delta_domain=1e-6)
+    one, other, moved = both(*neighbors(), aggregator)
+    assert one is other and moved.untested
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubled(NoisyVotes):
+    """Noisy votes whose event forgets that each vote counts twice."""
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        doubled = replace(votes, counts=2 * votes.counts, num_teachers=2 * votes.num_teachers)
+        return super().aggregate(doubled, generator=generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cautious(NoisyVotes):
+    """Noisy votes with noise that depends on the votes."""
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        noisier = NoisyVotes(sigma_votes=self.sigma_votes + votes.counts.max())
+        return noisier.aggregate(votes, generator=generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overfull(NoisyVotes):
+    """Noisy votes that withhold what few teachers gave."""
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        release = super().aggregate(votes, generator=generator)
+        return release._replace(mask=votes.counts > 0)
+
+
+def counts(first: int, second: int) -> tuple[Counts, Counts]:
+    return tuple(  # type: ignore[return-value]
+        Counts(counts=np.full((QUERIES, LABELS), each), num_teachers=TEACHERS)
+        for each in (first, second)
+    )
+
+
+def test_a_plug_in_that_understates_its_cost_is_found() -> None:
+    wrong = Doubled(sigma_votes=20.0)
+    moved = both(*counts(7, 8), wrong)[2]
+    event = wrong.event(counts(7, 8)[0].shape, REPLACE)
+    assert isinstance(event, GaussianEvent)
+    assert moved.mu_squared == pytest.approx(4 * QUERIES * event.cost().mu_squared)
+
+
+def test_a_plug_in_with_private_noise_or_private_answers_is_found() -> None:
+    with pytest.raises(DivergedError):
+        both(*counts(7, 8), Cautious(sigma_votes=20.0))
+    one, other, _ = both(*counts(0, 1), Overfull(sigma_votes=20.0))
+    assert not np.array_equal(one.mask, other.mask)
+
+
+def test_moments_of_samples_move_no_more_than_they_pay() -> None:
+    generator = np.random.default_rng(0)
+    rows = generator.standard_normal((300, 5))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    mechanism, kept = NoisyMoments(noise_multiplier=8.0), ForcedGenerator(0)
+    one = mechanism([(rows, np.ones(300))], generator=kept)
+    forced = ForcedGenerator(0, kept.draws)
+    other = mechanism([(rows[1:], np.ones(299))], generator=forced)
+    assert np.array_equal(one.products, other.products) and np.array_equal(one.mean, other.mean)
+    moved = Movement.between(kept.draws, forced.draws)
+    paid = mechanism.event(REPLACE).cost().mu_squared
+    assert 0.1 * paid < moved.mu_squared <= paid
+
+
+def test_no_release_can_meet_a_watched_generator() -> None:
+    """Only audits name it, and none of their modules is imported below their zone."""
+    root = Path(pate.__file__).parent
+    names = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if "WatchedGenerator" in path.read_text() or "ForcedGenerator" in path.read_text()
+    }
+    seams = {"_core/mechanisms/noise.py", "_labeling/aggregators/base.py"}
+    assert {name for name in names if not name.startswith("lab/audit/")} - seams == set()
+    assert seams < names

@@ -1,0 +1,223 @@
+"""Whole runs with canaries, held against what they state."""
+
+import json
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import pate
+from pate import ReleasedLabels, cli
+from pate._core.release import transaction
+from pate._labeling.linear import fit_linear
+from pate._labeling.runs.run import Run
+from pate._labeling.runs.vote_store import load_voters
+from pate._labeling.stages import student as student_stage
+from pate._labeling.votes.voters import RecordVoters
+from pate.lab.audit.canaries import CanaryMoments, CanaryRecords
+from pate.lab.audit.whole import AuditResult, audit
+from pate.student import LinearStudent
+from tests.lab.audit.worlds import Drawn
+
+
+def whole(folder: Path, *, canaries: int, seed: int) -> AuditResult:
+    data = CanaryRecords(Drawn(4000), canaries=canaries, seed=seed)
+    pipeline = pate.Pipeline(folder, data, ledger=folder / "ledger.sqlite")
+    pipeline.fit_teachers(pate.ClosedFormPlan())
+    pipeline.vote()
+    pipeline.label(pate.LabelSettings(delta=1e-6, target_epsilon=4.0))
+    pipeline.fit_student(pate.StudentPlan())
+    return audit(folder)
+
+
+def sees_votes(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let the student of a run be one of what the voters say, without noise."""
+
+    def leaking(released: ReleasedLabels, features: np.ndarray, num_teachers: int) -> LinearStudent:
+        voters = load_voters(Run(folder))
+        assert isinstance(voters, RecordVoters)
+        records = voters.geometry.unit * voters.coordinates
+        answers = fit_linear(records, voters.labels, np.ones_like(voters.labels)).predict(
+            voters.geometry.linear(features)
+        )
+        return fit_linear(features, answers, np.ones_like(answers), noise_std=1e-3)
+
+    patch.setattr(student_stage, "student_of", leaking)
+
+
+@pytest.mark.slow
+def test_a_student_that_sees_votes_is_found_in_19_of_20_audits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert whole(tmp_path / "honest", canaries=256, seed=0).verdict == "passed"
+    outcomes = []
+    for seed in range(20):
+        sees_votes(monkeypatch, tmp_path / str(seed))
+        outcomes.append(whole(tmp_path / str(seed), canaries=256, seed=seed))
+    assert (
+        sum(outcome.student is not None and outcome.student.refuted for outcome in outcomes) >= 19
+    )
+    assert all(outcome.labels is not None and not outcome.labels.refuted for outcome in outcomes)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The recipe of a table, and the table beside it, with a ledger that nobody may touch."""
+    shutil.copytree(Path(pate.__file__).parents[1] / "configs" / "table", tmp_path / "mine")
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((300, 5)).astype(np.float32)
+    labels = (features[:, :3] + generator.standard_normal((300, 3)) > 0.5).astype(np.uint8)
+    (tmp_path / "data").mkdir()
+    split, ids = np.repeat([0, 1, 2], [200, 60, 40]), np.char.mod("r%d", np.arange(300))
+    np.savez(tmp_path / "data" / "table.npz", X=features, Y=labels, ids=ids, split=split)
+    (tmp_path / "data" / "table.ledger.sqlite").write_text("the ledger of these data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine"
+
+
+@pytest.mark.slow
+def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["audit", "mine", "--output", "audited", "--canaries", "16"]
+    before = {path: path.read_bytes() for path in recipe.parent.rglob("*") if path.is_file()}
+    turned = CanaryMoments.turned
+    calls = iter(range(1000))
+
+    def killed(world: CanaryMoments, *given: Any) -> Any:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return turned(world, *given)
+
+    monkeypatch.setattr(CanaryMoments, "turned", killed)
+    assert cli.main(command) == 130
+    labels = Path("audited/run/public/labels.npz").read_bytes()
+    assert cli.main(command) == 0
+    assert Path("audited/run/public/labels.npz").read_bytes() == labels
+    printed = capsys.readouterr().out
+    for file in Path("audited").rglob("*"):
+        if (
+            file.is_file()
+            and file.suffix in (".txt", ".yaml", ".md")
+            and "private" not in file.parts
+        ):
+            marked = (
+                file.read_text().lstrip("# ").startswith("NOT PRIVATE") or file.name == "data.yaml"
+            )
+            assert marked or "epsilon" not in file.read_text(), file
+    for statement in Path("audited").rglob("privacy.json"):
+        assert json.loads(statement.read_text())["private"] is False
+    assert cli.main(["report", "--disclosure", "audited/run"]) == 2
+    assert "Expected releases of which none is of an audit" in capsys.readouterr().err
+    assert "Nothing is refuted." in printed and printed.count("NOT PRIVATE") >= 3
+    content = json.loads(Path("audited/audit.json").read_text())
+    assert content["private"] is False and content["verdict"] == "passed"
+    assert {"law", "isolation", "leak"} == content["tables"].keys()
+    assert all(test["power"] for tests in content["tables"].values() for test in tests)
+    assert {path: path.read_bytes() for path in before} == before
+    assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data", "audited"}
+    assert cli.main([*command, "--kind", "duplicated"]) == 2
+    assert (
+        "Expected the data and the canaries that the audit in audited was begun with"
+        in capsys.readouterr().err
+    )
+    assert cli.main([*command, "--label.target_epsilon", "3"]) == 2
+    error = capsys.readouterr().err
+    assert (
+        "target_epsilon=3.0 (was 2.0). Choose another folder with --output" in error
+        and "--overwrite" not in error
+    )
+    assert Path("audited/run/public/labels.npz").read_bytes() == labels
+
+
+@pytest.mark.slow
+def test_the_status_is_1_if_refuted_and_3_if_something_has_no_test(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["audit", "mine", "--canaries", "16", "--output"]
+    networks = "--teachers.fit=steps --teachers.num_teachers=8 --teachers.num_steps=3"
+    words = (
+        f"{networks} --teachers.batch_size=8 --label.aggregator=PeeledVotes"
+        " --label.aggregator.k=1 --label.aggregator.soft=true"
+    )
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command, "no-law", *words.split()])
+    assert ended.value.code == 3
+    printed = capsys.readouterr().out
+    assert "INCONCLUSIVE" in printed and "the law of PeeledVotes with noisy counts" in printed
+    monkeypatch.setattr(transaction, "draw_key", lambda: 7)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command, "one-key"])
+    assert ended.value.code == 1
+    assert "REFUTED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--canaries", "3"], "Expected a power of two of canaries, got canaries=3"),
+        (
+            ["--poisons", "1.5"],
+            "Expected 0 <= poisons < 1, a share of the records, got poisons=1.5",
+        ),
+        (["--kind", "shy"], "kind"),
+        (["--data.init_args.path=data/none.npz"], "missing='data/none.npz'"),
+        (
+            ["--output=data"],
+            "Expected a new folder, or the folder of an audit. Choose another folder with --output, got output='data'",
+        ),
+    ],
+)
+def test_bad_settings_leave_nothing_behind(
+    words: list[str], message: str, recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) if words[0] == "--kind" else nullcontext():
+        assert cli.main(["audit", "mine", "--output", "audited", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert not Path("audited").exists()
+    assert {path.name for path in Path("data").iterdir()} == {"table.npz", "table.ledger.sqlite"}
+
+
+def test_a_setting_of_the_data_can_be_none(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [
+        "--data.init_args.features=null",
+        "--data.init_args.labels",
+        "[a, b, c]",
+        "--print_config",
+    ]
+    assert cli.main(["audit", "mine", *settings]) == 0
+    source = yaml.safe_load(capsys.readouterr().out)["data"]["init_args"]["source"]["init_args"]
+    assert source["features"] is None and source["labels"] == ["a", "b", "c"]
+    assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data"}
+
+
+def test_labels_that_may_be_unknown_are_refused(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unknown = "--data.init_args.unknown_labels=nan"
+    assert cli.main(["audit", "mine", "--output", "audited", unknown]) == 2
+    assert "Expected labels that are all known, for an audit" in capsys.readouterr().err
+    assert not Path("audited").exists()
+
+
+def test_features_that_are_no_rows_are_refused(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with np.load("data/table.npz") as table:
+        np.savez(
+            "data/pictures.npz", **{**table, "X": table["X"][:, None, :4].reshape(-1, 1, 2, 2)}
+        )
+    words = ["--data.init_args.path=data/pictures.npz", "--data.init_args.features=null"]
+    assert cli.main(["audit", "mine", "--output", "audited", *words]) == 2
+    assert (
+        "Expected features that are rows of numbers: a feature map, such as PublicPCA"
+        in capsys.readouterr().err
+    )
+    assert not Path("audited").exists()

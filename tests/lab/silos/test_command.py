@@ -1,0 +1,324 @@
+"""`pate silo`."""
+
+import re
+import shutil
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pate import cli
+from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation
+from pate.lab.silos.exchange import Exchange, waiting
+from pate.lab.silos.secrets import read_public_keys
+from tests.lab.silos.exchanges import Hospitals
+from tests.statements import RECORDS
+
+
+def words(hospitals: Hospitals, name: str, *more: str) -> list[str]:
+    folder = hospitals.folder
+    files = ["--votes", str(hospitals.votes(name)), "--state", str(folder / name / "private")]
+    files += ["--signing_key", str(hospitals.signing_key(name))]
+    return ["silo", str(folder / "exchange"), "--name", name, *files, *more]
+
+
+def agreed(hospitals: Hospitals) -> list[str]:
+    """Return the options of a silo whose people know the others' keys, and accept any cost."""
+    return [
+        "--public_keys",
+        str(hospitals.folder / "keys"),
+        "--max_epsilon",
+        "100",
+        "--delta",
+        "1e-6",
+    ]
+
+
+def require_nothing_sent(hospitals: Hospitals, name: str) -> None:
+    assert [path.name for path in hospitals.exchange.folder.rglob("*")] == ["invitation.json"]
+    assert not hospitals.votes(name).with_suffix(".ledger.sqlite").exists()
+    assert not (hospitals.folder / name / "private").exists()
+
+
+def test_a_silo_says_what_it_awaits_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hospitals = Hospitals(tmp_path, colluding=1, dropouts=0)
+    digest = hospitals.exchange.invitation.digest
+    accepted = ["--confirm", digest, "--max_epsilon", "100", "--delta", "1e-6"]
+    assert cli.main(words(hospitals, "north", *accepted, "--wait", "0")) == 0
+    invited = (
+        "2 labels of 4 samples, from north, south, west. The noise of a count"
+        " is 3 votes or more, of each silo 2.121"
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        f"north: {invited}, though 1 know what they drew and 0 drop out",
+        f"north: the digest of the invitation, the same at each silo, is {digest}",
+        "north: taking part costs epsilon = 4.571 against the other silos, each of which knows what it drew, and 3.638"
+        " against the world, at delta = 1e-06 under REPLACE_RECORD",
+        "north: waiting for keys of south, west. The same command continues from here",
+    ]
+    hospitals.advance()
+    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.1")) == 0
+    assert "north: waiting for shares of south" in capsys.readouterr().out
+
+
+def test_nothing_is_sent_before_the_invitation_is_confirmed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its digest, or by keys that silos gave each other: not those of a server that made them
+    up."""
+    hospitals = Hospitals(tmp_path)
+    limits = ["--max_epsilon", "100", "--delta", "1e-6", "--wait", "0"]
+    for more, refusal in (
+        (
+            [],
+            "--confirm with the digest of the invitation, once all others read out the same, or --public_keys",
+        ),
+        (
+            ["--confirm", "0" * 64],
+            f"the invitation that was confirmed, of digest {'0' * 64}, got digest='",
+        ),
+        (["--confirm", ""], "the invitation that was confirmed, of digest , got digest='"),
+    ):
+        assert cli.main(words(hospitals, "north", *more, *limits)) == 2
+        printed = capsys.readouterr()
+        assert (
+            printed.err.startswith(f"pate silo: Expected {refusal}")
+            and printed.err.count("\n") == 1
+        )
+        assert hospitals.exchange.invitation.digest in printed.out
+        require_nothing_sent(hospitals, "north")
+    # who wrote the invitation signs for south as well
+    strange = tmp_path / "strange"
+    assert cli.main(["silo", "key", str(strange / "south.pem"), str(strange / "south.pub")]) == 0
+    made_up = read_public_keys(strange, ["south"])
+    path = tmp_path / "exchange" / "invitation.json"
+    path.write_bytes(replace(hospitals.terms, keys=dict(hospitals.terms.keys) | made_up).content)
+    assert (
+        cli.main(words(hospitals, "north", "--public_keys", str(tmp_path / "keys"), *limits)) == 2
+    )
+    err = capsys.readouterr().err
+    assert (
+        err
+        == "pate silo: Expected an invitation with the keys that north knows, got others=['south']\n"
+    )
+    require_nothing_sent(hospitals, "north")
+    assert (
+        cli.main(
+            words(hospitals, "south", "--confirm", hospitals.exchange.invitation.digest, *limits)
+        )
+        == 2
+    )
+    assert "Expected the key of south in the invitation" in capsys.readouterr().err
+    require_nothing_sent(hospitals, "south")
+
+
+def test_nothing_is_sent_before_its_cost_is_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hospitals = Hospitals(tmp_path)
+    path = tmp_path / "exchange" / "invitation.json"
+    path.write_bytes(replace(hospitals.terms, sigma_silos=0.001).content)
+    known = ["--public_keys", str(tmp_path / "keys"), "--wait", "0"]
+    for more, refusal in (
+        (
+            [],
+            "--max_epsilon with --delta, a budget in the ledger, or a yes at a terminal: taking part costs epsilon =",
+        ),
+        (["--max_epsilon", "8", "--delta", "1e-6"], "epsilon <= 8 at delta = 1e-06"),
+    ):
+        assert cli.main(words(hospitals, "north", *known, *more)) == 2
+        printed = capsys.readouterr()
+        assert (
+            printed.err.startswith(f"pate silo: Expected {refusal}")
+            and printed.err.count("\n") == 1
+        )
+        (cost,) = (line for line in printed.out.splitlines() if "taking part costs" in line)
+        parties, world = (
+            float(each.replace(",", ""))
+            for each in re.findall(r"(?:=|and) ([\d,.]+) against", cost)
+        )
+        assert parties > 1.5 * world > 1e6
+        require_nothing_sent(hospitals, "north")
+    path.write_bytes(hospitals.terms.content)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    for answer in ("no", "", "y"):
+        monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
+        assert cli.main(words(hospitals, "north", *known)) == 2
+        require_nothing_sent(hospitals, "north")
+    monkeypatch.setattr("builtins.input", lambda _: "yes")
+    assert cli.main(words(hospitals, "north", *known)) == 0
+    assert hospitals.exchange.absent("keys") == ["south", "west"]
+    # a budget that the ledger has is an answer, too
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked"))
+    relation = NeighboringRelation.REPLACE_RECORD
+    for most, status in ((1.0, 2), (100.0, 0)):
+        ledger = tmp_path / f"{most}.sqlite"
+        small = {
+            each: GaussianEvent(noise_multiplier=1e3, neighboring_relation=each)
+            for each in NeighboringRelation
+        }
+        limit = Budget(max_epsilon=most, delta=1e-6, neighboring_relation=relation)
+        Ledger(ledger).reserve(
+            small,
+            count=1,
+            run="earlier",
+            description="a sum",
+            seeded=False,
+            budget=limit,
+            privacy_unit=RECORDS,
+        )
+        assert cli.main(words(hospitals, "south", *known, "--ledger", str(ledger))) == status
+        assert ("south" in hospitals.exchange.absent("keys")) == bool(status)
+
+
+@pytest.mark.parametrize("option", ["state", "votes", "signing_key", "ledger"])
+@pytest.mark.parametrize("how", ["inside", "linked", "itself", "around"])
+def test_what_is_private_lies_outside_of_the_exchange(
+    tmp_path: Path, option: str, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hospitals = Hospitals(tmp_path)
+    shared = hospitals.exchange.folder
+    place = {"inside": shared / "deep" / "north", "itself": shared, "around": tmp_path}.get(
+        how, tmp_path / "link" / "n"
+    )
+    if how == "linked":
+        (tmp_path / "link").symlink_to(shared, target_is_directory=True)
+    private = {
+        "votes": hospitals.votes("north"),
+        "signing_key": hospitals.signing_key("north"),
+    }.get(option)
+    if private is not None and how in ("inside", "linked"):
+        place.parent.mkdir(exist_ok=True)
+        shutil.copyfile(private, place)
+    before = set(shared.rglob("*"))
+    assert (
+        cli.main(
+            words(hospitals, "north", *agreed(hospitals), "--wait", "0", f"--{option}", str(place))
+        )
+        == 2
+    )
+    err = capsys.readouterr().err
+    where = "that does not hold" if how == "around" else "outside of"
+    if option in ("state", "ledger") or how in ("inside", "linked"):
+        assert err.startswith(
+            f"pate silo: Expected a place {where} {shared}, which all others read, got {option}="
+        )
+    assert set(shared.rglob("*")) == before
+    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 0
+
+
+def test_a_silo_that_waits_reads_its_votes_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For their digest, however long it waits, since they may be large."""
+    monkeypatch.setattr("pate.lab.silos.exchange._POLL_SECONDS", 0.001)
+    hospitals = Hospitals(tmp_path)
+    opened: list[str] = []
+
+    real_open = Path.open
+
+    def open_path(path: Path, *arguments: Any, **options: Any) -> Any:
+        opened.append(path.name)
+        return real_open(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_path)
+    polls, real = [0], Exchange.absent
+
+    def absent(exchange: Exchange, kind: str) -> list[str]:
+        polls[0] += 1
+        return real(exchange, kind)
+
+    monkeypatch.setattr(Exchange, "absent", absent)
+    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.5")) == 0
+    assert polls[0] > 10 and 0 < opened.count("votes.npz") <= 4
+
+
+def test_drafts_of_killed_silos_go(tmp_path: Path) -> None:
+    """In its folder, where one has the root of its secrets, and in the exchange; those of others
+    are let be."""
+    hospitals = Hospitals(tmp_path)
+    private, keys = tmp_path / "north" / "private", tmp_path / "exchange" / "keys"
+    for folder in (private, keys):
+        folder.mkdir()
+    drafts = [private / f".secrets.json.{'0' * 16}", private / f".keys.json.{'1' * 16}"]
+    drafts += [keys / f".north.json.{'2' * 16}"]
+    others = [keys / f".south.json.{'3' * 16}", private / ".hidden"]
+    for path in (*drafts, *others):
+        path.write_text("half")
+    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 0
+    assert not any(path.exists() for path in drafts) and all(path.exists() for path in others)
+    # killed between a link and the end, where the file is whole
+    drafts[0].write_text("half")
+    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 0
+    assert not drafts[0].exists()
+
+
+def test_a_key_is_made_once_and_may_be_of_another_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    private, public = tmp_path / "north" / "silo.pem", tmp_path / "keys" / "north.pub"
+    for _ in range(2):
+        assert cli.main(["silo", "key", str(private), str(public)]) == 0
+        assert capsys.readouterr().out == f"{public}: {public.read_text()}"
+    assert private.stat().st_mode & 0o777 == 0o600 and "PRIVATE" not in public.read_text()
+    (line,) = public.read_text().splitlines()
+    assert line.startswith("ssh-ed25519 ")
+    public.write_text(f"{line} somebody@somewhere\n")
+    assert cli.main(["silo", "key", str(private), str(public)]) == 0
+    other = tmp_path / "keys" / "south.pub"
+    assert cli.main(["silo", "key", str(tmp_path / "south.pem"), str(other)]) == 0
+    capsys.readouterr()
+    for words, refusal in (
+        ([private, other], f"{other} for the public key of {private}"),
+        (
+            [other, tmp_path / "x.pub"],
+            f"a private key of Ed25519 at {other}",
+        ),
+        ([private, private], f"two files, got public='{private}'"),
+    ):
+        assert cli.main(["silo", "key", *map(str, words)]) == 2
+        assert capsys.readouterr().err == f"pate silo key: Expected {refusal}\n"
+    for content in (b"", b"ssh-ed25519 AAAA", b"\xff" * 90, b"[" * 100_000):
+        public.write_bytes(content)
+        with pytest.raises(
+            ValueError, match=r"^Expected the public key of north at .*north.pub, got another file$"
+        ):
+            read_public_keys(public.parent, ["north"])
+    with pytest.raises(
+        ValueError, match=r"^Expected the public key of west at .*west.pub, got none$"
+    ):
+        read_public_keys(public.parent, ["west"])
+
+
+def test_silos_that_wait_finish_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pate.lab.silos.exchange._POLL_SECONDS", 0.01)
+    hospitals = Hospitals(tmp_path)
+    silos = [
+        threading.Thread(target=cli.main, args=(words(hospitals, name, *agreed(hospitals)),))
+        for name in hospitals.teachers
+    ]
+    for silo in silos:
+        silo.start()
+    waiting(hospitals.server().open, 30)
+    for silo in silos:
+        silo.join()
+    assert "west: done. In the sum: north, south, west" in capsys.readouterr().out
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hospitals = Hospitals(tmp_path)
+    assert cli.main(words(hospitals, "south", *agreed(hospitals), "--name", "charite")) == 2
+    assert capsys.readouterr().err.startswith(
+        "pate silo: Expected a silo among north, south, west, got name='charite'"
+    )
+    assert cli.main(words(hospitals, "south", "--max_epsilon", "2")) == 2
+    assert capsys.readouterr().err.startswith(
+        "pate silo: Expected --max_epsilon with --delta, got max_epsilon=2.0"
+    )

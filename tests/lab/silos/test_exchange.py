@@ -1,0 +1,715 @@
+"""Sums through files: in any order, after kills, with silos that drop out, and with files that
+somebody changed."""
+
+import importlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pate
+from pate._core.accounting.charges import account
+from pate._core.files import writing
+from pate._core.mechanisms.noise import decode, share_grid
+from pate.accounting import Budget, Ledger, NeighboringRelation
+from pate.lab.silos.exchange import SERVER, AwaitedError, Exchange, Invitation, waiting
+from pate.lab.silos.secrets import Secrets, SigningKey, WordArray
+from pate.lab.silos.server import invite
+from tests.lab.silos.exchanges import LABELS, Hospitals
+
+
+def test_a_missing_package_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pate.lab.silos.secrets")
+    monkeypatch.setitem(sys.modules, "Crypto.Cipher", None)
+    with pytest.raises(ValueError, match=r"^Expected the package pycryptodome, got none: [^\n]*$"):
+        importlib.import_module("pate.lab.silos.secrets")
+
+
+After = Callable[..., Hospitals]
+
+
+def require_same(opened: tuple[WordArray, int], curators: tuple[WordArray, int]) -> None:
+    np.testing.assert_array_equal(opened[0], curators[0])
+    assert opened[1] == curators[1]
+
+
+def test_what_is_released_is_the_curators_sum_to_the_bit(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    assert hospitals.advance() == ["keys of south, west", "keys of west", "shares of north, south"]
+    assert hospitals.advance() == ["shares of south", *2 * ["the list of silos in the sum"]]
+    with pytest.raises(AwaitedError, match=r"^masked of north$"):
+        hospitals.server().survivors()
+    hospitals.advance()
+    with pytest.raises(AwaitedError, match=r"^unmasking of north, south, west "):
+        hospitals.server().open()
+    assert hospitals.advance() == 3 * ["done: north, south, west"]
+    opened = hospitals.server().open()
+    require_same(opened, hospitals.curators())
+    # scans in the order of the invitation, and noise of about three votes
+    exact = np.sum([*hospitals.counts.values()], axis=0)[::-1]
+    noisy_counts = decode(opened[0], hospitals.terms.mechanism.share_sigma, 3)
+    assert 0 < np.abs(noisy_counts - exact).max() < 20
+
+
+def test_the_server_sees_the_sum_alone(after: After) -> None:
+    """What silos send before they are masked fits any votes: with other votes, all files but one
+    are the same."""
+    hospitals = after(3)
+    sent = {path for path in hospitals.exchange.folder.rglob("*") if path.is_file()}
+    masked = [hospitals.exchange.masked(name) for name in hospitals.teachers]
+    assert len(sent) == 1 + 3 * 3
+    for vector, counts in zip(masked, hospitals.counts.values(), strict=True):
+        differences = (vector - counts[::-1].ravel().astype(np.uint64)).view(np.int64)
+        # of votes, and the noise has 3
+        assert np.abs(differences * share_grid(hospitals.terms.mechanism.share_sigma)).min() > 1e6
+
+
+CASES = [
+    (silos, gone, quiet)
+    for silos in (3, 4)
+    for gone in range(silos)
+    for quiet in (gone, (gone + 1) % silos)
+]
+
+
+@pytest.mark.parametrize(("silos", "gone", "quiet"), CASES)
+def test_every_silo_may_drop_out(after: After, silos: int, gone: int, quiet: int) -> None:
+    """Before its masked vector comes, or, where another is quiet, after it: the sum is that of all
+    who are listed."""
+    hospitals = after(2, silos=silos)
+    names = [*hospitals.teachers]
+    survivors = names if quiet != gone else [name for name in names if name != names[gone]]
+    hospitals.exchange.place("masked", names[gone]).unlink(missing_ok=True)
+    hospitals.advance(*survivors)
+    server = hospitals.server(names[gone])
+    with pytest.raises(AwaitedError):
+        server.open()
+    assert hospitals.exchange.survivors == tuple(survivors)
+    hospitals.advance(*[name for name in survivors if name != names[quiet]])
+    require_same(server.open(), hospitals.curators(*survivors))
+
+
+@pytest.mark.parametrize("dropped", [(), (3,), *combinations(range(5), 2)])
+def test_every_two_of_five_may_drop_out(after: After, dropped: tuple[int, ...]) -> None:
+    hospitals = after(2, silos=5, dropouts=2, colluding=2)
+    names = [*hospitals.teachers]
+    gone = [names[place] for place in dropped]
+    survivors = [name for name in names if name not in gone]
+    for name in gone:
+        hospitals.exchange.place("masked", name).unlink(missing_ok=True)
+    hospitals.advance(*survivors)
+    server = hospitals.server(*gone)
+    with pytest.raises(AwaitedError):
+        server.open()
+    hospitals.advance(*survivors)
+    require_same(server.open(), hospitals.curators(*survivors))
+
+
+def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^Expected dropouts <= 1 of 4 silos, got dropouts=2$"):
+        Hospitals(tmp_path / "four", silos=4, dropouts=2)
+    hospitals = Hospitals(tmp_path / "three", silos=3, dropouts=1)
+    hospitals.advance(rounds=3)
+    for name in ("north", "west"):
+        hospitals.exchange.place("masked", name).unlink()
+    with pytest.raises(ValueError, match=r"^Expected 1 silos at most to be left out, got without="):
+        hospitals.server("north", "west").survivors()
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected `without` among north, south, west, got nort; did you mean north",
+    ):
+        hospitals.server("nort").survivors()
+
+
+def test_a_silo_that_comes_late_reveals_nothing(after: After) -> None:
+    hospitals = after(2)
+    hospitals.exchange.place("masked", "west").unlink()
+    hospitals.advance("north")
+    server = hospitals.server("west")
+    with pytest.raises(AwaitedError):
+        server.open()
+    with pytest.raises(
+        ValueError, match=r"^Expected west among the survivors, who were listed before"
+    ):
+        hospitals.advance("west")
+    assert hospitals.exchange.absent("masked") == ["west"]
+    hospitals.advance("north", "south")
+    require_same(server.open(), hospitals.curators("north", "south"))
+    for name in ("north", "south"):
+        revealed, held = hospitals.exchange.unmasking(name), hospitals.member(name)
+        assert revealed is not None
+        exchange, secrets = held.exchange, held._secrets
+        for sender, share in revealed.items():
+            shares = secrets.open(sender, exchange.roster, exchange.shares[sender][name])
+            assert share == (shares.pairs if sender == "west" else shares.own_mask)
+
+
+class _KilledError(BaseException):
+    """What ends a process."""
+
+
+@pytest.mark.parametrize("first", range(3))
+def test_a_silo_that_is_killed_sends_the_same_again(
+    tmp_path: Path, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after each of the files that it writes; every third of these moments is in one
+    exchange, so that it goes on for a file or two after each."""
+    hospitals = Hospitals(tmp_path)
+    real, written = writing.write_once, list[Path]()
+    left = set(range(first, 18, 3))
+
+    def end(moment: int) -> None:
+        if moment in left:
+            left.remove(moment)
+            raise _KilledError
+
+    def dying(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+        if path not in written:
+            written.append(path)
+        end(2 * written.index(path))
+        real(path, content, mode=mode)
+        end(2 * written.index(path) + 1)
+
+    seen: dict[Path, bytes] = {}
+
+    def advance(name: str) -> None:
+        hospitals.advance(name)
+        for path in hospitals.folder.rglob("*"):
+            if path.is_file():
+                assert seen.setdefault(path, path.read_bytes()) == path.read_bytes()
+
+    for _ in range(6):
+        for module in ("member", "exchange"):
+            monkeypatch.setattr(f"pate.lab.silos.{module}.write_once", dying)
+        killed = True
+        while killed:
+            try:
+                advance("north")
+                killed = False
+            except _KilledError:
+                pass
+        for module in ("member", "exchange"):
+            monkeypatch.setattr(f"pate.lab.silos.{module}.write_once", real)
+        for name in hospitals.teachers:
+            advance(name)
+        with suppress(AwaitedError):
+            opened = hospitals.server().open()
+            break
+    require_same(opened, hospitals.curators())
+    assert len(written) == 9 and not left
+    (paid,) = Ledger(hospitals.votes("north").with_suffix(".ledger.sqlite")).entries()
+    assert paid.count == 4
+    for path in (tmp_path / "north" / "private").iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "north" / "private").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_server_that_is_killed_lists_the_same(after: After) -> None:
+    hospitals = after(3)
+    hospitals.exchange.place("masked", "west").unlink()
+    with pytest.raises(AwaitedError):
+        hospitals.server("west").open()
+    before = (hospitals.exchange.folder / "survivors.json").read_bytes()
+    with pytest.raises(AwaitedError):
+        hospitals.server().open()
+    assert (hospitals.exchange.folder / "survivors.json").read_bytes() == before
+
+
+def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path, silos=4)
+    hospitals.advance(rounds=3)
+    with pytest.raises(AwaitedError):
+        hospitals.server().open()
+    hospitals.advance("north")
+    before = hospitals.exchange.place("unmasking", "north").read_bytes()
+    names = [*hospitals.teachers]
+    hospitals.forge("survivors", SERVER, by="server", survivors=names[:3])
+    with pytest.raises(
+        ValueError, match=r"^Expected .*unmasking/north.json for these survivors, got survivors="
+    ):
+        hospitals.advance("north")
+    assert hospitals.exchange.place("unmasking", "north").read_bytes() == before
+    hospitals.forge("survivors", SERVER, by="server", survivors=names[:2])
+    with pytest.raises(ValueError, match=r"^Expected 3 survivors or more, got survivors="):
+        hospitals.advance("south")
+    hospitals.forge("survivors", SERVER, by="server", survivors=[*names[1:], "north"])
+    with pytest.raises(
+        ValueError, match=r"^Expected survivors among north, south, west, east, in this order"
+    ):
+        hospitals.advance("south")
+    assert not hospitals.exchange.place("unmasking", "south").exists()
+
+
+@pytest.mark.parametrize("kind", ["keys", "shares", "masked", "unmasking"])
+@pytest.mark.parametrize("how", ["cut", "another's", "own"])
+def test_a_file_that_was_changed_is_refused(
+    tmp_path: Path,
+    advanced: After,
+    kind: str,
+    how: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By whoever reads it: the server, or a silo other than the one that wrote it."""
+    kinds = ["keys", "shares", "masked", "unmasking"]
+    rounds = max(kinds.index(kind) + 1, 2)
+    hospitals = advanced(rounds).copied(tmp_path)
+    strangers = advanced(rounds, queries=5)
+    path = hospitals.exchange.place(kind, "south")
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:-40])
+    elif how == "another's":
+        shutil.copyfile(strangers.exchange.place(kind, "south"), path)
+    elif path.suffix == ".json":
+        content = json.loads(path.read_text())
+        place = content["shares"] if kind != "keys" else content
+        last = next(iter(place)) if kind != "keys" else "sealing"
+        place[last] = f"{int(place[last][0], 16) ^ 1:x}{place[last][1:]}"
+        path.write_text(json.dumps(content))
+    else:
+        path.write_bytes(path.read_bytes()[:400] + b"changed" + path.read_bytes()[407:])
+    if kind == "unmasking":  # the shares of the two others are enough
+        require_same(hospitals.server().open(), hospitals.curators())
+        line = r"pate label: Expected .*unmasking/south\.json.*\. The shares of others are enough\n"
+        assert re.fullmatch(line, capsys.readouterr().err)
+        hospitals.exchange.place(kind, "west").unlink()
+        with pytest.raises(AwaitedError, match=r"^unmasking of west"):
+            hospitals.server().open()
+    else:
+        read = hospitals.server().open if kind == "masked" else hospitals.member("west").advance
+        with pytest.raises(ValueError, match=r"^Expected .*south\.(json|npz)"):
+            read()
+    with pytest.raises(ValueError, match=r"^Expected "):
+        hospitals.advance("south")
+
+
+def test_a_silo_cannot_make_up_the_keys_of_others(tmp_path: Path) -> None:
+    """West writes what absent silos would, to read north's counts under noise of which it knows
+    most."""
+    hospitals = Hospitals(tmp_path, dropouts=0)
+    hospitals.advance("north")
+    for name in ("south", "west"):
+        made_up = Secrets(bytes(32), hospitals.terms.digest, name, hospitals.terms.threshold).public
+        points = {
+            kind: [point.hex() for point in getattr(made_up, kind)]
+            for kind in ("own_mask", "pairs")
+        }
+        key, path = (
+            SigningKey.read(hospitals.signing_key("west")),
+            hospitals.exchange.place("keys", name),
+        )
+        keys = {"sealing": made_up.sealing.hex(), **points}
+        hospitals.exchange.send(path, hospitals.exchange.message("keys", name, key, **keys))
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected .*keys/south.json as south signed it$",
+    ):
+        hospitals.advance("north")
+    assert hospitals.exchange.absent("shares") == ["north", "south", "west"]
+
+
+def read(exchange: Exchange, kind: str) -> object:
+    """Read what all sent, or what south revealed."""
+    if kind == "unmasking":
+        return exchange.unmasking("south")
+    return getattr(exchange, "roster" if kind == "keys" else kind)
+
+
+@pytest.mark.parametrize("kind", ["keys", "shares", "masked", "unmasking", "survivors"])
+def test_what_another_signed_is_refused(after: After, kind: str) -> None:
+    """Of the right form, in the place of another; the list of silos in the sum is the server's."""
+    hospitals = after(4)
+    exchange, key = hospitals.exchange, SigningKey.read(hospitals.signing_key("west"))
+    if kind == "masked":
+        path = exchange.place("masked", "south")
+        path.write_bytes(exchange.packed("south", key, exchange.masked("south")))
+        with pytest.raises(ValueError, match=r"^Expected .*south.npz as south signed it$"):
+            hospitals.server().open()
+        return
+    name = SERVER if kind == "survivors" else "south"
+    hospitals.forge(kind, name, by="west")
+    with pytest.raises(ValueError, match=rf"^Expected .*\.json as {name} signed it$"):
+        read(hospitals.exchange, kind)
+
+
+@pytest.mark.parametrize("kind", ["keys", "shares", "unmasking"])
+def test_what_one_signed_serves_in_its_place_alone(after: After, kind: str) -> None:
+    hospitals = after(4)
+    place = hospitals.exchange.place
+    place(kind, "south").write_bytes(place(kind, "west").read_bytes())
+    with pytest.raises(ValueError, match=r"^Expected .*south.json as south signed it$"):
+        read(hospitals.exchange, kind)
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[1]", b"{}", b'{"invitation":', b"\xff\xfe"])
+def test_damaged_secrets_are_refused_in_one_line(
+    tmp_path: Path, after: After, content: bytes
+) -> None:
+    hospitals = after(1)
+    path = tmp_path / "north" / "private" / "secrets.json"
+    path.write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"^Expected secrets that `pate silo` wrote, got a damaged .*secrets.json$"
+    ):
+        hospitals.advance("north")
+
+
+@pytest.mark.parametrize("key", [bytes(32), b"\1" + bytes(31), bytes(31), b"\4" + bytes(64), b"\0"])
+@pytest.mark.parametrize("kind", ["sealing", "pairs"])
+def test_a_key_with_which_all_agree_on_the_same_is_refused(
+    after: After, kind: str, key: bytes
+) -> None:
+    hospitals = after(1)
+    points = json.loads(hospitals.exchange.place("keys", "south").read_text())["pairs"]
+    changes: dict[str, Any] = {kind: key.hex() if kind == "sealing" else [key.hex(), *points[1:]]}
+    hospitals.forge("keys", "south", **changes)
+    refusal = r"^Expected keys of X25519 and P-256 in .*keys/south.json$"
+    for reader in ("north", "west"):
+        with pytest.raises(ValueError, match=refusal):
+            hospitals.advance(reader)
+    assert hospitals.exchange.absent("masked") == ["north", "south", "west"]
+
+
+@pytest.mark.parametrize("share", [None, "", "00", "00" * 33])
+def test_a_share_that_is_none_is_refused(
+    after: After, share: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hospitals = after(3)
+    with pytest.raises(AwaitedError):
+        hospitals.server().open()
+    hospitals.advance()
+    shares = json.loads(hospitals.exchange.place("unmasking", "north").read_text())["shares"]
+    del shares["west"]
+    hospitals.forge(
+        "unmasking", "north", shares=shares | ({} if share is None else {"west": share})
+    )
+    hospitals.server().open()  # two of three are enough
+    line = r"pate label: Expected a share of 32 bytes of each silo in .*unmasking/north\.json\. [^\n]*enough\n"
+    assert re.fullmatch(line, capsys.readouterr().err)
+    hospitals.forge("unmasking", "west", shares={})
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected a share of 32 bytes of each silo in .*unmasking/north.json",
+    ):
+        hospitals.server().open()
+
+
+def lie(hospitals: Hospitals, *liars: str) -> None:
+    """Let silos sign shares that nobody dealt to them."""
+    for name in liars:
+        shares = json.loads(hospitals.exchange.place("unmasking", name).read_text())["shares"]
+        hospitals.forge(
+            "unmasking",
+            name,
+            shares={each: f"{number + 1:064x}" for number, each in enumerate(shares)},
+        )
+
+
+def blamed(printed: str) -> list[str]:
+    """Return the silos of which lines say that they signed others' shares, each line one."""
+    line = r"pate label: Expected shares as they were dealt in [^\n]*, got others that (\w+) signed\. [^\n]*enough"
+    lines = printed.splitlines()
+    assert all(re.fullmatch(line, each) for each in lines), printed
+    return [re.sub(line, r"\1", each) for each in lines]
+
+
+@pytest.mark.parametrize(
+    "liars", [liars for size in (1, 2) for liars in combinations(range(5), size)]
+)
+def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
+    after: After, liars: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever they stand: three shares that fit what their dealers committed to are enough."""
+    hospitals = after(4, silos=5, dropouts=2, colluding=2)
+    names = [[*hospitals.teachers][place] for place in liars]
+    lie(hospitals, *names)
+    require_same(hospitals.server().open(), hospitals.curators())
+    assert blamed(capsys.readouterr().err) == names
+
+
+def test_a_silo_that_lies_is_left_out_beside_one_that_dropped_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
+    hospitals.reveal("west")
+    lie(hospitals, "north")
+    require_same(
+        hospitals.server().open(),
+        hospitals.curators(*[name for name in hospitals.teachers if name != "west"]),
+    )
+    assert blamed(capsys.readouterr().err) == ["north"]
+    lie(hospitals, "mercy")
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected shares as they were dealt in .*north.json, got others that north",
+    ):
+        hospitals.server().open()
+
+
+def test_one_share_that_does_not_fit_is_enough_to_be_named(
+    after: After, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of a silo whose other shares are right, and which those that are enough do not need."""
+    hospitals = after(4, silos=5, dropouts=2, colluding=2)
+    shares = json.loads(hospitals.exchange.place("unmasking", "mercy").read_text())["shares"]
+    hospitals.forge("unmasking", "mercy", shares=shares | {"south": shares["north"]})
+    require_same(hospitals.server().open(), hospitals.curators())
+    assert blamed(capsys.readouterr().err) == ["mercy"]
+
+
+@pytest.mark.parametrize("which", ["own_mask", "pairs"])
+def test_rubbish_shares_are_found_before_anybody_has_paid(after: After, which: str) -> None:
+    """A silo that seals one share of another secret to another is refused by that one, and nothing
+    of votes is sent."""
+    hospitals = after(1, silos=5, dropouts=2, colluding=2)
+    exchange, south = hospitals.exchange, hospitals.member("south")._secrets
+    dealer = replace(south)
+    public = dealer.public
+    sealed = dealer.deal(exchange.roster)
+    # of a secret whose commitments nobody has seen
+    strange = Secrets(bytes(32), south.context, "south", south.threshold)
+    coefficients = {kind: south._coefficients(kind) for kind in ("own mask", "masks of pairs")}
+    name = "own mask" if which == "own_mask" else "masks of pairs"
+    coefficients[name] = strange._coefficients(name)
+    object.__setattr__(dealer, "_coefficients", coefficients.__getitem__)
+    rubbish = dealer.deal(exchange.roster)["west"]
+    assert dealer.public == public
+    shares = {holder: share.hex() for holder, share in (sealed | {"west": rubbish}).items()}
+    for name in ("north", "west", "east", "mercy", "south"):
+        if name == "south":
+            signing_key = SigningKey.read(hospitals.signing_key("south"))
+            message = exchange.message(
+                "shares", "south", signing_key, context=exchange.roster_digest, shares=shares
+            )
+            exchange.send(exchange.place("shares", "south"), message)
+        else:
+            hospitals.advance(name)
+    with pytest.raises(
+        ValueError, match=r"^Expected a share of south that fits the commitments of south"
+    ):
+        hospitals.advance("west")
+    assert "west" in exchange.absent("masked")
+    assert not hospitals.votes("west").with_suffix(".ledger.sqlite").exists()
+
+
+def test_another_invitation_is_refused(after: After) -> None:
+    hospitals = after(1)
+    other = replace(hospitals.terms, sigma_silos=0.1)
+    with pytest.raises(ValueError, match=r"^Expected .*invitation.json as this command writes it"):
+        invite(hospitals.exchange, other)
+    path = hospitals.exchange.folder / "invitation.json"
+    path.write_bytes(other.content)
+    for name in hospitals.teachers:
+        with pytest.raises(
+            ValueError, match=r"^Expected .*private only for this exchange and this silo"
+        ):
+            hospitals.advance(name)
+    assert hospitals.exchange.absent("shares") == ["north", "south"]
+    path.write_bytes(path.read_bytes().replace(b"0.1", b"-0.1"))
+    with pytest.raises(
+        ValueError, match=r"^Expected an invitation.json of `pate label --silos`, got a damaged one"
+    ):
+        _ = hospitals.exchange.invitation
+
+
+def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    votes = pate.NamedVotes.read(hospitals.votes("north"))
+    ballots = votes.ballots
+    assert ballots is not None
+    as_they_are: dict[str, Any] = {"ids": votes.ids, "label_names": LABELS, "ballots": ballots}
+    for changed, refusal in (
+        (
+            {"ids": np.array([*votes.ids[:3], "scan-9"])},
+            "votes on all 4 samples of the invitation, got missing=",
+        ),
+        ({"label_names": LABELS[::-1]}, "label_names effusion, nodule, got"),
+        ({"ballots": ballots[:, :4]}, "votes of 5 teachers, got num_teachers=4"),
+        (
+            {"ballots": None, "scores": ballots.astype(float)},
+            "ballots or counts, which can be summed",
+        ),
+    ):
+        pate.NamedVotes(**{**as_they_are, **changed}).save(hospitals.votes("north"))
+        with pytest.raises(ValueError, match=rf"^Expected {refusal}"):
+            hospitals.advance("north")
+        assert (
+            not (hospitals.exchange.folder / "keys").exists()
+            and not (tmp_path / "north" / "private").exists()
+        )
+    counts = hospitals.counts["north"]
+    pate.NamedVotes(ids=votes.ids, label_names=LABELS, counts=counts, num_teachers=5).save(
+        hospitals.votes("north")
+    )
+    assert hospitals.advance("north") == ["keys of south, west"]
+    pate.NamedVotes(**as_they_are).save(hospitals.votes("north"))
+    with pytest.raises(ValueError, match=r"^Expected the votes with which north began$"):
+        hospitals.advance("north")
+    with pytest.raises(
+        ValueError, match=r"^Expected a silo among north, south, west, got name='charite'$"
+    ):
+        hospitals.member("charite").advance()
+
+
+def test_a_silo_that_its_ledger_would_refuse_sends_nothing(tmp_path: Path) -> None:
+    """What the filter of a budget sets aside is asked for before others pay, not when the masked
+    vector is made."""
+    hospitals = Hospitals(tmp_path)
+    cost, relation = (
+        hospitals.terms.mechanism.events(hospitals.terms.shape),
+        NeighboringRelation.REPLACE_RECORD,
+    )
+    epsilon = account([(cost, 4)], relation).guarantee(delta=1e-6).epsilon
+    budget = Budget(max_epsilon=1.001 * epsilon, delta=1e-6, neighboring_relation=relation)
+    with pytest.raises(
+        ValueError, match=r"^Expected epsilon <= .* is set aside for failures of tests"
+    ):
+        hospitals.member("north", budget=budget).advance()
+    assert "north" in hospitals.exchange.absent("keys")
+
+
+def test_known_keys_are_those_of_the_server_too(tmp_path: Path) -> None:
+    hospitals = Hospitals(tmp_path)
+    keys = dict(hospitals.terms.keys)
+    for server, accepted in (
+        (hospitals.terms.server_key, True),
+        (keys["west"], False),
+        (None, False),
+    ):
+        known = keys if server is None else keys | {SERVER: server}
+        member = hospitals.member("north", digest=None, public_keys=known)
+        with pytest.raises(AwaitedError if accepted else ValueError):
+            member.advance()
+        assert ("north" in hospitals.exchange.absent("keys")) == (not accepted)
+        shutil.rmtree(tmp_path / "exchange" / "keys", ignore_errors=True)
+        shutil.rmtree(tmp_path / "north" / "private", ignore_errors=True)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b"null", b"7"])
+def test_a_file_that_is_no_object_is_one_line(content: bytes, after: After) -> None:
+    hospitals = after(1)
+    hospitals.exchange.place("keys", "south").write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"^Expected what `pate` sends in [^\n]*, got a damaged file"
+    ):
+        hospitals.member("north").advance()
+
+
+def test_a_damaged_vector_may_be_left_out(after: After) -> None:
+    hospitals = after(3)
+    hospitals.exchange.place("masked", "west").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="west"):
+        hospitals.server().survivors()
+    assert replace(hospitals.server(), without=("west",)).survivors() == ("north", "south")
+    # one that is whole is not
+    assert "south" in replace(hospitals.server(), without=("south", "west")).survivors()
+
+
+def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
+    """In its own ledger, whatever the server counts: a second exchange is beyond the budget of the
+    first."""
+    hospitals = Hospitals(tmp_path, queries=40)
+    mechanism = hospitals.terms.mechanism
+    cost = mechanism.events(hospitals.terms.shape)
+    relation = NeighboringRelation.REPLACE_RECORD
+    epsilon = account([(cost, 40)], relation).guarantee(delta=1e-6).epsilon
+    budget = Budget(max_epsilon=1.2 * epsilon, delta=1e-6, neighboring_relation=relation)
+    hospitals.advance(rounds=3)
+    ledger = Ledger(hospitals.votes("north").with_suffix(".ledger.sqlite"))
+    (paid,) = ledger.entries()
+    assert (paid.events, paid.count, paid.run) == (cost, 40, "exchange")
+    hospitals.advance()
+    hospitals.folder = tmp_path / "again"
+    for name in hospitals.teachers:
+        shutil.copytree(
+            tmp_path / name,
+            hospitals.folder / name,
+            ignore=lambda *_: ["private", "votes.ledger.sqlite"],
+        )
+    invite(hospitals.exchange, hospitals.terms)
+    hospitals.advance("south", "west")
+    with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier releases, got"):
+        replace(hospitals.member("north", budget=budget), ledger=ledger.path).advance()
+    assert hospitals.exchange.absent("keys") == ["north"] and len(ledger.entries()) == 1
+    more = replace(budget, max_epsilon=2 * epsilon)
+    for _ in range(2):
+        with pytest.raises(AwaitedError):
+            replace(hospitals.member("north", budget=more), ledger=ledger.path).advance()
+        hospitals.advance("south", "west")
+    assert "north" not in hospitals.exchange.absent("masked") and len(ledger.entries()) == 2
+
+
+def test_lost_secrets_are_refused(tmp_path: Path, after: After) -> None:
+    hospitals = after(1)
+    shutil.rmtree(tmp_path / "north" / "private")
+    with pytest.raises(
+        ValueError, match=r"^Expected .*keys/north.json as this command writes it. Each sum needs"
+    ):
+        hospitals.advance("north")
+
+
+def test_terms_that_protect_nobody_are_refused() -> None:
+    keys = {name: f"{number:064x}" for number, name in enumerate("abc")}
+    terms: dict[str, Any] = {
+        "teachers": {"a": 1, "b": 1, "c": 1},
+        "keys": keys,
+        "server_key": "f" * 64,
+        "delta": 1e-6,
+        "ids": ["x"],
+        "label_names": ["y"],
+        "sigma_silos": 1.0,
+    }
+    Invitation(**terms, colluding=2, dropouts=0)
+    said = "can open the counts of one silo by themselves, with all of the stated noise"
+    assert said in str(Invitation(**terms, colluding=1, dropouts=1, single_sums=True))
+    assert said not in str(Invitation(**terms, colluding=2, dropouts=0, single_sums=True))
+    with pytest.raises(ValueError, match=r"silos - colluding; `single_sums` lets a server open"):
+        Invitation(**terms, colluding=1, dropouts=1)
+    for colluding, dropouts in ((3, 0), (2, 1), (1, 2), (0, 1)):
+        with pytest.raises(
+            ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither|an integer)"
+        ):
+            Invitation(**terms, colluding=colluding, dropouts=dropouts)
+    for names in ([1], [None], [], "ab", None, [["a"]]):
+        for which in ("ids", "label_names"):
+            with pytest.raises(
+                ValueError, match=rf"^Expected a list of texts, at least one, as {which}, got"
+            ):
+                Invitation(**{**terms, which: names}, colluding=1, dropouts=0)
+    for name in ("../a", "a/b", "", ".a"):
+        with pytest.raises(ValueError, match=r"^Expected silos with names of letters"):
+            Invitation(**{**terms, "teachers": {name: 1, "b": 1}}, colluding=1, dropouts=0)
+    for changed in (
+        {"keys": {"a": keys["a"]}},
+        {"keys": keys | {"b": keys["a"]}},
+        {"keys": keys | {"b": "x"}},
+    ):
+        with pytest.raises(
+            ValueError, match=r"^Expected (a key for each silo|keys that occur once|public keys)"
+        ):
+            Invitation(**{**terms, **changed}, colluding=1, dropouts=0)
+
+
+def test_waiting_ends_when_others_have_sent_or_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pate.lab.silos.exchange._POLL_SECONDS", 0.01)
+    exchange = Exchange(tmp_path)
+    with pytest.raises(AwaitedError, match=r"^the invitation$"):
+        waiting(lambda: exchange.invitation, 0.03)
+    steps = iter([AwaitedError("keys"), AwaitedError("keys"), None])
+
+    def step() -> str:
+        if error := next(steps):
+            raise error
+        return "done"
+
+    assert waiting(step, None) == "done"

@@ -1,0 +1,274 @@
+"""`pate label --silos`: what it waits for, pays for and releases."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate import ReleasedLabels, cli
+from pate._core.mechanisms.noise import decode
+from pate.accounting import read_ledger
+from pate.lab.silos.exchange import Exchange
+from pate.lab.silos.server import Server
+from scripts.bench_silos import measure
+from tests.lab.silos.exchanges import LABELS, Hospitals
+
+QUERIES = 6
+
+
+class Labelling(Hospitals):
+    """The silos, with the server's command in place of its part."""
+
+    def __init__(self, folder: Path, *more: str, silos: int = 3) -> None:
+        super().__init__(folder, silos=silos, queries=QUERIES)
+        self.more = [
+            f"--aggregator.sigma_silos={3.0}",
+            f"--aggregator.silos={silos}",
+            "--aggregator.dropouts=1",
+            "--aggregator.single_sums=true",
+            *more,
+        ]
+        (folder / "exchange" / "invitation.json").unlink()
+        rows = QUERIES + 3
+        np.savez(
+            folder / "scans.npz",
+            X=np.ones((rows, 2), dtype=np.float32),
+            Y=np.zeros((rows, len(LABELS)), dtype=np.uint8),
+            ids=np.array([*self.ids, "test-0", "test-1", "test-2"]),
+            label_names=np.array(LABELS),
+            split=np.repeat([1, 2], [QUERIES, 3]),
+        )
+
+    def label(self, *more: str, run: str = "run") -> int:
+        """Run the server's command, which does what it can and says what it awaits."""
+        words = [
+            "label",
+            "--silos",
+            str(self.folder / "exchange"),
+            "--run",
+            str(self.folder / run),
+            "--wait",
+            "0",
+        ]
+        words += [f"--teachers.{name}={number}" for name, number in self.teachers.items()]
+        words += [
+            "--public_keys",
+            str(self.folder / "keys"),
+            "--signing_key",
+            str(self.signing_key("server")),
+        ]
+        words += [
+            "--data",
+            "Arrays",
+            "--data.path",
+            str(self.folder / "scans.npz"),
+            "--unit",
+            "patient",
+        ]
+        return cli.main([*words, "--delta", "1e-6", "--aggregator", "SiloVotes", *self.more, *more])
+
+    def num_paid(self) -> int:
+        ledger = self.folder / "run" / "ledger.sqlite"
+        return len(read_ledger(ledger).entries) if ledger.is_file() else 0
+
+    def release(self) -> ReleasedLabels:
+        return ReleasedLabels.load(self.folder / "run")
+
+    def require_curators(self, *names: str) -> None:
+        """Compare what is released with the release of a curator who has the same noise, bit by
+        bit."""
+        terms = self.exchange.invitation
+        words, silos = self.curators(*names)
+        noisy_counts = decode(words, terms.mechanism.share_sigma, silos)
+        released = self.release()
+        assert released.ids.tolist() == list(terms.ids) and released.num_teachers == sum(
+            self.teachers.values()
+        )
+        np.testing.assert_array_equal(released.noisy_counts, noisy_counts)
+        np.testing.assert_array_equal(released.labels, noisy_counts > released.num_teachers / 2)
+        assert released.noise_std == pytest.approx(3.0 * np.sqrt(len(names)))
+
+
+def test_it_pays_before_the_sum_can_be_unmasked_and_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silos = Labelling(tmp_path)
+    assert silos.label() == 0
+    assert "Waiting for keys of north, south, west. Nothing is lost" in capsys.readouterr().out
+    silos.advance(rounds=3)
+    assert not silos.num_paid() and not (tmp_path / "exchange" / "survivors.json").exists()
+    paid_before = []
+    real = Exchange.send
+
+    def send(exchange: Exchange, path: Path, content: bytes) -> None:
+        if path.name == "survivors.json":
+            paid_before.append(silos.num_paid())
+        real(exchange, path, content)
+
+    monkeypatch.setattr(Exchange, "send", send)
+    assert silos.label() == 0
+    assert "Waiting for unmasking of north, south, west" in capsys.readouterr().out
+    assert [*paid_before] == [1] and not (tmp_path / "run" / "public" / "labels.npz").exists()
+    silos.advance()
+    assert silos.label() == 0
+    assert "one patient of the private data is added, removed or altered" in capsys.readouterr().out
+    silos.require_curators("north", "south", "west")
+    files = {
+        path: path.read_bytes()
+        for path in (tmp_path / "run" / "public").iterdir()
+        if path.suffix != ".json"
+    }
+    assert silos.label() == 0 and silos.num_paid() == 1
+    assert {path: path.read_bytes() for path in files} == files
+    assert cli.main(["check", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert silos.label("--aggregator.sigma_silos", "9") == 2
+    assert "was begun with, got other votes" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_silo_that_drops_out_costs_nothing_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silos = Labelling(tmp_path)
+    silos.label()
+    silos.advance(rounds=2)
+    assert silos.exchange.absent("masked") == ["north"]
+    silos.label()
+    assert "Waiting for masked of north." in capsys.readouterr().out and silos.num_paid() == 0
+    assert silos.label("--without", "[north,south]") == 0  # who has sent is in the sum
+    silos.advance("south", "west")
+    assert silos.label("--without", "[north]") == 0
+    silos.require_curators("south", "west")
+    statement = json.loads((tmp_path / "run" / "public" / "privacy.json").read_text())
+    assert silos.num_paid() == 1 and statement["num_teachers"] == 16
+    with pytest.raises(ValueError, match=r"^Expected north among the survivors"):
+        silos.advance("north")
+
+
+@pytest.mark.slow
+def test_a_sum_that_is_begun_anew_is_paid_for(tmp_path: Path) -> None:
+    """Silos that lost their secrets draw other noise: what the first sum reserved does not pay for
+    the second."""
+    silos = Labelling(tmp_path)
+    silos.label()
+    silos.advance(rounds=3)
+    silos.label()
+    assert silos.num_paid() == 1 and not (tmp_path / "run" / "public" / "labels.npz").exists()
+    first = (tmp_path / "exchange" / "invitation.json").read_bytes()
+    (tmp_path / "exchange").rename(tmp_path / "begun")
+    for name in silos.teachers:
+        (tmp_path / name / "private").rename(tmp_path / name / "lost")
+    silos.label()
+    assert (
+        tmp_path / "exchange" / "invitation.json"
+    ).read_bytes() == first and silos.num_paid() == 1
+    silos.advance(rounds=3)
+    silos.label()
+    silos.advance()
+    assert silos.label() == 0 and silos.num_paid() == 2
+    silos.require_curators("north", "south", "west")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["survivors", "open", "after"])
+def test_a_server_that_is_killed_goes_on(
+    tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silos = Labelling(tmp_path)
+    silos.label()
+    silos.advance(rounds=3)
+
+    class KilledError(BaseException):
+        """What ends a process."""
+
+    real = Server.open
+
+    def dying(server: Server) -> object:
+        if when == "survivors":
+            raise KilledError
+        opened = real(server)
+        raise KilledError(opened)
+
+    monkeypatch.setattr(Server, "open", dying)
+    if when == "after":
+        monkeypatch.setattr(Server, "open", real)
+        silos.label()
+        silos.advance()
+        monkeypatch.setattr(Server, "open", dying)
+    with suppress(KilledError):
+        silos.label()
+    monkeypatch.setattr(Server, "open", real)
+    silos.label()
+    silos.advance()
+    assert silos.label() == 0 and silos.num_paid() == 1
+    silos.require_curators("north", "south", "west")
+
+
+@pytest.mark.slow
+def test_a_target_finds_the_noise_of_as_many_silos(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silos = Labelling(tmp_path)
+    silos.more = [
+        "--target_epsilon",
+        "2",
+        "--aggregator.colluding",
+        "1",
+        "--max_teachers_per_unit",
+        "2",
+    ]
+    assert silos.label() == 0
+    terms = silos.exchange.invitation
+    assert (terms.mechanism.silos, terms.colluding, terms.dropouts) == (3, 1, 0)
+    wide = terms.sigma_silos
+    silos.more = silos.more[:-2]
+    silos.folder.joinpath("exchange").rename(tmp_path / "first")
+    assert silos.label(run="second") == 0
+    assert silos.exchange.invitation.sigma_silos == pytest.approx(wide / 2, rel=1e-3)
+
+
+def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    silos = Labelling(tmp_path)
+    for more, refusal in (
+        (["--aggregator.silos", "4"], "Expected silos=3, as --teachers names, got silos=4"),
+        (
+            ["--noise_seed", "1"],
+            "Expected no noise_seed with --silos, which draw the noise, got seed=1",
+        ),
+        (
+            ["--aggregator.dropouts", "2"],
+            "Expected one of 3 silos that neither colludes nor drops out, got colluding=1, dropouts=2",
+        ),
+        (
+            ["--votes", str(tmp_path / "north" / "votes.npz")],
+            "Expected --votes or --silos, not both",
+        ),
+        (
+            ["--teachers", "null"],
+            "Expected --teachers with a number for each silo, got teachers=None",
+        ),
+        (
+            ["--aggregator", "NoisyVotes", "--aggregator.sigma_votes", "3"],
+            "Expected votes that are Counts or Ballots, which NoisyVotes takes, got votes=",
+        ),
+        (
+            ["--data", "null"],
+            "Expected --data with the public records that the silos vote on",
+        ),
+    ):
+        assert silos.label(*more) == 2
+        assert f"pate label: {refusal}" in capsys.readouterr().err
+        assert (
+            not (tmp_path / "run").exists()
+            and not (tmp_path / "exchange" / "invitation.json").exists()
+        )
+
+
+@pytest.mark.slow
+def test_forty_silos_are_summed_in_two_minutes() -> None:
+    """With the figure of docs/silos.md: all parties in one process, one after the other."""
+    seconds = measure(silos=40, queries=5000, labels=40, colluding=4, dropouts=4)
+    assert sum(seconds.values()) < 120

@@ -1,0 +1,107 @@
+"""The threat table of docs/silos.md: what each party learns is measured, and is what the page
+says."""
+
+import ast
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+import pate
+from pate.aggregators import SiloVotes
+from pate.lab.silos.exchange import say
+from scripts.measure_silos import SMALL, measure, opened_sums
+
+PAGE = (Path(__file__).parents[3] / "docs" / "silos.md").read_text()
+PARTIES = {
+    "the world": "the world",
+    "a silo, honest but curious": "one silo",
+    "`colluding` silos together": "2 silos together",
+    "the server": "the world",
+    "who provides the folder, or writes to it": "the world",
+    "a silo that cheats": "one silo",
+    "a malicious server with `colluding` silos": "2 silos together",
+}
+
+
+def test_the_page_has_what_is_measured(tmp_path: Path) -> None:
+    """Of each party a row: the noise that it faces within 4%, and the epsilon that follows from
+    it."""
+    measured = measure(tmp_path)
+    rows = re.findall(
+        r"^\| ([^|]+) \| [^|]+ \| (\d\.\d\d) \| (\d\.\d\d) \| [^|]+ \|$", PAGE, flags=re.MULTILINE
+    )
+    assert [party for party, *_ in rows] == [*PARTIES]
+    for party, noise, epsilon in rows:
+        assert measured[PARTIES[party]] == pytest.approx((float(noise), float(epsilon)), rel=0.04)
+    # all that is stated, and no more
+    assert measured["2 silos together"][0] == pytest.approx(1, rel=0.04)
+
+
+def accepted(silos: int, colluding: int, dropouts: int, *, single_sums: bool = False) -> bool:
+    try:
+        SiloVotes(
+            sigma_silos=1.0,
+            silos=silos,
+            colluding=colluding,
+            dropouts=dropouts,
+            single_sums=single_sums,
+        )
+    except ValueError:
+        return False
+    return True
+
+
+CASES = [
+    (silos, colluding, dropouts)
+    for silos, colluding, dropouts in (
+        *product((2, 3, 4, 5), (1, 2, 3), (0, 1, 2)),
+        *((6, 2, 1), (6, 4, 1), (6, 3, 2)),
+    )
+    if dropouts <= (silos - 1) // 2 and silos - colluding - dropouts >= 1
+]
+
+
+def test_no_lists_open_another_sum_than_the_one_that_is_stated() -> None:
+    """All lists of up to five silos, and some of six, each as large as may be. A server that gains
+    by some opens less than all that are sure to take part, or two sums; terms that allow it are
+    refused."""
+    assert {*SMALL} <= {*CASES}
+    single = set()
+    for case in CASES:
+        (silos, colluding, dropouts), opened = case, opened_sums(*case)
+        enough = opened.fewest_silos >= silos - colluding - dropouts
+        assert accepted(*case) == (enough and opened.most_sums <= 1), case
+        assert accepted(*case) == (dropouts == 0 or dropouts * (dropouts + 1) < silos - colluding)
+        # one who accepts that the counts of a silo are opened by themselves still has all the noise
+        assert accepted(*case, single_sums=True) == enough, case
+        if enough and opened.most_sums > 1:
+            single.add(case)
+    assert single == {(3, 1, 1), (4, 2, 1), (5, 2, 2), (5, 3, 1), (6, 3, 2), (6, 4, 1)}
+
+
+def test_words_of_others_are_printed_without_their_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An answer of a wrong server could look like a line of ours."""
+    say("waiting for \x1b[2K\rnorth: done")
+    assert capsys.readouterr().out == "waiting for \\x1b[2K\\rnorth: done\n"
+
+
+def test_strangers_have_one_printer_and_one_way_to_unpack() -> None:
+    """No other code of silos prints, and archives are unpacked in one place."""
+    root = Path(pate.__file__).parent
+    calls = {
+        (name, path.relative_to(root).as_posix())
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        for name in [getattr(node.func, "id", None) or getattr(node.func, "attr", None)]
+        if name in ("extractall", "unpack_archive")
+        or (name == "print" and path.parent.name == "silos" and path.stem != "command")
+    }
+    assert calls == {
+        ("print", "lab/silos/exchange.py"),
+        ("extractall", "_labeling/data/features/sentences.py"),
+    }

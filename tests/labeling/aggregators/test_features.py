@@ -1,0 +1,160 @@
+"""Aggregators that see public features of the queries: who is given them, and what is said where
+there are none."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import ReleasedLabels, Votes, VoteShape, cli
+from pate._labeling.aggregators.base import features_of
+from pate._labeling.release.label_settings import rehearse
+from pate._labeling.testing.aggregators import Law
+from pate.accounting import NeighboringRelation, read_ledger
+from pate.aggregators import ConfidentScreen, Counts, Need, NoisyVotes, Release
+from pate.testing import AggregatorContract
+from tests.labeling.aggregators.oracles import counts, gaussian_labels_law
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotesWhereKnown(NoisyVotes):
+    """Noisy votes on the queries whose first feature is above 0; the others deny every label, at
+    the same cost."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({Counts, "features"})
+
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+        known = features_of(votes)[:, 0] > 0
+        release = super().aggregate(votes, generator=generator)
+        return release._replace(labels=release.labels * known[:, None].astype(np.uint8))
+
+
+@pytest.mark.parametrize("feature", [1.0, -1.0])
+def test_the_law_may_follow_the_features(feature: float) -> None:
+    class Known(AggregatorContract):
+        features = (feature, 7.0)
+
+        def make(self, relation: NeighboringRelation) -> VotesWhereKnown:
+            return VotesWhereKnown(sigma_votes=1.5, neighboring_relation=relation)
+
+        def law(self, votes: Counts, relation: NeighboringRelation) -> Law:
+            if features_of(votes)[0, 0] <= 0:
+                return {(0, 0, 1, 1, 0): 1.0}
+            return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], 1.5)
+
+        def malformed(self) -> list[dict[str, Any]]:
+            return []
+
+    contract = Known()
+    contract.test_release_follows_the_law()
+    contract.test_queries_of_a_batch_are_independent()
+    contract.test_proposals_can_be_run(NeighboringRelation.ADD_REMOVE_TEACHER)
+    contract.test_votes_that_lack_what_is_needed_are_refused()
+
+
+def test_chosen_queries_keep_their_features() -> None:
+    features = np.arange(6.0).reshape(3, 2)
+    votes = replace(Votes.from_counts([[1], [2], [3]], 4), features=features)
+    np.testing.assert_array_equal(features_of(votes[np.array([2, 0])]), features[[2, 0]])
+    np.testing.assert_array_equal(features_of(votes[votes.counts[:, 0] > 1]), features[1:])
+
+
+@pytest.mark.parametrize(
+    "features", [np.zeros(3), np.zeros((2, 5)), np.zeros((3, 2, 2)), np.full((3, 1), np.nan)]
+)
+def test_features_that_cannot_be(features: np.ndarray) -> None:
+    with pytest.raises(
+        ValueError, match=r"^Expected (finite features|features of shape \[3, F\])[^\n]*$"
+    ):
+        replace(Votes.from_counts([[1], [2], [3]], 4), features=features)
+
+
+def test_a_screen_asks_for_what_its_answers_need() -> None:
+    answers = VotesWhereKnown(sigma_votes=1.0)
+    screen = ConfidentScreen(answers=answers, sigma_confident=1.0, threshold_confident=2.0)
+    assert "features" in screen.needs - replace(screen, answers=NoisyVotes(sigma_votes=1.0)).needs
+    rehearse(screen, VoteShape(8, 3), features=np.ones((2, 5)))
+    with pytest.raises(
+        ValueError, match=r"^Expected votes with the public features of their queries, got none$"
+    ):
+        rehearse(screen, VoteShape(8, 3))
+
+
+def relabel(run: Path, *words: str) -> list[str]:
+    config = run.parent / "label.yaml"
+    aggregator = {"class_path": f"{__name__}.VotesWhereKnown", "init_args": {"sigma_votes": 0.1}}
+    config.write_text(yaml.safe_dump({"aggregator": aggregator, "num_queries": 60, "delta": 1e-3}))
+    return [
+        "label",
+        "--config",
+        str(config),
+        "--run",
+        str(run),
+        "--overwrite",
+        "--noise_seed=1",
+        *words,
+    ]
+
+
+def data_of(run: Path) -> Path:
+    return Path(yaml.safe_load((run / "data.yaml").read_text())["data"]["init_args"]["path"])
+
+
+@pytest.mark.slow
+def test_labelling_brings_the_features_of_the_queries(copied: Path) -> None:
+    assert cli.main(relabel(copied)) == 0
+    released = ReleasedLabels.load(copied)
+    with np.load(data_of(copied)) as data:
+        first = dict(zip(data["ids"].tolist(), data["X"][:, 0].tolist(), strict=True))
+    known = np.array([first[name] > 0 for name in released.ids.tolist()])
+    assert not released.labels[~known].any() and released.labels[known].any()
+    assert released.mask.all()
+
+
+@pytest.mark.slow
+def test_labelling_with_features_needs_no_torch(copied: Path) -> None:
+    script = f"""
+import sys
+from pate import cli
+assert cli.main({relabel(copied)!r}) == 0
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_data_that_are_gone_or_others_spend_nothing(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "moved.npz"
+    described, state = copied / "data.yaml", copied / "private" / "teachers_fit.json"
+    begun = json.loads(state.read_text())
+
+    def name(path: Path) -> None:
+        described.write_text(described.read_text().replace(str(data_of(copied)), str(path)))
+        begun["config"]["data"]["init_args"]["path"] = str(path)
+        state.write_text(json.dumps(begun))
+
+    with np.load(data_of(copied)) as data:
+        arrays = dict(data)
+    name(place)
+    for message in (
+        "moved.npz",
+        f"Expected the public records that the teachers of {copied} voted on",
+    ):
+        assert cli.main(relabel(copied)) == 2
+        error = capsys.readouterr().err
+        assert message in error and len(error.splitlines()) == 1
+        np.savez(place, **(arrays | {"X": arrays["X"] + np.float32(1)}))
+    described.unlink()
+    assert cli.main(relabel(copied)) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 1

@@ -1,0 +1,270 @@
+"""`pate label` with every kind of aggregator: what it needs, what it releases, what it settles."""
+
+import json
+import re
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import Outlook, ReleasedLabels, VoteShape, cli
+from pate._labeling.aggregators import base as plugins
+from pate.accounting import NeighboringRelation, Statement, read_ledger
+from pate.lab.plan.frontier import candidates
+
+RELATION = NeighboringRelation.REPLACE_RECORD
+
+
+@pytest.fixture
+def run(copied: Path) -> Path:
+    """A copy of the finished run, to be labelled again."""
+    return copied
+
+
+def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
+    config = run.parent / "label.yaml"
+    config.write_text(yaml.safe_dump({"aggregator": aggregator, "num_queries": 60, "delta": 1e-3}))
+    return cli.main(
+        [
+            "label",
+            "--config",
+            str(config),
+            "--run",
+            str(run),
+            "--overwrite",
+            "--noise_seed=1",
+            *more,
+        ]
+    )
+
+
+def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
+    assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
+    released = ReleasedLabels.load(run)
+    assert (
+        released.noisy_counts is not None
+        and released.noisy_counts.shape == released.labels.shape == (60, 4)
+    )
+    assert released.noise_std == 3.0 and released.num_teachers == 10
+    np.testing.assert_array_equal(released.labels, released.noisy_counts > 5)
+
+
+def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None:
+    threshold = {
+        "class_path": "NoisyVotes",
+        "init_args": {"sigma_votes": 0.5, "soft": False, "min_lead": 4.5},
+    }
+    assert relabel(run, threshold) == 0
+    mask = ReleasedLabels.load(run).mask
+    statement = json.loads((run / "public" / "privacy.json").read_text())
+    assert mask.all(axis=1).sum() < statement["num_answered"] == mask.any(axis=1).sum() < 60
+
+
+@pytest.mark.parametrize(
+    "aggregator",
+    [
+        {"class_path": "Powerset", "init_args": {"scale_powerset": 1.0}},
+        {
+            "class_path": "TauVoting",
+            "init_args": {"tau": 1.5, "sigma_tau": 1.0, "threshold_tau": 4.0},
+        },
+    ],
+)
+def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[str, Any]) -> None:
+    assert relabel(run, aggregator) == 0
+    assert ReleasedLabels.load(run).mask.all()
+
+
+def test_a_screen_settles_what_was_asked(run: Path) -> None:
+    screen: dict[str, Any] = {
+        "class_path": "ConfidentScreen",
+        "init_args": {
+            "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+            "sigma_confident": 1.0,
+            "threshold_confident": 4.0,
+        },
+    }
+    assert relabel(run, screen) == 0
+    released = ReleasedLabels.load(run)
+    assert released.tiers is not None
+    asked = int((released.tiers > 0).sum())
+    assert 0 < asked < 60
+    np.testing.assert_array_equal(released.mask.any(axis=1), released.tiers > 0)
+    entry = read_ledger(run / "ledger.sqlite").entries[-1]
+    assert entry.settled and entry.realised is not None
+    assert sorted(count for _, count in entry.realised) == sorted((60 - asked, asked))
+    for relation in NeighboringRelation:
+        assert all(
+            events[relation].neighboring_relation is relation for events, _ in entry.realised
+        )
+    statement = json.loads((run / "public" / "privacy.json").read_text())
+    Statement.from_json(statement).verify(released=run / "public" / "labels.npz")
+    assert statement["aggregator"]["init_args"]["answers"]["class_path"].endswith("NoisyVotes")
+    assert statement["num_answered"] == asked
+
+
+def test_a_crash_before_settling_settles_the_same(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen: dict[str, Any] = {
+        "class_path": "ConfidentScreen",
+        "init_args": {
+            "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+            "sigma_confident": 1.0,
+            "threshold_confident": 4.0,
+        },
+    }
+
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "pate._labeling.pipeline.rehearse_release", lambda *_: None
+        )  # it would settle, too
+        patch.setattr("pate._core.accounting.ledger.Ledger.settle", crash)
+        assert relabel(run, screen) == 130
+    before = ReleasedLabels.load(run)
+    assert not read_ledger(run / "ledger.sqlite").entries[-1].settled
+    assert relabel(run, screen) == 0
+    np.testing.assert_array_equal(ReleasedLabels.load(run).tiers, before.tiers)
+    entry = read_ledger(run / "ledger.sqlite").entries[-1]
+    assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
+
+
+def test_a_student_is_asked_before_the_teachers(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interactive: dict[str, Any] = {
+        "class_path": "InteractiveScreen",
+        "init_args": {
+            "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+            "sigma_interactive": 0.5,
+            "threshold_interactive": 2.0,
+            "min_confidence": 0.6,
+        },
+    }
+    assert relabel(run, interactive) == 2
+    assert "Expected --predictions, which InteractiveScreen needs" in capsys.readouterr().err
+    assert cli.main(["student", "predict", "--run", str(run), "--data.predict_on=public"]) == 0
+    predictions = run.parent / "predictions.npz"
+    with np.load(run / "public" / "student" / "predictions.npz") as archive:
+        says = {name: archive[name] for name in archive.files}
+    # what no teacher says
+    says["probabilities"][::2] = np.where(says["probabilities"][::2] > 0.5, 0.01, 0.99)
+    np.savez(predictions, **says)
+    assert relabel(run, interactive, f"--predictions={predictions}") == 0
+    released = ReleasedLabels.load(run)
+    assert released.tiers is not None and {0, 1} == set(released.tiers.tolist())
+    with np.load(predictions) as archive:
+        known = dict(zip(archive["ids"].tolist(), archive["probabilities"], strict=True))
+    for name, labels, mask, tier in zip(
+        released.ids.tolist(), released.labels, released.mask, released.tiers, strict=True
+    ):
+        if tier == 0:
+            np.testing.assert_array_equal(labels[mask], (known[name] > 0.5)[mask])
+            np.testing.assert_array_equal(mask, np.maximum(known[name], 1 - known[name]) >= 0.6)
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "aggregators.md"
+
+
+@pytest.fixture
+def outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that offers the aggregator of the docs."""
+    site = tmp_path / "site"
+    record = site / "outsider-1.0.dist-info"
+    record.mkdir(parents=True)
+    block, _ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    assert block.rstrip().count("\n") < 32
+    (site / "outsider.py").write_text(block)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
+    (record / "entry_points.txt").write_text("[pate.aggregators]\nNoisyMean = outsider:NoisyMean\n")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(sys.modules, "outsider", raising=False)
+    assert [entry.name for entry in entry_points(group="pate.aggregators")] == ["NoisyMean"]
+
+
+@pytest.mark.parametrize(
+    "name", ["NoisyMean", pytest.param("outsider.NoisyMean", marks=pytest.mark.slow)]
+)
+def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) -> None:
+    """An installed package is found by its entry point, by the short name of the class or by its
+    path."""
+    assert relabel(run, {"class_path": name, "init_args": {"sigma_mean": 2.0}}) == 0
+    statement = json.loads((run / "public" / "privacy.json").read_text())
+    assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
+    Statement.from_json(statement).verify(released=run / "public" / "labels.npz")
+    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
+    assert cli.main(["account", "--aggregator", name, "--aggregator.sigma_mean=2", *sizes]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
+def test_an_outsider_is_calibrated_and_compared_by_name(
+    outsider: None, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
+    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
+    assert "class_path: NoisyMean" in capsys.readouterr().out
+    proposed = candidates(
+        Outlook(
+            shape=VoteShape(10, 4),
+            num_queries=9,
+            delta=1e-6,
+            relation=RELATION,
+            labels_per_sample=2,
+        )
+    )
+    assert [each.aggregator.display_name for each in proposed].count("NoisyMean") == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            "Stranger = json:loads",
+            "an Aggregator at the entry point Stranger of pate.aggregators, got object=",
+        ),
+        (
+            "Stranger = json:Stranger",
+            "an Aggregator at the entry point Stranger of pate.aggregators, got json:",
+        ),
+        (
+            "Stranger = nowhere_to_be_found:Stranger",
+            "an Aggregator at the entry point Stranger of pate.aggregators",
+        ),
+        (
+            "Stranger = pate.aggregators:StableTopK",
+            "the name of the class, StableTopK, at the entry point Stranger",
+        ),
+        (
+            "NoisyVotes = pate.aggregators:NoisyVotes",
+            "one aggregator NoisyVotes, the one of elsewhere, got another=",
+        ),
+    ],
+)
+def test_an_entry_point_that_names_no_aggregator_is_refused(
+    entry: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    elsewhere = SimpleNamespace(__name__="NoisyVotes", __module__="elsewhere")
+    monkeypatch.setattr(plugins, "own", lambda: {"NoisyVotes": elsewhere})
+    record = tmp_path / "site" / "stranger-1.0.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (record / "entry_points.txt").write_text(f"[pate.aggregators]\n{entry}\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
+    assert (
+        cli.main(["account", "--aggregator=NoisyVotes", "--aggregator.sigma_votes=3", *sizes]) == 2
+    )
+    assert f"pate account: Expected {message}" in capsys.readouterr().err

@@ -1,0 +1,222 @@
+"""A mechanism from another package: one class, and its aggregator of two lines, go through everything.
+
+`pate label`, `topk`, `account`, `calibrate`, `frontier` and `audit` know it by its name, and no
+table of this package does.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from pate import ReleasedLabels, Votes, VoteShape, cli
+from pate._core.validation import FloatArray, IntArray
+from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation, Target
+from pate.aggregators import MechanismAggregator, Outlook, Release, registered
+from pate.lab.plan.frontier import candidates
+from pate.mechanisms import Law, NotStatedError, ScoreMechanism, seeded_generator
+from pate.testing import MechanismContract, exact_epsilon
+from tests.conftest import make_arrays, recipe
+from tests.core.mechanisms import oracles
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickOne(ScoreMechanism[IntArray]):
+    """Pick one item with probability proportional to ``exp(score / scale)``.
+
+    Privacy: one bounded-range choice of ``w / scale`` (McSherry & Talwar (2007)).
+
+    Args:
+        scale: scale of the noise, in votes.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    short_name: ClassVar[str] = "pick"
+    gap_meaning: ClassVar[str] = "A lead of {gap:.1f} votes is what a query needs,"
+
+    scale: float
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        rows = np.atleast_2d(np.asarray(scores, dtype=np.float64))
+        gumbel = -np.log(-np.log1p(-generator.random(rows.shape)))
+        picked = np.argmax(rows - rows.max(axis=1, keepdims=True) + self.scale * gumbel, axis=1)
+        return np.asarray(picked[:, None])
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return BoundedRangeEvent(
+            neighboring_relation=relation, eta=self.window(relation) / self.scale
+        )
+
+    def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
+        return Release.of_sets(self(counts, generator=generator), np.shape(counts)[1])
+
+    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        return self(scores, generator=generator)[0]
+
+    def law(self, scores: Any) -> Law:
+        weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / self.scale)
+        chances = weights / weights.sum(axis=1, keepdims=True)
+        return Law(chances, np.eye(scores.shape[1], dtype=np.bool_))
+
+    def accuracy(self, *, gap: float, num_items: int = 1) -> float:
+        return float(1 / (1 + (num_items - 1) * np.exp(-gap / self.scale)))
+
+
+class PickLabel(MechanismAggregator[PickOne], tag="pick"):
+    """Give the label that `PickOne` picks. ``scale_pick`` is the scale of its noise, in votes."""
+
+
+class Silent(PickOne):
+    """The same with an item that is never picked, of which it states nothing."""
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
+        return super().__call__(np.asarray(scores)[..., 1:], generator=generator) + 1
+
+
+class SilentLabel(MechanismAggregator[Silent], tag="silent"):
+    """Give the label that `Silent` picks."""
+
+
+class TestPickOne(MechanismContract):
+    outlier = shift = 0
+
+    def make(self, relation: NeighboringRelation) -> PickOne:
+        return PickOne(scale=1.0)
+
+    def outcomes(self) -> list[tuple[int, ...]]:
+        return [(0,), (1,), (2,)]
+
+    def law(self, mechanism: PickOne, scores: IntArray) -> FloatArray:
+        return oracles.softmax(np.asarray(scores) / mechanism.scale)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    record = tmp_path / "site" / "picks-1.0.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: picks\nVersion: 1.0\n")
+    (record / "entry_points.txt").write_text(
+        f"[pate.mechanisms]\npick = {__name__}:PickOne\n"
+        f"[pate.aggregators]\nPickLabel = {__name__}:PickLabel\n"
+        f"SilentLabel = {__name__}:SilentLabel\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+SHAPE = VoteShape(200, 5)
+
+
+def test_it_labels_votes_and_is_calibrated_and_compared(installed: Path) -> None:
+    assert registered()["PickLabel"] is PickLabel
+    counts = np.tile([180, 20, 0, 0, 0], (500, 1))
+    release = PickLabel(scale_pick=20.0).aggregate(
+        Votes.from_counts(counts, 200), generator=seeded_generator(0)
+    )
+    assert release.labels.sum(axis=1).tolist() == [1] * 500 and release.labels[:, 0].mean() > 0.99
+    relation = NeighboringRelation.REPLACE_RECORD
+    target = Target(epsilon=2.0, delta=1e-5, num_queries=50, neighboring_relation=relation)
+    found = PickLabel.for_target(target, SHAPE)
+    gap = found and found.gap_needed(SHAPE, probability=0.9)
+    assert gap and gap.meaning == f"A lead of {gap.votes:.1f} votes is what a query needs,"
+    outlook = Outlook(
+        shape=SHAPE, num_queries=50, delta=1e-5, relation=relation, labels_per_sample=1
+    )
+    assert [each.name for each in candidates(outlook)].count("PickLabel") == 1
+    with pytest.raises(ValueError, match=r"^Expected scale_pick > 0, got scale_pick=-1\.0$"):
+        PickLabel(scale_pick=-1.0)
+
+
+def test_its_law_is_audited_and_one_without_a_law_is_told_so() -> None:
+    sides = [Votes.from_ballots(np.array([rows])) for rows in (((1, 0), (1, 0)), ((0, 1), (1, 0)))]
+    p, q = PickLabel(scale_pick=1.0).laws(*sides)
+    epsilon = exact_epsilon(p[0].tolist(), q[0].tolist(), delta=0.0)
+    assert 0.5 < epsilon <= 2
+    with pytest.raises(NotStatedError, match=r"^the law of Silent is not known$"):
+        SilentLabel(scale_silent=1.0).laws(*sides)
+
+
+def test_the_commands_know_and_explain_it(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--num_teachers=200", "--num_labels=5", "--num_queries=50", "--delta=1e-5"]
+    command = ["calibrate", "--aggregator=PickLabel", "--target_epsilon=2"]
+    assert cli.main([*command, *asked]) == 0
+    assert "scale_pick = " in capsys.readouterr().out
+    Path("counts.csv").write_text("item,count\na,900\nb,100\nc,3\n")
+    command = ["topk", "--counts=counts.csv", "--k=1", "--mechanism=pick", "--target_epsilon=1"]
+    assert cli.main([*command, "--output=top.json"]) == 0
+    said = capsys.readouterr().out
+    assert "PickOne(" in said and "ahead of the next one" in said
+    assert json.loads(Path("top.json").read_text())["items"] == ["a"]
+    assert isinstance(PickLabel.names, Mapping) and "scale_pick" in (PickLabel.__doc__ or "")
+
+
+def test_pate_account_prints_its_settings_and_guarantee(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--num_teachers=200", "--num_labels=5", "--num_queries=50", "--delta=1e-5"]
+    words = ["account", "--aggregator=PickLabel", *asked]
+    assert cli.main([*words, "--aggregator.scale_pick=20"]) == 0
+    printed = capsys.readouterr().out
+    assert "scale_pick=20.0" in printed and "replace_record" in printed
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err.endswith("Expected --aggregator.scale_pick of PickLabel\n")
+
+
+def test_pate_label_releases_by_it(
+    installed: Path, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--delta=1e-3", "--target_epsilon=50", "--num_queries=40", "--overwrite"]
+    assert cli.main(["label", "--run", str(copied), "--aggregator=PickLabel", *words]) == 0
+    statement = json.loads((copied / "public" / "privacy.json").read_text())
+    assert statement["aggregator"]["class_path"] == f"{__name__}.PickLabel"
+    assert statement["aggregator"]["init_args"]["scale_pick"] > 0
+    released = ReleasedLabels.load(copied)
+    assert released.labels.sum(axis=1).tolist() == [1] * 40
+    public = [f"--statement={copied / 'public/privacy.json'}", f"--ledger={copied}/ledger.sqlite"]
+    assert cli.main(["ledger", "verify", *public]) == 0
+
+
+def test_pate_frontier_compares_it(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"num_labels": 3, "num_teachers": 60, "num_public": 60}
+    words = ["frontier", *(f"--simulate.{name}={size}" for name, size in sizes.items())]
+    words += [
+        "--aggregators+=PickLabel",
+        "--aggregators.scale_pick=1",
+        "--num_queries=20",
+        "--epsilons=[8]",
+    ]
+    assert cli.main([*words, "--seeds=1"]) == 0
+    assert "PickLabel" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [PickLabel, SilentLabel])
+def test_pate_audit_uses_its_law_or_says_that_there_is_none(
+    kind: type[MechanismAggregator[Any]], installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(installed / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(installed / "mine", installed / "data.npz")
+    (noise,) = kind.noise_parameters
+    (folder / "label.yaml").write_text(
+        f"aggregator:\n  class_path: {kind.__name__}\n  init_args:\n    {noise}: 2.0\n"
+        "num_queries: 80\ndelta: 0.001\n"
+    )
+    words = ["audit", "mine", "--output=audited", "--canaries=8"]
+    # status 3 says that a part has no test
+    with nullcontext() if kind is PickLabel else pytest.raises(SystemExit, match="3"):
+        assert cli.main(words) == 0
+    printed = capsys.readouterr().out
+    content = json.loads(Path("audited/audit.json").read_text())
+    if kind is PickLabel:
+        assert content["exact"]["epsilon"] > 0
+    else:
+        assert content["exact"] == "the law of Silent is not known" and content["exact"] in printed

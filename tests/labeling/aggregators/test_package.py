@@ -1,0 +1,239 @@
+"""What is true of all aggregators together."""
+
+import inspect
+import math
+from dataclasses import fields, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr, ndtri
+
+import pate.aggregators
+from pate import Outlook, Partial, Votes, VoteShape
+from pate._labeling.votes.kinds import Counts
+from pate.accounting import NeighboringRelation, Target
+from pate.aggregators import (
+    Aggregator,
+    ConfidentScreen,
+    FixedStableTopK,
+    InteractiveScreen,
+    LimitedDomainTopK,
+    NoisyVotes,
+    Peeling,
+    PersonalVotes,
+    Rounds,
+    SiloVotes,
+    StableMajority,
+    StableTopK,
+    TopStableTopK,
+    registered,
+)
+from pate.lab.plan.frontier import candidates
+from tests.labeling.aggregators.test_of_mechanism import is_its_mechanism
+
+EXPORTED = list(vars(pate.aggregators).values())
+CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]
+CONCRETE = [cls for cls in CLASSES if not inspect.isabstract(cls)]
+
+
+def test_no_two_aggregators_share_the_name_of_a_noise_parameter() -> None:
+    for first, second in combinations(CONCRETE, 2):
+        if issubclass(first, second) or issubclass(second, first):
+            continue  # the same mechanism, of other voters
+        assert not set(first.noise_parameters) & set(second.noise_parameters)
+
+
+@pytest.mark.parametrize("cls", CONCRETE)
+def test_a_docstring_says_when_to_choose_it_and_what_it_guarantees(cls: type[Aggregator]) -> None:
+    text = inspect.getdoc(cls) or ""
+    for word in (
+        "Choose it",
+        "Privacy:",
+        "REPLACE_RECORD",
+        "Args:",
+        "Raises:",
+        "neighboring_relation:",
+    ):
+        assert word in text or (
+            word == "REPLACE_RECORD" and "That of `NoisyVotes`" in text.replace("that", "That")
+        )
+
+
+@pytest.mark.parametrize("cls", CONCRETE)
+def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    # one that is its mechanism has the mechanism's contract
+    assert is_its_mechanism(cls) or f"return {cls.__name__}(" in tests
+
+
+@pytest.mark.parametrize("seed", [0, None])
+def test_a_seed_is_no_generator(seed: Any) -> None:
+    told = r"^Expected a generator such as pate.private_generator\(\), got generator="
+    votes = Counts(counts=np.array([[5, 3, 1]]), num_teachers=9)
+    with pytest.raises(ValueError, match=told):
+        NoisyVotes(sigma_votes=1.0).aggregate(votes, generator=seed)
+
+
+@pytest.mark.slow
+def test_names_tell_aggregators_apart() -> None:
+    votes = Votes.from_counts(np.full((9, 5), 12), 60)
+    outlook = Outlook.of(votes, delta=1e-5, relation=NeighboringRelation.REPLACE_RECORD)
+    names = [each.display_name for _, _, each in candidates(outlook)]
+    assert len(names) == len(set(names))
+    noisy = NoisyVotes(sigma_votes=1.0)
+    screen = InteractiveScreen(answers=noisy, sigma_interactive=1.0, threshold_interactive=3.0)
+    assert screen.display_name == "InteractiveScreen (NoisyVotes)"
+
+
+@pytest.mark.slow
+def test_every_aggregator_is_registered_and_proposes_itself() -> None:
+    outlook = Outlook(
+        shape=VoteShape(60, 5),
+        num_queries=9,
+        delta=1e-5,
+        relation=NeighboringRelation.ADD_REMOVE_TEACHER,
+        labels_per_sample=2,
+    )
+    proposed = [each for _, _, each in candidates(outlook)]
+    # what needs predictions comes as the last of two rounds
+    proposers = {type(each) for each in proposed} | {
+        type(each.rounds[-1]) for each in proposed if isinstance(each, Rounds)
+    }
+    # silos are named by `--silos`, and budgets by the data: neither by an aggregator
+    assert proposers == set(registered().values()) == set(CONCRETE) - {SiloVotes, PersonalVotes}
+    assert not any("predictions" in each.needs for each in proposed)
+    assert {each.neighboring_relation for each in proposed} == {outlook.relation}
+    wide = [
+        each
+        for _, _, each in candidates(
+            replace(outlook, shape=VoteShape(60, 65), labels_per_sample=65)
+        )
+    ]
+    assert not {type(each).__name__ for each in wide} & {"Canonical", "Powerset"}
+    with pytest.raises(
+        ValueError, match=r"k \(`aggregator\.k`\), which follows from how many labels"
+    ):
+        candidates(replace(outlook, labels_per_sample=None))
+
+
+def test_switches_are_set_as_they_are_described() -> None:
+    """Soft counts wherever all labels have them, sets of all sizes, and nothing that costs more or
+    needs a student."""
+    switches = {
+        (cls.__name__, field.name)
+        for cls in CONCRETE
+        for field in fields(cls)
+        if isinstance(field.default, bool) and field.default
+    }
+    assert switches == {
+        *(("NoisyVotes", "soft"), ("TauVoting", "soft")),
+        *(("StableTopK", "allow_empty"), ("FixedStableTopK", "allow_empty")),
+    }
+
+
+def test_noise_that_may_be_infinite_is_refused() -> None:
+    assert NoisyVotes(sigma_votes=1e300).noise == {"sigma_votes": 1e300}
+    for scale in (1.1e300, 1e-310):
+        with pytest.raises(ValueError) as raised:
+            NoisyVotes(sigma_votes=scale)
+        expected = f"Expected 1e-300 <= sigma_votes <= 1e+300, got sigma_votes={scale!r}"
+        assert str(raised.value) == expected
+
+
+STABLE: dict[str, float] = {"scale_gap": 2.0, "sigma_test": 9.0, "delta_test": 1e-4}
+LISTED: dict[str, float] = {
+    "scale_threshold_stable": 3.0,
+    "scale_gap_stable": 3.0,
+    "scale_peel_stable": 1.0,
+}
+FIXED: dict[str, float] = {f"{name}_fixed": scale for name, scale in STABLE.items()} | {
+    "scale_peel_fixed": 1.0
+}
+LIMITED = LimitedDomainTopK(k=1, kbar=2, scale_domain=4.0, delta_domain=1e-4)
+ANSWERED: dict[str, tuple[Aggregator, float]] = {
+    "counts": (NoisyVotes(sigma_votes=10.0), 1.0),
+    "sets": (Peeling(k=2, scale_peel=1.0), 1.0),
+    "leads": (NoisyVotes(sigma_votes=10.0, min_lead=15.0), float(ndtr(0.5) + ndtr(-3.5))),
+    "majority": (
+        StableMajority(sigma_majority=5.0, delta_majority=1e-4),
+        float(ndtr(19 / 5 + ndtri(1e-4))),
+    ),
+    "gaps": (StableTopK(**STABLE), float(ndtr(38 / 9 + ndtri(1e-4)))),
+    "fixed": (FixedStableTopK(k=2, rank_penalty=0.0, **FIXED), float(ndtr(38 / 9 + ndtri(1e-4)))),
+    "fallback": (FixedStableTopK(k=2, rank_penalty=0.0, fallback=True, **FIXED), 1.0),
+    "domain": (LIMITED, float(expit(38 / 4 + math.log(1e-4)))),
+    "rounds": (
+        Rounds(rounds=(NoisyVotes(sigma_votes=10.0), LIMITED)),
+        float(expit(38 / 4 + math.log(1e-4))),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_most_is_answered_of_teachers_of_one_mind(kind: str) -> None:
+    """Forty of them give two labels of four; as often as is said, and as in closed form."""
+    aggregator, expected = ANSWERED[kind]
+    most = aggregator.max_answer_probability(VoteShape(40, 4))
+    assert most == pytest.approx(expected, rel=1e-9)
+    votes = replace(
+        Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40), features=np.zeros((2000, 1))
+    )
+    answered = (
+        aggregator.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
+    )
+    if kind != "leads":  # one label by one
+        assert abs(answered - most) <= 4 * math.sqrt(most * (1 - most) / 2000)
+
+
+def test_a_list_is_bounded_by_the_widest_of_its_gaps() -> None:
+    shape = VoteShape(40, 4)
+    listed = TopStableTopK(k=1, kbar=2, delta_stable=1e-5, **LISTED)
+    assert not listed.fallback
+    most = listed.max_answer_probability(shape)
+    assert most == pytest.approx(listed.mechanism(shape).chance_to_pass(38)) and 0.2 < most < 1
+    assert replace(listed, delta_stable=0.9).max_answer_probability(shape) == 1  # type: ignore[call-arg]
+    assert replace(listed, fallback=True).max_answer_probability(shape) == 1  # type: ignore[call-arg]
+    votes = Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40)
+    answered = listed.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
+    assert most / 4 < answered < most + 4 * math.sqrt(most / 2000)
+
+
+def test_an_aggregator_that_lacks_a_setting_cannot_be_made() -> None:
+    for cls in registered().values():
+        lacking = Partial(cls)
+        if not lacking.missing:
+            continue
+        assert lacking.complete() == lacking
+        with pytest.raises(TypeError, match=rf"^{cls.__name__}\.__init__\(\) missing .*'$"):
+            cls()
+    with pytest.raises(TypeError, match=r"'sigma_votes'$"):
+        NoisyVotes()  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match=r"^Expected `answers\.sigma_votes` of NoisyVotes$"):
+        ConfidentScreen(
+            answers=Partial(NoisyVotes),  # type: ignore[arg-type]
+            sigma_confident=1.0,
+            threshold_confident=3.0,
+        )
+    with pytest.raises(
+        ValueError, match=r"^Expected settings of NoisyVotes, got settings=\['sigma'\]$"
+    ):
+        Partial(NoisyVotes, sigma=1.0)
+    assert Partial(NoisyVotes).complete(sigma_votes=2.0) == NoisyVotes(sigma_votes=2.0)
+    assert Partial(Peeling, k=2).missing == ("scale_peel",)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.7, 3.0])
+def test_noise_is_a_millionth_more_than_is_needed_at_most(epsilon: float) -> None:
+    target = Target(
+        epsilon=epsilon,
+        delta=1e-6,
+        num_queries=7,
+        neighboring_relation=NeighboringRelation.REPLACE_RECORD,
+    )
+    noisy, shape = NoisyVotes(sigma_votes=1.0), VoteShape(40, 4)
+    found, least = noisy.calibrated(target, shape), noisy.calibrated(target, shape, tolerance=1e-12)
+    assert found is not None and least is not None
+    assert 1 <= found.sigma_votes / least.sigma_votes <= 1 + 1e-6

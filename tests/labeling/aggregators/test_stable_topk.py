@@ -1,0 +1,561 @@
+"""StableTopK and its variants keep the contract."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from pate import Votes, VoteShape
+from pate._core.mechanisms.gaps import GapNoise, TestedBy
+from pate._core.testing.laws import ORDERS, renyi_divergence
+from pate._labeling.testing.aggregators import Grid, Law
+from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation, Target, epsilon_of
+from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
+from pate.testing import AggregatorContract
+from tests.core.mechanisms import oracles
+from tests.labeling.aggregators.oracles import fixed_law, passing_laplace, stable_law
+from tests.labeling.aggregators.test_of_mechanism import Bound, Drawn
+
+
+class TestStableTopK(Drawn, AggregatorContract):
+    loose_because = "a failed test hides which rank was chosen"
+    scale, sigma, delta = 1.0, 0.8, 0.02
+    grid: Grid = (
+        *AggregatorContract.grid,
+        ((1, 0), (1, 0), (1, 0), (1, 0)),
+        ((0, 0), (0, 0), (0, 0), (0, 0)),
+    )
+
+    def make(self, relation: Relation) -> Aggregator:
+        return StableTopK(
+            scale_gap=self.scale,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        return stable_law(
+            votes,
+            relation.score_range,
+            self.sigma,
+            self.delta,
+            lambda q: oracles.softmax(q / self.scale),
+        )
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"delta_test": bad} for bad in (0, 1, -1e-9, float("nan"))]
+
+
+@pytest.mark.slow
+class TestStableTopKOfThree(TestStableTopK):
+    num_labels = 3
+    num_teachers = 3
+    grid: Grid = (((1, 1, 0), (1, 1, 0), (1, 1, 0)), ((1, 0, 0), (1, 0, 0), (1, 0, 1)))
+    scale, sigma = 1.0, 0.8
+
+
+@pytest.mark.slow
+class TestStableTopKWithoutEmpty(TestStableTopK):
+    num_labels = 3
+    grid: Grid = (
+        ((1, 1, 0), (1, 1, 0), (1, 0, 0), (1, 1, 0)),
+        ((0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 0)),
+    )
+
+    def make(self, relation: Relation) -> Aggregator:
+        return StableTopK(
+            scale_gap=self.scale,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+            allow_empty=False,
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        def choice(gaps: np.ndarray) -> np.ndarray:
+            return np.concatenate(([0.0], oracles.softmax(gaps[1:-1] / self.scale), [0.0]))
+
+        return stable_law(votes, relation.score_range, self.sigma, self.delta, choice)
+
+
+@pytest.mark.slow
+def test_all_neighbors_of_small_panels_are_within_the_curve() -> None:
+    """The figures of docs/privacy.md: the law written out, both kinds of releases, both relations
+    of neighbors."""
+    noises = [(1, 0.8, 0.02), (2, 1.5, 0.02), (0.5, 0.4, 0.01), (4, 0.6, 1e-3), (0.7, 3, 1e-4)]
+    noises += [(8, 8, 1e-6), (0.3, 0.3, 0.1), (3, 0.3, 1e-5), (1.5, 5, 0.05), (20, 0.5, 1e-3)]
+    worst, trap = 0.0, 0.0
+    for num_labels, most in ((1, 6), (2, 6), (3, 4)):
+        for num_teachers, made_for, (scale, sigma, delta) in product(
+            range(2, most + 1), Relation, noises
+        ):
+            sets = [*product((0, 1), repeat=num_labels)]
+            laws = {}
+            for counts in product(range(num_teachers + 1), repeat=num_labels):
+                gaps = oracles.majority_gaps(counts, num_teachers, made_for.score_range)
+                law = dict.fromkeys([*sets, ()], 0.0)
+                for k, chance in enumerate(oracles.softmax(np.array(gaps) / scale).tolist()):
+                    passed = ndtr(max(gaps[k] - made_for.score_range, 0) / sigma + ndtri(delta))
+                    law[tuple(int(i in oracles.ranks(counts)[:k]) for i in range(num_labels))] += (
+                        chance * passed
+                    )
+                    law[()] += chance * (1 - passed)
+                laws[counts] = [*law.values()]
+            stable = StableTopK(
+                scale_gap=scale, sigma_test=sigma, delta_test=delta, neighboring_relation=made_for
+            )
+            for relation in Relation:
+                steps = (-1, 0, 1) if relation is Relation.REPLACE_RECORD else (0, 1)
+                moves = [move for move in product(steps, repeat=num_labels) if any(move)]
+                moved = [
+                    (counts, tuple(map(sum, zip(counts, move, strict=True))))
+                    for counts, move in product(laws, moves)
+                ]
+                pairs = np.array([[laws[a], laws[b]] for a, b in moved if b in laws])
+                first, second = np.concatenate((pairs, pairs[:, ::-1])).swapaxes(0, 1)
+                cost = stable.event(VoteShape(num_teachers, num_labels), relation).cost(ORDERS)
+                worst = max(
+                    worst,
+                    (renyi_divergence(first, second, cost.delta0).max(axis=0) / cost.rdp).max(),
+                )
+                if (
+                    num_labels > 1
+                    and made_for is not relation
+                    and relation is Relation.ADD_REMOVE_TEACHER
+                ):
+                    cheap = replace(stable, allow_empty=False).event(  # type: ignore[call-arg]
+                        VoteShape(num_teachers, num_labels), relation
+                    )
+                    cost = cheap.cost(ORDERS)
+                    trap = max(
+                        trap,
+                        (renyi_divergence(first, second, cost.delta0).max(axis=0) / cost.rdp).max(),
+                    )
+    assert worst == pytest.approx(0.992, abs=5e-4)
+    assert trap == pytest.approx(3.54, abs=5e-3)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_a_doubled_majority_is_no_gap_that_moves_by_one(scale: float) -> None:
+    """A release made for REPLACE_RECORD costs more under ADD_REMOVE_TEACHER than its gaps do
+    without majorities."""
+
+    class Doubled(TestStableTopK):
+        pass
+
+    Doubled.scale = scale
+    made_for, relation = Relation.REPLACE_RECORD, Relation.ADD_REMOVE_TEACHER
+    worst = Doubled().worst_divergence(made_for, relation)
+    stable: Any = Doubled().make(made_for)
+    priced, cheap = (
+        each.event(Doubled().shape, relation).cost(ORDERS)
+        for each in (stable, replace(stable, allow_empty=False))
+    )
+    assert (worst <= priced.rdp).all() and (worst > 1.5 * cheap.rdp).any()
+
+
+class TestStableTopKPreferring(Bound, TestStableTopK):
+    """Two labels at most, of which one is preferred to none and none to two."""
+
+    num_labels = 3
+    grid: Grid = TestStableTopKWithoutEmpty.grid
+    regularizer, kbar = (0.5, 1.0, 0.0, 5.0), 2
+
+    def make(self, relation: Relation) -> Aggregator:
+        return StableTopK(
+            scale_gap=self.scale,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+            regularizer=self.regularizer,
+            kbar=self.kbar,
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        def choice(gaps: np.ndarray) -> np.ndarray:
+            utilities = (gaps + self.regularizer)[: self.kbar + 1]
+            return np.append(oracles.softmax(utilities / self.scale), 0.0)
+
+        return stable_law(votes, relation.score_range, self.sigma, self.delta, choice)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        bad: list[dict[str, Any]] = [
+            {"regularizer": (0.0, float("inf"))},
+            {"kbar": 0},
+            {"kbar": 1.5},
+        ]
+        return [*bad, {"noise_law": "cauchy"}, {"test_law": "gumbel"}]
+
+    def test_a_regularizer_of_another_size_is_refused(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"^Expected a regularizer of 3 numbers, got shape=\(4,\)$"
+        ):
+            self.make(Relation.REPLACE_RECORD).event(VoteShape(4, 2))
+        assert (
+            self.make(Relation.REPLACE_RECORD).gap_needed(VoteShape(4, 3), probability=0.9) is None
+        )
+
+
+class TestStableTopKByLaplace(Bound, TestStableTopK):
+    scale, sigma, delta = 2.0, 1.2, 0.01
+
+    def make(self, relation: Relation) -> Aggregator:
+        return StableTopK(
+            scale_gap=self.scale,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+            noise_law="exponential",
+            test_law="laplace",
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        return stable_law(
+            votes,
+            relation.score_range,
+            self.sigma,
+            self.delta,
+            lambda q: oracles.max_law(q / self.scale, "exponential"),
+            passing_laplace,
+        )
+
+
+class TestStableTopKByGaussian(Drawn, AggregatorContract):
+    loose_because = "what is proven of Gaussian noisy max is far from its law"
+    scale, sigma, delta = 2.5, 1.0, 0.1
+    grid: Grid = TestStableTopK.grid
+
+    def make(self, relation: Relation) -> Aggregator:
+        return StableTopK(
+            scale_gap=self.scale,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+            noise_law="gaussian",
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        return stable_law(
+            votes,
+            relation.score_range,
+            self.sigma,
+            self.delta,
+            lambda q: oracles.max_law(q / self.scale, "gaussian"),
+        )
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"delta_test": bad} for bad in (0, 1, float("nan"))]
+
+    @pytest.mark.parametrize("allow_empty", [True, False])
+    @pytest.mark.parametrize("num_labels", [2, 3, 5])
+    def test_every_gap_that_may_be_chosen_is_a_candidate(
+        self, num_labels: int, allow_empty: bool
+    ) -> None:
+        """As many as sets of different sizes come out where the noise is far larger than any
+        gap."""
+        stable = StableTopK(
+            scale_gap=1e6,
+            sigma_test=0.01,
+            delta_test=1 - 1e-12,
+            allow_empty=allow_empty,
+            noise_law="gaussian",
+        )
+        counts = np.tile(10 * np.arange(1, num_labels + 1), (2000, 1))
+        votes = Votes.from_counts(counts, 10 * (num_labels + 1))
+        release = stable.aggregate(votes, generator=np.random.default_rng(0))
+        assert release.mask.all()
+        choice, test = stable.event(VoteShape(votes.num_teachers, num_labels)).events  # type: ignore[attr-defined]
+        assert choice.num_candidates == len(set(release.labels.sum(axis=1).tolist()))
+        assert choice.noise_multiplier == 1e6 / 4
+        assert (test.sigma, test.shift, test.num_teachers) == (0.01, 2, votes.num_teachers)
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_gumbel_noise_of_the_same_deviation_costs_less(self, relation: Relation) -> None:
+        gaussian = self.make(relation).event(VoteShape(800, 40))
+        gumbel = StableTopK(
+            scale_gap=self.scale * 6**0.5 / np.pi,
+            sigma_test=self.sigma,
+            delta_test=self.delta,
+            neighboring_relation=relation,
+        ).event(VoteShape(800, 40))
+        assert epsilon_of(gumbel, count=5, delta=0.5) < epsilon_of(gaussian, count=5, delta=0.5)
+
+
+class TestFixedStableTopK(Drawn, AggregatorContract):
+    loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
+    answers_coins_because = "where no label has many votes, k labels are peeled from all of them"
+    num_labels = 3
+    k = 2
+    rank_penalty, scale, sigma, delta, scale_peel = 0.5, 2.0, 1.5, 0.05, 1.2
+    fallback = by_root = False
+    grid: Grid = (
+        ((1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0)),
+        ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 1, 1)),
+        ((1, 0, 0), (1, 0, 0), (1, 0, 1), (1, 1, 0)),
+    )
+
+    def make(self, relation: Relation) -> Aggregator:
+        return FixedStableTopK(
+            k=self.k,
+            rank_penalty=self.rank_penalty,
+            scale_gap_fixed=self.scale,
+            sigma_test_fixed=self.sigma,
+            delta_test_fixed=self.delta,
+            scale_peel_fixed=self.scale_peel,
+            neighboring_relation=relation,
+            fallback=self.fallback,
+            scale_noise_with_rounds=self.by_root,
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        return fixed_law(
+            votes,
+            k=self.k,
+            rank_penalty=self.rank_penalty,
+            scale=self.scale,
+            sigma=self.sigma,
+            delta=self.delta,
+            shift=relation.score_range,
+            scale_peel=self.scale_peel,
+            fallback=self.fallback,
+            by_root=self.by_root,
+        )
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [
+            {"k": 0},
+            {"k": 1.5},
+            {"rank_penalty": -1.0},
+            {"rank_penalty": float("nan")},
+            {"delta_test_fixed": 1.0},
+        ]
+
+    def test_too_large_a_set_or_too_many_rounds_are_refused(self) -> None:
+        fixed = replace(self.make(Relation.REPLACE_RECORD), k=2)  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="Expected k <= 1 for 1 labels, got k=2"):
+            fixed.event(VoteShape(4, 1))
+        for tier in (-1, 3):
+            with pytest.raises(ValueError, match=rf"^Expected .*rounds.*, got rounds={tier}$"):
+                fixed.event(VoteShape(4, 3), tier=tier)
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_each_round_is_paid(self, relation: Relation) -> None:
+        fixed = replace(self.make(relation), scale_noise_with_rounds=False)  # type: ignore[call-arg]
+        for asked in Relation:
+            none, *more = (
+                fixed.event(self.shape, asked, tier).cost() for tier in range(self.k + 1)
+            )
+            choice = (
+                BoundedRangeEvent(
+                    eta=asked.score_range / self.scale_peel, neighboring_relation=asked
+                )
+                .cost()
+                .rdp
+            )
+            for rounds, paid in enumerate(more, start=1):
+                np.testing.assert_allclose(paid.rdp, none.rdp + rounds * choice, rtol=1e-12)
+                assert paid.delta0 == none.delta0 > 0
+            stable = StableTopK(
+                scale_gap=self.scale,
+                sigma_test=self.sigma,
+                delta_test=self.delta,
+                neighboring_relation=relation,
+                allow_empty=False,
+            )
+            np.testing.assert_array_equal(none.rdp, stable.event(self.shape, asked).cost().rdp)
+            assert fixed.event(self.shape, asked) == fixed.event(self.shape, asked, self.k)
+
+
+class TestFixedStableTopKByPeeling(TestFixedStableTopK):
+    """Most of what is told is told by the peeling."""
+
+    num_teachers = 5
+    rank_penalty, scale, sigma, delta, scale_peel = 0.0, 20.0, 0.8, 1e-3, 0.4
+    grid: Grid = (((1, 1, 1),) * 5, ((1, 0, 0),) * 5, ((1, 0, 0),) * 4 + ((0, 1, 0),))
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_a_round_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
+        assert self.unpaid(relation, relation, lambda tier: tier if tier == self.k else 0) > 0.5
+        assert self.unpaid(relation, relation, lambda tier: max(tier - 1, 0)) > 0.5
+
+
+@pytest.mark.slow
+class TestFixedStableTopKWithFallback(TestFixedStableTopK):
+    fallback = True
+
+    def test_every_query_is_answered(self) -> None:
+        votes = Votes.from_counts(np.tile([[4, 4, 0], [2, 2, 2]], (200, 1)), 4)
+        release = self.make(Relation.REPLACE_RECORD).aggregate(
+            votes, generator=np.random.default_rng(0)
+        )
+        assert release.mask.all() and (release.labels.sum(axis=1) == self.k).all()
+        assert release.tiers is not None and {0, self.k} <= set(release.tiers.tolist())
+
+
+@pytest.mark.slow
+class TestFixedStableTopKByRoot(TestFixedStableTopK):
+    fallback = by_root = True
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_few_rounds_pay_for_their_little_noise(self, relation: Relation) -> None:
+        """One of two rounds has less noise: its price is not that of a round among two."""
+        fixed: Any = self.make(relation)
+        alike = replace(fixed, scale_noise_with_rounds=False)
+        one, cheap = (each.event(self.shape, relation, 1).cost().rdp for each in (fixed, alike))
+        assert (one > cheap).all() and (one <= fixed.event(self.shape, relation).cost().rdp).all()
+
+
+class TestFixedStableTopKByFallback(TestFixedStableTopKByPeeling):
+    """Most queries fail the test, and what is told of them is told by k rounds of peeling."""
+
+    fallback = True
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_a_fallback_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
+        assert self.unpaid(relation, relation, lambda tier: tier % self.k) > 0.5
+
+
+@pytest.mark.slow
+class TestFixedStableTopOne(TestFixedStableTopK):
+    k = 1
+    grid: Grid = (
+        ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+        ((0, 1, 0), (0, 1, 0), (0, 1, 0), (1, 1, 0)),
+    )
+
+
+@pytest.mark.parametrize("delta_test", [1e-9, 0.02])
+@pytest.mark.parametrize("relation", Relation)
+def test_where_next_to_nothing_passes_the_fallback_pays_for_all(
+    relation: Relation, delta_test: float
+) -> None:
+    class Failing(TestFixedStableTopKByFallback):
+        sigma, delta = 20.0, delta_test
+
+    Failing().test_realised_costs_hold_between_all_neighbors(relation, relation)
+
+
+@pytest.mark.parametrize(
+    "stable",
+    [
+        StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-6, allow_empty=False),
+        StableTopK(
+            scale_gap=1.0, sigma_test=1.0, delta_test=1e-6, allow_empty=False, noise_law="gaussian"
+        ),
+        FixedStableTopK(
+            k=1,
+            rank_penalty=0,
+            scale_gap_fixed=1.0,
+            sigma_test_fixed=1.0,
+            delta_test_fixed=1e-6,
+            scale_peel_fixed=1.0,
+            allow_empty=False,
+        ),
+    ],
+)
+def test_one_label_needs_the_empty_set(stable: Aggregator) -> None:
+    alone = r"^Expected at least two labels without the empty and the full set, got num_labels=1$"
+    with pytest.raises(ValueError, match=alone):
+        stable.event(VoteShape(9, 1))
+    with pytest.raises(ValueError, match=alone):
+        stable.aggregate(Votes.from_counts([[3]], 9), generator=np.random.default_rng(0))
+    # two labels leave one gap, the one between them
+    stable.event(VoteShape(9, 2))
+    release = stable.aggregate(
+        Votes.from_counts([[0, 50]] * 40, 50), generator=np.random.default_rng(0)
+    )
+    assert release.mask.all() and release.labels.tolist() == [[0, 1]] * 40
+    with_empty: Any = replace(stable, allow_empty=True)  # type: ignore[call-arg]
+    with_empty.event(VoteShape(9, 1))
+    assert with_empty.aggregate(
+        Votes.from_counts([[50]], 50), generator=np.random.default_rng(0)
+    ).mask.all()
+
+
+def test_ranks_that_are_ruled_out_answer_nothing() -> None:
+    """Of two labels one or none may be given: the widest gap is the majority for none."""
+    ruled = StableTopK(
+        scale_gap=1.0,
+        sigma_test=1.0,
+        delta_test=1e-3,
+        neighboring_relation=Relation.ADD_REMOVE_TEACHER,
+        regularizer=(0.0, -np.inf, 0.0),
+    )
+    assert ruled.max_answer_probability(VoteShape(6, 2)) == pytest.approx(ndtr(2 + ndtri(1e-3)))
+    assert replace(ruled, regularizer=None).max_answer_probability(  # type: ignore[call-arg]
+        VoteShape(6, 2)
+    ) == pytest.approx(ndtr(5 + ndtri(1e-3)))
+
+
+def test_a_message_names_what_came() -> None:
+    make: Any = partial(StableTopK, sigma_test=1.0, delta_test=1e-6)
+    with pytest.raises(ValueError, match=r"^Expected scale_gap > 0, got scale_gap=-5.0$"):
+        make(scale_gap=-5.0)
+    with pytest.raises(TypeError, match=r"missing 1 required keyword-only argument: 'scale_gap'$"):
+        make()
+
+
+NOISES: tuple[GapNoise, ...] = (
+    "gumbel",
+    "exponential",
+    "laplace",
+    "logistic",
+    "half_logistic",
+    "gaussian",
+)
+
+
+@pytest.mark.parametrize("noise_law", NOISES)
+@pytest.mark.parametrize("test_law", ["gaussian", "laplace"])
+def test_predicted_gap_is_answered_as_often_as_predicted(
+    noise_law: GapNoise, test_law: TestedBy
+) -> None:
+    answered = 0.7
+    stable = StableTopK(
+        scale_gap=20.0, sigma_test=30.0, delta_test=1e-6, noise_law=noise_law, test_law=test_law
+    )
+    gap = stable.gap_needed(VoteShape(900, 6), probability=answered)
+    assert gap is not None
+    top = round(gap.votes)
+    # two labels on top, all others without votes; the gaps above the top and between the two are 0
+    votes = Votes.from_counts(np.tile([top, top, 0, 0, 0, 0], (20_000, 1)), top)
+    released = stable.aggregate(votes, generator=np.random.default_rng(0))
+    right = (released.mask.all(axis=1) & (released.labels == [1, 1, 0, 0, 0, 0]).all(axis=1)).mean()
+    assert right == pytest.approx(answered, abs=0.02)
+
+
+def test_predicted_gap_is_that_of_the_test_where_the_choice_is_free() -> None:
+    stable = StableTopK(
+        scale_gap=1e-3,
+        sigma_test=10.0,
+        delta_test=1e-9,
+        neighboring_relation=Relation.ADD_REMOVE_TEACHER,
+    )
+    found = stable.gap_needed(VoteShape(100, 5), probability=0.5)
+    assert found is not None
+    assert found.votes == pytest.approx(1 - 10 * ndtri(1e-9), rel=1e-6)
+    assert ndtr((found.votes - 1) / 10 + ndtri(1e-9)) >= 0.5
+
+
+@pytest.mark.slow
+def test_noise_is_split_for_the_narrowest_gap() -> None:
+    target, shape = Target(epsilon=4.0, delta=1e-6, num_queries=100), VoteShape(60, 20)
+    found = StableTopK.for_target(target, shape, delta_test=5e-10, answered=0.5)
+    assert isinstance(found, StableTopK) and found.delta_test == 5e-10
+    assert epsilon_of(found.event(shape), count=100, delta=1e-6) <= 4.0
+    assert epsilon_of(found.scaled(1 - 1e-4).event(shape), count=100, delta=1e-6) > 4.0
+    # no other split of the same budget needs a narrower gap
+    for ratio in (0.3, 0.8, 3.0):
+        other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(  # type: ignore[call-arg]
+            target, shape, tolerance=1e-3
+        )
+        assert other is not None
+        first, second = (stable.gap_needed(shape, probability=0.5) for stable in (found, other))
+        assert first is not None and second is not None and first.votes < second.votes
+    with pytest.raises(ValueError, match="Expected delta_test < 1e-08"):
+        StableTopK.for_target(target, shape, delta_test=2e-8)

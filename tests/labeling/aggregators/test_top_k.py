@@ -1,0 +1,109 @@
+"""Sets of a public size keep the contract."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import Votes, VoteShape
+from pate._core.mechanisms.canonical import CanonicalLoss
+from pate._labeling.testing.aggregators import Grid, Law
+from pate.accounting import NeighboringRelation as Relation
+from pate.aggregators import Aggregator, Canonical, Joint, Peeling
+from pate.mechanisms import seeded_generator
+from pate.testing import AggregatorContract
+from tests.core.mechanisms import oracles
+from tests.labeling.aggregators.oracles import counts, sets_law
+from tests.labeling.aggregators.test_of_mechanism import Bound
+
+GRID = (
+    ((1, 1, 0), (1, 1, 0), (1, 0, 0), (1, 1, 0)),
+    ((0, 0, 1), (0, 0, 1), (0, 1, 1), (0, 1, 0)),
+    ((0, 0, 0), (0, 0, 0), (1, 1, 1), (1, 0, 1)),
+)
+
+
+class _TopK(AggregatorContract):
+    num_labels = 3
+    grid: Grid = GRID
+    k = 2
+    scale = 1.0
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [{"k": 0}, {"k": 2.0}, {"k": True}]
+
+    def test_too_large_a_set_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"^Expected k <= \d for 1 items, got k=\d$"):
+            self.make(Relation.REPLACE_RECORD).event(VoteShape(4, self.k - 1 or 1))
+
+
+class TestCanonical(_TopK):
+    gamma = 0.5
+    loss: CanonicalLoss = "lead"
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Canonical(
+            k=self.k,
+            scale_canonical=self.scale,
+            gamma=self.gamma,
+            loss=self.loss,
+            neighboring_relation=relation,
+        )
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        utilities = oracles.subset_utilities(counts(votes), self.k, self.gamma, self.loss)
+        return sets_law(oracles.sets(3, self.k), oracles.softmax(utilities / self.scale), 3)
+
+    def malformed(self) -> list[dict[str, Any]]:
+        return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}, {"loss": "paper"}]
+
+
+class TestPeelingOne(Bound, _TopK):
+    k = 1
+
+    def make(self, relation: Relation) -> Aggregator:
+        return Peeling(k=self.k, scale_peel=self.scale, neighboring_relation=relation)
+
+    def law(self, votes: Votes, relation: Relation) -> Law:
+        sequences = oracles.sequences(3, self.k)
+        scores = tuple(count / self.scale for count in counts(votes))
+        return sets_law(sequences, oracles.peel_law(scores, sequences, oracles.softmax), 3)
+
+    def test_too_large_a_set_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"^Expected k <= 3 for 3 items, got k=4$"):
+            Peeling(k=4, scale_peel=1.0).event(VoteShape(4, 3))
+
+
+def test_the_least_voted_label_counts_half_unless_it_is_told() -> None:
+    assert Canonical(k=1, scale_canonical=1.0).gamma == 0.5
+
+
+def test_a_loss_that_is_not_ours_is_named() -> None:
+    ours = Canonical(k=2, scale_canonical=1.0)
+    assert ours.display_name == "Canonical (k=2)"
+    assert replace(ours, loss="published").display_name == "Canonical (k=2, published loss)"  # type: ignore[call-arg]
+
+
+def test_the_gap_needed_is_that_of_the_mechanism() -> None:
+    shape = VoteShape(200, 6)
+    for aggregator in (
+        Canonical(k=2, scale_canonical=4.0),
+        Peeling(k=2, scale_peel=4.0),
+        Joint(k=2, scale_joint=4.0),
+    ):
+        gap = aggregator.gap_needed(shape, probability=0.9)
+        assert gap is not None
+        votes, available, meaning = gap
+        assert available == 200 and meaning.startswith(
+            f"A gap of {votes:.1f} votes between the 2 most voted labels"
+        )
+        counts = np.tile([votes, 0, votes, 0, 0, 0], (4000, 1))
+        found = aggregator.mechanism(VoteShape(9, counts.shape[1]))(
+            counts, generator=seeded_generator(0)
+        )
+        right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
+        # the gap of the joint mechanism is a bound
+        assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)
+    with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 items, got k=3$"):
+        Canonical(k=3, scale_canonical=1.0).gap_needed(VoteShape(9, 3), probability=0.5)

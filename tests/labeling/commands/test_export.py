@@ -1,0 +1,194 @@
+"""`pate export`: programs that answer as the student does, without pate."""
+
+import json
+import shutil
+import zipfile
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import Tensor, nn
+
+import models
+import pate
+from pate import cli
+from pate._networks.student import answers
+from pate.data import (
+    Arrays,
+    AutoFeatures,
+    CelebA,
+    DataSource,
+    FeatureMap,
+    PublicPCA,
+    PublicScaling,
+    RandomFeatures,
+)
+from tests.conftest import make_arrays
+from tests.networks.student.test_carried import carried, student_on
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+class Branching(nn.Module):
+    """A network that asks what its numbers are, which no program can hold."""
+
+    def __init__(self, input_shape: tuple[int, ...], num_labels: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(input_shape[0], num_labels)
+
+    def forward(self, features: Tensor) -> Tensor:
+        found: Tensor = self.layer(features)
+        return found if found.sum() > 0 else -found
+
+
+def run_torch(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
+    said = {answers.METADATA: ""}
+    program = torch.export.load(path, extra_files=said)
+    return [each.numpy() for each in program.module()(torch.from_numpy(samples))], json.loads(
+        said[answers.METADATA]
+    )
+
+
+def run_onnx(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
+    session = onnxruntime.InferenceSession(path)
+    said = json.loads(session.get_modelmeta().custom_metadata_map[answers.METADATA])
+    assert [each.name for each in session.get_inputs()] == [said["input"]["name"]]
+    return session.run(list(said["outputs"]), {said["input"]["name"]: samples}), said
+
+
+def exported(folder: Path, name: str) -> tuple[list[Path], pate.ExportedStudent]:
+    """Export the student in ``folder`` to both formats, by the command."""
+    paths = [folder / f"{name}{suffix}" for suffix in (".pt2", ".onnx")]
+    for path, form in zip(paths, ("torch.export", "onnx"), strict=True):
+        assert (
+            cli.main(["export", str(folder / "model"), "--format", form, "--output", str(path)])
+            == 0
+        )
+    return paths, pate.load_student(folder / "model")
+
+
+def require_same(paths: list[Path], student: pate.ExportedStudent, samples: np.ndarray) -> None:
+    """For any number of samples, the same answers but for rounding."""
+    probabilities, labels = student.answer(samples)
+    assert np.ptp(probabilities, axis=0)[2:].min() > 0.01
+    for path, run in zip(paths, (run_torch, run_onnx), strict=True):
+        for rows in (slice(None), slice(1), slice(7)):
+            (found, given), said = run(path, samples[rows])
+            assert found.dtype == np.float32 and np.abs(found - probabilities[rows]).max() < 2e-6
+            clear = np.abs(found - 0.5) > 1e-5
+            assert given.dtype == np.bool_ and (given == labels[rows])[clear].all()
+        assert (
+            said["label_names"] == list(student.label_names)
+            and said["privacy"] == student.describe()
+        )
+        assert said["input"]["dtype"] == str(samples.dtype) and said["input"]["shape"] == list(
+            samples.shape[1:]
+        )
+
+
+def pixels(source: DataSource) -> np.ndarray:
+    features = source.load(pate.data.Role.TEST).features
+    return np.rint(features[np.arange(features.shape[0])] * 255).astype(np.uint8)
+
+
+# torch takes ten seconds to import what it exports with, so that the other tests of that are slow
+# ones
+@pytest.mark.slow
+def test_pictures_through_components(
+    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = CelebA(faces, size=12, features=PublicPCA(8))
+    carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
+    paths, student = exported(tmp_path, "student")
+    assert f"onnx of pictures [N, 3, 12, 12], 25 labels: {paths[1]}\n" in capsys.readouterr().out
+    require_same(paths, student, pixels(source))
+
+
+@pytest.mark.slow
+def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
+    source = CelebA(faces, size=12)
+    settings = {"class_path": "pate.models.SmallCNN", "init_args": {"widths": [8, 16]}}
+    carried(
+        tmp_path, student_on(source, partial(models.SmallCNN, widths=(8, 16))), settings, source
+    )
+    require_same(*exported(tmp_path, "cnn"), pixels(source))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Arrays:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    return Arrays(tmp_path / "data.npz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("feature_map", [PublicScaling(), RandomFeatures(20), AutoFeatures(20)])
+def test_raw_rows_are_scaled(feature_map: FeatureMap, tmp_path: Path) -> None:
+    arrays = make_arrays()
+    arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    source = Arrays(tmp_path / "data.npz", features=feature_map)
+    carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
+    require_same(*exported(tmp_path, "scaled"), arrays["X"])
+
+
+@pytest.mark.slow
+def test_features(table: Arrays, tmp_path: Path) -> None:
+    carried(tmp_path, student_on(table, models.MLP), "pate.models.MLP", table)
+    require_same(*exported(tmp_path, "table"), make_arrays()["X"])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(["export", *words]) == 2
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    return err
+
+
+@pytest.mark.slow
+def test_what_cannot_be_exported(
+    table: Arrays, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carried(tmp_path, student_on(table, Branching), f"{__name__}.Branching", table, trust=True)
+    output = tmp_path / "out.pt2"
+    words = [str(tmp_path / "model"), "--format=torch.export", f"--output={output}", "--trust"]
+    assert "a network that torch.export takes, got" in refused(capsys, *words)
+    assert not output.exists()
+
+
+def test_bad_settings(
+    finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(finished / "public" / "student" / "model")
+    assert "ends in .onnx, got output='x.pt2'" in refused(
+        capsys, model, "--format=onnx", "--output=x.pt2"
+    )
+    assert "ends in .pt2, got output='x.onnx'" in refused(
+        capsys, model, "--format=torch.export", "--output=x.onnx"
+    )
+    monkeypatch.setattr(answers, "find_spec", lambda name: None)
+    options = [model, "--format=onnx", "--output=x.onnx"]
+    assert (
+        "the extra onnx (pip install 'pate[onnx]'), got missing=['onnx', 'onnxscript']"
+        in refused(capsys, *options)
+    )
+
+
+@pytest.mark.slow
+def test_programs_do_not_say_where_their_code_lies(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "public/student/model", tmp_path / "model")
+    for path in exported(tmp_path, "program")[0]:
+        with zipfile.ZipFile(path) if path.suffix == ".pt2" else nullcontext() as archive:
+            parts = (
+                [path.read_bytes()]
+                if archive is None
+                else [archive.read(name) for name in archive.namelist()]
+            )
+        for package in (pate, torch):
+            assert not [
+                part for part in parts if str(Path(str(package.__file__)).parent).encode() in part
+            ]

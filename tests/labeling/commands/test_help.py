@@ -1,0 +1,93 @@
+"""What `--help` of the commands says, and the examples below it."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pate
+from pate import cli
+from pate._labeling.commands.table import commands
+
+LIGHTNING = [name for name in commands() if name.startswith("student")]
+
+
+def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*name.split(), "--help"])
+    assert stopped.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", list(commands()))
+def test_help_is_for_people(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No marks of a docstring, a short usage, paragraphs that are not run together, and an example
+    at the end."""
+    text = help_of(name, capsys)
+    assert len(text.splitlines()) < 600
+    usage, _, rest = text.partition("\n\n")
+    described, _, options = rest.partition("\n\n" if name not in LIGHTNING else "\noptions:")
+    assert usage.startswith(f"usage: pate {name}") and usage.endswith("[options]")
+    assert "[-h]" not in usage and len(usage.splitlines()) <= 4
+    assert "<class" not in text and "NeighboringRelation." not in text
+    # addresses in the options of Lightning cannot be broken
+    assert name in LIGHTNING or max(map(len, text.splitlines())) <= 100
+    assert len(described.splitlines()) <= 9
+    if name not in LIGHTNING:  # whose trainer's options are Lightning's
+        assert "``" not in text and "Args:" not in text
+    assert f"\nexample:\n  pate {name}" in text, options
+
+
+def test_required_options_come_first_and_general_ones_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = help_of("plan", capsys)
+    names = re.findall(r"^  (?:-\w, )?(--\w+)", text, flags=re.MULTILINE)
+    assert names[:3] == ["--num_records", "--num_labels", "--num_public"]
+    assert names[-3:] == ["--help", "--config", "--print_config"]
+    assert text.startswith("usage: pate plan --num_records NUM_RECORDS --num_labels NUM_LABELS")
+
+
+def test_label_does_not_ask_for_an_aggregator() -> None:
+    # in an interpreter of its own: which classes are listed follows from all that a process has
+    # imported
+    command = [sys.executable, "-m", "pate", "label", "--help"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert text.startswith("usage: pate label --delta DELTA --run RUN [options]\n")
+    listed = " ".join(text.split())
+    assert "pate.NoisyVotes" in listed and "None for all samples with votes" in listed
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in commands() if name not in ("completion", "init")]
+)
+def test_examples_are_understood(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = shlex.split(commands()[name].example)
+    assert words[: 1 + len(name.split())] == ["pate", *name.split()]
+    try:
+        size = 1 + len(name.split())  # options of the command itself come before those behind --
+        code: object = cli.main([*words[1:size], "--print_config", *words[size:]])
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    assert code == 0 and captured.out and captured.err == ""
+    assert not Path("runs/mine").exists()
+
+
+def test_networks_are_named_as_the_wheel_has_them() -> None:
+    """In what commands and reports show: `models` is a folder of the checkout alone."""
+    shown = [
+        file
+        for room in ("_labeling/commands", "lab/plan", "lab/report")
+        for file in (Path(pate.__file__).parent / room).rglob("*.*")
+    ]
+    assert len(shown) > 20
+    read = {
+        str(file): file.read_text() for file in shown if file.suffix in (".py", ".yaml", ".html")
+    }
+    assert not [file for file, text in read.items() if re.search(r"(?<![\w.])models\.[A-Z]", text)]

@@ -1,0 +1,795 @@
+"""`pate init` writes recipes that run, and the shipped ones are found by name."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from pate import cli, load_student
+from pate._core.accounting.cost import format_guess
+from pate._core.release.transaction import suited_delta
+from pate._labeling.commands.recipes import (
+    _KINDS,
+    PARTS,
+    find_recipe,
+    recipe_files,
+    shipped_recipes,
+    with_shipped_files,
+)
+from pate._labeling.runs.data_file import describe_data, read_data
+from pate.data import CelebA, DataSource, Role
+from tests.conftest import make_arrays
+from tests.labeling.data.test_picture_table import write_pictures
+from tests.networks.data.test_datasets import Columns
+
+SMALL = ["--label.target_epsilon=1e5"]
+
+
+def write_table(path: Path) -> None:
+    """Write the arrays of the other tests as the CSV file that `records.py` reads."""
+    arrays = make_arrays()
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            [
+                "id",
+                "role",
+                *(f"x_{i}" for i in range(6)),
+                *(f"y_{name}" for name in arrays["label_names"]),
+            ]
+        )
+        roles = np.array(["private", "public", "test"])[arrays["split"]]
+        for identity, role, features, labels in zip(
+            arrays["ids"], roles, arrays["X"], arrays["Y"], strict=True
+        ):
+            writer.writerow([identity, role, *features, *labels])
+
+
+@pytest.mark.parametrize(
+    ("kind", "ledger"), [("npz", "data of mine.ledger.sqlite"), ("python", "mine.ledger.sqlite")]
+)
+def test_a_recipe_that_is_written_runs(
+    kind: str, ledger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / ("data of mine.npz" if kind == "npz" else "mine.csv")
+    if kind == "npz":
+        np.savez(place, **make_arrays())  # type: ignore[arg-type]
+    else:
+        write_table(place)
+    words = ["init", str(tmp_path / "recipe"), "--kind", kind, "--data", str(place)]
+    assert cli.main(words) == 0
+    assert f"pate run {tmp_path / 'recipe'}" in capsys.readouterr().out
+    run = tmp_path / "run"
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(run), *SMALL]) == 0
+    out = capsys.readouterr().out
+    assert "private student" in out
+    assert str(tmp_path / f"{ledger} (of the private data)") in out
+    assert (run / "public" / "student" / "metrics.json").is_file()
+
+
+@pytest.mark.slow
+def test_pictures_and_a_table_are_enough(
+    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a folder of pictures to a student, by the recipe that is written but for sizes."""
+    folder = tmp_path / "pictures"
+    shutil.copytree(faces / "img_align_celeba", folder)
+    source = CelebA(faces, size=12, labels=["Smiling", "Male"])
+    lines = ["file,Smiling,Male,split"]
+    for role in Role:
+        records = source.load(role)
+        lines += [
+            f"{name},{a},{b},{role.value}"
+            for name, (a, b) in zip(records.ids, records.labels, strict=True)
+        ]
+    (folder / "labels.csv").write_text("\n".join(lines))
+    assert (
+        cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
+    )
+    words = ["--run", str(tmp_path / "run"), "--data.init_args.size=12"]
+    assert cli.main(["run", str(tmp_path / "recipe"), *words]) == 0
+    assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    lines = ["id,text,angry,split"]
+    for i in range(300):
+        angry = int(generator.integers(2))
+        words = " ".join(
+            generator.choice(["broken", "late", "wrong"] if angry else ["fine", "quick", "kind"], 5)
+        )
+        lines.append(f"t{i},{words} and so on,{angry},{[*Role][i % 3].value}")
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    assert (
+        cli.main(
+            [
+                "init",
+                str(tmp_path / "recipe"),
+                "--kind",
+                "text",
+                "--data",
+                str(tmp_path / "mine.csv"),
+            ]
+        )
+        == 0
+    )
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
+    figures = json.loads((tmp_path / "run" / "public" / "student" / "metrics.json").read_text())
+    assert figures["student"]["accuracy"] > 0.95
+    model, new, answers = (
+        tmp_path / "run" / "public" / "student" / "model",
+        tmp_path / "new.csv",
+        tmp_path / "out.csv",
+    )
+    student = load_student(model)
+    texts = ["broken again, and so late", "kind and quick, as ever"]
+    assert student.input.kind == "texts" and student.predict(texts).tolist() == [[1], [0]]
+    new.write_text(f'text\n"{texts[0]}"\n"{texts[1]}"\n')
+    assert cli.main(["predict", str(model), str(new), "--output", str(answers)]) == 0
+    assert answers.read_text() == "id,angry\n0,1\n1,0\n"
+
+
+@pytest.mark.slow
+def test_a_file_of_numbers_is_enough(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    numbers = generator.standard_normal((300, 2)).round(3)
+    lines = ["id,age,pressure,diabetes,gout,split"]
+    lines += [
+        f"p{i},{a},{b},{int(a > 0)},{int(b > 0)},{[*Role][i % 3].value}"
+        for i, (a, b) in enumerate(numbers)
+    ]
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    assert (
+        cli.main(
+            [
+                "init",
+                str(tmp_path / "recipe"),
+                "--kind",
+                "csv",
+                "--data",
+                str(tmp_path / "mine.csv"),
+            ]
+        )
+        == 0
+    )
+    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
+    model, new, answers = (
+        tmp_path / "run" / "public" / "student" / "model",
+        tmp_path / "new.csv",
+        tmp_path / "out.csv",
+    )
+    new.write_text("pressure,age\n3,-3\n-3,3\n")
+    assert cli.main(["predict", str(model), str(new), "--output", str(answers)]) == 0
+    assert answers.read_text() == "id,diabetes,gout\n0,0,1\n1,1,0\n"
+
+
+PATIENTS = """patient_no,age,sex,city,bmi,room,note,diabetes,gout
+{rows}
+"""
+
+
+def write_patients(path: Path, num: int = 5956, *, split: bool = False) -> None:
+    """Write a table as it comes: ids by another name, words, gaps, notes, a column of no use."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for i in range(num):
+        age, city = generator.integers(20, 90), ["Bern", "Rome", "Oslo"][generator.integers(3)]
+        gap = generator.random() < 0.1
+        row = [f"p{i}x", "" if gap else age, "fm"[i % 2], city, "NA" if gap else i % 20 + 18]
+        labels = [int(age > 55), int(city == "Rome")]
+        roles = [[*Role][i % 3].value] if split else []
+        said = [f"ward {i * 17}", f'"seen by doctor {i * 17}, {["a cough", "well"][i % 2]}"']
+        rows.append(",".join(map(str, [*row, *said, *labels, *roles])))
+    text = PATIENTS.format(rows="\n".join(rows))
+    path.write_text(text.replace("gout\n", "gout,part\n", 1) if split else text)
+
+
+def test_a_table_is_read_for_its_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path / "my.csv", 2000)
+    assert cli.main(["init", "my", "--data", "my.csv"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    public = "of YOUR records would be published: name a column `split`, or say so"
+    counts = r"PRIVATE: \d+ test, 1,\d\d\d private, \d\d\d"
+    assert re.search(rf"{counts} {public}: --public_fraction 0\.2\.", said)
+    assert "2 labels: diabetes, gout." in said
+    assert "Left out, because of too many different words: room." in said
+    assert "with epsilon 2, an observer of all that is published guesses right 88.1%" in said
+    suits = (
+        r"PRIVATE: delta 1e-06 suits the records, well below 1/1,\d\d\d, .* up to 1e-05 is usual"
+    )
+    assert re.search(suits, said)
+    text = (tmp_path / "my" / "data.yaml").read_text()
+    assert yaml.safe_load(text)["data"]["init_args"] == {
+        "path": str(tmp_path / "my.csv"),
+        "names": {"id": "patient_no"},
+        "labels": ["diabetes", "gout"],
+        "columns": ["age", "sex", "city", "bmi", "note"],
+        "categories": {"sex": "public", "city": "public"},
+        "texts": {"note": 256},
+        "formats": {},
+        "gaps": [],
+        "fill": "public",
+        "features": "AutoFeatures",
+    }
+    assert text.count("# Guessed: ") == 5 and max(map(len, text.splitlines())) <= 100
+    # nothing is published until somebody says so
+    assert cli.main(["run", "my"]) == 2
+    assert "Expected split in" in capsys.readouterr().err and not Path("runs").exists()
+    assert cli.main(["init", "other", "--data", "my.csv", "--public_fraction", "0.25"]) == 0
+    assert "of YOUR records will be published." in " ".join(capsys.readouterr().out.split())
+    source = read_data(tmp_path / "other" / "data.yaml")
+    assert len(source.load(Role.PUBLIC)) > 400
+
+
+def test_roles_of_another_name_are_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_patients(tmp_path / "my.csv", 30, split=True)
+    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
+    said = capsys.readouterr().out
+    assert "10 test, 10 private, and 10 public records" in said
+    source = read_data(tmp_path / "my" / "data.yaml")
+    assert len(source.load(Role.PUBLIC)) == 10
+
+
+@pytest.mark.slow
+def test_a_table_as_it_comes_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three commands in an empty folder, from a CSV file of words and gaps to answers for it."""
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path / "my.csv")
+    assert cli.main(["init", "my", "--data", "my.csv", "--public_fraction", "0.2"]) == 0
+    assert cli.main(["run", "my"]) == 0
+    model = "runs/my/public/student/model"
+    assert f"predictions:       pate predict {model} FILE\n" in capsys.readouterr().out
+    (tmp_path / "new.csv").write_text((tmp_path / "my.csv").read_text().replace("Oslo", "Lima"))
+    assert cli.main(["predict", model, "new.csv", "--output", "new_answers.csv"]) == 0
+    said = capsys.readouterr().err
+    assert "values of `city` are no level of it, such as 'Lima'" in said and "`sex`" not in said
+    assert cli.main(["predict", model, "my.csv"]) == 0
+    assert "no level" not in capsys.readouterr().err
+    with (tmp_path / "predictions.csv").open(newline="") as file:
+        answers = list(csv.DictReader(file))
+    with (tmp_path / "my.csv").open(newline="") as file:
+        truth = list(csv.DictReader(file))
+    assert [row["id"] for row in answers] == [row["patient_no"] for row in truth]
+    for label in ("diabetes", "gout"):
+        right = [a[label] == b[label] for a, b in zip(answers, truth, strict=True)]
+        assert np.mean(right) > 0.9
+
+
+def test_all_faults_of_data_are_said_before_a_recipe_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.csv").write_text("age,city,gout\n1,Bern,1\n1,Rome,0\n")
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]
+    assert cli.main(words) == 2
+    assert "pate init: Expected a column of ids in" in capsys.readouterr().err
+    np.savez(tmp_path / "my.npz", X=np.full((3, 2), np.nan), Y=np.full((3, 1), 2), split=[0, 1, 3])
+    assert cli.main([*words[:3], str(tmp_path / "my.npz")]) == 2
+    said = [line.split(" in ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == [
+        "pate init: Expected finite features",
+        "pate init: Expected labels among (0, 1)",
+        "pate init: Expected the records' own ids",
+        "pate init: Expected split",
+    ]
+    assert not (tmp_path / "my").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["init my --data my.csv", "run recipe"])
+def test_faults_are_said_before_torch_is_imported(words: str, tmp_path: Path) -> None:
+    rows = ["id,age,gout,split", "a,x,1,private", "b,1,1,public", "c,1,1,test"]
+    (tmp_path / "my.csv").write_text("\n".join(rows))
+    (tmp_path / "recipe").mkdir()
+    texts = recipe_files(tmp_path / "recipe", "csv", tmp_path / "my.csv")
+    texts["data.yaml"] = texts["data.yaml"].replace("labels: []", "labels: [gout]")
+    networks = texts["teachers.yaml"].split("# Or networks")[1].split("# network:")[1]
+    texts["teachers.yaml"] = ("network:" + networks).replace("\n# ", "\n")
+    for name, text in texts.items():
+        (tmp_path / "recipe" / name).write_text(text)
+    script = (
+        "import sys; from pate.cli import main; status = main(sys.argv[1:]);"
+        " assert not {'torch', 'pytorch_lightning'} & sys.modules.keys(); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", script, *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert (
+        "Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `age`"
+        in done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "values", "labels"),
+    [
+        ("topics", ["sports;news", "news", ""], {"topics": ["news", "sports"]}),
+        ("tags", ["sports, news", "news", "news"], {"tags": ["news", "sports"]}),
+        ("class", ["cat", "dog", "cat"], {"class": ["cat", "dog"]}),
+        ("y_cat", ["True", "False", "True"], ["y_cat"]),
+    ],
+)
+def test_labels_are_guessed(head: str, values: list[str], labels: object, tmp_path: Path) -> None:
+    rows = [f'r{i},{i},"{values[i % 3]}",{[*Role][i // 12].value}' for i in range(36)]
+    (tmp_path / "my.csv").write_text("\n".join([f"id,age,{head},split", *rows]))
+    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
+    settings = yaml.safe_load((tmp_path / "my" / "data.yaml").read_text())["data"]["init_args"]
+    assert (settings["labels"] == labels and "columns" not in settings) or settings[
+        "columns"
+    ] is None
+
+
+def test_public_records_need_no_labels(tmp_path: Path) -> None:
+    (tmp_path / "my.csv").write_text(
+        "id,age,gout,split\na,1,1,private\nb,2,0,private\nc,3,,public\nd,4,NA,public\ne,5,1,test\n"
+    )
+    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
+    source = read_data(tmp_path / "my" / "data.yaml")
+    assert source.label_names == ("gout",) and len(source.load(Role.PUBLIC)) == 2
+
+
+def test_what_cannot_be_guessed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i},{i % 7},g{i % 2},{[*Role][i // 4].value}" for i in range(12)]
+    (tmp_path / "my.csv").write_text("\n".join(["id,age,person,split", *rows]))
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]
+    assert cli.main(words) == 0
+    assert "write `labels` in data.yaml" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "my.csv").write_text("\n".join(["id,age,gout,split", *rows]).replace(",g", ","))
+    words[1] = str(tmp_path / "numbered")
+    assert cli.main(words) == 0
+    assert "ids look like numbers of rows" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["init", str(tmp_path / "none")]) == 2
+    assert "Expected --kind, one of npz, csv," in capsys.readouterr().err
+    (tmp_path / "nothing").mkdir()
+    assert cli.main(["init", str(tmp_path / "none"), "--data", str(tmp_path / "nothing")]) == 2
+    assert "or data that tell theirs, got data=" in capsys.readouterr().err
+    words = ["init", str(tmp_path / "none"), "--kind", "csv", "--data", str(tmp_path / "later.csv")]
+    assert cli.main(words) == 0
+    assert "Nothing is at" in capsys.readouterr().out
+
+
+def test_kinds_are_told_by_their_files(tmp_path: Path, faces: Path) -> None:
+    write_pictures(tmp_path / "pictures")
+    (tmp_path / "pictures" / "labels.csv").rename(tmp_path / "pictures" / "mine.csv")
+    texts = [f"t{i},so many words of it {i},{i % 2},{[*Role][i // 4].value}" for i in range(12)]
+    (tmp_path / "texts.csv").write_text("\n".join(["id,text,angry,split", *texts]))
+    np.savez(tmp_path / "arrays.npz", **make_arrays())  # type: ignore[arg-type]
+    for place, kind in (
+        (tmp_path / "pictures", "PictureTable"),
+        (tmp_path / "texts.csv", "TextTable"),
+        (tmp_path / "arrays.npz", "Arrays"),
+        (faces, "CelebA"),
+    ):
+        assert cli.main(["init", str(tmp_path / kind), "--data", str(place)]) == 0
+        source = read_data(tmp_path / kind / "data.yaml")
+        assert type(source).__name__ == kind and source.label_names
+
+
+def test_what_epsilon_lets_guess_is_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    label = recipe_files(Path("my"), "csv")["label.yaml"]
+    with pytest.raises(SystemExit):
+        cli.main(["label", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for epsilon in (1.0, 2.0, 4.0):
+        most = format_guess({"epsilon": epsilon, "delta": 1e-6})
+        assert f"{most}" in label and f"{most}" in shown
+    assert (
+        suited_delta(80_000) == 1e-6 and "1e-6 suits 80,000" in label and "1e-6 for 80,000" in shown
+    )
+    with pytest.raises(SystemExit):
+        cli.main(["init", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert format_guess({"epsilon": 2.0, "delta": 1e-6}) in shown
+    assert suited_delta(100_000) == 1e-6 and "up to 100,000 private records" in shown
+
+
+@pytest.mark.parametrize(
+    ("shape", "patches"),
+    [((14, 14), True), ((1, 14, 14), True), ((9, 9, 3), True), ((2, 9), False)],
+)
+def test_arrays_of_pictures_are_seen_by_patches(
+    shape: tuple[int, ...], patches: bool, tmp_path: Path
+) -> None:
+    arrays = make_arrays() | {"X": np.random.default_rng(0).random((600, *shape))}
+    np.savez(tmp_path / "my.npz", **arrays)  # type: ignore[arg-type]
+    words = [str(tmp_path / "recipe"), "--data", str(tmp_path / "my.npz")]
+    assert cli.main(["init", *words]) == 0
+    source = read_data(tmp_path / "recipe" / "data.yaml")
+    assert (source.input_shape == (9 * 128,)) == patches
+    assert (
+        "Guessed: X holds pictures" in (tmp_path / "recipe" / "data.yaml").read_text()
+    ) == patches
+
+
+def test_splits_of_hugging_face_are_read_as_the_recipe_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their package is not among those of the tests: columns stand for what it would read."""
+    names = ("train", "validation", "test")
+    splits = {name: Columns(make_arrays(), role) for name, role in zip(names, Role, strict=True)}
+    package = SimpleNamespace(
+        load_dataset={"owner/name": splits}.get, load_from_disk={str(tmp_path): splits}.get
+    )
+    monkeypatch.setitem(sys.modules, "datasets", package)
+    for place, ledger in (("owner/name", tmp_path / "recipe-1"), (str(tmp_path), tmp_path)):
+        folder = tmp_path / f"recipe-{1 + (place != 'owner/name')}"
+        assert cli.main(["init", str(folder), "--kind", "huggingface", "--data", place]) == 0
+        settings = yaml.safe_load((folder / "data.yaml").read_text())["data"]
+        assert settings["init_args"]["settings"]["place"] == place
+        settings["init_args"]["settings"] |= {
+            "features": "inputs",
+            "labels": ["a", "b"],
+            "ids": "name",
+        }
+        assert "PatchFeatures" in str(settings["init_args"]["features"])
+        settings["init_args"]["features"] = {"class_path": "PublicPCA"}
+        settings["init_args"]["features"]["init_args"] = {"num_components": 3}
+        (folder / "data.yaml").write_text(yaml.safe_dump({"data": settings}))
+        source = read_data(folder / "data.yaml")
+        assert source.records(Role.PRIVATE).features.shape == (400, 3)
+        assert source.ledger_path == ledger / "ledger.sqlite"
+
+
+@pytest.mark.parametrize("kind", list(_KINDS))
+def test_every_kind_describes_a_source_and_explains_every_setting(
+    kind: str, tmp_path: Path
+) -> None:
+    files = recipe_files(tmp_path / "recipe", kind)
+    for name, text in files.items():
+        if name.endswith(".yaml"):
+            (tmp_path / name).write_text(text)
+            assert isinstance(yaml.safe_load(text), dict) and text.startswith("# ")
+            assert max(len(line) for line in text.splitlines()) <= 120
+    for settings in ("target_epsilon", "delta", "num_queries", "max_epsilon"):
+        assert settings in yaml.safe_load(files["label.yaml"])
+    for setting in set(yaml.safe_load(files["teachers.yaml"])) - {"fit", "batch_size", "optimizer"}:
+        before = files["teachers.yaml"].split(f"\n{setting}:")[0].splitlines()[-1]
+        assert before.startswith("#"), setting
+    (tmp_path / "recipe").mkdir()
+    for name, text in files.items():
+        (tmp_path / "recipe" / name).write_text(text)
+    source = read_data(tmp_path / "data.yaml")
+    assert isinstance(source, DataSource)
+
+
+def test_networks_are_a_comment_away(tmp_path: Path) -> None:
+    """What the settings of records that vote for themselves name as comments are those of
+    networks."""
+    text = recipe_files(tmp_path, "npz")["teachers.yaml"].split("# Or networks")[1]
+    lines = [line[2:] for line in text.splitlines() if line.startswith("# ")]
+    written = yaml.safe_load("\n".join(lines[lines.index("network:") :]))
+    (tmp_path / "teachers.yaml").write_text(yaml.safe_dump(written))
+    words = [
+        "teachers",
+        "fit",
+        "--data=Arrays",
+        "--data.path=data.npz",
+        f"--config={tmp_path / 'teachers.yaml'}",
+    ]
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*words, "--run=run", "--print_config"])
+    assert stopped.value.code == 0 and written["network"]["class_path"] == "pate.models.MLP"
+
+
+def test_a_folder_with_files_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert cli.main(["init", str(tmp_path), "--kind", "npz"]) == 2
+    assert (
+        f"Expected a new or empty folder {tmp_path}, got files=['mine.txt']"
+        in capsys.readouterr().err
+    )
+    assert cli.main(["init", str(tmp_path / "mine.txt"), "--kind", "npz"]) == 2
+    assert "Expected a new or empty folder, got file=" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_shipped_recipes_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert {"faces", "table", "celeba"} <= set(shipped_recipes())
+    assert find_recipe(Path("faces")) == shipped_recipes()["faces"]
+    (tmp_path / "faces").mkdir()
+    assert find_recipe(Path("faces")) == shipped_recipes()["faces"]  # a folder of pictures, say
+    (tmp_path / "faces" / "data.yaml").touch()
+    with pytest.raises(ValueError, match="a recipe's files in faces, got missing="):
+        find_recipe(Path("faces"))
+    assert find_recipe(Path("configs/table")) == shipped_recipes()["table"]
+    (tmp_path / "configs" / "table").mkdir(parents=True)
+    for folder in (tmp_path / "faces", tmp_path / "configs" / "table"):
+        for part in PARTS:
+            (folder / f"{part}.yaml").touch()
+    assert find_recipe(Path("faces")) == Path("faces")
+    assert find_recipe(Path("configs/table")) == Path("configs/table")
+    with pytest.raises(ValueError, match=r"one of celeba, .*table, got recipe='face'"):
+        find_recipe(Path("face"))
+
+
+def test_files_of_shipped_recipes_are_found_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = shipped_recipes()["faces"] / "data.yaml"
+    written = [
+        "--config",
+        "configs/faces/data.yaml",
+        "--config=configs/faces/data.yaml",
+        "--run",
+        "configs/faces",
+    ]
+    assert with_shipped_files(written) == [
+        "--config",
+        str(shipped),
+        f"--config={shipped}",
+        "--run",
+        "configs/faces",
+    ]
+    for path in ("configs/mine/data.yaml", "faces/data.yaml", "data.yaml", "configs"):
+        assert with_shipped_files([f"--config={path}"]) == [f"--config={path}"]
+    (tmp_path / "configs" / "faces").mkdir(parents=True)
+    (tmp_path / "configs" / "faces" / "data.yaml").touch()
+    assert with_shipped_files(written) == written
+
+
+def test_examples_work_without_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = ["--config=configs/table/data.yaml", "--config=configs/table/teachers.yaml"]
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["teachers", "fit", *files, "--run=run", "--print_config"])
+    assert "fit: closed_form" in capsys.readouterr().out
+    assert cli.main(["run", "configs/table", "--print_config"]) == 0
+    assert "# student.yaml" in capsys.readouterr().out
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was begun in a folder where its data have a short, relative path; the tests run in
+    another folder."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    np.savez(here / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    (here / "data.yaml").write_text(
+        "data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n"
+    )
+    monkeypatch.chdir(here)
+    assert cli.main(FIT) == 0
+    monkeypatch.chdir(there)
+    return here / "run"
+
+
+FIT = [
+    *("teachers", "fit", "--config=data.yaml", "--network=pate.models.Linear", "--num_teachers=10"),
+    *("--num_steps=20", "--batch_size=16", "--chunk_size=5", "--run=run"),
+]
+
+
+@pytest.mark.slow
+def test_later_stages_run_from_any_folder(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["--run", str(begun)]
+    assert cli.main(["teachers", "vote", *run]) == 0
+    assert cli.main(["label", "--target_epsilon=1e5", "--delta=1e-6", *run]) == 0
+    assert cli.main(["student", "fit", "--model.network=pate.models.Linear", *run]) == 0
+    capsys.readouterr()
+    assert cli.main(["student", "test", "--verbose=false", *run]) == 0
+    assert cli.main(["ledger", "show", "--ledger", str(begun.parent / "data.ledger.sqlite")]) == 0
+    assert "run" in capsys.readouterr().out
+    assert not list(Path.cwd().iterdir())
+
+
+@pytest.mark.slow
+def test_a_run_may_move_and_its_data_may_not(
+    begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = begun.rename(Path.cwd() / "moved")
+    assert cli.main(["teachers", "vote", "--run", str(moved)]) == 0
+    begun.parent.joinpath("data.npz").rename(begun.parent / "other.npz")
+    assert cli.main(["label", "--target_epsilon=1e5", "--delta=1e-6", "--run", str(moved)]) == 2
+    assert f"missing='{begun.parent}/data.npz'" in capsys.readouterr().err
+
+
+def test_the_data_of_another_folder_are_other_data(
+    begun: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("data.npz", "data.yaml"):
+        (Path.cwd() / name).write_bytes((begun.parent / name).read_bytes())
+    words = [*FIT[:-1], f"--run={begun}"]
+    assert cli.main([*words, f"--ledger={begun.parent}/data.ledger.sqlite"]) == 2
+    assert "here/data.npz')" in capsys.readouterr().err
+    monkeypatch.chdir(begun.parent)
+    assert cli.main(words) == 0  # the same as before, and finished
+
+
+def test_a_variable_in_a_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    monkeypatch.setenv("MY_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for written, kept in (
+        ("$MY_DATA/data.npz", "$MY_DATA/data.npz"),
+        ("data.npz", f"{tmp_path}/data.npz"),
+        ("~/data.npz", "~/data.npz"),
+    ):
+        (tmp_path / "data.yaml").write_text(
+            f"data:\n  class_path: Arrays\n  init_args:\n    path: {written}\n"
+        )
+        described = describe_data(read_data(tmp_path / "data.yaml"))
+        assert described["init_args"]["path"] == kept
+    monkeypatch.setenv("MY_DATA", ".")
+    (tmp_path / "data.yaml").write_text(
+        "data:\n  class_path: Arrays\n  init_args:\n    path: $MY_DATA/data.npz\n"
+    )
+    described = describe_data(read_data(tmp_path / "data.yaml"))
+    assert described["init_args"]["path"] == f"{tmp_path}/data.npz"
+
+
+def test_a_command_that_was_killed_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["init", str(tmp_path), "--kind", "npz"]
+    assert cli.main(words) == 0
+    files = {path: path.read_text() for path in tmp_path.iterdir()}
+    (tmp_path / "student.yaml").rename(tmp_path / ".student.yaml.0123456789abcdef")
+    assert cli.main(words) == 0
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == files
+    (tmp_path / "label.yaml").write_text("mine")
+    assert cli.main(words) == 2
+    assert (
+        "a new or empty folder" in capsys.readouterr().err
+        and (tmp_path / "label.yaml").read_text() == "mine"
+    )
+
+
+def write_chexpert(folder: Path, num: int = 60) -> Path:
+    """Write a file like CheXpert's own: names begin with the folder, labels are 1, 0, -1 or blank."""
+    generator = np.random.default_rng(0)
+    lines = ["Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Edema,Pleural Other"]
+    for i in range(num):
+        name = (
+            f"CheXpert-v1.0-small/train/patient{i // 2 + 1:05}/study1/view{i % 2 + 1}_frontal.jpg"
+        )
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        scan = generator.integers(0, 256, (20, 24), dtype=np.uint8)
+        Image.fromarray(scan).save(folder / name)
+        edema = ("1.0", "0.0", "-1.0", "")[i % 4]
+        lines.append(f"{name},Male,{i},Frontal,AP,{'1.0' if i % 3 else ''},{edema},0.0")
+    table = folder / "CheXpert-v1.0-small" / "train.csv"
+    table.write_text("\n".join(lines))
+    return table.parent
+
+
+def test_chexpert_is_read_as_it_comes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, recipe = write_chexpert(tmp_path), tmp_path / "recipe"
+    shares = ["--public_fraction=0.3", "--test_fraction=0.2"]
+    assert cli.main(["init", str(recipe), "--data", str(data), *shares]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    settings = yaml.safe_load((recipe / "data.yaml").read_text())["data"]["init_args"]
+    assert settings["unknown_labels"] == -1 and settings["group_pattern"] == "patient[0-9]+"
+    assert settings["labels"] == ["No Finding", "Edema", "Pleural Other"]
+    source = read_data(recipe / "data.yaml")
+    private = source.load(Role.PRIVATE)
+    num = len(private)
+    have, known = (private.labels == 1).sum(axis=0), (private.labels < 2).sum(axis=0)
+    assert (
+        f"PRIVATE: labels of {num} private records: No Finding {have[0]} of {have[0]} known,"
+        f" Edema {have[1]} of {known[1]} known, Pleural Other 0." in said
+    )
+    assert "PRIVATE: no private record has Pleural Other" in said
+    assert "PRIVATE: all private records that know No Finding have it" in said
+    assert private.groups is not None and len(set(private.groups.tolist())) == num // 2
+    assert "read as numbers" not in said and "nearly black" not in said
+
+
+def test_a_strip_of_pictures_shows_what_teachers_see(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_pictures(tmp_path / "pictures")
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "pictures")]
+    assert cli.main(words) == 0
+    place = tmp_path / "my" / "private" / "pictures.png"
+    assert f"PRIVATE: {place} shows private pictures" in capsys.readouterr().out
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    source = read_data(tmp_path / "my" / "data.yaml")
+    seen = np.asarray(source.load(Role.PRIVATE).features)
+    strip = np.asarray(Image.open(place)) / 255
+    assert strip.shape == (64, 8 * 64, 3)
+    assert np.abs(strip[:, :64].transpose(2, 0, 1) - seen[0]).max() < 1e-6
+    assert cli.main(words) == 0  # again, in the folder that it wrote
+    for path in (tmp_path / "pictures").rglob("*.*g"):
+        twelve = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16
+        path.unlink()
+        Image.fromarray(twelve).save(path, "PNG")
+    assert cli.main(words) == 0
+    assert "PRIVATE: pictures are nearly black." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("sign", "guessed"), [(np.nan, "nan"), (-1, -1)])
+def test_unknown_labels_of_arrays_are_guessed(
+    sign: float, guessed: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = make_arrays()
+    labels = arrays["Y"].astype(np.float64)
+    labels[np.flatnonzero(arrays["split"] == 0)[:3], 0] = sign
+    np.savez(tmp_path / "mine.npz", **(arrays | {"Y": labels}))  # type: ignore[arg-type]
+    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "mine.npz")]) == 0
+    settings = yaml.safe_load((tmp_path / "my" / "data.yaml").read_text())["data"]["init_args"]
+    assert settings["unknown_labels"] == guessed
+    assert "of 397 known" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_share_that_init_proposes_can_be_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the same folder, unless somebody changed it."""
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path / "my.csv", 300)
+    words = ["init", "my", "--data", "my.csv"]
+    assert cli.main(words) == 0
+    assert cli.main([*words, "--public_fraction", "0.2"]) == 0
+    assert "public_fraction: 0.2" in Path("my", "data.yaml").read_text()
+    assert cli.main([*words, "--public_fraction", "0.3", "--test_fraction", "0.2"]) == 0
+    text = Path("my", "data.yaml").read_text()
+    assert "\n    public_fraction: 0.3\n" in text and "\n    test_fraction: 0.2\n" in text
+    Path("my", "data.yaml").write_text(text.replace("[diabetes, gout]", "[gout]"))
+    capsys.readouterr()
+    assert cli.main(words) == 2
+    assert "a new or empty folder my, got files=['data.yaml']" in capsys.readouterr().err
+
+
+def test_records_without_ids_get_random_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{i % 2},{[*Role][i % 3].value}" for i in range(30)]
+    Path("mine.csv").write_text("\n".join(["age,gout,split", *rows]))
+    words = ["init", "my", "--data", "mine.csv"]
+    assert cli.main(words) == 2
+    assert "--random_ids COPY" in capsys.readouterr().err
+    assert cli.main([*words, "--random_ids", "copy.csv"]) == 0
+    source = read_data(Path("my", "data.yaml"))
+    ids = [name for role in Role for name in source.load(role).ids.tolist()]
+    assert len(set(ids)) == 30 and all(re.fullmatch("[0-9a-f]{32}", name) for name in ids)
+    assert Path("copy.csv").stat().st_mode & 0o777 == 0o600
+    source.require_distinct()
+    for wrong, message in (
+        ([*words, "--random_ids", "copy.csv"], "a new file for the copy"),
+        (["init", "m", "--data", "copy.csv", "--random_ids", "c.csv"], "without a column `id`"),
+        (["init", "m", "--kind", "npz", "--data", "m.npz", "--random_ids", "c.csv"], "of a table"),
+    ):
+        assert cli.main(wrong) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_rows_in_two_roles_are_refused_unless_they_are_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays, recipe = make_arrays(), tmp_path / "recipe"
+    arrays["X"][400:420] = arrays["X"][:20]
+    np.savez(tmp_path / "mine.npz", **arrays)  # type: ignore[arg-type]
+    words = ["init", str(recipe), "--data", str(tmp_path / "mine.npz")]
+    assert cli.main(words) == 2
+    refused = capsys.readouterr().err
+    assert "public samples that are no private records" in refused
+    assert "(--copies says that this is meant), got copies=['r0400', " in refused
+    assert not recipe.exists()
+    assert cli.main([*words, "--copies"]) == 0
+    assert read_data(recipe / "data.yaml").copies
+    assert cli.main(["run", str(recipe), "--run", str(tmp_path / "run"), "--dry_run"]) == 0

@@ -1,0 +1,272 @@
+"""`pate label --target_epsilon`: the noise of any aggregator is scaled until its release costs no
+more than asked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pate import Outlook, ReleasedLabels, VoteShape, cli
+from pate._labeling.release.completion import scale_to_target
+from pate.accounting import Budget, Ledger, NeighboringRelation, Target, epsilon_of, read_ledger
+from pate.aggregators import Aggregator, NoisyVotes, StableMajority, StableTopK, registered
+from tests.conftest import copy_run, recipe
+
+Printed = pytest.CaptureFixture[str]
+RELATION = NeighboringRelation.REPLACE_RECORD
+PANEL = VoteShape(10, 4)
+
+
+def label(run: Path, *words: str) -> int:
+    options = [
+        "--num_queries=50",
+        "--delta=1e-3",
+        "--noise_seed=1",
+        "--overwrite",
+        "--run",
+        str(run),
+    ]
+    return cli.main(["label", *options, *words])
+
+
+def aggregator_settings(run: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = yaml.safe_load((run / "public" / "label.yaml").read_text())[
+        "aggregator"
+    ]["init_args"]
+    return settings
+
+
+def spent(run: Path) -> float:
+    """Return the epsilon of the last release alone, under its own relation."""
+    released, entry = ReleasedLabels.load(run), read_ledger(run / "ledger.sqlite").entries[-1]
+    relation = NeighboringRelation[released.aggregator["init_args"]["neighboring_relation"]]
+    return epsilon_of(entry.events[relation], count=entry.count, delta=released.delta)
+
+
+GIVEN = [
+    ("NoisyVotes", ()),
+    ("NoisyVotes", ("sigma_votes=3", "neighboring_relation=ADD_REMOVE_TEACHER")),
+    ("StableTopK", ("delta_test=1e-6", "allow_empty=false")),
+    ("StableTopK", ("delta_test=1e-6", "scale_gap=1", "sigma_test=2")),
+    ("Peeling", ("k=2",)),
+    ("pate._labeling.aggregators.noisy_votes.Powerset", ()),
+]
+# what differs from these in the calibration alone, which the contract of each aggregator checks
+ALIKE = [
+    ("NoisyVotes", ("soft=false",)),
+    ("NoisyVotes", ("soft=false", "min_lead=1")),
+    ("TauVoting", ("tau=1.5", "threshold_tau=4")),
+    ("StableTopK", ()),
+    ("StableTopK", ("noise_law=gaussian",)),
+    ("StableMajority", ()),
+    ("ConfidentScreen", ()),
+    ("FixedStableTopK", ("k=2",)),
+    ("Joint", ("k=2",)),
+    ("Canonical", ("k=2",)),
+    ("Powerset", ()),
+    ("ClippedVotes", ()),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [*GIVEN, *(pytest.param(*each, marks=pytest.mark.slow) for each in ALIKE)],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_release_costs_what_was_asked_at_most(
+    name: str, settings: tuple[str, ...], copied: Path
+) -> None:
+    """By name alone, with some settings, or with all noise in some proportion."""
+    words = [f"--aggregator={name}", *(f"--aggregator.{each}" for each in settings)]
+    assert label(copied, *words, "--target_epsilon=400") == 0
+    assert 400 * (1 - 1e-4) < spent(copied) <= 400
+    released, entries = (
+        ReleasedLabels.load(copied),
+        len(read_ledger(copied / "ledger.sqlite").entries),
+    )
+    found = released.aggregator["init_args"]
+    for each in settings:
+        setting, _, value = each.partition("=")
+        if not setting.startswith(("scale", "sigma", "neighboring")):
+            assert found[setting] == yaml.safe_load(value) or found[setting] == float(value)
+    if {"scale_gap=1", "sigma_test=2"} <= set(settings):
+        assert found["sigma_test"] / found["scale_gap"] == pytest.approx(2, rel=1e-12)
+    noise = {
+        key: value
+        for key, value in found.items()
+        if key.startswith(("scale", "sigma", "multiplier"))
+    }
+    assert noise and noise.items() <= aggregator_settings(copied).items()
+    # the same command, and the settings that it wrote, find these labels
+    for again in (
+        [*words, "--target_epsilon=400"],
+        ["--config", str(copied / "public" / "label.yaml")],
+    ):
+        before = (copied / "public" / "labels.npz").read_bytes()
+        assert label(copied, *again) == 0
+        assert (copied / "public" / "labels.npz").read_bytes() == before
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == entries
+
+
+@pytest.mark.slow
+def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -> None:
+    for epsilon in (0.5, 8.0):
+        target = Target(epsilon=epsilon, delta=1e-4, num_queries=50, neighboring_relation=RELATION)
+        budget = Budget(max_epsilon=epsilon, delta=1e-4, neighboring_relation=RELATION)
+        outlook = Outlook(
+            shape=PANEL, num_queries=50, delta=1e-4, relation=RELATION, labels_per_sample=2
+        )
+        for cls in registered().values():
+            for start in cls.proposals(outlook):
+                found = scale_to_target(start, target, PANEL, budget)
+                assert epsilon_of(found.event(PANEL), count=50, delta=1e-4) <= epsilon
+                assert scale_to_target(found, target, PANEL, budget) == found, (
+                    "repeated, it changes a digit"
+                )
+                assert scale_to_target(found.scaled(1.001), target, PANEL) != found.scaled(1.001), (
+                    "too much noise was kept"
+                )
+
+
+@pytest.mark.parametrize("name", ["NoisyVotes", pytest.param("StableTopK", marks=pytest.mark.slow)])
+def test_a_budget_of_the_size_of_the_target_is_enough(
+    name: str, finished: Path, tmp_path: Path
+) -> None:
+    """The filter of an unused ledger admits what was calibrated."""
+    run = copy_run(finished, tmp_path / "run")
+    (run / "ledger.sqlite").unlink()
+    Ledger(run / "ledger.sqlite")
+    for place in (
+        "public/labels.npz",
+        "private/label.json",
+        "public/privacy.json",
+        "public/privacy.txt",
+    ):
+        (run / place).unlink()
+    words = [
+        "--target_epsilon=400",
+        "--max_epsilon=400",
+        "--max_delta0=6e-4",
+        "--budget_filter=renyi",
+    ]
+    assert label(run, f"--aggregator={name}", *words) == 0
+    statement = json.loads((run / "public" / "privacy.json").read_text())
+    assert statement["guarantees"][RELATION.value]["epsilon"] <= 400
+    book = read_ledger(run / "ledger.sqlite")
+    assert book.budget is not None and book.budget.max_epsilon == 400 and len(book.entries) == 1
+    assert book.filter is not None and (book.filter.name, book.filter.max_delta0) == ("renyi", 6e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--aggregator=NoisyVotes"],
+            "Expected --aggregator.sigma_votes of NoisyVotes, or --target_epsilon",
+        ),
+        (
+            ["--aggregator=NoisyVotes", "--target_epsilon=1", "--max_delta0=1e-5"],
+            "Expected max_epsilon with max_delta0",
+        ),
+        (["--aggregator=Peeling", "--target_epsilon=1"], "Expected k (--aggregator.k) of Peeling"),
+        (["--aggregator=NoisyVotes", "--target_epsilon=0"], "Expected target_epsilon > 0"),
+        (
+            ["--aggregator=NoisyVotes", "--target_epsilon=2", "--max_epsilon=1"],
+            "Expected target_epsilon <= 1.0 (--max",
+        ),
+        (
+            ["--aggregator=StableTopK", "--aggregator.scale_gap=1", "--target_epsilon=2"],
+            "Expected all noise of StableTopK or none of it, got missing='--aggregator.sigma_test'",
+        ),
+        (
+            [
+                "--aggregator=StableMajority",
+                "--aggregator.delta_majority=1e-3",
+                "--target_epsilon=2",
+            ],
+            "Expected a target that some noise reaches, with delta = 0.001, got target_epsilon=2.0",
+        ),
+        (
+            ["--aggregator=StableTopK", "--aggregator.delta_test=1e-3", "--target_epsilon=2"],
+            "Expected delta_test < 2e-05",
+        ),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_met_is_one_line_and_spends_nothing(
+    words: list[str], message: str, copied: Path, capsys: Printed
+) -> None:
+    before = (copied / "public" / "labels.npz").read_bytes()
+    assert label(copied, *words) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
+    assert (copied / "public" / "labels.npz").read_bytes() == before
+
+
+def test_another_target_says_what_changed(copied: Path, capsys: Printed) -> None:
+    assert label(copied, "--aggregator=NoisyVotes", "--target_epsilon=1") == 0
+    words = ["--num_queries=50", "--delta=1e-3", "--noise_seed=1", "--run", str(copied)]
+    assert cli.main(["label", *words, "--aggregator=NoisyVotes", "--target_epsilon=2"]) == 2
+    error = capsys.readouterr().err
+    assert "target_epsilon=2.0 (was 1.0)" in error and "sigma_votes=" in error
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NoisyVotes",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("StableTopK", "ConfidentScreen")),
+    ],
+)
+def test_what_calibrate_prints_is_what_labelling_takes(
+    name: str, copied: Path, finished: Path, tmp_path: Path, capsys: Printed
+) -> None:
+    sizes = ["--num_queries=50", "--delta=1e-3", "--num_teachers=10", "--num_labels=4"]
+    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=400", *sizes]) == 0
+    pasted = tmp_path / "pasted.yaml"
+    pasted.write_text(capsys.readouterr().out.split("# label.yaml\n")[1])
+    words = ["label", "--config", str(pasted), "--overwrite"]
+    assert cli.main([*words, "--run", str(copied)]) == 0
+    assert 399.9 < spent(copied) <= 400
+    noise = {
+        key: value
+        for key, value in aggregator_settings(copied).items()
+        if key.startswith(("scale", "sigma"))
+    }
+    # with the target beside it, it is the same noise
+    other = copy_run(finished, tmp_path / "other")
+    assert cli.main([*words, "--run", str(other), "--target_epsilon=400"]) == 0
+    assert noise.items() <= aggregator_settings(other).items()
+
+
+@pytest.mark.slow
+def test_a_recipe_may_give_a_target_in_place_of_noise(finished: Path, tmp_path: Path) -> None:
+    data = yaml.safe_load((finished / "data.yaml").read_text())["data"]["init_args"]["path"]
+    folder, root = recipe(tmp_path / "recipe", Path(data), steps=2, chunk_size=10), tmp_path / "run"
+    (folder / "label.yaml").write_text(
+        "aggregator: NoisyVotes\ntarget_epsilon: 4\nnum_queries: 50\ndelta: 0.001\n"
+    )
+    words = ["run", str(folder), "--run", str(root), f"--ledger={root}/ledger.sqlite"]
+    assert cli.main([*words, "--label.target_epsilon=2"]) == 0
+    assert 1.9999 < spent(root) <= 2
+    assert cli.main([*words, "--label.target_epsilon=2"]) == 0
+    assert len(read_ledger(root / "ledger.sqlite").entries) == 1
+
+
+def test_proportions_are_kept() -> None:
+    target = Target(epsilon=2, delta=1e-4, num_queries=50, neighboring_relation=RELATION)
+    start: Aggregator = StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-7)
+    found = scale_to_target(start, target, PANEL)
+    assert found.noise["sigma_test"] / found.noise["scale_gap"] == pytest.approx(3, rel=1e-12)
+    with pytest.raises(ValueError, match=r"^Expected a target that some noise reaches, with delta"):
+        scale_to_target(StableMajority(sigma_majority=1.0, delta_majority=1e-3), target, PANEL)
+    with pytest.raises(ValueError, match=r"^Expected target_epsilon <= 1\.0"):
+        scale_to_target(
+            NoisyVotes(sigma_votes=1),
+            target,
+            PANEL,
+            Budget(max_epsilon=1, delta=1e-4, neighboring_relation=RELATION),
+        )

@@ -1,0 +1,306 @@
+"""`pate predict`: folders of pictures and archives, to tables and archives."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, save_npz
+
+import models
+import pate
+from pate import cli
+from pate._labeling.student import predictions
+from pate._labeling.student.predictions import _read_table
+from pate.data import CelebA, ColumnEncoding, Role, TextTable
+from pate.student import InputFormat
+from tests.conftest import make_arrays
+from tests.networks.student.test_carried import carried, student_on
+
+
+@pytest.fixture(scope="module")
+def model(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A student of pictures."""
+    folder = tmp_path_factory.mktemp("carried")
+    source = CelebA(faces, size=12)
+    carried(folder, student_on(source, models.Linear), "pate.models.Linear", source)
+    return folder / "model"
+
+
+@pytest.fixture
+def folder(faces: Path, tmp_path: Path) -> Path:
+    """Ten pictures, one of them in a folder within, and a file that is none."""
+    place = tmp_path / "pictures"
+    (place / "within").mkdir(parents=True)
+    for path in sorted((faces / "img_align_celeba").iterdir())[:10]:
+        shutil.copy(path, place)
+    shutil.move(place / "000003.jpg", place / "within" / "a, b.JPG")
+    (place / "notes.txt").write_text("no picture")
+    return place
+
+
+def read(path: Path) -> tuple[list[str], dict[str, list[float]]]:
+    with path.open(newline="") as file:
+        head, *rows = csv.reader(file)
+    return head, {name: [float(value) for value in values] for name, *values in rows}
+
+
+def test_a_folder_of_pictures(
+    model: Path,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["predict", str(model), str(folder), "--batch_size=3"]) == 0
+    assert capsys.readouterr().out == "10 samples, 25 labels: predictions.csv\n"
+    student = pate.load_student(model)
+    head, rows = read(tmp_path / "predictions.csv")
+    assert head == ["id", *student.label_names]
+    paths = predictions.pictures_in(folder)
+    assert (
+        list(rows) == [path.relative_to(folder).as_posix() for path in paths]
+        and "within/a, b.JPG" in rows
+    )
+    assert (np.array(list(rows.values())) == student.predict(paths)).all()
+    assert cli.main(["predict", str(model), str(folder), "--probabilities=true"]) == 0
+    found = np.array(list(read(tmp_path / "predictions.csv")[1].values()))
+    assert np.abs(found - student.predict_proba(paths)).max() < 2e-6
+
+
+@pytest.mark.parametrize("place", [".", "public/student/model"])
+def test_an_archive(
+    place: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, arrays = finished / place, make_arrays()
+    np.savez(tmp_path / "new.npz", X=arrays["X"][:300], ids=arrays["ids"][:300])
+    output = tmp_path / "out.npz"
+    assert (
+        cli.main(["predict", str(model), str(tmp_path / "new.npz"), "--output", str(output)]) == 0
+    )
+    assert "300 samples, 4 labels" in capsys.readouterr().out
+    with np.load(output) as found:
+        assert found["ids"].tolist() == arrays["ids"][:300].tolist() and found[
+            "label_names"
+        ].tolist() == [*"abcd"]
+        probabilities, labels = pate.load_student(model).answer(arrays["X"][:300])
+        assert (found["probabilities"] == probabilities).all() and (found["labels"] == labels).all()
+    np.savez(tmp_path / "bare.npz", X=arrays["X"][:3])
+    assert (
+        cli.main(
+            ["predict", str(model), str(tmp_path / "bare.npz"), f"--output={tmp_path}/out.csv"]
+        )
+        == 0
+    )
+    assert list(read(tmp_path / "out.csv")[1]) == ["0", "1", "2"]
+
+
+def damaged(folder: Path) -> None:
+    (folder / "000002.jpg").write_bytes(b"no picture")
+    whole = (folder / "000005.jpg").read_bytes()
+    (folder / "000005.jpg").write_bytes(whole[: len(whole) // 2])
+
+
+def test_unreadable_pictures_are_refused(
+    model: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged(folder)
+    output = tmp_path / "out.csv"
+    assert cli.main(["predict", str(model), str(folder), f"--output={output}"]) == 2
+    err = capsys.readouterr().err
+    assert "a readable picture, got" in err and "000002.jpg" in err and "--unreadable=skip" in err
+    assert len(err.splitlines()) == 1
+    assert not output.exists() and not list(tmp_path.glob(".out*"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_or_left_out_by_name(
+    model: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str
+) -> None:
+    damaged(folder)
+    output = tmp_path / f"out{suffix}"
+    words = [
+        "predict",
+        str(model),
+        str(folder),
+        f"--output={output}",
+        "--unreadable=skip",
+        "--batch_size=1",
+    ]
+    assert cli.main(words) == 0
+    said = capsys.readouterr()
+    assert "8 samples, 25 labels, 2 left out" in said.out
+    assert [name for name in ("000002.jpg", "000005.jpg", "000007.jpg") if name in said.err] == [
+        "000002.jpg",
+        "000005.jpg",
+    ]
+    if suffix == ".csv":
+        assert len(read(output)[1]) == 8
+
+
+def test_pictures_are_not_held(
+    model: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many pictures no more than a batch are read before the first are answered."""
+    student = pate.load_student(model)
+    order: list[str] = []
+    read_one, answer = type(student.input).read, type(student).answer
+
+    def noted_read(own: InputFormat, path: Path) -> np.ndarray:
+        order.append("r")
+        return read_one(own, path)
+
+    def noted_answer(
+        own: pate.ExportedStudent, samples: np.ndarray, *, batch_size: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        order.append("a")
+        return answer(own, samples, batch_size=batch_size)
+
+    monkeypatch.setattr(InputFormat, "read", noted_read)
+    monkeypatch.setattr(pate.ExportedStudent, "answer", noted_answer)
+    predictions.predict_files(student, folder, tmp_path / "out.csv", batch_size=4)
+    assert "".join(order) == "rrrrarrrrarra"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["MODEL", "none"], "a folder of pictures or an .npz with X [N, ...], got missing='none'"),
+        (["MODEL", "EMPTY"], "pictures in"),
+        (["MODEL", "BAD"], "a readable picture in"),
+        (
+            ["MODEL", "FOLDER", "--output=out.txt"],
+            "an output that ends in .csv or .npz, got output='out.txt'",
+        ),
+        (["MODEL", "FOLDER", "--batch_size=0"], "batch_size >= 1"),
+        (
+            ["MODEL", "FOLDER", "--output=X.npz/out.csv"],
+            "an output that can be written, got X.npz/out.csv",
+        ),
+        (["EMPTY", "FOLDER"], "the model/ that `pate student fit` leaves"),
+        (["MODEL", "X.npz"], "pictures of shape [N, 3, 12, 12]"),
+        (["MODEL", "NONE.npz"], "samples in X"),
+        (["MODEL", "IDS.npz"], "as many ids as samples"),
+        (["TABLE", "FOLDER"], "an .npz of features, as the student takes"),
+    ],
+)
+def test_errors_in_one_line(
+    model: Path,
+    folder: Path,
+    finished: Path,
+    tmp_path: Path,
+    words: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.png").write_bytes(b"")
+    np.savez("X.npz", X=np.zeros((2, 3)))
+    np.savez("NONE.npz", X=np.zeros((0, 3)))
+    np.savez("IDS.npz", X=np.zeros((2, 3)), ids=np.array(["a"]))
+    places = {
+        "MODEL": str(model),
+        "FOLDER": str(folder),
+        "EMPTY": "empty",
+        "BAD": "bad",
+        "TABLE": str(finished / "public" / "student" / "model"),
+    }
+    asked = [places.get(word, word) for word in words]
+    assert cli.main(["predict", *asked, *(["--unreadable=skip"] if "BAD" in words else [])]) == 2
+    err = capsys.readouterr().err
+    assert message in err and len(err.splitlines()) == 1
+    assert not list(tmp_path.glob("*.csv")) and not list(tmp_path.glob(".*"))
+
+
+def test_texts_are_hashed_as_in_training(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("id,text,split,angry\na,so late,private,1\n")
+    trained = TextTable(tmp_path / "mine.csv", num_features=32).load(Role.PRIVATE).features
+    taken = InputFormat.of(trained)
+    assert InputFormat.from_dict(taken.to_dict()) == taken and taken.kind == "texts"
+    batch = taken.batch(["so late", ""])
+    assert (batch[0] == trained[np.array(0)]).all() and not batch[1].any()
+    assert taken.batch(batch).tolist() == batch.tolist()
+    with pytest.raises(ValueError, match=r"^Expected texts of shape \[N, 32\], got shape=\[2\]$"):
+        taken.batch([1.0, 2.0])
+    words = ["my own words", None]
+    with pytest.raises(ValueError, match=r"^Expected texts, got types=\['NoneType', 'str'\]$"):
+        taken.batch(words)
+    with pytest.raises(
+        ValueError, match=r"^Expected an array of numbers.*, got types=\[.*'str'\]$"
+    ):
+        InputFormat("features", (1,)).batch(words)
+    largest = np.finfo(np.float32).max
+    assert InputFormat("features", (1,)).batch([[1e39], [-1e39]]).tolist() == [
+        [largest],
+        [-largest],
+    ]
+
+
+def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
+    taken = InputFormat("features", (2,), ColumnEncoding(("age", "pressure")))
+    assert InputFormat.from_dict(taken.to_dict()) == taken
+    (tmp_path / "new.csv").write_text("pressure,note,id,age\n131.5,any,kim,54\n")
+    samples, ids, unknown = _read_table(tmp_path / "new.csv", taken.columns)
+    assert np.asarray(samples).tolist() == [[54, 131.5]] and ids == ["kim"] and unknown == []
+    with pytest.raises(
+        ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"
+    ):
+        _read_table(tmp_path / "new.csv", ColumnEncoding(("age", "weight")))
+
+
+def test_sparse_samples_have_the_answers_of_dense_ones(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, X = finished / "public" / "student" / "model", make_arrays()["X"][:7]
+    X[X < 0] = 0
+    np.savez("dense.npz", X=X)
+    save_npz("sparse.npz", csr_array(X))
+    for name in ("dense", "sparse"):
+        words = ["predict", str(model), f"{name}.npz", "--output", f"{name}.csv", "--batch_size=3"]
+        assert cli.main(words) == 0
+    assert Path("sparse.csv").read_text() == Path("dense.csv").read_text()
+    student = pate.load_student(model)
+    assert np.array_equal(student.predict(csr_array(X)), student.predict(X))
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_a_data_frame_is_encoded_as_its_file(package: str, tmp_path: Path) -> None:
+    levels = {"city": ("Bern", "Rome")}
+    encoding = ColumnEncoding(("age", "city", "note"), levels, {"age": 40.5}, texts={"note": 4})
+    columns = {"note": ["so late", None], "age": [1.5, None], "city": ["Rome", "Oslo"]}
+    (tmp_path / "new.csv").write_text("age,city,note\n1.5,Rome,so late\n,Oslo,\n")
+    frame = pytest.importorskip(package).DataFrame(columns)
+    found = np.asarray(InputFormat("features", (7,), encoding).encoded(frame))
+    assert found.tolist() == np.asarray(_read_table(tmp_path / "new.csv", encoding)[0]).tolist()
+    assert found[:, :3].tolist() == [[1.5, 0, 1], [40.5, 0, 0]] and found[0, 3:].any()
+
+
+def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:
+    encoding = ColumnEncoding(("city", "age"), {"city": ("Bern", "Rome")}, {"age": 40.5})
+    taken = InputFormat("features", (3,), encoding)
+    assert InputFormat.from_dict(json.loads(json.dumps(taken.to_dict()))) == taken
+    (tmp_path / "new.csv").write_text("id,age,city\nkim,NA,Rome\nlee,1,Oslo\nmia,2,\n")
+    samples, ids, unknown = _read_table(tmp_path / "new.csv", taken.columns)
+    assert np.asarray(samples).tolist() == [[0, 1, 40.5], [0, 0, 1], [0, 0, 2]]
+    assert ids == ["kim", "lee", "mia"]
+    assert unknown == ["1 values of `city` are no level of it, such as 'Oslo'"]
+    frame = {"age": [np.nan, 1, 2], "city": np.array(["Rome", "Oslo", None], dtype=object)}
+    assert np.asarray(taken.encoded(frame)).tolist() == np.asarray(samples).tolist()
+    with pytest.raises(ValueError, match=r"with the columns of training, got missing=\['city'\]"):
+        taken.encoded({"age": [1]})
+    with pytest.raises(ValueError, match=r"^Expected columns of one length, got city=1, age=2"):
+        taken.encoded({"age": [1, 2], "city": ["Rome"]})
+    with pytest.raises(
+        ValueError, match=r"^Expected texts in a list or an array, got samples='columns'"
+    ):
+        InputFormat("texts", (3,)).encoded(frame)
+    (tmp_path / "new.csv").write_text("age\n1\n")
+    with pytest.raises(ValueError, match=r"^Expected a column `city` in"):
+        _read_table(tmp_path / "new.csv", encoding)

@@ -1,0 +1,649 @@
+"""The whole path, on data that takes seconds."""
+
+import json
+import os
+import re
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from torch import nn
+
+from pate import LabelSettings, Partial, VoteShape, cli
+from pate._core.accounting.cost import format_epsilon
+from pate._labeling.commands.check import check_run
+from pate._labeling.release.completion import resolve_settings
+from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
+from pate.aggregators import NoisyVotes
+from tests.conftest import copy_run, make_arrays, recipe
+from tests.statements import RECORDS
+
+
+def current_umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def everything(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_what_a_run_leaves(finished: Path) -> None:
+    assert stat.S_IMODE((finished / "private").stat().st_mode) == 0o700
+    assert {p.name for p in (finished / "public").iterdir()} == {
+        *("label.yaml", "labels.npz", "privacy.json", "privacy.txt", "student", "student_fit.yaml"),
+    }
+    with np.load(finished / "public" / "labels.npz") as released:
+        assert released["labels"].shape == released["mask"].shape == (80, 4)
+        assert (released["labels"][~released["mask"]] == 0).all()
+    metrics = json.loads((finished / "public" / "student" / "metrics.json").read_text())
+    assert metrics["student"]["macro_f1"] > metrics["all_majority"]["macro_f1"] + 0.2
+    assert set(metrics["student"]["per_label"]) == {"a", "b", "c", "d"}
+    references = json.loads((finished / "private" / "references" / "metrics.json").read_text())
+    assert references["true_label_student"]["macro_f1"] > 0.8
+    assert references["teacher_majority"]["macro_f1"] > 0.8
+
+
+def test_all_private_folders_are_closed_to_others(finished: Path) -> None:
+    """After each stage of `pate run --references`."""
+    folders = {
+        path: stat.S_IMODE(path.stat().st_mode)
+        for path in (finished / "private").rglob("*")
+        if path.is_dir()
+    }
+    assert {path.name for path in folders} >= {"teachers", "votes"} and set(folders.values()) == {
+        0o700
+    }
+    assert stat.S_IMODE((finished / "public").stat().st_mode) == 0o777 & ~current_umask()
+
+
+def test_nothing_private_is_in_the_public_folder(finished: Path) -> None:
+    """Hashes of private inputs are private too: they confirm a guess."""
+    manifest = json.loads((finished / "private" / "votes" / "manifest.json").read_text())
+    key = json.loads((finished / "private" / "partition.json").read_text())["key"]
+    public = (
+        b"".join(everything(finished / "public").values()) + (finished / "data.yaml").read_bytes()
+    )
+    for secret in (*manifest["made_by"].values(), key):
+        assert secret.encode() not in public
+
+
+def test_predictions(finished: Path) -> None:
+    with np.load(finished / "public" / "student" / "predictions.npz") as archive:
+        assert archive["probabilities"].shape == (100, 4)
+        assert ((archive["probabilities"] > 0.5) == make_arrays()["Y"][500:]).mean() > 0.75
+
+
+def test_the_statement_can_be_computed_again(finished: Path) -> None:
+    statement = json.loads((finished / "public" / "privacy.json").read_text())
+    assert statement["private"] is False  # the noise was seeded
+    assert statement["num_queries"] == 80
+    ledger, labels = finished.parent / "data.ledger.sqlite", finished / "public" / "labels.npz"
+    Statement.from_json(statement).verify(ledger=ledger, released=labels)
+    entries = read_ledger(ledger).entries
+    assert [(entry.count, entry.settled, entry.seeded) for entry in entries] == [(80, True, True)]
+    text = (finished / "public" / "privacy.txt").read_text()
+    assert text.startswith("NOT PRIVATE")
+    assert format_epsilon(statement["guarantees"]["replace_record"]["epsilon"]) in text
+
+
+def test_a_dry_run_checks_everything_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder, before = recipe(tmp_path / "recipe", tmp_path / "data.npz"), everything(tmp_path)
+    words = ["run", str(folder), "--run", str(tmp_path / "run"), "--dry_run"]
+    assert cli.main([*words, "--label.target_epsilon=60"]) == 0
+    out = capsys.readouterr().out
+    assert "PRIVATE: 400 records in 10 partitions" in out and "Disk: about " in out
+    assert (
+        "Labels of 80 public samples by StableTopK with scale_gap = " in out
+        and "epsilon = 60.000 at delta" in out
+    )
+    assert "Above 10 an epsilon promises little" in out
+    assert "with probability 0.9; 10 teachers can have at most 10." in out
+    assert cli.main([*words, "--label.num_queries=101"]) == 2
+    assert everything(tmp_path) == before and not (tmp_path / "run").exists()
+
+
+def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And is no hindrance for a run that has paid."""
+    copied, data = copy_run(finished, tmp_path / "copied"), tmp_path / "data.npz"
+    np.savez(data, **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", data)
+    (folder / "label.yaml").write_text(
+        "aggregator: NoisyVotes\ndelta: 0.001\ntarget_epsilon: 3\nmax_epsilon: 4\n"
+    )
+    words = ["run", str(folder), "--dry_run", "--ledger", str(tmp_path / "ledger.sqlite"), "--run"]
+    assert (
+        cli.main([*words, str(tmp_path / "new")]) == 0 and not (tmp_path / "ledger.sqlite").exists()
+    )
+    settings = LabelSettings(Partial(NoisyVotes), delta=1e-3, target_epsilon=3, max_epsilon=4)
+    complete = resolve_settings(settings, VoteShape(10, 4), 100)
+    paid: dict[str, Any] = {
+        "count": 100,
+        "run": "other",
+        "description": "",
+        "seeded": False,
+        "budget": settings.budget,
+        "privacy_unit": RECORDS,
+    }
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.reserve(complete.mechanism.events(VoteShape(10, 4)), **paid)
+    capsys.readouterr()
+    assert cli.main([*words, str(tmp_path / "new")]) == 2
+    said = capsys.readouterr()
+    assert (
+        f"The ledger {tmp_path / 'ledger.sqlite'} counts the earlier releases of runs on these private"
+        in said.err
+    )
+    assert "[1/" not in said.out and not (tmp_path / "new").exists() and len(ledger.entries()) == 1
+    # what is reserved with a seed that is kept goes on, and what is released is not paid for again
+    (tmp_path / "new" / "private" / "label").mkdir(parents=True)
+    (tmp_path / "new" / "private" / "label" / "seed.json").touch()
+    assert cli.main([*words, str(tmp_path / "new")]) == 0
+    shutil.copy(tmp_path / "ledger.sqlite", copied / "ledger.sqlite")
+    again = ["run", str(folder), "--dry_run", "--run", str(copied)]
+    shutil.copy(finished.parent / "recipe" / "label.yaml", folder / "label.yaml")
+    assert (
+        cli.main(
+            [
+                *again,
+                f"--data.init_args.path={finished.parent / 'data.npz'}",
+                "--label.noise_seed=3",
+            ]
+        )
+        == 0
+    )
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_skipped(
+    copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = everything(copied)
+    folder = finished.parent / "recipe"
+    assert (
+        cli.main(["run", str(folder), "--run", str(copied), "--references", "--label.noise_seed=3"])
+        == 0
+    )
+    table = capsys.readouterr().out
+    for words in (
+        "private student",
+        "true-label student *",
+        "PRIVATE",
+        "epsilon =",
+        "labels.npz",
+        "ledger.sqlite",
+    ):
+        assert words in table
+    # one statement, below figures that fit into a terminal
+    assert table.count("Made with pate") == 1
+    assert (
+        max(map(len, table[table.index("Test set") : table.index("* PRIVATE:")].splitlines()))
+        <= 100
+    )
+    after = everything(copied)
+    # a copied run has its ledger in another place, which the ledger records and the statement says
+    moved = {
+        "ledger.sqlite",
+        *(
+            f"public/{folder}privacy.{kind}"
+            for folder in ("", "student/model/")
+            for kind in ("json", "txt")
+        ),
+    }
+    assert {name for name in after if after[name] != before.get(name)} <= {
+        "public/student/metrics.json"
+    } | moved
+    assert after["public/labels.npz"] == before["public/labels.npz"]
+
+
+@pytest.mark.slow
+def test_runs_agree(finished: Path, tmp_path: Path) -> None:
+    """All is a function of the configuration but the partition's key and the noise."""
+    root = tmp_path / "again"
+    (root / "private").mkdir(parents=True)
+    shutil.copy(finished / "private" / "partition.json", root / "private")
+    options = [
+        "run",
+        str(finished.parent / "recipe"),
+        f"--ledger={tmp_path}/ledger.sqlite",
+        "--run",
+        str(root),
+    ]
+    assert cli.main([*options, "--label.noise_seed=3"]) == 0
+    first, second = everything(finished / "public"), everything(root / "public")
+    for name in ("labels.npz", "student/metrics.json"):
+        assert first[name] == second[name]
+
+
+def test_a_changed_setting_is_told_and_refused(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = everything(copied)
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    assert cli.main(["label", *config, "--num_queries=20"]) == 2
+    error = capsys.readouterr().err
+    assert "num_queries=20 (was 80)" in error
+    assert "--overwrite" in error
+    assert len(error.splitlines()) == 1
+    assert everything(copied) == before
+
+
+@pytest.mark.slow
+def test_networks_vote_by_scores_in_a_whole_run(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = recipe(copied.parent / "recipe", copied.parent / "data.npz")
+    np.savez(copied.parent / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    (folder / "label.yaml").write_text("target_epsilon: 50\ndelta: 0.001\n")
+    words = [
+        "run",
+        str(folder),
+        "--run",
+        str(copied),
+        "--ledger",
+        str(copied / "ledger.sqlite"),
+        "--overwrite",
+    ]
+    assert cli.main([*words, "--votes=scores"]) == 0
+    assert (
+        json.loads((copied / "private" / "votes" / "manifest.json").read_text())["ballots"]
+        == "scores"
+    )
+    assert "ScoreVotes" in (copied / "public" / "label.yaml").read_text()
+    # it is said once
+    before = everything(copied / "public")
+    assert cli.main(words) == 0
+    assert everything(copied / "public") == before
+
+
+def test_labelling_again_adds_up(copied: Path) -> None:
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    once = json.loads((copied / "public" / "privacy.json").read_text())
+    assert cli.main(["label", *config, "--num_queries=20", "--noise_seed=null", "--overwrite"]) == 0
+    twice = json.loads((copied / "public" / "privacy.json").read_text())
+    assert [release["count"] for release in twice["releases"]] == [80, 20]
+    assert twice["private"] is False  # the first release still counts, and was seeded
+    for relation in NeighboringRelation:
+        name = relation.value
+        assert twice["guarantees"][name]["epsilon"] > once["guarantees"][name]["epsilon"]
+
+
+@pytest.mark.slow
+def test_two_runs_share_the_ledger_that_they_are_given(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, ledger = finished.parent / "recipe", tmp_path / "all.sqlite"
+    for name in ("one", "two"):
+        root = ["--run", str(tmp_path / name)]
+        files = [
+            f"--config={given}/data.yaml",
+            f"--config={given}/teachers.yaml",
+            f"--ledger={ledger}",
+        ]
+        assert cli.main(["teachers", "fit", *files, "--num_steps=1", "--chunk_size=10", *root]) == 0
+        assert cli.main(["teachers", "vote", *root]) == 0
+        assert cli.main(["label", f"--config={given}/label.yaml", *root]) == 0
+    assert [entry.run for entry in Ledger(ledger).entries()] == ["one", "two"]
+    statement = json.loads((tmp_path / "two" / "public" / "privacy.json").read_text())
+    assert len(statement["releases"]) == 2
+    assert statement["private"] is True
+    capsys.readouterr()
+    one = tmp_path / "one"
+    assert cli.main(["check", str(one)]) == 0
+    printed = capsys.readouterr().out
+    assert "the ledger holds 1 later release(s) of other runs on these data" in printed
+    again = f"pate label --config {one}/public/label.yaml --run {one}"
+    assert printed.endswith(f"next: {again}\n")
+    assert cli.main(["pack", str(one)]) == 2
+    assert "the same `pate label` makes it, got more=1" in capsys.readouterr().err
+    assert cli.main(again.split()[1:]) == 0
+    assert check_run(one).notes == ()
+
+
+@pytest.mark.slow
+def test_a_budget_is_kept_by_every_run_on_the_data(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first budget of a ledger is final, and is kept where a later run says nothing of it."""
+    config = [
+        "--config",
+        str(finished / "public" / "label.yaml"),
+        "--num_queries=10",
+        "--noise_seed=null",
+    ]
+    ledger = Ledger(tmp_path / "ledger.sqlite").path
+    said = []
+    for name, words in (
+        ("one", ["--max_epsilon=300"]),
+        ("two", []),
+        ("three", ["--max_epsilon=900"]),
+        ("four", []),
+    ):
+        root = tmp_path / name
+        copy_run(finished, root)
+        with (root / "data.yaml").open("a") as file:
+            file.write(f"ledger: {ledger}\n")
+        queries = [] if name != "four" else ["--num_queries=80"]
+        said.append(
+            cli.main(["label", *config, *words, *queries, "--run", str(root), "--overwrite"])
+        )
+    errors = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("pate label")
+    ]
+    assert said == [0, 0, 2, 2]
+    assert len(errors) == 2
+    assert [entry.count for entry in Ledger(ledger).entries()] == [10, 10]
+    statement = json.loads((tmp_path / "two" / "public" / "privacy.json").read_text())
+    assert statement["budget"]["max_epsilon"] == 300
+
+
+def bad(name: str, message: str, *words: str, **changes: np.ndarray) -> object:
+    return pytest.param(changes, words, message, id=name)
+
+
+ARRAYS = make_arrays()
+OVERLAP = ARRAYS["ids"].copy()
+OVERLAP[450] = "r0007"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "message"),
+    [
+        bad("no labels", "labels of shape", Y=np.empty((600, 0), dtype=np.int8)),
+        bad("label 2", "labels among", Y=np.where(ARRAYS["X"][:, :4] > 2, 2, ARRAYS["Y"])),
+        bad("nan", "finite features", X=np.where(ARRAYS["X"] > 2, np.nan, ARRAYS["X"])),
+        bad("overlap", "ids of data.npz that occur once", ids=OVERLAP),
+        bad("one teacher", "num_teachers >= 2, got num_teachers=1", "--teachers.num_teachers=1"),
+        bad("no steps", "num_steps >= 1", "--teachers.num_steps=0"),
+        bad(
+            "no noise",
+            "sigma_test > 0, got sigma_test=0.0",
+            "--label.aggregator.init_args.sigma_test=0",
+        ),
+        bad(
+            "negative noise",
+            "scale_gap > 0, got scale_gap=-5.0",
+            "--label.aggregator.init_args.scale_gap=-5",
+        ),
+        bad("delta too small", "delta > ", "--label.delta=1e-5"),
+        bad(
+            "too many queries", "num_queries <= 100, got num_queries=101", "--label.num_queries=101"
+        ),
+        bad("over budget", "epsilon", "--label.max_epsilon=1"),
+        bad("unknown stage", "overrides such as", "--labels.num_queries=3"),
+        bad(
+            "scores for bits",
+            "votes that are Counts or Ballots, which",
+            "--votes=scores",
+        ),
+        bad("unknown label", "unknown", '--data.init_args.labels=["a","q"]'),
+    ],
+)
+def test_bad_input_costs_one_line_and_nothing_else(
+    changes: dict[str, np.ndarray],
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    arrays = dict(ARRAYS)
+    np.savez(tmp_path / "data.npz", **(arrays | changes))  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=2, chunk_size=10)
+    try:
+        code: object = cli.main(["run", str(folder), "--run", str(tmp_path / "run"), *words])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "data.ledger.sqlite").exists() and not (tmp_path / "run").exists()
+
+
+def test_stages_say_which_comes_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for args in (
+        ["teachers", "vote"],
+        ["label", "--config", "configs/faces/label.yaml"],
+        ["references"],
+    ):
+        assert cli.main([*args, "--run", str(tmp_path / "run")]) == 2
+        assert "run it first" in capsys.readouterr().err
+    assert not os.listdir(tmp_path)
+
+
+def test_recipe_files_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", str(tmp_path)]) == 2
+    assert "missing=['data.yaml'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_settings_of_all_stages_are_printed(
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is printed are the files of a recipe that says the same; both ways to say a value are
+    taken."""
+    monkeypatch.chdir(tmp_path)
+    options = [
+        "--label.num_queries",
+        "70",
+        "--student.optimize=macro_f1",
+        "--data.init_args.public_fraction",
+        "0.2",
+    ]
+    assert cli.main(["run", *options, str(finished.parent / "recipe"), "--print_config"]) == 0
+    printed = capsys.readouterr().out
+    documents = printed.split("---\n")
+    names = [document.splitlines()[0].removeprefix("# ") for document in documents]
+    assert names == ["data.yaml", "teachers.yaml", "label.yaml", "student.yaml"]
+    again = tmp_path / "again"
+    again.mkdir()
+    for name, document in zip(names, documents, strict=True):
+        (again / name).write_text(document)
+    (tmp_path / "recipe.yaml").write_text(printed)
+    for words in ([str(again)], ["--config", "recipe.yaml"]):
+        assert cli.main(["run", *words, "--print_config"]) == 0
+        assert capsys.readouterr().out == printed
+    data, teachers, label, student = yaml.safe_load_all(printed)
+    assert data["data"]["init_args"]["public_fraction"] == 0.2
+    found = teachers["num_teachers"], label["num_queries"], student["optimize"]
+    assert found == (10, 70, "macro_f1")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--student.model.network=models.MLP", "--student.optimise=f1"], "mean --optimize?"),
+        (["--student.trainer.max_epochs", "x"], "another network than pate.models.Linear"),
+        (["--label.num_querys=3"], "did you mean --num_queries?"),
+        (["--label.num_queries"], "Expected a value behind --label.num_queries, got value=None"),
+        (["--label.num_queries", "--overwrite"], "got value='--overwrite'"),
+        (["--label.=3"], "overrides such as"),
+        (["--refs"], "Expected a known option, got --refs"),
+    ],
+)
+def test_a_slip_in_the_last_stage_is_told_before_the_first(
+    words: list[str],
+    message: str,
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = tmp_path / "run"
+    try:
+        code: object = cli.main(
+            ["run", str(finished.parent / "recipe"), "--run", str(root), *words]
+        )
+    except SystemExit as stopped:
+        code = stopped.code
+    captured = capsys.readouterr()
+    assert code == 2 and captured.out == ""
+    assert message in captured.err and len(captured.err.splitlines()) <= 12
+    assert not root.exists()
+
+
+def test_a_copied_folder_of_pictures_is_told_calmly(
+    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = shutil.ignore_patterns("ledger*")  # of other tests' runs on these faces
+    shutil.copytree(faces, tmp_path / "faces", copy_function=shutil.copy, ignore=own)  # new times
+    words = [
+        "teachers",
+        "fit",
+        "--network=models.Linear",
+        "--num_teachers=3",
+        "--num_steps=1",
+        "--batch_size=4",
+    ]
+    words += [
+        "--data=CelebA",
+        f"--data.root={tmp_path}/faces",
+        "--data.size=8",
+        f"--run={tmp_path}/run",
+    ]
+    assert cli.main(words) == 0
+    for picture in (tmp_path / "faces" / "img_align_celeba").iterdir():
+        os.utime(picture)
+    assert cli.main(words) == 2
+    error = capsys.readouterr().err
+    assert (
+        "got other private records (pictures are known by names, sizes and times: `cp -a` keeps"
+        in error
+    )
+    assert "--overwrite" in error and len(error.splitlines()) == 1
+    assert not re.search(r"[0-9a-f]{16}", error.replace(str(tmp_path), ""))
+
+
+def student(
+    *, data: str = "{}", trainer: str = "{}", optimize: str = "accuracy", **model: str
+) -> dict[str, str]:
+    """Return the file of a student's settings, written as YAML."""
+    settings = ", ".join(
+        f"{name}: {value}" for name, value in ({"network": "models.MLP"} | model).items()
+    )
+    return {
+        "student.yaml": f"model: {{{settings}}}\ndata: {data}\ntrainer: {trainer}\noptimize: {optimize}\n"
+    }
+
+
+EARLY = "{{callbacks: [{{class_path: EarlyStopping, init_args: {{monitor: {}}}}}]}}"
+
+
+NOISY = "{class_path: NoisyVotes, init_args: {sigma_votes: 1}}"
+AROUND = "{class_path: TauVoting, init_args: {sigma_tau: 1, tau: 2, threshold_tau: 2, around_predictions: true}}"
+
+
+def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 3), nn.ReLU(), nn.Linear(3, num_labels - 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"student.yaml": "model: {network: models.Gone}"}, "models"),
+        ({"student.yaml": "trainer: {max_epoch: 3}"}, "max_epoch"),
+        (
+            {"student.yaml": "model: {network: torch.nn.Linear}"},
+            "Expected a network of (input_shape, num_labels)",
+        ),
+        (
+            student(network="tests.labeling.commands.test_run.too_narrow"),
+            "float logits of shape [8, 4] from the network Sequential, got shape=[8, 3]",
+        ),
+        (
+            student(optimizer="{class_path: SGD, init_args: {lr: -1}}"),
+            "Invalid learning rate",
+        ),
+        (student(scheduler="lr_scheduler.ReduceLROnPlateau"), "ReduceLROnPlateau"),
+        (
+            student(data="{val_fraction: 0}", optimize="macro_f1"),
+            "--data.val_fraction > 0",
+        ),
+        (student(data="{batch_size: 0}"), "batch_size >= 1"),
+        (
+            student(trainer="{accelerator: gpu}"),
+            "Expected settings that fit Lightning and this machine",
+        ),
+        (
+            student(network="models.Linear", data="{batch_size: 8}"),
+            "Expected another network than pate.models.Linear, which is solved in closed form",
+        ),
+        (student(trainer="{devices: 2, accelerator: cpu}"), "trainer.strategy=ddp_spawn"),
+        (student(trainer=EARLY.format("val_los")), "did you mean val_loss?"),
+        (
+            student(data="{val_fraction: 0}", trainer=EARLY.format("val_loss")),
+            "metrics to monitor among train_loss, got val_loss",
+        ),
+        ({"label.yaml": "num_queries: 101\ndelta: 0.001\ntarget_epsilon: 2"}, "num_queries <= 100"),
+        (
+            {"label.yaml": "aggregator: NoisyVotes\ndelta: 0.001"},
+            "--aggregator.sigma_votes of NoisyVotes",
+        ),
+        ({"label.yaml": "delta: 0.001"}, "--aggregator, or --target_epsilon"),
+        (
+            {
+                "label.yaml": "aggregator: {class_path: Peeling, init_args: {k: 9}}\ndelta: 0.001\ntarget_epsilon: 2"
+            },
+            "k",
+        ),
+        (
+            {"label.yaml": "aggregator: StableTopK\ndelta: 0.001\ntarget_epsilon: 0.5"},
+            "at least 10% of the queries",
+        ),
+        (
+            {
+                "label.yaml": "aggregator: StableTopK\ndelta: 0.001\ntarget_epsilon: 40\nmax_epsilon: 39"
+            },
+            "target_epsilon <= 39.0 (--max_epsilon)",
+        ),
+        (
+            {"label.yaml": f"aggregator: {NOISY}\ndelta: 0.001\nmax_epsilon: 1"},
+            "Expected",
+        ),
+        (
+            {"label.yaml": "delta: 0.01\ntarget_epsilon: 2"},
+            "delta <= 0.001, which promises something",
+        ),
+        (
+            {"label.yaml": "votes: votes.npz\ndelta: 0.001\ntarget_epsilon: 2"},
+            "votes of the recipe's own teachers",
+        ),
+        (
+            {"label.yaml": f"aggregator: {AROUND}\ndelta: 0.001\npredictions: gone.npz"},
+            "--predictions, a file that `pate student predict` wrote, got missing='gone.npz'",
+        ),
+    ],
+)
+def test_what_a_later_stage_would_refuse_is_told_before_the_first(
+    change: dict[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All files are read, and all public facts, before teachers are trained and labels paid for."""
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
+    for name, text in change.items():
+        (folder / name).write_text(text)
+    try:
+        code: object = cli.main(["run", str(folder), "--run", str(tmp_path / "run")])
+    except SystemExit as stopped:
+        code = stopped.code
+    captured = capsys.readouterr()
+    assert code == 2 and message in captured.err and "[1/" not in captured.out
+    assert len(captured.err.splitlines()) == 1
+    assert not (tmp_path / "run").exists() and not (tmp_path / "data.ledger.sqlite").exists()

@@ -1,0 +1,247 @@
+"""`pate check` finds whatever is wrong in a run, and `pate pack` gives away nothing else than what
+is public."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from pate import cli
+from pate._core.files.writing import write_text
+from pate._labeling.commands.check import check_run
+from pate._labeling.release.labels import pack
+from pate._labeling.runs.run import LABEL, STUDENT, Run
+
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run that shares its ledger, which nothing here writes."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def test_a_finished_run_is_well_and_goes_on(run: Path, capsys: Printed) -> None:
+    before = sorted(run.rglob("*"))
+    assert cli.main(["check", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "all is well; finished: teachers fit, teachers vote, label, student fit, references\n"
+        in printed
+    )
+    assert printed.endswith(f"\nnext: pate report {run}\n")
+    assert sorted(run.rglob("*")) == before
+    (run / "public" / "report.html").write_text("a page")
+    assert check_run(run).next_command == f"pate pack {run}"
+
+
+def test_what_is_missing_comes_next(run: Path) -> None:
+    (run / "public" / "student" / "metrics.json").unlink()
+    assert check_run(run).next_command == f"pate student test --run {run}"
+    Run(run).clear(STUDENT)
+    assert (
+        check_run(run).next_command
+        == f"pate student fit --config {run}/public/student_fit.yaml --run {run}"
+    )
+    Run(run).clear(LABEL)
+    (run / LABEL.config).unlink()
+    result = check_run(run)
+    assert result.finished == ("teachers fit", "teachers vote", "references")
+    assert result.next_command == f"pate label --target_epsilon 1 --delta 1e-6 --run {run}"
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, capsys: Printed) -> None:
+    for command in ("check", "pack"):
+        assert cli.main([command, str(tmp_path)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert not [*tmp_path.iterdir()]
+
+
+def _change(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _state_a_smaller_epsilon(run: Path) -> None:
+    path = run / LABEL.outputs[1]
+    statement = json.loads(path.read_text())
+    statement["guarantees"]["replace_record"]["epsilon"] = 0.1
+    path.write_text(json.dumps(statement))
+
+
+def _name_another_ledger(run: Path) -> None:
+    config = run / "data.yaml"
+    lines = [line for line in config.read_text().splitlines() if not line.startswith("ledger:")]
+    config.write_text("\n".join([*lines, f"ledger: {run}/elsewhere.sqlite\n"]))
+
+
+def _make_labels_a_folder(run: Path) -> None:
+    (run / LABEL.outputs[0]).unlink()
+    (run / LABEL.outputs[0]).mkdir()
+
+
+WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+    "changed_teacher": (
+        lambda run: _change(next(run.glob("private/teachers/*.pt"))),
+        "changed since",
+    ),
+    "lost_votes": (lambda run: next(run.glob("private/votes/*.npy")).unlink(), "missing"),
+    "changed_student": (
+        lambda run: _change(run / "public" / "student" / "linear.safetensors"),
+        "changed since",
+    ),
+    "another_key": (
+        lambda run: (run / "private" / "partition.json").write_text(json.dumps({"key": "ab" * 32})),
+        "partition.json",
+    ),
+    "damaged_state": (lambda run: (run / LABEL.state).write_text("{"), "Put it back"),
+    "lost_state": (lambda run: (run / LABEL.state).unlink(), "label.json beside public/labels.npz"),
+    "lost_labels": (lambda run: (run / LABEL.outputs[0]).unlink(), "labels.npz missing"),
+    "folder_of_labels": (_make_labels_a_folder, "labels.npz missing"),
+    "lost_private": (
+        lambda run: shutil.rmtree(run / "private"),
+        "private, got no such folder. Put it back",
+    ),
+    "private_fifo": (
+        lambda run: os.mkfifo(run / "private" / "votes" / "pipe"),
+        "got votes/pipe. Delete it",
+    ),
+    "changed_labels": (lambda run: _change(run / LABEL.outputs[0]), "labels.npz"),
+    "smaller_epsilon": (_state_a_smaller_epsilon, "got epsilon=0.1"),
+    "lost_ledger": (_name_another_ledger, "elsewhere.sqlite"),
+    "damaged_data_yaml": (lambda run: (run / "data.yaml").write_text("data: ["), "data.yaml"),
+    "open_private": (lambda run: (run / "private").chmod(0o750), "chmod 700"),
+}
+"""What is done to a run, and what is said of it."""
+
+LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "copy_of_votes": (
+        lambda run: shutil.copy(
+            next(run.glob("private/votes/*.npy")),
+            run / "public" / "student" / "model" / "figures.csv",
+        ),
+        "a copy of private/votes/votes_",
+    ),
+    "key": (
+        lambda run: (run / "public" / "student" / "model" / "notes.txt").write_text(
+            f"the key is {json.loads((run / 'private' / 'partition.json').read_text())['key']}"
+        ),
+        "with the run's key",
+    ),
+    "unexpected": (
+        lambda run: (run / "public" / "teachers.pt").write_text("x"),
+        "Move it elsewhere",
+    ),
+    "hidden_draft": (
+        lambda run: (run / "public" / ".privacy.json.12ab").write_text("x"),
+        ".privacy.json.12ab",
+    ),
+    "private_by_name": (
+        lambda run: (run / "public" / "student" / "model" / "PRIVATE_log.csv").write_text("x"),
+        "PRIVATE_log.csv",
+    ),
+    "real_frontier": (
+        lambda run: write_text(
+            run / "public" / "frontier" / "frontier.txt", "PRIVATE: of real votes"
+        ),
+        "of real ones",
+    ),
+    "link": (
+        lambda run: (run / "public" / "report.html").symlink_to(run / "private" / "partition.json"),
+        "plain files",
+    ),
+    "linked_folder": (
+        lambda run: (run / "public" / "frontier").symlink_to(run / "private"),
+        "plain files",
+    ),
+    "fifo": (lambda run: os.mkfifo(run / "public" / "report.html"), "plain files"),
+    "line_break": (
+        lambda run: (run / "public" / "a\nb\x1b[2J").write_text("x"),
+        r"public/a\nb\x1b[2J. Move it",
+    ),
+}
+"""What lies in ``public/`` and must not, and what is said of it."""
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_found(wrong: str, run: Path, capsys: Printed) -> None:
+    spoil, said = WRONG[wrong]
+    spoil(run)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["check", str(run)])
+    assert stopped.value.code == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(said in line for line in lines), lines
+    assert all(line.startswith(f"{run}: Expected ") for line in lines)
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_nothing_else_is_given_away(leak: str, run: Path, tmp_path: Path, capsys: Printed) -> None:
+    spoil, said = LEAKS[leak]
+    spoil(run)
+    with pytest.raises(SystemExit):
+        cli.main(["check", str(run)])
+    assert [said in line for line in capsys.readouterr().out.splitlines()] == [True]
+    assert cli.main(["pack", str(run), "--output", str(tmp_path / "public.zip")]) == 2
+    printed = capsys.readouterr().err
+    assert said in printed and printed.count("\n") == 1
+    assert not (tmp_path / "public.zip").exists()
+
+
+def test_a_lost_private_folder_is_put_back_rather_than_labels_bought_again(
+    run: Path, capsys: Printed
+) -> None:
+    """All else that is missing follows from it."""
+    shutil.rmtree(run / "private")
+    assert check_run(run).problems == (f"Expected {run}/private, got no such folder. Put it back",)
+    assert cli.main(["pack", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert (
+        "label.json beside public/labels.npz" in error
+        and "Put it back" in error
+        and "run it first" not in error
+    )
+
+
+def test_a_pack_holds_the_public_files_alone(run: Path, tmp_path: Path) -> None:
+    pack(run, tmp_path / "one.zip")
+    for file in run.rglob("*"):
+        os.utime(file, (1e9, 1e9))
+    pack(run, tmp_path / "two.zip")
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    with ZipFile(tmp_path / "one.zip") as archive:
+        archive.extractall(tmp_path / "opened")
+        assert {entry.external_attr >> 16 for entry in archive.infolist()} == {0o644}
+    files = {
+        path.relative_to(run / "public"): path
+        for path in (run / "public").rglob("*")
+        if path.is_file()
+    }
+    opened = tmp_path / "opened" / "public"
+    assert {
+        path.relative_to(opened) for path in opened.rglob("*") if path.is_file()
+    } == files.keys()
+    assert all((opened / name).read_bytes() == path.read_bytes() for name, path in files.items())
+    with pytest.raises(ValueError, match=r"^Expected an archive outside of"):
+        pack(run, run / "public" / "public.zip")
+
+
+def test_labels_without_a_true_statement_are_not_packed(run: Path, tmp_path: Path) -> None:
+    _state_a_smaller_epsilon(run)
+    with pytest.raises(ValueError, match=r"got epsilon=0.1$"):
+        pack(run, tmp_path / "public.zip")
+    (run / LABEL.outputs[1]).unlink()
+    with pytest.raises(ValueError, match=r"privacy\.json missing"):
+        pack(run, tmp_path / "public.zip")
+
+
+def test_a_run_that_names_no_ledger_is_not_packed(run: Path, tmp_path: Path) -> None:
+    (run / "data.yaml").unlink()
+    with pytest.raises(ValueError, match=r"data\.yaml"):
+        pack(run, tmp_path / "public.zip")
+    assert not (tmp_path / "public.zip").exists()

@@ -1,0 +1,325 @@
+"""What is said of a wrong command line, and what was meant."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from jsonargparse import ArgumentError, capture_parser
+
+from pate import cli
+from pate._core.validation import did_you_mean
+from pate._labeling.commands.parsing import CommandParser, run_folder, unknown_option
+from pate._labeling.commands.table import commands
+from pate.aggregators import registered
+
+PANEL = "--num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
+PLAN = "plan --num_records 300 --num_labels 2 --num_public 30"
+
+
+def end_of(words: list[str]) -> object:
+    """The exit status of a command, however it ends."""
+    try:
+        return cli.main(words)
+    except SystemExit as stop:
+        return stop.code
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working directory with files that are no settings."""
+    (tmp_path / "configs").symlink_to(Path("configs").absolute())
+    monkeypatch.chdir(tmp_path)
+    Path("list.yaml").write_text("- 1\n")
+    Path("cut.yaml").write_text("seeds: [1\n")
+    Path("bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    Path("other.yaml").write_text("seeds: 1\nsigma: 3\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "label --run x --num_quer=3",
+            "a known option, got --num_quer; did you mean --num_queries?",
+        ),
+        ("label --num_quer 3", "did you mean --num_queries?"),
+        ("account --num_querys=3", "did you mean --num_queries?"),
+        ("run configs/faces --ref", "did you mean --references?"),
+        (
+            "label --delta 1e-5 --run x",
+            "Expected --aggregator, or --target_epsilon, which finds one",
+        ),
+        ("student fit --run x --model.netw models.MLP", "did you mean --model.network?"),
+        ("stdent fit", "unknown command: stdent fit; did you mean student fit?"),
+        (
+            "run faces --trainer.max_epochs 3",
+            "got override='--trainer.max_epochs'; did you mean --student.trainer.max_epochs?",
+        ),
+        ("run faces --num_queries 3", "Expected --label.num_queries in place of --num_queries"),
+        ("run faces --num_steps=3", "Expected --teachers.num_steps in place of --num_steps"),
+        ("run faces --trainer.", "did you mean --student.trainer.?"),
+        ("run", "Expected a recipe, or --config with a file that --print_config wrote"),
+        ("run faces --config other.yaml", "Expected a recipe, or --config"),
+        ("run --config other.yaml", "Expected 4 YAML documents in other.yaml, as `pate run RECIPE"),
+        (
+            f"account --aggregator NoisyVotes --aggregator.sigma_gap 40 {PANEL}",
+            "got --aggregator.sigma_gap; did you mean sigma_votes? (`pate account --aggregator.help"
+            " NoisyVotes` lists them)",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("files")
+def test_a_mistake_is_one_line(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert end_of(shlex.split(line)) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and len(captured.err.splitlines()) == 1, captured.err
+    assert captured.err.startswith("pate") and captured.out == "" and not Path("x").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("run --run x", "recipe"),
+        ("ledger show", "ledger"),
+        ("label", "delta"),
+        (f"account --aggregator StableTopk {PANEL}", "; did you mean StableTopK?"),
+        (f"account --aggregator StableTopK --aggregator.gap 3 {PANEL}", "gap"),
+        (f"account --aggregator NoisyVotes {PANEL}", "sigma_votes"),
+        (f"account --aggregator.k 2 {PANEL}", "aggregator"),
+        (f"account --aggregator no.such.Cls {PANEL}", "no.such.Cls"),
+        (f"account --aggregator numpy.array {PANEL}", "array"),
+        (f"account --aggregator NoisyVotes --aggregator.sigma_votes [3] {PANEL}", "sigma_votes"),
+        ("frontier --epsilons [x]", "epsilons"),
+        ("frontier --seeds", "--seeds"),
+        ("calibrate --aggregator", "--aggregator"),
+        ("teachers vote --run", "--run"),
+        ("frontier --student maybe", "maybe"),
+        ("frontier --neighboring_relation x", "ADD_REMOVE_TEACHER"),
+        ("frontier --simulate.num_labels 4", "num_teachers"),
+        ("frontier --simulate.num_label 4", "num_label"),
+        (f"{PLAN} --unit foo", "unit"),
+        (f"{PLAN} --label_density x", "label_density"),
+        (f"{PLAN} foo", "foo"),
+        ("frontier --config nowhere.yaml", "nowhere.yaml"),
+        ("frontier --config list.yaml", "config"),
+        ("frontier --config cut.yaml", "config"),
+        ("frontier --config bytes.yaml", "pate frontier: "),
+        ("frontier --config other.yaml", "sigma"),
+        ("student fit --run x", "model.network"),
+        ("student fit --run x --model.network models.MPL", "; did you mean MLP?"),
+        ("student fit --run x --model.network models.MLP --model.network.hiden 3", "hiden"),
+        ("student test", "run"),
+        (
+            "run configs/table --run x --data.init_args.path=y.npz --data.init_args.budgets=[1,inf]",
+            "Parser key \"data.budgets\": Expected a <class 'float'>. Got value: inf (`",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("files")
+def test_what_jsonargparse_refuses_is_told_in_its_words(
+    line: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of its words only those that were given are looked for; they come without a traceback or a
+    list of options."""
+    assert end_of(shlex.split(line)) == 2
+    captured = capsys.readouterr()
+    assert named in captured.err and len(captured.err.splitlines()) == 1, captured.err
+    assert captured.err.startswith("pate") and captured.err.count("--help") <= 1
+    assert "Traceback" not in captured.err and "usage:" not in captured.err
+    assert captured.out == "" and not Path("x").exists()
+
+
+def test_both_ways_to_say_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for line in (
+        "account --aggregator NoisyVotes --aggregator.sigma_votes 90 --num_queries 3 --delta 1e-5 --num_teachers 50"
+        " --num_labels 3",
+        "account --aggregator=NoisyVotes --aggregator.sigma_votes=90 --num_queries=3 --delta=1e-5 --num_teachers=50"
+        " --num_labels=3",
+    ):
+        assert cli.main(line.split()) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "unknown"),
+    [
+        ("--seeds", False),
+        ("--seeds=3", False),
+        ("--seed", True),
+        ("--aggregator.k", False),
+        ("--aggregator.init_args.k=2", False),
+        ("--aggregators+=x", False),
+        ("--trainer.max_epochs", False),
+        ("--trainer.max_epoch", True),
+        ("--trainer.logger.name", False),
+        ("--data", True),
+        ("-5", False),
+        ("--", False),
+        ("a--b", False),
+    ],
+)
+def test_unknown_options_are_found(word: str, unknown: bool) -> None:
+    options = [
+        "--seeds",
+        "--aggregator",
+        "--aggregator.help",
+        "--aggregators",
+        "--aggregators+",
+        "--trainer",
+    ]
+    options += ["--trainer.max_epochs", "--trainer.logger", "--trainer.logger.help"]
+    assert unknown_option(["--seeds", "1", word], options) == (
+        word.partition("=")[0] if unknown else None
+    )
+
+
+def test_what_is_far_from_all_options_is_not_guessed_at() -> None:
+    assert did_you_mean("--zzz", ["--seeds", "--delta"]) == ""
+    assert did_you_mean("--num", ["--num_labels", "--num_teachers", "--delta"]).endswith(
+        "--num_labels or --num_teachers?"
+    )
+
+
+def test_a_parser_that_raises_says_what_jsonargparse_says() -> None:
+    parser = CommandParser(exit_on_error=False)
+    parser.add_argument("--seeds", type=int)
+    with pytest.raises(ArgumentError, match="got --seed; did you mean --seeds"):
+        parser.parse_args(["--seed=3"])
+    assert parser.parse_args(["--seeds=3"]).seeds == 3
+
+
+@pytest.mark.parametrize("name", sorted(commands().keys() - {"completion"}))
+def test_no_command_takes_a_setting_that_an_option_does_not_have(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty setting is refused as any other: of the command, and of each of its options."""
+    parser = capture_parser(commands()[name].load(), ["--help"])
+    assert isinstance(parser, CommandParser)
+    # the last holds any setting of submitit
+    general = "--help", "--config", "--print_config", "--parameters"
+    options = {option for action in parser.shown._actions for option in action.option_strings}
+    named = sorted(
+        option
+        for option in options
+        if option.startswith("--") and not option.endswith((".help", "+"))
+    )
+    subcommand = name.split()[1:] if name.startswith("student") else []
+    for option in (*named, ""):
+        if option in general:
+            continue
+        unknown = f"{option}.no_such" if option else "--no_such"
+        with pytest.raises(SystemExit):
+            parser.parse_args([*subcommand, f"{unknown}={{}}"])
+        said = capsys.readouterr().err
+        assert "no_such" in said or f'key "{option[2:]}"' in said, (unknown, said)
+
+
+EMPTY = "account --num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
+STABLE = "{class_path: StableTopK, init_args: {scale_gap: 3, sigma_test: 3, delta_test: 1e-8, max_k: {}}}"
+
+
+@pytest.mark.parametrize("value", ["{}", "null", "[]", "3"])
+@pytest.mark.parametrize("aggregator", sorted(registered()))
+def test_no_aggregator_takes_an_option_of_another(
+    aggregator: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*EMPTY.split(), "--aggregator", aggregator, f"--aggregator.max_kk={value}"]
+    assert end_of(words) == 2
+    said = capsys.readouterr().err
+    assert f"Expected a setting of {aggregator} (neighboring_relation, " in said
+    assert "got --aggregator.max_kk" in said
+    assert f"(`pate account --aggregator.help {aggregator}` lists them)" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ([*EMPTY.split(), f"--aggregator={STABLE}"], "max_k"),
+        (["frontier", "--aggregators=[{class_path: NoisyVotes, init_args: {max_k: {}}}]"], "max_k"),
+        (["frontier", "--simulate={num_labels: 4, num_teachers: 20, kind: {}}"], "kind"),
+        (["frontier", "--config", "empty.yaml"], "bogus"),
+        (
+            [
+                "label",
+                "--run",
+                "x",
+                "--delta",
+                "1e-6",
+                "--target_epsilon",
+                "1",
+                "--config",
+                "empty.yaml",
+            ],
+            "bogus",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("files")
+def test_empty_settings_in_values_and_files_are_refused(
+    words: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty.yaml").write_text("bogus: {}\n")
+    assert end_of(words) == 2
+    said = capsys.readouterr().err
+    assert re.search(
+        rf"Option '{option}' is not accepted|setting of \w+ .*, got --\w+\.{option} ", said
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--delta", "1" * 400],
+        ["--delta=1e-5", "--max_epsilon", "1" * 400],
+        ["--delta=1e-5", "--aggregator=NoisyVotes", f"--aggregator.sigma_votes={'1' * 400}"],
+        ["--config=large.yaml"],
+    ],
+)
+@pytest.mark.usefixtures("files")
+def test_whole_numbers_beyond_floats_are_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("large.yaml").write_text(f"delta: {'1' * 400}\n")
+    assert end_of(["label", "--run", "x", "--target_epsilon", "1", *words]) == 2
+    captured = capsys.readouterr()
+    assert "too large to convert to float" in captured.err and len(captured.err.splitlines()) == 1
+
+
+def test_a_disclosure_shows_no_samples(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(copied), "--disclosure", "--num_samples", "3"]) == 2
+    assert (
+        "Expected a disclosure without --num_samples, got num_samples=3" in capsys.readouterr().err
+    )
+
+
+def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> None:
+    file = tmp_path / "student.yaml"
+    file.write_text("run: runs/mine\n")
+    assert run_folder(["--config", str(file)]) == Path("runs/mine")
+    assert run_folder(["--config", str(file), "--run", "runs/other"]) == Path("runs/other")
+    assert run_folder(["--overwrite"]) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("predict model new.csv --probabilities", "predict model new.csv --probabilities true"),
+        ("predict model new.csv --trust true", "predict model new.csv --trust"),
+        ("predict model new.csv --trust=false", "predict model new.csv"),
+        ("check --run run", "check run"),
+        ("status --run=run", "status run"),
+        ("references run", "references --run run"),
+        ("frontier run --student", "frontier --run run --student true"),
+    ],
+)
+def test_a_switch_and_a_run_may_be_written_either_way(
+    given: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for words in (given, meant):
+        assert cli.main(words.split()) == 2
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1] and "Expected" in said[0] and "known option" not in said[0]

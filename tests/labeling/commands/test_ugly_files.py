@@ -1,0 +1,273 @@
+"""Files as programs and people write them, through `pate init`, `pate run` and `pate predict`.
+
+Each is made here, a few kilobytes of it. A file is read as its columns mean it, or refused in lines
+that say why; no traceback, and nothing is paid for what cannot be read.
+"""
+
+import gzip
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate._labeling.runs.data_file import read_data
+from pate._labeling.student.carried import InputFormat
+from pate.data import Role
+
+NUM = 90
+Row = Callable[[int], str]
+
+
+def rows(head: str, row: Row, *, num: int = NUM, between: str = ",") -> str:
+    """Return a table with ids, roles and a label."""
+    lines = [f"id,split,gout,{head}".replace(",", between)]
+    for i in range(num):
+        first = between.join((f"r{i * 7}x", [*Role][i % 3].value, str(i // 3 % 2)))
+        lines.append(f"{first}{between}{row(i)}")
+    return "\n".join(lines) + "\n"
+
+
+AGES = np.random.default_rng(0).integers(20, 80, size=200).tolist()
+
+
+def plain(i: int) -> str:
+    return str(AGES[i])
+
+
+@dataclass(frozen=True)
+class Ugly:
+    """A file.
+
+    Attributes:
+        content: its text or bytes.
+        words: further words of `pate init`.
+        refused: a part of the line with which it is refused; empty if it is read.
+        by: the command that refuses it.
+        said: a part of what `pate init` says.
+        name: the name of the file.
+    """
+
+    content: str | bytes
+    words: tuple[str, ...] = ()
+    refused: str = ""
+    by: str = "init"
+    said: str = ""
+    name: str = "mine.csv"
+
+
+PLAIN = rows("age", plain)
+
+
+def without(text: str, column: int) -> str:
+    """Return a table without one of its columns."""
+    lines = [line.split(",") for line in text.splitlines()]
+    return "\n".join(",".join(cells[:column] + cells[column + 1 :]) for cells in lines)
+
+
+def renamed(text: str, old: str, new: str) -> str:
+    head, _, rest = text.partition("\n")
+    return head.replace(old, new) + "\n" + rest
+
+
+def unnamed(text: str) -> str:
+    """Return a table with numbers of its rows, as a data frame writes itself."""
+    head, *lines = text.splitlines()
+    return "\n".join([f",{head}", *(f"{i},{line}" for i, line in enumerate(lines))])
+
+
+FAST = {
+    "decimal commas": Ugly(
+        rows("income", lambda i: f"{i},{i % 10}", between=";"), said="numbers: 1 column whole"
+    ),
+    "thousands": Ugly(rows("income", lambda i: f'"{i + 1},{100 + i}.5"'), said="1 column whole"),
+    "decimal points and commas": Ugly(rows("income", lambda i: f'"{i}.{100 + i},5"')),
+    "percents": Ugly(rows("rate", lambda i: f"{i}%"), said="1 column whole"),
+    "dates": Ugly(rows("since", lambda i: f"20{i % 24:02}-0{1 + i % 9}-1{i % 9}")),
+    "dates with time zones": Ugly(
+        rows("since", lambda i: f"2024-01-{1 + i % 28:02}T{i % 24:02}:00:00+02:00")
+    ),
+    "dates of spreadsheets": Ugly(rows("since", lambda i: f"{1 + i % 28}.{1 + i % 12}.2024")),
+    "signs of gaps": Ugly(rows("crp", lambda i: "n.d." if i % 5 == 0 else str(i / 7))),
+    "infinite": Ugly(rows("ratio", lambda i: "inf" if i % 7 == 0 else str(i / 7))),
+    "gaps of six kinds": Ugly(
+        rows("age", lambda i: ["NA", "", "nan", "NULL", "?", "None"][i] if i < 6 else str(i))
+    ),
+    "labels that end in a bracket": Ugly(
+        renamed(
+            rows("age", plain).replace(",0,", ",Flu (A),").replace(",1,", ",Flu (B),"),
+            "gout",
+            "class",
+        ),
+        said="2 labels: Flu (A), Flu (B).",
+    ),
+    "an id of another name": Ugly(renamed(PLAIN, "id,", "patient,")),
+    "an id without a name for it": Ugly(renamed(PLAIN, "id,", "who,")),
+    "no id": Ugly(without(PLAIN, 0), refused="--random_ids COPY writes a copy"),
+    "no tests": Ugly(
+        PLAIN.replace(",test,", ",public,"), said="--test_fraction 0.3 takes a share of the public"
+    ),
+    "tests of the public ones": Ugly(
+        PLAIN.replace(",test,", ",public,"), ("--test_fraction", "0.4"), said="records"
+    ),
+    "an unnamed first column": Ugly(unnamed(PLAIN)),
+    "packed": Ugly(gzip.compress(PLAIN.encode()), name="mine.csv.gz"),
+    "latin": Ugly(rows("city", lambda i: ["Zürich", "Rome"][i % 2]).encode("cp1252")),
+    "-1 among 0 and 1": Ugly(PLAIN.replace("r0x,private,0", "r0x,private,-1"), said="of 29 known"),
+    "a label that nobody has": Ugly(
+        renamed(PLAIN, "age", "asthma")
+        .replace("private,0", "private,1")
+        .replace("private,1,", "private,0,"),
+        said="no private record has gout",
+    ),
+}
+SLOW = {
+    "plain": Ugly(PLAIN),
+    "a byte order mark": Ugly("\ufeff" + PLAIN),
+    "other line ends": Ugly(PLAIN.replace("\n", "\r\n")),
+    "tabs": Ugly(PLAIN.replace(",", "\t"), name="mine.tsv"),
+    "UTF-16": Ugly(rows("city", lambda i: "Zürich" if i % 2 else "Rom").encode("utf-16")),
+    "empty lines": Ugly(PLAIN.replace("\n", "\n\n")),
+    "spaces around cells": Ugly(PLAIN.replace(",", " , ")),
+    "quotes around all": Ugly(
+        "\n".join(",".join(f'"{cell}"' for cell in line.split(",")) for line in PLAIN.splitlines())
+    ),
+    "line breaks in texts": Ugly(
+        rows("note", lambda i: f'"seen on day {i},\nall in all quite well {i}"')
+    ),
+    "rows named as in R": Ugly(renamed(PLAIN, "id,", ",").replace("r0x", "Mazda RX4")),
+    "True and False": Ugly(PLAIN.replace("e,0,", "e,False,").replace("e,1,", "e,True,")),
+    "-1 and 1": Ugly(
+        PLAIN.replace("e,0,", "e,-1,").replace("c,0,", "c,-1,").replace("t,0,", "t,-1,")
+    ),
+    "gaps in labels": Ugly(PLAIN.replace("r0x,private,0", "r0x,private,"), said="of 29 known"),
+    "lists of labels": Ugly(
+        renamed(rows("tags", lambda i: f"\"['a', 'b{i % 2}']\""), "gout", "age")
+    ),
+    "roles by number": Ugly(
+        PLAIN.replace("private", "0").replace("public", "1").replace("test", "2")
+    ),
+    "roles as programs call them": Ugly(
+        PLAIN.replace("private", "train").replace("public", "val"),
+        refused="private, public or test",
+    ),
+    "no roles": Ugly(without(PLAIN, 1), refused="Expected split in", by="run"),
+    "no roles, and a share": Ugly(
+        without(rows("age", plain, num=200), 1), ("--public_fraction", "0.3")
+    ),
+    "numbers of rows": Ugly(
+        "\n".join(
+            [
+                f"{i},{line}" if i else f"id,{line}"
+                for i, line in enumerate(without(PLAIN, 0).splitlines())
+            ]
+        ),
+        refused="ids that stay",
+        by="run",
+        said="ids look like numbers of rows",
+    ),
+    "an id twice": Ugly(PLAIN.replace("r7x", "r0x"), refused="each `id` once"),
+    "an id missing": Ugly(PLAIN.replace("r7x", ""), refused="a value in column `id`"),
+    "a heading twice": Ugly(renamed(PLAIN, "age", "gout"), refused="names that are unique"),
+    "a heading missing": Ugly(renamed(PLAIN, "gout", ""), refused="names that are unique"),
+    "uneven lines": Ugly(PLAIN.replace("r7x", "r7x,r8x"), refused="values in each line"),
+    "an open quote": Ugly(PLAIN.replace("r7x", '"r7x'), refused="a CSV file"),
+    "nothing": Ugly("", refused="lines below the headings"),
+    "headings alone": Ugly("id,split,gout,age\n", refused="lines below the headings"),
+    "a picture": Ugly(b"\x89PNG\r\n\x1a\n" + bytes(range(256)), refused="a CSV file"),
+    "a page of an error": Ugly("<html><body>404</body></html>", refused="lines below the headings"),
+    "half of a packed file": Ugly(
+        gzip.compress(PLAIN.encode())[:-20], refused="a CSV file", name="mine.csv.gz"
+    ),
+    "a null byte": Ugly(PLAIN.replace("r7x", "r\x007x"), refused=""),
+    "a constant column": Ugly(rows("age,unit", lambda i: f"{plain(i)},mg")),
+    "an empty column": Ugly(rows("age,notes", lambda i: f"{plain(i)},")),
+    "a number beyond float32": Ugly(
+        rows("age", lambda i: "1e300" if i == 4 else plain(i)), refused="a column of numbers, dates"
+    ),
+    "headings that YAML reads otherwise": Ugly(
+        rows('"age: years #1","no","{x}"', lambda i: f"{plain(i)},{i},{i * i}")
+    ),
+    "unicode headings": Ugly(renamed(PLAIN, "age", "Größe (µg/l) 👍")),
+    "a heading of a thousand letters": Ugly(renamed(PLAIN, "age", "a" * 1000)),
+    "a column called budget": Ugly(renamed(PLAIN, "age", "budget"), refused="budgets"),
+    "leading zeros": Ugly(rows("code", lambda i: f"00{i % 4}")),
+    "words and numbers": Ugly(rows("stage", lambda i: ["1", "2", "unknown", "3a"][i % 4])),
+    "ids with blanks and commas": Ugly(PLAIN.replace("r7x", '"r, 7 x"')),
+    "a column of links": Ugly(rows("age,link", lambda i: f"{i},https://a.b/{i * i}?q={i}")),
+    "yes and no": Ugly(
+        PLAIN.replace("e,0,", "e,no,").replace("e,1,", "e,yes,"),
+        refused="at least one label",
+        by="run",
+    ),
+    "random ids": Ugly(
+        rows("age", plain).replace("r", "p")[0:0] + without(PLAIN, 0), ("--random_ids", "copy.csv")
+    ),
+    "negative dates": Ugly(rows("born", lambda i: f"{1899 + i}-12-31")),
+    "American dates": Ugly(rows("since", lambda i: f"{1 + i % 12}/{13 + i % 15}/2024")),
+    "a percent in words": Ugly(
+        rows("rate", lambda i: f"{i} percent"), refused="a column of numbers, dates"
+    ),
+    "dollars": Ugly(rows("price", lambda i: f"${i}.50")),
+    "euros": Ugly(rows("price", lambda i: f"{i}.000,50 €", between=";")),
+    "scientific": Ugly(rows("titre", lambda i: f"{1 + i % 9}.5E-0{i % 9}")),
+    "a single value of a label among public records": Ugly(PLAIN.replace("public,1", "public,0")),
+}
+
+
+def lay(case: Ugly, folder: Path) -> Path:
+    path = folder / case.name
+    path.write_bytes(case.content if isinstance(case.content, bytes) else case.content.encode())
+    return path
+
+
+def init(case: Ugly, folder: Path, capsys: pytest.CaptureFixture[str]) -> bool:
+    """Write the recipe, or check how the file is refused; return whether there is a recipe."""
+    words = ["init", "recipe", "--data", lay(case, folder).name, *case.words]
+    status, caught = cli.main(words), capsys.readouterr()
+    said = " ".join(caught.out.split())
+    if case.refused and case.by == "init":
+        assert status == 2 and case.refused in caught.err, caught.err
+        assert all(line.startswith("pate init: Expected") for line in caught.err.splitlines())
+        assert not Path("recipe").exists()
+        return False
+    assert status == 0, caught.err
+    assert case.said in said, said
+    return True
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_what_init_writes_reads_the_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if not init(FAST[name], tmp_path, capsys):
+        return
+    source = read_data(Path("recipe", "data.yaml"))
+    for role in Role:
+        assert not len(source.load(role)) or np.isfinite(source.records(role).features[:]).all()
+    raw = source.load(Role.PUBLIC).features
+    assert InputFormat.of(raw).shape == raw.shape[1:] and raw.shape[1] <= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*FAST, *SLOW])
+def test_a_file_is_learned_from_or_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what is learned answers the same file, as it is."""
+    monkeypatch.chdir(tmp_path)
+    case = (FAST | SLOW)[name]
+    if not init(case, tmp_path, capsys):
+        return
+    status = cli.main(["run", "recipe", "--run", "run", "--label.target_epsilon=1e4"])
+    caught = capsys.readouterr()
+    if case.refused:
+        assert status == 2 and case.refused in caught.err, caught.err
+        assert not Path("run").exists() and not [*tmp_path.glob("*.sqlite")]
+        return
+    assert status == 0, caught.err
+    assert cli.main(["predict", "run/public/student/model", case.name]) == 0
+    assert len(Path("predictions.csv").read_text().splitlines()) > NUM

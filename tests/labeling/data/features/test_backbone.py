@@ -1,0 +1,219 @@
+"""Frozen features: each record by itself, computed once."""
+
+import inspect
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import models
+from pate import cli
+from pate._core.files.reading import digest
+from pate._labeling.data.pictures import ImageFiles
+from pate._labeling.runs.data_file import read_data
+from pate._networks.data.torch_maps import _contents
+from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
+from pate.lab.faces.drawing import write_celeba_folder
+
+CALLS = 0
+
+
+class Backbone(nn.Sequential):
+    """A small backbone with batch norm, which counts its calls."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__(
+            nn.Conv2d(shape[0], 4, 3),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        global CALLS
+        CALLS += 1
+        features: Tensor = super().forward(pictures)  # type: ignore[no-untyped-call]
+        return features
+
+
+def pictures(num: int = 50) -> np.ndarray:
+    return np.random.default_rng(0).random((num, 3, 8, 8), dtype=np.float32)
+
+
+def backbone(folder: Path, **changes: object) -> FrozenBackbone:
+    made = FrozenBackbone(Backbone, folder, batch_size=8, **changes)  # type: ignore[arg-type]
+    return made.fit(ArrayFeatures(pictures(2)))
+
+
+def calls() -> int:
+    return CALLS
+
+
+def test_features_are_the_network_s_and_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    found = backbone(folder).transform(ArrayFeatures(pictures()))
+    assert isinstance(found, np.memmap) and found.dtype == np.float32 and found.shape == (50, 4)
+    torch.manual_seed(0)
+    network = Backbone((3, 8, 8)).eval()
+    expected = network(torch.from_numpy(pictures())).detach().numpy()
+    assert np.allclose(found, expected, atol=1e-6)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    before = calls()
+    again = backbone(folder).transform(ArrayFeatures(pictures()))
+    assert calls() == before
+    assert (again == found).all()
+    assert [path.suffix for path in folder.iterdir()] == [".npy"]
+
+
+def test_other_inputs_weights_or_seeds_have_other_features(tmp_path: Path) -> None:
+    altered = pictures()
+    altered[3] += 1
+    torch.save(Backbone((3, 8, 8)).state_dict(), tmp_path / "weights.pt")
+    backbone(tmp_path).transform(ArrayFeatures(pictures()))
+    backbone(tmp_path).transform(ArrayFeatures(altered))
+    backbone(tmp_path, seed=1).transform(ArrayFeatures(pictures()))
+    backbone(tmp_path, weights=tmp_path / "weights.pt").transform(ArrayFeatures(pictures()))
+    assert len(list(tmp_path.glob("*.npy"))) == 4
+
+
+def test_a_record_s_features_depend_on_that_record_alone(tmp_path: Path) -> None:
+    whole = backbone(tmp_path).transform(ArrayFeatures(pictures()))
+    altered = pictures()
+    altered[3] *= -5
+    assert (
+        np.flatnonzero((backbone(tmp_path).transform(ArrayFeatures(altered)) != whole).any(axis=1))
+        == 3
+    ).all()
+    without = backbone(tmp_path).transform(ArrayFeatures(np.delete(pictures(), 3, axis=0)))
+    assert (without == np.delete(whole, 3, axis=0)).all()
+
+
+class _StoppedError(Exception):
+    pass
+
+
+class Stopping(ArrayFeatures):
+    """Pictures that cannot be read from some row on."""
+
+    def __init__(self, stop: int) -> None:
+        super().__init__(pictures(400))
+        self.stop = stop
+
+    def identity(self) -> str:
+        return "stopping"
+
+    def __getitem__(self, index: np.ndarray) -> np.ndarray:
+        if index.max() >= self.stop:
+            raise _StoppedError
+        return super().__getitem__(index)
+
+
+def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(_StoppedError):
+        backbone(tmp_path).transform(Stopping(300))
+    assert [path.read_text() for path in tmp_path.glob("*.rows")] == ["160"]
+    before = calls()
+    found = backbone(tmp_path).transform(Stopping(1000))
+    assert calls() - before == (400 - 160) // 8
+    assert (found == backbone(tmp_path / "other").transform(ArrayFeatures(pictures(400)))).all()
+
+
+def test_bad_settings(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a file of weights, got weights="):
+        backbone(tmp_path, weights=tmp_path / "none.pt")
+    with pytest.raises(ValueError, match="batch_size >= 1, got batch_size=0"):
+        FrozenBackbone(Backbone, tmp_path, batch_size=0)
+
+
+def test_names_of_kept_features_stay(tmp_path: Path) -> None:
+    """They hash the class's source, and what is read: a change of either computes all features of a
+    run again."""
+    assert digest(inspect.getsource(FrozenBackbone)) == "399349549b75c165249cb4f08e73dc5e"
+    ones = ArrayFeatures(np.ones((5000, 2), dtype=np.float32))
+    assert digest(*_contents(ones)) == "99d104db5616e7e2af929389a13522ea"
+    paths = [tmp_path / f"{row}.jpg" for row in (0, 3)]
+    for row, path in zip((0, 3), paths, strict=True):
+        path.write_bytes(b"picture" * row)
+        os.utime(path, ns=(0, 10**18 + row))
+    assert digest(*_contents(ImageFiles(paths, 64))) == "1640ce90f53fe3b9fcffebf257e8ff7d"
+
+
+@pytest.mark.slow
+def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
+    write_celeba_folder(
+        tmp_path / "faces", num=6, private_fraction=0.5, public_fraction=0.5, progress=False
+    )
+    features = FrozenBackbone(
+        partial(models.Backbone, name="torchvision.resnet50"), tmp_path / "cache", batch_size=3
+    )
+    records = CelebA(tmp_path / "faces", size=16, features=features).records(Role.PUBLIC)
+    assert records.features.shape == (3, 2048)
+    assert np.isfinite(records.features[np.arange(3)]).all()
+
+
+@pytest.mark.slow
+def test_a_backbone_by_name(faces: Path, tmp_path: Path) -> None:
+    """As a recipe names one; its weights are random here, and else those of a package."""
+    lines = [
+        *(
+            "data:",
+            "  class_path: CelebA",
+            "  init_args:",
+            f"    root: {faces}",
+            "    size: 16",
+            "    features:",
+        ),
+        *(
+            "      class_path: FrozenBackbone",
+            "      init_args:",
+            f"        cache: {tmp_path / 'cache'}",
+        ),
+        *("        network:", "          class_path: pate.models.Backbone"),
+        "          init_args: {name: torchvision.mobilenet_v3_small}",
+    ]
+    (tmp_path / "data.yaml").write_text("\n".join(lines))
+    source = read_data(tmp_path / "data.yaml")
+    features = source.records(Role.PUBLIC).features
+    assert features.shape == (60, 1024) and np.isfinite(features[np.arange(60)]).all()
+
+
+@pytest.mark.slow
+def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe"
+    shutil.copytree("configs/celeba_features", recipe)
+    shipped = (recipe / "data.yaml").read_text()
+    # nothing is downloaded
+    (recipe / "data.yaml").write_text(shipped.replace("weights: DEFAULT", "weights: null"))
+    words = [
+        *("run", str(recipe), "--run", str(tmp_path / "run")),
+        *(f"--data.init_args.root={faces}", "--data.init_args.size=16"),
+        f"--data.init_args.features.init_args.cache={tmp_path / 'cache'}",
+        *("--teachers.num_teachers=12", "--teachers.num_steps=60", "--teachers.chunk_size=6"),
+        # noise that twelve teachers can be heard in
+        *(
+            "--label.target_epsilon=1e5",
+            "--label.num_queries=20",
+            "--label.delta=0.001",
+            "--label.noise_seed=3",
+        ),
+    ]
+    assert cli.main(words) == 0
+    assert len(list((tmp_path / "cache").glob("*.npy"))) == 3
+    assert (tmp_path / "run" / "public" / "student" / "metrics.json").is_file()
+
+
+def test_how_many_records_there_are_is_not_printed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nor anything else where there is no terminal: how often a bar is drawn depends on the
+    load."""
+    backbone(tmp_path).transform(ArrayFeatures(pictures(37)))
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,174 @@
+"""Patches of pictures: fitted on public ones, each picture by itself, the same in torch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pate._core.settings import decode, encode
+from pate._labeling.data.features.numeric import needs_torch, restore_map, save_map
+from pate._networks.settings import restored_network
+from pate.data import (
+    ArrayFeatures,
+    Arrays,
+    ChainedFeatures,
+    FeatureMap,
+    PatchFeatures,
+    PublicScaling,
+    Role,
+)
+from pate.student import as_module
+from tests.conftest import Write
+
+GRAY, COLOR, LAST = (12, 11), (3, 12, 12), (12, 12, 3)
+
+
+def pictures(num: int, shape: tuple[int, ...], seed: int = 0) -> ArrayFeatures:
+    return ArrayFeatures(np.random.default_rng(seed).random((num, *shape), dtype=np.float32))
+
+
+def small(**changes: int) -> PatchFeatures:
+    return PatchFeatures(**{"num_centers": 8, "pool": 2} | changes)
+
+
+def test_a_picture_is_described_as_the_definition_says() -> None:
+    raw = pictures(60, COLOR)
+    mapping = small(patch_size=4, stride=3).fit(raw)
+    floor, filters, offsets = (mapping.state(COLOR)[n] for n in ("floor", "filters", "offsets"))
+    expected = np.zeros((8, 2, 2))
+    for i, row in enumerate((0, 3, 6)):
+        for j, column in enumerate((0, 3, 6)):
+            patch = raw.values[7, :, row : row + 4, column : column + 4].ravel()
+            likeness = filters @ (patch - patch.mean()) / np.sqrt(patch.var() + floor) - offsets
+            expected[:, i * 2 // 3, j * 2 // 3] += np.maximum(likeness, 0)
+    found = mapping.transform(raw)
+    assert found.shape == (60, 32) and found.dtype == np.float32
+    assert np.allclose(found[7], expected.ravel(), atol=1e-4) and expected.std() > 0.1
+
+
+def test_whitened_patches_are_compared_with_centers_of_length_one() -> None:
+    """Likenesses to centers that do not matter have about variance 1, whatever the pictures."""
+    raw = pictures(300, GRAY).values
+    smooth = raw[:, 1:, 1:] + raw[:, :-1, 1:] + raw[:, 1:, :-1] + raw[:, :-1, :-1]
+    mapping = small(num_centers=40, pool=1).fit(ArrayFeatures(smooth))
+    state = mapping.state(smooth.shape[1:])
+    patches = smooth.reshape(300, -1)[:, state["index"]]
+    patches = patches - patches.mean(axis=1, keepdims=True)
+    patches /= np.sqrt((patches**2).mean(axis=1, keepdims=True) + state["floor"])
+    likeness = state["filters"] @ patches - state["offsets"][:, None]
+    assert np.allclose(likeness.mean(axis=(0, 2)), -0.5, atol=0.05)
+    assert np.all(np.abs(likeness.std(axis=(0, 2)) - 0.9) < 0.2)
+
+
+@pytest.mark.parametrize("shape", [GRAY, COLOR, LAST])
+def test_units_of_pixels_do_not_matter(shape: tuple[int, ...]) -> None:
+    raw = pictures(60, shape)
+    bytes_ = ArrayFeatures(raw.values * 255 + 1000)
+    first, second = (small().fit(each).transform(each) for each in (raw, bytes_))
+    assert np.allclose(first, second, atol=0.05) and first.std() > 0.5
+
+
+def test_channels_may_be_the_first_axis_or_the_last() -> None:
+    last = pictures(60, LAST)
+    first = ArrayFeatures(np.ascontiguousarray(np.moveaxis(last.values, 3, 1)))
+    assert np.allclose(small().fit(last).transform(last), small().fit(first).transform(first))
+
+
+def test_it_is_fitted_on_public_pictures_and_a_seed_alone(write_arrays: Write) -> None:
+    raw = pictures(600, GRAY).values
+    changed = raw.copy()
+    changed[:400] *= 10
+    mapped = [
+        np.asarray(
+            Arrays(write_arrays(f"{seed}{scale[0, 0, 0]}.npz", X=scale), features=small(seed=seed))
+            .records(Role.PUBLIC)
+            .features
+        )
+        for scale, seed in ((raw, 0), (changed, 0), (raw, 1))
+    ]
+    assert np.array_equal(mapped[0], mapped[1]) and not np.allclose(mapped[1], mapped[2])
+
+
+@pytest.mark.parametrize("shape", [GRAY, COLOR])
+def test_a_picture_is_mapped_by_itself(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = pictures(300, shape).values
+    mapping = small(num_centers=33).fit(ArrayFeatures(raw[:100]))
+    whole = mapping.transform(ArrayFeatures(raw))
+    monkeypatch.setattr("pate._labeling.data.records._BLOCK_BYTES", 1000)
+    without = mapping.transform(ArrayFeatures(np.delete(raw, 70, axis=0)))
+    assert np.array_equal(without, np.delete(whole, 70, axis=0))
+    raw[70] *= -5
+    changed = mapping.transform(ArrayFeatures(raw)) != whole
+    assert np.flatnonzero(changed.any(axis=1)).tolist() == [70]
+
+
+@pytest.mark.parametrize("shape", [GRAY, COLOR, LAST])
+def test_it_leaves_as_a_module_and_as_arrays(shape: tuple[int, ...]) -> None:
+    raw = pictures(80, shape)
+    mapping = ChainedFeatures([small(), PublicScaling()]).fit(raw)
+    expected = np.asarray(mapping.transform(raw))
+    settings, module = as_module(mapping, shape)
+    with torch.no_grad():
+        assert np.allclose(module(torch.from_numpy(raw.values)).numpy(), expected, atol=1e-5)
+    saved = save_map(mapping, shape)
+    assert saved.settings == settings and not needs_torch(saved.settings)
+    restored = restored_network(saved.settings, shape)
+    restored.load_state_dict({name: torch.tensor(part) for name, part in saved.state.items()})
+    with torch.no_grad():
+        assert np.allclose(restored(torch.from_numpy(raw.values)).numpy(), expected, atol=1e-5)
+    light = restore_map(saved.settings, saved.state, shape)
+    assert np.array_equal(np.asarray(light.transform(raw)), expected)
+
+
+def test_arrays_of_other_pictures_are_refused() -> None:
+    raw = pictures(80, COLOR)
+    settings, state = save_map(ChainedFeatures([small()]).fit(raw), COLOR)
+    assert isinstance(settings, list)
+    with pytest.raises(ValueError, match=r"maps of samples of shape \(12, 11\)"):
+        restore_map(settings, state, GRAY)
+    settings[0]["shape"] = [3, 11, 12]
+    with pytest.raises(ValueError, match="the arrays of PatchFeatures"):
+        restore_map(settings, state, (3, 11, 12))
+    settings[0]["shape"] = [*COLOR]
+    for name in ("regions", "filters", "offsets"):
+        with pytest.raises(ValueError, match="the arrays of PatchFeatures"):
+            restore_map(settings, {**state, f"0.{name}": state[f"0.{name}"][1:]}, COLOR)
+    with pytest.raises(ValueError, match="the arrays of 1 maps"):
+        restore_map(settings, {**state, "1.mean": np.zeros(3)}, COLOR)
+
+
+def test_it_is_named_in_a_recipe() -> None:
+    content = encode(FeatureMap, small())
+    assert content["class_path"] == "pate.data.PatchFeatures"
+    again = decode(FeatureMap, content)
+    assert (again.num_centers, again.pool, again.patch_size) == (8, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "places"), [((8, 8), 3, 36), ((14, 14), 5, 100), ((3, 64, 64), 8, 225)]
+)
+def test_patches_and_strides_follow_from_the_size(
+    shape: tuple[int, ...], size: int, places: int
+) -> None:
+    index = small().fit(pictures(40, shape)).state(shape)["index"]
+    assert index.shape == (size**2 * (3 if len(shape) == 3 else 1), places)
+
+
+def test_bad_settings_and_pictures(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="num_centers >= 1, got num_centers=0"):
+        small(num_centers=0)
+    with pytest.raises(ValueError, match="stride >= 1, got stride=0"):
+        small(stride=0)
+    with pytest.raises(ValueError, match=r"pictures, as features for patches, got shape=\(9,\)"):
+        small().fit(pictures(4, (9,)))
+    with pytest.raises(ValueError, match="patches of at most 11 pixels, got patch_size=12"):
+        small(patch_size=12).fit(pictures(4, GRAY))
+    with pytest.raises(ValueError, match=r"at most 3 regions along a side.*got pool=4"):
+        small(patch_size=9, pool=4).fit(pictures(4, (11, 11)))
+    with pytest.raises(ValueError, match="num_centers <= 36, the number of public patches"):
+        small(num_centers=37).fit(pictures(1, (8, 8)))
+    with pytest.raises(ValueError, match="public pictures that differ"):
+        small().fit(ArrayFeatures(np.ones((9, *GRAY), dtype=np.float32)))

@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate._labeling.data.features import numeric
+from pate.data import ArrayFeatures, Arrays, PublicPCA, Role
+from tests.conftest import Write, make_arrays
+
+
+def test_pca_is_fitted_on_public_features_alone(write_arrays: Write, tmp_path: Path) -> None:
+    first = Arrays(write_arrays(), features=PublicPCA(num_components=3))
+    changed = make_arrays()["X"].copy()
+    changed[:400] *= 10
+    second = Arrays(write_arrays("other.npz", X=changed), features=PublicPCA(num_components=3))
+    assert first.input_shape == (3,)
+    mapped = np.asarray(first.records(Role.PUBLIC).features)
+    assert np.array_equal(mapped, np.asarray(second.records(Role.PUBLIC).features))
+    assert np.allclose(mapped.std(axis=0), 1, atol=0.05)
+    assert not np.allclose(
+        first.records(Role.PRIVATE).features[0], second.records(Role.PRIVATE).features[0]
+    )
+    with pytest.raises(ValueError, match="num_components < 6"):
+        Arrays(write_arrays(), features=PublicPCA(num_components=6)).records(Role.PUBLIC)
+
+
+@pytest.mark.parametrize("size", [7, 60])
+def test_a_record_s_components_depend_on_that_record_alone(size: int) -> None:
+    """Products of many rows round a row by where it stands: all that follow a removed record stand
+    elsewhere."""
+    features = np.random.default_rng(0).standard_normal((4097, size)).astype(np.float32)
+    mapping = PublicPCA(num_components=6).fit(ArrayFeatures(features[:500]))
+    whole = mapping.transform(ArrayFeatures(features))
+    for row in (0, 2000, 4096):
+        assert np.array_equal(
+            np.delete(whole, row, axis=0),
+            mapping.transform(ArrayFeatures(np.delete(features, row, axis=0))),
+        )
+    altered = features.copy()
+    altered[2000] *= 1e6
+    assert np.flatnonzero(
+        (mapping.transform(ArrayFeatures(altered)) != whole).any(axis=1)
+    ).tolist() == [2000]
+    expected = (features - features[:500].mean(axis=0)) @ mapping._weights
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_few_samples_have_the_components_of_their_covariances(
+    direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = np.random.default_rng(1).standard_normal((30, 50)).astype(np.float32)
+    features[20:] = features[:10]  # copies: 19 directions
+    if not direct:
+        monkeypatch.setattr(numeric, "_DIRECT", 1)
+        monkeypatch.setattr(numeric, "_fitted", {})
+    mapping = PublicPCA(num_components=25).fit(ArrayFeatures(features))
+    mapped = mapping.transform(ArrayFeatures(features))
+    values, vectors = np.linalg.eigh(np.cov(features, rowvar=False))
+    # a component may point either way
+    expected = (
+        (features - features.mean(axis=0)) @ vectors[:, ::-1][:, :19] / np.sqrt(values[::-1][:19])
+    )
+    np.testing.assert_allclose(np.abs(mapped[:, :19]), np.abs(expected), atol=1e-3)
+    assert not mapped[:, 19:].any()
+
+
+@pytest.mark.parametrize("shape", [(400, 50), (50, 400)])
+def test_components_found_by_iteration_are_the_same(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    expected = (
+        PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
+    )
+    monkeypatch.setattr(numeric, "_DIRECT", 1)
+    monkeypatch.setattr(numeric, "_fitted", {})
+    mapped = (
+        PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
+    )
+    np.testing.assert_allclose(np.abs(mapped), np.abs(expected), atol=1e-3)
+
+
+def test_pictures_as_wide_as_recipes_make_them() -> None:
+    """The covariances of 12,288 features would take 1.2 GB, and minutes."""
+    pictures = np.random.default_rng(2).random((80, 3, 64, 64), dtype=np.float32)
+    mapped = (
+        PublicPCA(num_components=64).fit(ArrayFeatures(pictures)).transform(ArrayFeatures(pictures))
+    )
+    np.testing.assert_allclose(mapped.std(axis=0, ddof=1), 1, atol=1e-3)
+    few = r"^Expected num_components < 60, for 60 public samples of 12288 features, got num_components=64$"
+    with pytest.raises(ValueError, match=few):
+        PublicPCA(num_components=64).fit(ArrayFeatures(pictures[:60]))

@@ -1,0 +1,183 @@
+"""Columns in comparable units, rows of about unit length, and nothing of a private record in
+either."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import cli
+from pate._labeling.data.features import numeric
+from pate._labeling.data.records import as_features
+from pate.aggregators import Counts
+from pate.data import ArrayFeatures, Arrays, DataSource, PublicScaling, Records, Role
+from pate.teachers import VoteStore
+from tests.conftest import Write, make_arrays
+
+
+def scaled(features: np.ndarray, public: slice = slice(None)) -> np.ndarray:
+    """Return features ``[N, F]`` scaled by those of ``public`` rows."""
+    mapping = PublicScaling().fit(ArrayFeatures(features[public]))
+    return mapping.transform(ArrayFeatures(features))
+
+
+def mixed(rows: int = 500) -> np.ndarray:
+    """Return a table of a rare word, a frequent one, a year, an income, a constant and a tiny
+    measurement."""
+    generator = np.random.default_rng(1)
+    return np.column_stack(
+        (
+            generator.random(rows) < 0.02,
+            generator.random(rows) < 0.6,
+            generator.normal(2000, 10, rows),
+            np.exp(generator.normal(10, 2, rows)),
+            np.full(rows, 1e5),
+            generator.normal(0, 1e-6, rows),
+        )
+    ).astype(np.float32)
+
+
+class FittedOnAll(Arrays):
+    """The fault that is looked for: private rows among those by which the columns are scaled."""
+
+    def records(self, role: Role) -> Records:
+        features = [self.load(each).features for each in Role]
+        everybody = np.concatenate([each[np.arange(each.shape[0])] for each in features])
+        mapping = PublicScaling().fit(ArrayFeatures(everybody))
+        records = self.load(role)
+        return replace(records, features=as_features(mapping.transform(records.features)))
+
+
+def require_no_trace(source: type[Arrays], folder: Path) -> None:
+    """Fail unless a private record, gone or extreme, leaves all others as they were, bit for
+    bit."""
+
+    def read(name: str, arrays: dict[str, np.ndarray]) -> DataSource:
+        np.savez(folder / name, **arrays)  # type: ignore[arg-type]
+        return source(folder / name, features=None if source is FittedOnAll else PublicScaling())
+
+    arrays = make_arrays()
+    extreme = arrays | {"X": arrays["X"].copy()}
+    extreme["X"][7] = 3e38
+    before, altered = read("before.npz", arrays), read("altered.npz", extreme)
+    gone = read(
+        "gone.npz",
+        {n: a if n == "label_names" else np.delete(a, 7, axis=0) for n, a in arrays.items()},
+    )
+    for role in Role:
+        expected = np.asarray(before.records(role).features)
+        others = np.delete(expected, 7, axis=0) if role is Role.PRIVATE else expected
+        found = np.asarray(altered.records(role).features)
+        assert np.isfinite(found).all() and np.linalg.norm(found, axis=1).max() < 1.4143
+        assert np.array_equal(
+            np.delete(found, 7, axis=0) if role is Role.PRIVATE else found, others
+        )
+        assert np.array_equal(np.asarray(gone.records(role).features), others)
+
+
+def test_a_private_record_leaves_no_trace(tmp_path: Path) -> None:
+    require_no_trace(Arrays, tmp_path)
+
+
+def test_scaling_that_is_fitted_on_private_rows_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        require_no_trace(FittedOnAll, tmp_path)
+
+
+@pytest.mark.parametrize("size", [1, 7, 60])
+def test_a_row_is_mapped_by_itself(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = np.random.default_rng(0).standard_normal((4097, size)).astype(np.float32)
+    whole = scaled(features, slice(500))
+    monkeypatch.setattr("pate._labeling.data.records._BLOCK_BYTES", 1000)
+    assert np.array_equal(scaled(features[:600], slice(500)), whole[:600])
+    assert np.array_equal(
+        scaled(np.delete(features, 2000, axis=0), slice(500)), np.delete(whole, 2000, axis=0)
+    )
+
+
+def test_columns_of_all_units_say_about_as_much() -> None:
+    """A rare word is measured by its size, not by how often it occurs; wild values and constants do
+    no harm."""
+    mapping = PublicScaling().fit(ArrayFeatures(mixed()))
+    departures = mapping._departures(mixed())
+    present = departures[:, 0] != 0
+    assert 0 < present.mean() < 0.05 and np.allclose(departures[present, 0], 1)
+    assert set(departures[:, 1]) == {0, -1} and not departures[:, 4].any()
+    assert np.allclose(np.median(np.abs(departures[:, [2, 3, 5]]), axis=0), 1, atol=0.02)
+    assert np.abs(departures).max() == 10
+    lengths = np.linalg.norm(scaled(mixed()), axis=1)
+    assert np.isclose(np.median(lengths), 1, atol=0.02) and lengths.max() < 1.4143
+
+
+def test_columns_of_one_unit_keep_their_widths() -> None:
+    """Components of pictures, words and pixels differ in width, and what is wider mostly says
+    more."""
+    widths = np.geomspace(1, 9, 5)
+    features = (np.random.default_rng(2).standard_normal((400, 5)) * widths).astype(np.float32)
+    inner = PublicScaling().fit(ArrayFeatures(features))
+    assert len(set(inner._units)) == 1
+    assert np.array_equal(scaled(features * np.float32(1024)), scaled(features))
+    wild = features.copy()
+    wild[3, 2] = 1e30
+    assert np.allclose(scaled(wild)[4:], scaled(features)[4:], atol=0.05)
+
+
+def test_records_of_any_shape_and_samples_beyond_what_is_held(
+    write_arrays: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = np.random.default_rng(0).random((600, 3, 4, 4)).astype(np.float32)
+    data = Arrays(write_arrays(X=pictures), features=PublicScaling())
+    assert data.input_shape == (3, 4, 4)
+    flat = Arrays(write_arrays("flat.npz", X=pictures.reshape(600, -1)), features=PublicScaling())
+    whole = np.asarray(flat.records(Role.PUBLIC).features)
+    assert np.array_equal(np.asarray(data.records(Role.PUBLIC).features).reshape(100, -1), whole)
+    monkeypatch.setattr(numeric, "_HELD_BYTES", 48 * 4 * 50)
+    assert np.allclose(scaled(pictures[400:500].reshape(100, -1)), whole, atol=0.1)
+    with pytest.raises(ValueError, match="Expected public features that differ"):
+        scaled(np.ones((10, 3), dtype=np.float32))
+
+
+@pytest.mark.slow
+def test_teachers_of_long_rows_give_labels_about_as_often_as_they_are_true(tmp_path: Path) -> None:
+    """As rows come, they give seven times as many, whatever the truth."""
+    generator = np.random.default_rng(0)
+    hidden = generator.standard_normal((6000, 60))
+    extents = (
+        hidden @ generator.standard_normal((60, 10)) / np.sqrt(60)
+        + generator.standard_normal((6000, 10)) / 2
+    )
+    labels = (extents > np.quantile(extents, 0.93, axis=0)).astype(np.uint8)
+    arrays = {
+        "X": (100 * hidden).astype(np.float32),
+        "Y": labels,
+        "split": np.repeat([0, 1, 2], [4000, 1000, 1000]),
+    }
+    np.savez(tmp_path / "data.npz", ids=np.char.mod("r%04d", np.arange(6000)), **arrays)
+
+    recipe = shutil.copytree("configs/table", tmp_path / "recipe")
+    optimizer = {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.1, "weight_decay": 0.01}}
+    settings = {
+        "network": "pate.models.Linear",
+        "num_teachers": 60,
+        "num_steps": 150,
+        "batch_size": 60,
+    }
+    (recipe / "teachers.yaml").write_text(yaml.safe_dump(settings | {"optimizer": optimizer}))
+
+    def excess(name: str, *more: str) -> float:
+        """Return how many labels teachers give for each true one."""
+        words = [f"--data.init_args.path={tmp_path / 'data.npz'}", *more]
+        words += ["--label.target_epsilon=8"]
+        words += [] if more else ["--data.init_args.features=PublicScaling"]
+        assert cli.main(["run", str(recipe), "--run", str(tmp_path / name), *words]) == 0
+        votes, _ = VoteStore(tmp_path / name / "private" / "votes").load(Counts)
+        return float(votes.counts.sum() / votes.num_teachers / labels[4000:5000].sum())
+
+    assert 0.7 < excess("scaled") < 1.7
+    figures = json.loads((tmp_path / "scaled" / "public" / "student" / "metrics.json").read_text())
+    assert figures["student"]["accuracy"] >= figures["all_majority"]["accuracy"] - 0.002
+    assert excess("raw", "--data.init_args.features=null") > 4

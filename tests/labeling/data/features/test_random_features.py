@@ -1,0 +1,115 @@
+"""Random features of a Gaussian kernel, by public samples alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
+from pate.data import ArrayFeatures, Arrays, AutoFeatures, PublicScaling, RandomFeatures, Role
+from tests.conftest import Write, make_arrays
+
+
+def test_inner_products_are_the_kernel_of_scaled_rows() -> None:
+    rows = np.random.default_rng(0).standard_normal((400, 5)).astype(np.float32)
+    scaled = PublicScaling().fit(ArrayFeatures(rows)).transform(ArrayFeatures(rows))
+    mapping = RandomFeatures(20_000).fit(ArrayFeatures(rows))
+    mapped = mapping.transform(ArrayFeatures(rows[:30]))
+    squares = ((scaled[:, None].astype(np.float64) - scaled) ** 2).sum(axis=2)
+    # the median distance of all pairs is about the one between two halves
+    bandwidth = np.median(np.sqrt(squares[np.triu_indices(400, 1)]))
+    kernel = np.exp(-squares[:30, :30] / (2 * bandwidth**2))
+    assert np.abs(mapped @ mapped.T - kernel).max() < 0.05
+    assert kernel.min() < 0.4
+
+
+def test_it_is_fitted_on_public_features_and_a_seed_alone(write_arrays: Write) -> None:
+    changed = make_arrays()["X"].copy()
+    changed[:400] *= 10
+    first, second, third = (
+        Arrays(write_arrays(f"{name}.npz", X=features), features=RandomFeatures(seed=seed))
+        for name, features, seed in (
+            ("first", make_arrays()["X"], 0),
+            ("second", changed, 0),
+            ("third", changed, 1),
+        )
+    )
+    mapped = [np.asarray(source.records(Role.PUBLIC).features) for source in (first, second, third)]
+    assert first.input_shape == (50,)  # half of 100 public samples
+    assert np.array_equal(mapped[0], mapped[1]) and not np.allclose(mapped[1], mapped[2])
+
+
+@pytest.mark.parametrize("size", [1, 7, 60])
+def test_a_row_is_mapped_by_itself(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = np.random.default_rng(0).standard_normal((1500, size)).astype(np.float32)
+    mapping = RandomFeatures(num_features=33).fit(ArrayFeatures(features[:500]))
+    whole = mapping.transform(ArrayFeatures(features))
+    monkeypatch.setattr("pate._labeling.data.records._BLOCK_BYTES", 1000)
+    assert np.array_equal(mapping.transform(ArrayFeatures(features[:600])), whole[:600])
+    assert np.array_equal(
+        mapping.transform(ArrayFeatures(np.delete(features, 700, axis=0))),
+        np.delete(whole, 700, axis=0),
+    )
+
+
+@pytest.mark.slow
+def test_a_linear_student_of_them_bends(tmp_path: Path) -> None:
+    """Whether two columns have the same sign is no linear function of them."""
+    arrays = make_arrays()
+    columns = np.random.default_rng(0).standard_normal((6000, 2)).astype(np.float32)
+    arrays |= {
+        "X": columns,
+        "Y": (columns.prod(axis=1) > 0).astype(np.uint8)[:, None],
+        "ids": np.char.mod("record %d", np.arange(6000)),
+        "split": np.repeat([0, 1, 2], [5000, 500, 500]),
+        "label_names": np.array(["same sign"]),
+    }
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    accuracy = {}
+    for feature_map in (PublicScaling(), RandomFeatures(60), AutoFeatures(60)):
+        name = type(feature_map).__name__
+        source = Arrays(tmp_path / "data.npz", features=feature_map)
+        run = Pipeline(tmp_path / name, source, ledger=tmp_path / f"{name}.sqlite")
+        run.fit_teachers(ClosedFormPlan())
+        run.vote()
+        run.label(LabelSettings(delta=1e-6, target_epsilon=2.0, noise_seed=0))
+        run.fit_student(StudentPlan())
+        accuracy[name] = run.test_student()["student"]["accuracy"]
+        away = run.student().predict(columns[-500:])
+        assert (away == arrays["Y"][-500:]).mean() == pytest.approx(accuracy[name], abs=1e-9)
+    assert accuracy["PublicScaling"] < 0.6 and accuracy["RandomFeatures"] > 0.9
+    assert accuracy["AutoFeatures"] > 0.9
+
+
+def table(columns: int, zeros: float) -> np.ndarray:
+    generator = np.random.default_rng(0)
+    rows = generator.standard_normal((200, columns)).astype(np.float32)
+    return rows * (generator.random(rows.shape) >= zeros)
+
+
+@pytest.mark.parametrize(
+    ("columns", "zeros", "bends"),
+    [(5, 0.0, True), (100, 0.0, True), (101, 0.0, False), (20, 0.7, True), (20, 0.8, False)],
+)
+def test_narrow_dense_rows_bend(columns: int, zeros: float, bends: bool) -> None:
+    """Columns are at most half as many as public samples."""
+    rows = ArrayFeatures(table(columns, zeros))
+    mapping = AutoFeatures().fit(rows)
+    mapped = mapping.transform(rows)
+    assert mapping.widths == ((columns, 100) if bends else ())
+    assert np.array_equal(mapped[:, :columns], PublicScaling().fit(rows).transform(rows))
+    assert mapped.shape == (200, columns + 100 * bends)
+    assert mapping.transform(ArrayFeatures(rows[:0])).shape == (0, columns + 100 * bends)
+    if bends:
+        straight, bent = (part - part.mean(axis=0) for part in np.split(mapped, [columns], axis=1))
+        # no linear function of the columns explains them, nor adds more than their difference
+        assert np.abs(straight.T @ bent).max() < 1e-4
+        difference = RandomFeatures().fit(rows).transform(rows) - mapped[:, columns:]
+        left = np.linalg.lstsq(straight, difference - difference.mean(axis=0), rcond=None)[1]
+        assert np.abs(left).max() < 1e-8 < np.abs(difference).max()
+
+
+def test_wide_rows_do_not_bend() -> None:
+    rows = np.random.default_rng(0).standard_normal((514, 257)).astype(np.float32)
+    assert AutoFeatures().fit(ArrayFeatures(rows[:, :256])).widths == (256, 257)
+    assert AutoFeatures().fit(ArrayFeatures(rows)).widths == ()

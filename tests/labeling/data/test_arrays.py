@@ -1,0 +1,394 @@
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csr_array, load_npz, save_npz
+
+from pate._labeling.data.records import as_text
+from pate.data import (
+    ArrayFeatures,
+    Arrays,
+    CelebAAttributes,
+    DataSource,
+    PublicPCA,
+    PublicScaling,
+    Role,
+)
+from pate.testing import SourceContract
+from tests.conftest import Write, make_arrays
+
+
+def without(arrays: dict[str, np.ndarray], row: int) -> dict[str, np.ndarray]:
+    """Remove a record; arrays that are no rows of records stay."""
+    num = len(arrays["ids"])
+    return {
+        name: np.delete(array, row, axis=0) if len(array) == num else array
+        for name, array in arrays.items()
+    }
+
+
+class ArraysContract(SourceContract):
+    """An ``.npz`` of 60 records, the first with the longest id of all."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = make_arrays(60) | {"group": np.repeat(np.arange(20), 3)}
+        arrays["ids"] = arrays["ids"].astype("<U40")
+        arrays["ids"][0] = "the longest id of all, of a private one"
+        return arrays
+
+    def write(self, folder: Path) -> None:
+        np.savez(folder / "data.npz", **self.arrays())  # type: ignore[arg-type]
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz")
+
+    def place(self, folder: Path, role: Role, row: int) -> int:
+        """Return where record ``row`` of a role is in the file."""
+        ids = dict(np.load(folder / "data.npz"))["ids"].tolist()
+        return int(ids.index(self.open(folder).load(role).ids[row]))
+
+    def remove(self, folder: Path, row: int) -> None:
+        arrays = dict(np.load(folder / "data.npz"))
+        np.savez(folder / "data.npz", **without(arrays, self.place(folder, Role.PRIVATE, row)))  # type: ignore[arg-type]
+
+    def alter(self, folder: Path, role: Role) -> None:
+        arrays = dict(np.load(folder / "data.npz"))
+        arrays["X"][self.place(folder, role, -1)] += 1
+        np.savez(folder / "data.npz", **arrays)
+
+
+class TestArraysCompressed(ArraysContract):
+    """Which are read as a whole."""
+
+    def write(self, folder: Path) -> None:
+        np.savez_compressed(folder / "data.npz", **self.arrays())  # type: ignore[arg-type]
+
+
+class TestArrays(ArraysContract):
+    """With a split of its own."""
+
+
+class TestSparseArrays(ArraysContract):
+    """With X in a file of its own."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = super().arrays()
+        arrays["X"] = np.where(arrays["X"] > 0, arrays["X"], 0)
+        return arrays
+
+    def write(self, folder: Path) -> None:
+        self.put(folder, self.arrays())
+
+    def put(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:
+        save_npz(folder / "X.npz", coo_array(arrays.pop("X")))
+        np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
+
+    def held(self, folder: Path) -> dict[str, np.ndarray]:
+        return {"X": load_npz(folder / "X.npz").toarray(), **np.load(folder / "data.npz")}
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz", sparse=folder / "X.npz", features=PublicScaling())
+
+    def remove(self, folder: Path, row: int) -> None:
+        arrays = self.held(folder)
+        self.put(folder, without(arrays, self.place(folder, Role.PRIVATE, row)))
+
+    def alter(self, folder: Path, role: Role) -> None:
+        arrays = self.held(folder)
+        arrays["X"][self.place(folder, role, -1)] += 1
+        self.put(folder, arrays)
+
+    def test_records_are_those_of_an_array(self, folder: Path, tmp_path: Path) -> None:
+        np.savez(tmp_path / "data.npz", **self.arrays())  # type: ignore[arg-type]
+        dense = Arrays(tmp_path / "data.npz", features=PublicScaling())
+        for role in Role:
+            here, there = self.open(folder).records(role), dense.records(role)
+            assert np.array_equal(here.features[:], there.features[:])
+            assert self.open(folder).fingerprint(role) == dense.fingerprint(role)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda path: path.unlink(), r"a file of scipy.sparse.save_npz, got missing='.*X.npz'"),
+            (lambda path: path.write_bytes(b"PK"), r"a file of scipy.sparse.save_npz, got .*X.npz"),
+            (
+                lambda path: save_npz(path, csr_array(np.full((60, 6), np.inf))),
+                r"finite features in X.npz, got numbers_that_are_not=360",
+            ),
+            (lambda path: save_npz(path, csr_array(np.eye(3))), r"60 rows in every array .* X=3"),
+        ],
+    )
+    def test_files_that_do_not_fit_are_refused(
+        self, copy: Path, change: Callable[[Path], None], message: str
+    ) -> None:
+        change(copy / "X.npz")
+        with pytest.raises(ValueError, match=message):
+            self.open(copy).load(Role.TEST)
+
+
+class TestArraysSplitByHash(ArraysContract):
+    """Where a hash of the group says who has which role."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = super().arrays()
+        del arrays["split"]
+        return arrays
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz", public_fraction=0.3, test_fraction=0.3)
+
+
+class TestArraysMapped(ArraysContract):
+    """Through a feature map."""
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz", features=PublicPCA(num_components=3))
+
+
+class TestArraysScaled(ArraysContract):
+    """In units that follow from public samples."""
+
+    def open(self, folder: Path) -> DataSource:
+        return Arrays(folder / "data.npz", features=PublicScaling())
+
+
+class TestAttributes(ArraysContract):
+    """CelebA's table."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        table = np.random.default_rng(0).integers(0, 2, size=(60, 5)) * 2 - 1
+        names = np.array(list("vwxyz"))
+        ids = super().arrays()["ids"]
+        return {
+            "attr": table,
+            "partition": np.arange(60) % 3,
+            "identity": np.arange(60) // 3,
+            "attr_names": names,
+            "ids": ids,
+        }
+
+    def open(self, folder: Path) -> DataSource:
+        return CelebAAttributes(folder / "data.npz", labels=["x", "v"])
+
+    def alter(self, folder: Path, role: Role) -> None:
+        arrays = dict(np.load(folder / "data.npz"))
+        arrays["attr"][self.place(folder, role, -1), 1] *= -1
+        np.savez(folder / "data.npz", **arrays)
+
+
+def test_roles_labels_and_names(write_arrays: Write) -> None:
+    data = Arrays(write_arrays(), labels=["c", "a"])
+    assert data.label_names == ("c", "a")
+    assert data.input_shape == (6,)
+    sizes = {role: len(data.records(role)) for role in Role}
+    assert sizes == {Role.PRIVATE: 400, Role.PUBLIC: 100, Role.TEST: 100}
+    arrays = make_arrays()
+    assert (data.records(Role.TEST).labels == arrays["Y"][500:][:, [2, 0]]).all()
+
+
+def test_signed_labels_are_told_apart(write_arrays: Write) -> None:
+    signed = make_arrays()["Y"].astype(np.int8) * 2 - 1
+    data = Arrays(write_arrays(Y=signed))
+    assert (data.records(Role.PUBLIC).labels == make_arrays()["Y"][400:500]).all()
+
+
+def test_nothing_is_public_that_nobody_said_is_public(tmp_path: Path) -> None:
+    arrays = make_arrays()
+    del arrays["split"]
+    np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected split in d.npz, or public_fraction, [^\n]*$",
+    ):
+        Arrays(tmp_path / "d.npz").load(Role.PUBLIC)
+
+
+def test_without_a_split_a_hash_of_the_group_decides(tmp_path: Path) -> None:
+    arrays = make_arrays() | {"group": np.repeat(np.arange(120), 5)}
+    del arrays["split"]
+    np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
+    data = Arrays(tmp_path / "d.npz", public_fraction=0.3, test_fraction=0.2)
+    groups = [set(as_text(data.records(role).groups).tolist()) for role in Role]  # type: ignore[arg-type]
+    assert sum(map(len, groups)) == 120
+    assert not (groups[0] & groups[1] or groups[0] & groups[2] or groups[1] & groups[2])
+    assert 0.15 < len(data.records(Role.PUBLIC)) / 600 < 0.45
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X": np.full((600, 6), np.nan)}, "finite features"),
+        ({"X": np.zeros(600, np.float32)}, r"features of shape \[N, \.\.\.\], with a column"),
+        ({"X": np.zeros((600, 0), np.float32)}, r"with a column at least, got shape=\[\d+, 0\]"),
+        ({"Y": np.full((600, 4), 2)}, r"labels among \(0, 1\)"),
+        ({"Y": np.empty((600, 0), dtype=np.int8)}, "labels of shape"),
+        ({"Y": np.ones((10, 4), dtype=np.int8)}, "10 rows"),
+        ({"label_names": np.array(["a"])}, "4 label_names"),
+        ({"split": np.full(600, 7)}, "split in 0"),
+        ({"split": np.zeros(600, dtype=int)}, "at least one public record"),
+        ({"ids": np.full(600, "same")}, "ids of data.npz that occur once"),
+        ({"ids": np.arange(599)}, "600 rows in every array"),
+        ({"group": np.arange(599)}, "600 rows in every array"),
+    ],
+)
+def test_bad_arrays(write_arrays: Write, changes: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Arrays(write_arrays(**changes)).records(Role.PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"splits": np.zeros(600)},
+            r"arrays of .*data\.npz among X, Y, .*, got splits; did you mean split\?",
+        ),
+        ({"groups": np.zeros(600)}, r"got groups; did you mean group\?"),
+        ({"label_name": np.array(list("abcd"))}, r"got label_name; did you mean label_names\?"),
+        ({"weights": np.zeros(600)}, r"got weights$"),
+    ],
+)
+def test_a_misspelled_array_is_refused(
+    write_arrays: Write, changes: dict[str, np.ndarray], message: str
+) -> None:
+    """It said which records are private, and a hash decided instead: private records were queried
+    as public ones."""
+    with pytest.raises(ValueError, match=message) as raised:
+        Arrays(write_arrays(**changes)).records(Role.PUBLIC)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"label_names": np.array(list("abac"))},
+            r"label names of data\.npz that occur once, got twice=\['a'\]",
+        ),
+        ({"label_names": np.array([["a"], ["b"], ["c"], ["d"]])}, r"label_names of shape \[N\]"),
+        ({"ids": np.arange(1200).reshape(600, 2)}, r"ids of shape \[N\], got shape=\(600, 2\)"),
+        ({"group": np.arange(1200).reshape(600, 2)}, r"group of shape \[N\]"),
+        ({"split": np.arange(600).reshape(600, 1) % 3}, r"split of shape \[N\]"),
+        ({"ids": np.arange(600) / 2}, r"ids that are texts or integers, got types=\['float'\]"),
+    ],
+)
+def test_ids_and_names_are_those_of_one_thing(
+    write_arrays: Write, changes: dict[str, np.ndarray], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Arrays(write_arrays(**changes)).records(Role.PUBLIC)
+
+
+@pytest.mark.parametrize("first", [0, 400, 500])
+@pytest.mark.parametrize("second", [399, 499, 599])
+def test_an_id_belongs_to_one_record_of_all_roles(
+    write_arrays: Write, first: int, second: int
+) -> None:
+    ids = make_arrays()["ids"]
+    ids[second] = ids[first]
+    with pytest.raises(
+        ValueError, match=rf"ids of data\.npz that occur once, got twice=\['{ids[first]}'\]"
+    ):
+        Arrays(write_arrays(ids=ids)).load(Role.PUBLIC)
+
+
+def test_missing_ids_are_asked_for_and_no_row_numbers_proposed(tmp_path: Path) -> None:
+    arrays = make_arrays()
+    del arrays["ids"]
+    np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"own ids in d\.npz, given once") as raised:
+        Arrays(tmp_path / "d.npz").records(Role.PUBLIC)
+    assert "\n" not in str(raised.value) and "arange" not in str(raised.value)
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("no arrays")
+    np.savez(tmp_path / "half.npz", X=np.zeros((2, 2)))
+    for name, message in (
+        ("none", "missing="),
+        ("text", "plain arrays"),
+        ("half", "missing=\\['Y'\\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Arrays(tmp_path / f"{name}.npz").records(Role.PRIVATE)
+
+
+def test_unknown_label(write_arrays: Write) -> None:
+    with pytest.raises(ValueError, match=r"unknown=\['z'\]"):
+        _ = Arrays(write_arrays(), labels=["a", "z"]).label_names
+
+
+def test_attribute_table(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    table = generator.integers(0, 2, size=(90, 5)) * 2 - 1
+    np.savez(
+        tmp_path / "table.npz",
+        attr=table.astype(np.int8),
+        partition=np.repeat([0, 1, 2], 30),
+        identity=np.arange(90) // 3,
+        attr_names=np.array(list("vwxyz")),
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"the official 202599 rows in table\.npz, .* or ids of its own.* got rows=90",
+    ):
+        CelebAAttributes(tmp_path / "table.npz", labels=["x", "v"]).records(Role.PRIVATE)
+    arrays = {**np.load(tmp_path / "table.npz"), "ids": np.char.mod("%03d.png", np.arange(90))}
+    np.savez(tmp_path / "table.npz", **arrays)
+    data = CelebAAttributes(tmp_path / "table.npz", labels=["x", "v"])
+    records = data.records(Role.PRIVATE)
+    assert (records.labels == (table[:30][:, [2, 0]] == 1)).all()
+    assert np.array_equal(np.asarray(records.features), table[:30][:, [1, 3, 4]])
+    assert records.groups is not None and len(np.unique(records.groups)) == 10
+    with pytest.raises(ValueError, match="attributes left as features"):
+        CelebAAttributes(tmp_path / "table.npz", labels=list("vwxyz")).records(Role.TEST)
+
+
+def test_the_official_table_carries_the_images_numbers(tmp_path: Path) -> None:
+    official = np.repeat([0, 1, 2], [162_770, 19_867, 19_962])
+    table = np.zeros((len(official), 2), dtype=np.int8)
+    arrays: dict[str, Any] = {
+        "attr": table,
+        "identity": official,
+        "attr_names": np.array(["a", "b"]),
+    }
+    np.savez(tmp_path / "table.npz", partition=official, **arrays)
+    found = CelebAAttributes(tmp_path / "table.npz", labels=["a"]).records(Role.PUBLIC)
+    assert found.ids[[0, -1]].tolist() == ["162771.jpg", "182637.jpg"]
+    np.savez(tmp_path / "table.npz", partition=np.roll(official, 1), **arrays)
+    with pytest.raises(ValueError, match="the official 202599 rows"):
+        CelebAAttributes(tmp_path / "table.npz", labels=["a"]).records(Role.PUBLIC)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", "<f2", "u1", "<i8", "?"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_that_stays_in_its_file_has_the_bits_of_one_that_was_read(
+    dtype: str, order: Literal["C", "F"], tmp_path: Path
+) -> None:
+    arrays = make_arrays(60)
+    arrays["X"] = np.asarray(np.abs(arrays["X"]).reshape(60, 3, 2), dtype=dtype, order=order)
+    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(tmp_path / "b.npz", **arrays)  # type: ignore[arg-type]
+    stored, read = Arrays(tmp_path / "a.npz"), Arrays(tmp_path / "b.npz")
+    for role in Role:
+        lazy, whole = stored.load(role).features, read.load(role).features
+        assert not isinstance(lazy, ArrayFeatures) and isinstance(whole, ArrayFeatures)
+        for index in (np.arange(lazy.shape[0]), np.array([[4, 1], [1, 0]]), slice(2, 5), 3):
+            np.testing.assert_array_equal(lazy[index], whole[index], strict=True)
+        assert isinstance(pickle.loads(pickle.dumps(lazy)), ArrayFeatures)
+        chunk = lazy.select(np.array([5, 2]))
+        assert isinstance(chunk, ArrayFeatures)
+        np.testing.assert_array_equal(chunk.values, whole.values[[5, 2]], strict=True)
+        assert stored.fingerprint(role) == read.fingerprint(role)
+
+
+def test_an_array_that_stays_in_its_file_is_compared_with_its_checksum(write_arrays: Write) -> None:
+    path = write_arrays()
+    content = bytearray(path.read_bytes())
+    content[content.index(b"NUMPY") + 200] ^= 1  # within X, which comes first
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"got a damaged one \(Bad CRC-32 for file 'X.npy'\)"):
+        Arrays(path).load(Role.PRIVATE)

@@ -1,0 +1,213 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pate.data import CelebA, DataSource, Role
+from pate.lab.faces.canvas import FACE_ATTRIBUTES
+from pate.lab.faces.drawing import render_faces, write_celeba_folder
+from pate.testing import SourceContract
+
+
+class TestCelebA(SourceContract):
+    """Twelve rendered faces, two of each person."""
+
+    def write(self, folder: Path) -> None:
+        write_celeba_folder(
+            folder, num=12, private_fraction=0.5, public_fraction=0.25, progress=False
+        )
+        (folder / "identity_CelebA.txt").write_text(
+            "".join(f"{i:06d}.jpg {i // 2}\n" for i in range(1, 13))
+        )
+
+    def open(self, folder: Path) -> DataSource:
+        return CelebA(folder, size=16)
+
+    def remove(self, folder: Path, row: int) -> None:
+        picture = str(self.open(folder).load(Role.PRIVATE).ids[row])
+        for name in ("list_attr_celeba.txt", "list_eval_partition.txt", "identity_CelebA.txt"):
+            lines = (folder / name).read_text().splitlines()
+            (folder / name).write_text(
+                "\n".join(line for line in lines if not line.startswith(picture)) + "\n"
+            )
+        (folder / "img_align_celeba" / picture).unlink()
+
+    def alter(self, folder: Path, role: Role) -> None:
+        picture = folder / "img_align_celeba" / str(self.open(folder).load(role).ids[-1])
+        Image.fromarray(255 - np.asarray(Image.open(picture))).save(picture)
+
+
+@pytest.fixture
+def folder(faces: Path, tmp_path: Path) -> Path:
+    """A copy of the faces that a test may damage."""
+    shutil.copytree(faces, tmp_path / "faces")
+    return tmp_path / "faces"
+
+
+def test_reads_what_was_rendered(faces: Path) -> None:
+    data = CelebA(faces, size=32)
+    records = data.records(Role.PRIVATE)
+    pictures, attributes = render_faces(len(records), seed=0)
+    assert data.label_names == FACE_ATTRIBUTES
+    assert (records.labels == attributes).all()
+    assert data.input_shape == (3, 32, 32)
+    read = records.features[np.arange(5)]
+    assert read.dtype == np.float32
+    assert read.max() <= 1
+    # JPEG loses a little
+    assert np.abs(read - pictures[:5].transpose(0, 3, 1, 2) / 255).mean() < 0.05
+
+
+def test_count_line_csv_and_zero_one_labels(folder: Path) -> None:
+    before = CelebA(folder).records(Role.TEST)
+    table = folder / "list_attr_celeba.txt"
+    lines = table.read_text().splitlines()
+    bare = [line for line in lines if not line.strip().isdigit()]
+    table.write_text("\n".join([bare[0], *(line.replace("-1", "0") for line in bare[1:])]) + "\n")
+    partition = folder / "list_eval_partition.txt"
+    rows = [",".join(line.split()) for line in partition.read_text().splitlines()]
+    (folder / "list_eval_partition.csv").write_text("\n".join(["image_id,partition", *rows]) + "\n")
+    partition.unlink()
+    after = CelebA(folder).records(Role.TEST)
+    assert (after.labels == before.labels).all()
+    assert (after.ids == before.ids).all()
+    table.write_text("\n".join(["300", *table.read_text().splitlines()]) + "\n")
+    assert (CelebA(folder).records(Role.TEST).labels == before.labels).all()
+
+
+def test_tables_with_commas_and_a_folder_in_the_folder(folder: Path) -> None:
+    """As archives of CelebA are packed elsewhere."""
+    identities = "".join(f"{i:06d}.jpg {i % 10}\n" for i in range(1, 301))
+    (folder / "identity_CelebA.txt").write_text(identities)
+    before = CelebA(folder, labels=["Smiling"]).records(Role.TEST)
+    pictures = before.features[np.arange(3)]
+    lines = (folder / "list_attr_celeba.txt").read_text().splitlines()
+    head, *rows = [line for line in lines if not line.strip().isdigit()]
+    table = [f"image_id,{','.join(head.split())}", *(",".join(row.split()) for row in rows)]
+    (folder / "list_attr_celeba.csv").write_text("\n".join(table) + "\n")
+    (folder / "identity_CelebA.csv").write_text(
+        "image_id,identity\n" + identities.replace(" ", ",")
+    )
+    for name in ("list_attr_celeba.txt", "identity_CelebA.txt"):
+        (folder / name).unlink()
+    (folder / "img_align_celeba").rename(folder / "pictures")
+    (folder / "img_align_celeba").mkdir()
+    (folder / "pictures").rename(folder / "img_align_celeba" / "img_align_celeba")
+    source = CelebA(folder, labels=["Smiling"])
+    after = source.records(Role.TEST)
+    assert source.label_names == ("Smiling",)
+    assert (after.labels == before.labels).all() and (after.ids == before.ids).all()
+    assert (
+        after.groups is not None
+        and before.groups is not None
+        and (after.groups == before.groups).all()
+    )
+    assert (after.features[np.arange(3)] == pictures).all()
+    (folder / "list_attr_celeba.csv").write_text("\n".join([table[0], table[1] + ",1", *table[2:]]))
+    with pytest.raises(ValueError, match=r"values per row of list_attr_celeba\.csv"):
+        CelebA(folder).records(Role.TEST)
+
+
+def test_identities_are_groups(folder: Path) -> None:
+    assert CelebA(folder).records(Role.PRIVATE).groups is None
+    lines = [f"{i:06d}.jpg {i % 10}" for i in range(1, 301)]
+    (folder / "identity_CelebA.txt").write_text("\n".join(lines))
+    groups = CelebA(folder).records(Role.PRIVATE).groups
+    assert groups is not None and set(groups) == set(map(str, range(10)))
+
+
+def test_smaller_pictures_and_chosen_labels(faces: Path) -> None:
+    data = CelebA(faces, size=16, labels=["Smiling", "Bald"])
+    assert data.input_shape == (3, 16, 16)
+    assert data.label_names == ("Smiling", "Bald")
+
+
+def _edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        path = folder / name
+        path.write_text(change(path.read_text()))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "list_attr_celeba.txt").unlink(), "list_attr_celeba.txt in the folder"),
+        (
+            lambda f: (f / "list_eval_partition.txt").unlink(),
+            "list_eval_partition.txt in the folder",
+        ),
+        (lambda f: shutil.rmtree(f / "img_align_celeba"), "a folder of pictures"),
+        (
+            _edit("list_attr_celeba.txt", lambda text: text.replace(" -1", "  3", 1)),
+            r"labels among \(-1, 1\)",
+        ),
+        (_edit("list_attr_celeba.txt", lambda text: text.replace(" -1", "", 1)), "values per row"),
+        (_edit("list_attr_celeba.txt", lambda text: text.replace(" -1", " x", 1)), "whole numbers"),
+        (
+            _edit("list_eval_partition.txt", lambda text: text.replace(" 0\n", " 5\n", 1)),
+            "partitions 0, 1 or 2",
+        ),
+        (
+            _edit("list_eval_partition.txt", lambda text: text.split("\n", 1)[1]),
+            "a partition for every picture",
+        ),
+    ],
+)
+def test_damaged_folders(folder: Path, damage: Callable[[Path], None], message: str) -> None:
+    damage(folder)
+    with pytest.raises(ValueError, match=message):
+        CelebA(folder).records(Role.PRIVATE)
+
+
+@pytest.mark.parametrize("role", [Role.PUBLIC, Role.TEST])
+def test_unreadable_picture(folder: Path, role: Role) -> None:
+    """Of private ones see `tests/labeling/stages/test_extreme_records.py`."""
+    name = str(CelebA(folder).load(role).ids[0])
+    (folder / "img_align_celeba" / name).write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=name):
+        CelebA(folder).records(role).features[np.array([0])]
+    (folder / "img_align_celeba" / name).unlink()
+    with pytest.raises(ValueError, match=rf"missing=\['.*{name}'\]"):
+        CelebA(folder).records(role)
+
+
+def test_unknown_attribute(faces: Path) -> None:
+    with pytest.raises(ValueError, match=r"unknown=\['Winged'\]"):
+        CelebA(faces, labels=["Smiling", "Winged"]).records(Role.PUBLIC)
+
+
+def test_a_picture_is_one_record_of_one_role(folder: Path) -> None:
+    """Whether it is named twice, or two names lead to it."""
+    for name in ("list_eval_partition.txt", "list_attr_celeba.txt"):
+        table = folder / name
+        before = table.read_text()
+        table.write_text(
+            before
+            + next(line for line in before.splitlines() if line.startswith("000001.jpg"))
+            + "\n"
+        )
+        with pytest.raises(ValueError, match=rf"{name}.*twice=.*000001\.jpg"):
+            CelebA(folder).load(Role.PUBLIC)
+        table.write_text(before)
+    pictures = folder / "img_align_celeba"
+    public = pictures / str(CelebA(folder).load(Role.PUBLIC).ids[0])
+    public.unlink()
+    public.symlink_to("000001.jpg")
+    with pytest.raises(
+        ValueError, match=rf"a file of its own for each picture, .*000001\.jpg.*{public.name}"
+    ):
+        CelebA(folder).load(Role.PUBLIC)
+
+
+def test_attributes_have_names_of_their_own(folder: Path) -> None:
+    table = folder / "list_attr_celeba.txt"
+    table.write_text(table.read_text().replace("Smiling", "Male", 1))
+    with pytest.raises(
+        ValueError, match=r"label names of list_attr_celeba\.txt that occur once, got twice="
+    ):
+        _ = CelebA(folder).label_names

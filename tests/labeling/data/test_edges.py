@@ -1,0 +1,119 @@
+"""What no later stage could use is refused where it enters: before anything is trained or spent."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pate
+from pate import cli
+from pate._core.validation import require_label_names
+from pate.lab.silos.exchange import Invitation
+from tests.conftest import make_arrays, recipe
+
+NAMES = {
+    "nul": "a\0b",
+    "newline": "a\nb",
+    "escape": "\x1b[2J",
+    "none": "",
+    "blank": "  ",
+    "long": "a" * 100_000,
+    "surrogate": "a\ud800",
+    "separator": "a\u2028b",
+    "control": "a\x9bb",
+}
+named = pytest.mark.parametrize("name", NAMES.values(), ids=list(NAMES))
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert cli.main(words) == 2
+    error = capsys.readouterr().err
+    assert (
+        len(error.splitlines()) == 1
+        and len(error) < 1000
+        and error.isascii()
+        and error[:-1].isprintable()
+    )
+    return error
+
+
+# every name where it is cheap, as a name of votes; here what is long, and what is no character
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if key in ("long", "surrogate") else pytest.param(name, marks=pytest.mark.slow)
+        for key, name in NAMES.items()
+    ],
+    ids=list(NAMES),
+)
+@pytest.mark.parametrize("teachers", ["trained", "closed_form"])
+def test_a_sources_label_names(
+    teachers: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label_names = np.array(["a", name, "c", "d"])
+    np.savez(tmp_path / "data.npz", **(make_arrays() | {"label_names": label_names}))  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
+    if teachers == "closed_form":
+        (folder / "teachers.yaml").write_text("fit: closed_form\n")
+        (folder / "label.yaml").write_text("target_epsilon: 2\ndelta: 1.0e-6\n")
+    words = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
+    assert "label names" in refused(
+        ["teachers", "fit", *words, f"--run={tmp_path / 'run'}"], capsys
+    )
+    assert "label names" in refused(
+        ["run", str(folder), f"--run={tmp_path / 'run'}", "--dry_run"], capsys
+    )
+    assert not (tmp_path / "run").exists() and not list(tmp_path.glob("*.sqlite"))
+
+
+@named
+def test_label_names_of_votes(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = {
+        "ids": np.array(["x", "y"]),
+        "label_names": np.array(["a", name]),
+        "ballots": np.ones((2, 5, 2), int),
+    }
+    np.savez(tmp_path / "votes.npz", **content)  # type: ignore[arg-type]
+    words = [
+        "label",
+        f"--votes={tmp_path / 'votes.npz'}",
+        f"--run={tmp_path / 'run'}",
+        "--delta=1e-6",
+    ]
+    error = refused([*words, "--aggregator=NoisyVotes", "--aggregator.sigma_votes=1"], capsys)
+    assert "label_names" in error
+    with pytest.raises(ValueError, match="label_names"):
+        pate.NamedVotes(
+            ids=np.array(["x"]), label_names=("a", name), ballots=np.ones((1, 3, 2), dtype=np.uint8)
+        )
+    assert not (tmp_path / "run").exists() and not list(tmp_path.glob("*.sqlite"))
+
+
+@named
+def test_label_names_of_an_invitation(name: str) -> None:
+    with pytest.raises(ValueError, match="label_names"):
+        Invitation(
+            teachers={"north": 2, "south": 3},
+            ids=["x"],
+            label_names=["a", name],
+            sigma_silos=3.0,
+            colluding=0,
+            dropouts=0,
+            keys={"north": "00" * 32, "south": "11" * 32},
+            server_key="22" * 32,
+            delta=1e-6,
+        )
+
+
+def test_names_of_all_languages_are_label_names() -> None:
+    require_label_names(
+        "label names", ["effusion", "Größe", "می‌خواهم", "👩‍⚕️", "two words", "a" * 1000, "a\u00a0b"]
+    )
+
+
+def test_more_faces_than_the_disk_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error = refused(["faces", "--output", str(tmp_path / "faces"), "--num", str(10**12)], capsys)
+    assert "GB of free disk for the faces in" in error and not (tmp_path / "faces").exists()

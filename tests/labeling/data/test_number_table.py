@@ -1,0 +1,509 @@
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate._labeling.data.tables import NumberColumns, hashed
+from pate._labeling.runs.data_file import describe_data, read_data
+from pate._labeling.student.carried import InputFormat
+from pate.data import NumberTable, PublicScaling, Role
+from pate.testing import SourceContract
+
+LINES = (
+    "id,age,gout,split,group,asthma,pressure",
+    "a1,54,1,private,ann,0,131.5",
+    "a2,-0.5,0,private,bob,1,1e2",
+    "b1,38,0,public,cem,0,118",
+    "c1,41,1,test,dan,1,0",
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(LINES))
+    return path
+
+
+class TestNumberTable(SourceContract):
+    def write(self, folder: Path) -> None:
+        lines = (f"t{i},{i / 3},{i**2},{[*Role][i % 3].value},{i % 2}" for i in range(12))
+        (folder / "mine.csv").write_text("\n".join(("id,one,two,split,gout", *lines)))
+
+    def open(self, folder: Path) -> NumberTable:
+        return NumberTable(folder / "mine.csv", labels=["gout"], features=PublicScaling())
+
+    def remove(self, folder: Path, row: int) -> None:
+        self.change(folder, str(self.open(folder).load(Role.PRIVATE).ids[row]), "")
+
+    def alter(self, folder: Path, role: Role) -> None:
+        name = str(self.open(folder).load(role).ids[-1])
+        self.change(folder, name, f"{name},-1,7,{role.value},{int(name[1:]) % 2}\n")
+
+    def change(self, folder: Path, name: str, line: str) -> None:
+        lines = (folder / "mine.csv").read_text().splitlines(keepends=True)
+        (folder / "mine.csv").write_text(
+            "".join(line if old.startswith(f"{name},") else old for old in lines)
+        )
+
+
+def test_columns_that_are_no_labels_are_features(table: Path) -> None:
+    source = NumberTable(table, labels=["asthma", "gout"])
+    private = source.load(Role.PRIVATE)
+    assert source.label_names == ("asthma", "gout") and private.labels.tolist() == [[0, 1], [1, 0]]
+    assert isinstance(private.features, NumberColumns)
+    assert private.features.encoding.headings == ("age", "pressure")
+    assert private.features.values.tolist() == [[54, 131.5], [-0.5, 100]]
+    assert private.groups is not None and private.groups.tolist() == ["ann", "bob"]
+    assert source.load(Role.PUBLIC).labels.tolist() == [[0, 0]]
+    chosen = (
+        NumberTable(table, labels=["gout"], columns=["pressure", "age"]).load(Role.TEST).features
+    )
+    assert isinstance(chosen, NumberColumns) and chosen.encoding.names == ("pressure", "age")
+    assert chosen.values.dtype == np.float32 and chosen.values.tolist() == [[0, 41]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "131.5",
+            "high",
+            r"^Expected a finite number \(words need `categories` or `texts`, signs of missing numbers `gaps`\) in column `pressure` of .*mine.csv,"
+            r" got line=2, value='high'$",
+        ),
+        (
+            "131.5",
+            '"131,5"',
+            r"^Expected a finite number \(`formats` tells how numbers and dates are written\) in column `pressure` of .*, got"
+            r" line=2, value='131,5'$",
+        ),
+        (
+            "118",
+            "nan",
+            r"^Expected a finite number \(gaps need `fill`\) in column `pressure` of .*, got line=4, value='nan'$",
+        ),
+        (
+            "1e2",
+            "-inf",
+            r"^Expected a finite number .*in column `pressure` of .*, got line=3, value='-inf'$",
+        ),
+        ("38,0", ",0", r"^Expected a finite number \(gaps .* `age` of .*, got line=4, value=''$"),
+        ("id,age", "name,age", r"^Expected a column `id` in"),
+        ("gout", "gaut", r"^Expected .*unknown=\['gout'\]$"),
+        ("split", "spilt", r"^Expected a column `split` of .*, got column='spilt'$"),
+    ],
+)
+def test_a_fault_is_said_in_one_line(table: Path, old: str, new: str, message: str) -> None:
+    table.write_text(table.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        NumberTable(table, labels=["gout"], public_fraction=0.2).load(Role.PUBLIC)
+
+
+def test_features_are_others_than_labels(table: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"^Expected columns that are labels or features, got both=\['gout'\]$"
+    ):
+        NumberTable(table, labels=["gout"], columns=["age", "gout"])
+    table.write_text("id,gout,split\na1,1,public")
+    with pytest.raises(ValueError, match=r"^Expected a column of numbers in .*mine.csv$"):
+        NumberTable(table, labels=["gout"]).load(Role.PUBLIC)
+    with pytest.raises(ValueError, match=r"^Expected a column `age` in .*mine.csv"):
+        NumberTable(table, labels=["gout"], columns=["age"]).load(Role.PUBLIC)
+
+
+RAW = """id,age,city,stage,gout,split
+a1,54,Bern,1,1,private
+a2,,Oslo,2,0,private
+b1,30,Rome,1.0,0,public
+b2,NA,Bern,,1,public
+b3,40,?,2,0,public
+c1,1,Rome,3,1,test
+"""
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    path = tmp_path / "raw.csv"
+    path.write_text(RAW)
+    return path
+
+
+def test_categories_and_gaps_are_encoded_by_public_records(raw: Path) -> None:
+    source = NumberTable(
+        raw,
+        labels=["gout"],
+        categories={"city": "public", "stage": [1, 2, 3]},
+        fill="public",
+    )
+    private, test = source.load(Role.PRIVATE).features, source.load(Role.TEST).features
+    assert isinstance(private, NumberColumns)
+    assert private.encoding.headings == (
+        *("age", "city=Bern", "city=Rome"),
+        *("stage=1", "stage=2", "stage=3"),
+    )
+    # Oslo is a level of private records only, and the median of 30 and 40 fills the gap
+    assert private[:].tolist() == [[54, 1, 0, 1, 0, 0], [35, 0, 0, 0, 1, 0]]
+    assert source.load(Role.PUBLIC).features[:].tolist() == [
+        [30, 0, 1, 1, 0, 0],
+        [35, 1, 0, 0, 0, 0],
+        [40, 0, 0, 0, 1, 0],
+    ]
+    assert test[:].tolist() == [[1, 0, 1, 0, 0, 1]]
+
+
+def test_declared_levels_and_numbers_need_no_record(raw: Path) -> None:
+    source = NumberTable(
+        raw,
+        labels=["gout"],
+        columns=["city", "age"],
+        categories={"city": ["Oslo"]},
+        fill={"age": -1},
+    )
+    assert source.load(Role.PRIVATE).features[:].tolist() == [[0, 54], [1, -1]]
+
+
+class TestEncodedTable(TestNumberTable):
+    """With levels and numbers in place of gaps that public records give."""
+
+    def write(self, folder: Path) -> None:
+        lines = (
+            f"t{i},{i if i % 4 else ''},{'ab'[i % 2]},{[*Role][i % 3].value},{i % 2}"
+            for i in range(12)
+        )
+        (folder / "mine.csv").write_text("\n".join(("id,one,two,split,gout", *lines)))
+
+    def open(self, folder: Path) -> NumberTable:
+        return NumberTable(
+            folder / "mine.csv", labels=["gout"], categories={"two": "public"}, fill="public"
+        )
+
+    def alter(self, folder: Path, role: Role) -> None:
+        """Give the record the other level, so that its encoding stays."""
+        row = int(self.open(folder).load(role).ids[-1][1:])
+        self.change(folder, f"t{row}", f"t{row},{row},{'ba'[row % 2]},{role.value},{row % 2}\n")
+
+
+def test_a_configuration_holds_levels(raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text(
+        f"data:\n  class_path: NumberTable\n  init_args:\n    path: {raw}\n    labels: [gout]\n"
+        "    categories: {city: public, stage: [1, 2]}\n    fill: {age: 40}\n"
+    )
+    source = read_data(tmp_path / "data.yaml")
+    assert source.load(Role.TEST).features[:].tolist() == [[1, 0, 1, 0, 0]]
+    assert describe_data(source)["init_args"]["categories"] == {"city": "public", "stage": [1, 2]}
+
+
+def test_texts_are_hashed_words_next_to_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        'id,age,note,gout,split\na,1,so late,0,private\nb,2,NA,1,public\nc,3,"late, so",1,test\n'
+    )
+    source = NumberTable(path, labels=["gout"], texts={"note": 8})
+    rows = np.concatenate([source.load(role).features[:] for role in Role])
+    assert rows[:, 0].tolist() == [1, 2, 3] and not rows[1, 1:].any()
+    (words,) = hashed(["so late"], 8).toarray()
+    assert (rows[[0, 2], 1:] == words).all()
+    features = source.load(Role.PUBLIC).features
+    taken = InputFormat.of(features)
+    assert isinstance(features, NumberColumns) and taken.shape == (9,)
+    assert features.encoding.headings == ("age", *(f"note#{place}" for place in range(8)))
+    again = InputFormat.from_dict(json.loads(json.dumps(taken.to_dict())))
+    assert again.encoded({"age": [3], "note": ["late so"]})[0].tolist() == rows[2].tolist()
+    with pytest.raises(ValueError, match=r"integer texts\[note\] >= 2, got texts\[note\]=1"):
+        NumberTable(path, labels=["gout"], texts={"note": 1})
+    with pytest.raises(ValueError, match="columns that are texts, categories or numbers"):
+        NumberTable(path, labels=["gout"], texts={"note": 8}, categories={"note": "public"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"categories": {"town": "public"}}, r"`categories` of features in .*unknown=\['town'\]"),
+        ({"fill": {"town": 1}}, r"`fill` of features in .*unknown=\['town'\]"),
+        ({"categories": {"stage": [1, "1.0"]}}, r"levels of `stage` that occur once"),
+    ],
+)
+def test_wrong_settings_of_columns_are_refused(
+    raw: Path, settings: dict[str, Any], message: str
+) -> None:
+    given = {"categories": {"city": "public"}, "fill": "public"} | settings
+    with pytest.raises(ValueError, match=message):
+        NumberTable(raw, labels=["gout"], **given).load(Role.TEST)
+
+
+def test_all_faults_of_a_file_are_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "id,age,weight,city,gout,split,spit\n"
+        "a1,x,1,Bern,2,private,0\na1,1,,Rome,1,train,0\na3,y,,Rome,1,test,0\n"
+    )
+    with pytest.raises(ValueError) as refused:
+        NumberTable(path, labels=["gout", "asthma"]).load(Role.TEST)
+    lines = str(refused.value).split("\n")
+    assert lines == [
+        f"Expected each `id` once in {path}, got id='a1', lines=(2, 3)",
+        f"Expected a column `split` of {path}, got column='spit'",
+        "Expected names of labels among age, weight, city, gout (mine.csv), got unknown=['asthma']",
+        f"Expected private, public or test in column `split` of {path}, got line=3, value='train'",
+        f"Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `age` of {path}, got"
+        " line=2, value='x', further_lines=1",
+        f"Expected a finite number (gaps need `fill`) in column `weight` of {path}, got line=3,"
+        " value='', further_lines=1",
+        f"Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `city` of {path}, got"
+        " line=2, value='Bern', further_lines=2",
+    ]
+    path.write_text("name,age\na1,1,2\nb,1\n")
+    with pytest.raises(ValueError) as refused:
+        NumberTable(path, labels=["gout"], columns=["weight"]).load(Role.TEST)
+    assert [line.split(", got")[0] for line in str(refused.value).split("\n")] == [
+        f"Expected a column `id` in {path}, between commas",
+        f"Expected a column `weight` in {path}, between commas",
+        f"Expected 2 values in each line of {path}",
+    ]
+    (tmp_path / "data.yaml").write_text(
+        f"data:\n  class_path: NumberTable\n  init_args: {{path: {path}, labels: [gout]}}\n"
+    )
+    words = [f"--config={tmp_path}/data.yaml", "--fit=closed_form", f"--run={tmp_path}/run"]
+    assert cli.main(["teachers", "fit", "--network=pate.models.Linear", *words]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(" in ")[0] for line in said] == [
+        "pate teachers fit: Expected a column `id`",
+        "pate teachers fit: Expected 2 values",
+    ]
+
+
+def test_a_column_lists_names_of_labels(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "id,age,topics,split\n"
+        "a,1,sports;news,private\nb,2,,public\nc,3,\"['news', 'local, odd']\",test\n"
+        "d,4,sport|news,test\n"
+    )
+    source = NumberTable(path, labels={"topics": ["news", "sports"]})
+    assert source.label_names == ("news", "sports")
+    labels = [source.load(role).labels.tolist() for role in Role]
+    assert labels == [[[1, 1]], [[0, 0]], [[1, 0], [1, 0]]]
+    assert source.load(Role.TEST).features[:].tolist() == [[3], [4]]
+    comma = NumberTable(path, labels={"topics": ["local, odd"]})
+    assert comma.load(Role.TEST).labels.tolist() == [[0], [0]]
+    faults: list[tuple[dict[str, list[str]], str]] = [
+        ({"topic": ["news"]}, r"names of labels among age, topics .*unknown=\['topic'\]"),
+        ({"topics": []}, r"names of labels that column `topics` of .* lists"),
+        ({"topics": ["news", "news"]}, r"label names that occur once"),
+    ]
+    for wrong, message in faults:
+        with pytest.raises(ValueError, match=message):
+            NumberTable(path, labels=wrong).load(Role.TEST)
+
+
+def test_columns_may_have_names_of_their_own(table: Path) -> None:
+    text = table.read_text()
+    for name, theirs in (("id,", "patient,"), ("split", "fold"), ("group", "ward")):
+        text = text.replace(name, theirs)
+    names = {"id": "patient", "split": "fold", "group": "ward"}
+    before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE)
+    table.write_text(text)
+    after = NumberTable(table, labels=["gout"], names=names).load(Role.PRIVATE)
+    assert after.ids.tolist() == before.ids.tolist() and after.groups is not None
+    assert after.groups.tolist() == ["ann", "bob"]
+    assert after.features[:].tolist() == before.features[:].tolist()
+    with pytest.raises(ValueError, match=r"`names` of columns among id, split, .*got idd"):
+        NumberTable(table, labels=["gout"], names={"idd": "patient"}).load(Role.TEST)
+    with pytest.raises(ValueError, match=r"^Expected a column `number` in .*mine.csv"):
+        NumberTable(table, labels=["gout"], names=names | {"id": "number"}).load(Role.TEST)
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_spreadsheets_choose_another_delimiter(table: Path, delimiter: str) -> None:
+    before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE).features[:].tolist()
+    table.write_text(table.read_text().replace(",", delimiter))
+    assert NumberTable(table, labels=["gout"]).load(Role.PRIVATE).features[:].tolist() == before
+
+
+def test_labels_as_other_programs_write_them(table: Path) -> None:
+    before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE).labels.tolist()
+    text = table.read_text().replace("54,1,", "54,True,").replace("-0.5,0,", "-0.5,0.0,")
+    table.write_text(text)
+    assert NumberTable(table, labels=["gout"]).load(Role.PRIVATE).labels.tolist() == before
+
+
+def test_parquet_is_read_as_csv(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "id": ["a", "b", "c"],
+        "age": [1.5, None, 3.0],
+        "stage": [1, 2, None],
+        "topics": [["sports", "news"], [], ["news"]],
+        "split": ["private", "public", "test"],
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "mine.parquet")
+    source = NumberTable(
+        tmp_path / "mine.parquet",
+        labels={"topics": ["news", "sports"]},
+        categories={"stage": [1, 2]},
+        fill={"age": 0},
+    )
+    features = [source.load(role).features[:].tolist() for role in Role]
+    assert features == [[[1.5, 1, 0]], [[0, 0, 1]], [[3, 0, 0]]]
+    assert source.load(Role.PRIVATE).labels.tolist() == [[1, 1]]
+    (tmp_path / "mine.parquet").write_text("id,age\n")
+    with pytest.raises(ValueError, match=r"^Expected a parquet file, got .*mine.parquet"):
+        NumberTable(tmp_path / "mine.parquet", labels=["gout"]).load(Role.TEST)
+
+
+def test_parquet_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "mine.parquet").touch()
+    with pytest.raises(ValueError, match=r"^Expected pyarrow, .* pip install 'pate\[parquet\]'$"):
+        NumberTable(tmp_path / "mine.parquet", labels=["gout"]).load(Role.TEST)
+
+
+def values_of(path: Path, **settings: Any) -> list[list[float]]:
+    """Return the features of all records of a table, in the order of their roles."""
+    source = NumberTable(path, labels=["gout"], **settings)
+    return np.concatenate([source.load(role).features[:] for role in Role]).tolist()
+
+
+def write_rows(path: Path, head: str, *rows: str) -> Path:
+    """Write a table with a record of each role for every three rows."""
+    lines = [f"r{i}x,{[*Role][i % 3].value},{i % 2},{row}" for i, row in enumerate(rows)]
+    path.write_text("\n".join([f"id,split,gout,{head}", *lines]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "texts", "numbers"),
+    [
+        ("decimal_comma", ["1,5", "1.234,25", "-12"], [1.5, 1234.25, -12]),
+        ("thousands_comma", ["1,234", "1,234,567.5", "12"], [1234, 1234567.5, 12]),
+        ("percent", ["12%", "12.5 %", "100%"], [0.12, 0.125, 1]),
+        (
+            "iso_date",
+            ["2000-01-02", "2000-01-02 12:00", "2000-01-02T02:00:00+02:00"],
+            [1, 1.5, 1],
+        ),
+        ("%d.%m.%Y", ["02.01.2000", "1.2.2000", "31.12.1999"], [1, 31, -1]),
+    ],
+)
+def test_numbers_and_dates_are_read_as_they_are_written(
+    form: str, texts: list[str], numbers: list[float], tmp_path: Path
+) -> None:
+    path = write_rows(tmp_path / "mine.csv", "value", *(f'"{text}"' for text in texts))
+    read = values_of(path, formats={"value": form})
+    assert np.allclose(np.ravel(read), numbers)
+    with pytest.raises(ValueError, match=r"`formats` tells how numbers|words need `categories`"):
+        values_of(path)
+    features = NumberTable(path, labels=["gout"], formats={"value": form}).load(Role.TEST).features
+    again = InputFormat.from_dict(json.loads(json.dumps(InputFormat.of(features).to_dict())))
+    assert np.allclose(np.ravel(again.encoded({"value": texts})), numbers)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("decimal_comma", "1.5"),
+        ("thousands_comma", "1,5"),
+        ("percent", "12"),
+        ("iso_date", "31.1.2000"),
+        ("%d.%m.%Y", "2000-01-31"),
+    ],
+)
+def test_a_value_in_another_format_is_refused_with_its_line(
+    form: str, text: str, tmp_path: Path
+) -> None:
+    path = write_rows(tmp_path / "mine.csv", "value", f'"{text}"', f'"{text}"', f'"{text}"')
+    message = rf"the format {form} in column `value` of .*line=2, value='{text}', further_lines=2"
+    with pytest.raises(ValueError, match=message):
+        values_of(path, formats={"value": form})
+
+
+def test_signs_of_missing_numbers_are_named(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "mine.csv", "value", "n.d.", "4", "inf", "n.d.", "6", "1")
+    numbers = values_of(path, gaps=["n.d.", "inf"], fill="public")
+    assert np.ravel(numbers).tolist() == [5, 5, 4, 6, 5, 1]
+    with pytest.raises(ValueError, match=r"signs of missing numbers `gaps`.*value='n\.d\.'"):
+        values_of(path, fill="public")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"formats": {"value": "comma"}}, r"formats among decimal_comma, .*, got value='comma'"),
+        ({"formats": {"other": "percent"}}, r"`formats` of features in .*unknown=\['other'\]"),
+        (
+            {"formats": {"value": "percent"}, "texts": {"value": 8}},
+            "texts, categories or numbers, got both",
+        ),
+        ({"encoding": "latin-0"}, "an `encoding` that Python knows, got latin-0"),
+    ],
+)
+def test_formats_that_are_none(settings: Any, message: str, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "mine.csv", "value", "12%", "1%", "2%")
+    with pytest.raises(ValueError, match=message):
+        values_of(path, **settings)
+
+
+def test_packed_and_differently_encoded_files_are_read(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "mine.csv", "city", "Zürich", "Zürich", "Rome")
+    settings: Any = {"categories": {"city": ["Zürich"]}}
+    expected, text = values_of(path, **settings), path.read_text()
+    packed = tmp_path / "mine.csv.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert values_of(packed, **settings) == expected == [[1], [1], [0]]
+    for encoding in ("cp1252", "utf-16"):
+        path.write_text(text, encoding=encoding)
+        assert values_of(path, encoding=encoding, **settings) == expected
+        with pytest.raises(ValueError, match=r"a CSV file in UTF-8 \(`encoding` names another"):
+            values_of(path, **settings)
+    packed.write_bytes(gzip.compress(text.encode())[:-9])
+    with pytest.raises(ValueError, match=r"a CSV file, got .*mine\.csv\.gz"):
+        values_of(packed, **settings)
+
+
+def test_a_first_column_without_a_heading_has_a_name(tmp_path: Path) -> None:
+    """As pandas and R write the names of rows."""
+    path = tmp_path / "mine.csv"
+    path.write_text(",age,gout,split\nann,1,0,private\nbob,2,1,public\ncal,3,1,test\n")
+    source = NumberTable(path, labels=["gout"], names={"id": "(unnamed)"})
+    assert source.load(Role.PRIVATE).ids.tolist() == ["ann"]
+    assert np.ravel(values_of(path, names={"id": "(unnamed)"})).tolist() == [1, 2, 3]
+
+
+def test_names_of_labels_may_end_in_a_bracket(tmp_path: Path) -> None:
+    """Only brackets around all of a value are no part of it."""
+    path = tmp_path / "mine.csv"
+    values = ["Flu (A)", "[Flu (A); (B) or (C)]", "{'Flu (A)'|cold}", "(B) or (C)"]
+    rows = [f'r{i}x,{i},"{value}",private' for i, value in enumerate(values)]
+    path.write_text("\n".join(["id,age,seen,split", *rows]))
+    names = ["Flu (A)", "(B) or (C)", "cold"]
+    source = NumberTable(path, labels={"seen": names})
+    assert source.load(Role.PRIVATE).labels.tolist() == [[1, 0, 0], [1, 1, 0], [1, 0, 1], [0, 1, 0]]
+    with pytest.raises(ValueError, match=r"may list, got never=\['cold '\]"):
+        NumberTable(path, labels={"seen": ["cold "]}).load(Role.PRIVATE)
+
+
+def test_a_table_without_tests_takes_a_share_of_the_public_ones(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"r{i}x,{i},{i % 2},{'private' if i % 2 else 'public'}" for i in range(200)]
+    path.write_text("\n".join(["id,age,gout,split", *rows]))
+    without = NumberTable(path, labels=["gout"])
+    assert len(without.load(Role.TEST)) == 0
+    without.require_distinct()
+    with pytest.raises(ValueError, match=r"one test record \(`test_fraction` takes a share of"):
+        without.records(Role.TEST)
+    source = NumberTable(path, labels=["gout"], test_fraction=0.3)
+    sizes = [len(source.load(role)) for role in Role]
+    assert sizes[0] == 100 and 15 < sizes[2] < 45 and sum(sizes) == 200
+    source.require_distinct()
+    path.write_text(path.read_text().replace("r1x,1,1,private", "r1x,1,1,test"))
+    named = NumberTable(path, labels=["gout"], test_fraction=0.3).load(Role.TEST)
+    assert named.ids.tolist() == ["r1x"]

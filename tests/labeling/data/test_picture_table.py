@@ -1,0 +1,445 @@
+"""A folder of pictures with a CSV file of their labels."""
+
+import csv
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from PIL import EpsImagePlugin, Image
+
+from pate._labeling.data.pictures import ImageFiles, read_image
+from pate.data import DataSource, PictureTable, PublicPCA, Role
+from pate.testing import SourceContract
+
+
+def write_pictures(
+    folder: Path, *, num: int = 24, columns: tuple[str, ...] = ("split", "identity")
+) -> None:
+    """Write small pictures, some of them in a folder below, and their table."""
+    generator = np.random.default_rng(0)
+    (folder / "more").mkdir(parents=True)
+    rows = []
+    for i in range(num):
+        name = f"more/p{i:02}.png" if i % 4 == 0 else f"p{i:02}.jpg"
+        Image.fromarray(generator.integers(0, 256, size=(20, 24, 3), dtype=np.uint8)).save(
+            folder / name
+        )
+        row = {
+            "file": name,
+            "hat": i % 2,
+            "split": [*Role][i % 3].value,
+            "beard": i // 2 % 2,
+            "identity": f"n{i // 3}",
+        }
+        rows.append(
+            {key: value for key, value in row.items() if key in ("file", "hat", "beard", *columns)}
+        )
+    with (folder / "labels.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+class TestPictureTable(SourceContract):
+    """With roles and persons of its own."""
+
+    columns: tuple[str, ...] = ("split", "identity")
+
+    def write(self, folder: Path) -> None:
+        write_pictures(folder, columns=self.columns)
+
+    def open(self, folder: Path) -> DataSource:
+        return PictureTable(folder, size=8, public_fraction=0.3, test_fraction=0.3)
+
+    def remove(self, folder: Path, row: int) -> None:
+        name = str(self.open(folder).load(Role.PRIVATE).ids[row])
+        lines = (folder / "labels.csv").read_text().splitlines()
+        (folder / "labels.csv").write_text(
+            "\n".join(line for line in lines if not line.startswith(f"{name},"))
+        )
+        (folder / name).unlink()
+
+    def alter(self, folder: Path, role: Role) -> None:
+        picture = folder / str(self.open(folder).load(role).ids[-1])
+        Image.fromarray(255 - np.asarray(Image.open(picture))).save(picture)
+
+
+class TestPictureTableSplitByHash(TestPictureTable):
+    """Where a hash of the file's name says who has which role."""
+
+    columns = ()
+
+
+class TestPictureTableSplitByPerson(TestPictureTable):
+    """Where a hash of the person does."""
+
+    columns = ("identity",)
+
+    def test_no_person_has_two_roles(self, folder: Path) -> None:
+        groups = [self.open(folder).load(role).groups for role in Role]
+        persons = [set(each.tolist()) for each in groups if each is not None]
+        assert len(persons) == 3 and sum(map(len, persons)) == len(set.union(*persons)) == 8
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    write_pictures(tmp_path / "pictures")
+    return tmp_path / "pictures"
+
+
+def retitle(folder: Path, old: str, new: str) -> None:
+    """Change the first occurrence of a word in the table."""
+    table = folder / "labels.csv"
+    text = table.read_text()
+    assert old in text
+    table.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("labels", [["hat"], None])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("split", "splits"), ("split", "Split"), ("split", "splt"), ("identity", "identities")],
+)
+def test_a_misspelled_column_is_refused(
+    pictures: Path, old: str, new: str, labels: list[str] | None
+) -> None:
+    """Where labels are named, others may hold anything: without its column a hash would decide who
+    is private."""
+    retitle(pictures, old, new)
+    with pytest.raises(ValueError, match=rf"a column `{old}` of .*labels\.csv, got column='{new}'"):
+        PictureTable(pictures, labels=labels).load(Role.PUBLIC)
+
+
+def test_a_column_of_roles_is_called_split(pictures: Path) -> None:
+    retitle(pictures, "split", "part")
+    with pytest.raises(ValueError, match=r"a column `split` of .*, got column='part'"):
+        PictureTable(pictures, labels=["hat"]).load(Role.PUBLIC)
+    retitle(pictures, "part", "group")
+    with pytest.raises(ValueError, match="one column among group, identity"):
+        PictureTable(pictures, labels=["hat"]).load(Role.PUBLIC)
+
+
+def test_a_label_may_be_called_anything_that_is_wanted_by_name(pictures: Path) -> None:
+    retitle(pictures, "hat", "files")
+    assert PictureTable(pictures, labels=["files"]).label_names == ("files",)
+
+
+@pytest.mark.parametrize("alias", ["./p01.jpg", "more/../p01.jpg", "more//../p01.jpg"])
+def test_one_picture_has_one_path(pictures: Path, alias: str) -> None:
+    retitle(pictures, "p01.jpg", alias)
+    assert "p01.jpg" in PictureTable(pictures, size=8).load(Role.PUBLIC).ids
+    retitle(pictures, "p03.jpg", "p01.jpg")  # a private record
+    with pytest.raises(
+        ValueError, match=r"each `file` once in .*labels\.csv, got file='p01\.jpg', lines=\(3, 5\)"
+    ):
+        PictureTable(pictures, size=8).load(Role.TEST)
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_one_picture_has_one_file(pictures: Path, link: Callable[[Path, Path], None]) -> None:
+    """Also one of another role, and one that a file system finds in upper and lower case alike."""
+    (pictures / "p03.jpg").unlink()
+    link(pictures / "p03.jpg", pictures / "p01.jpg")
+    with pytest.raises(
+        ValueError, match=r"a file of its own for each picture, got one_file=.*p01\.jpg.*p03\.jpg"
+    ):
+        PictureTable(pictures, size=8).load(Role.TEST)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the program is a shell script")
+def test_a_picture_starts_no_program(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encapsulated PostScript is read by Ghostscript, whatever the file's name says."""
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    Image.fromarray(np.zeros((20, 24, 3), dtype=np.uint8)).save(pictures / "p01.jpg", "EPS")
+    with pytest.raises(ValueError, match=r"a readable picture, got .*p01\.jpg"):
+        read_image(pictures / "p01.jpg", 8)
+    assert not (tmp_path / "started").exists()
+    with pytest.raises(OSError), Image.open(pictures / "p01.jpg") as picture:
+        picture.load()
+    assert (tmp_path / "started").exists()
+
+
+def test_columns_may_come_in_any_order_and_labels_be_chosen(pictures: Path) -> None:
+    source = PictureTable(pictures, size=8)
+    assert source.label_names == ("hat", "beard")
+    private = source.load(Role.PRIVATE)
+    assert private.ids.tolist() == [
+        f"more/p{i:02}.png" if i % 4 == 0 else f"p{i:02}.jpg" for i in range(0, 24, 3)
+    ]
+    assert private.labels.tolist() == [[i % 2, i // 2 % 2] for i in range(0, 24, 3)]
+    assert private.groups is not None and private.groups.tolist() == [f"n{i}" for i in range(8)]
+    assert source.ledger_path == pictures / "ledger.sqlite"
+    one = PictureTable(pictures, size=8, labels=["beard"])
+    assert one.label_names == ("beard",)
+    assert (one.load(Role.TEST).labels[:, 0] == source.load(Role.TEST).labels[:, 1]).all()
+
+
+def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
+    """A mark of the order of bytes, other ends of lines, spaces, an empty line, -1 for 0 and roles
+    by number."""
+    before = PictureTable(pictures, size=8).load(Role.TEST)
+    text = (pictures / "labels.csv").read_text()
+    for number, role in enumerate(Role):
+        text = text.replace(f",{role.value},", f", {number} ,")
+    lines = re.sub(r",0(?=[,\n])", ",-1", text).splitlines()
+    (pictures / "elsewhere.csv").write_bytes(("\ufeff" + "\r\n".join([*lines, "", ""])).encode())
+    after = PictureTable(pictures, table=str(pictures / "elsewhere.csv"), size=8).load(Role.TEST)
+    assert (before.labels == after.labels).all() and before.ids.tolist() == after.ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "p05.jpg,1",
+            "p05.jpg,2",
+            r"0 or 1 in column `hat` of .*labels\.csv; `unknown_labels` .*, got line=7, value='2'",
+        ),
+        ("p05.jpg,1", "p05.jpg,", r"got line=7, value=''"),
+        (
+            "p05.jpg,1",
+            "p05.jpg,1,1",
+            r"5 values in each line of .*labels\.csv, got line=7, values=6",
+        ),
+        ("p05.jpg", "p06.jpg", r"each `file` once in .*, got file='p06\.jpg', lines=\(7, 8\)"),
+        (
+            "p05.jpg",
+            "p99.jpg",
+            r"a picture for every row of .*labels\.csv, got missing=\['.*p99\.jpg'\]",
+        ),
+        (
+            "p05.jpg,1,test",
+            "p05.jpg,1,train",
+            r"private, public or test in column `split` .*line=7, value='train'",
+        ),
+        ("n1\n", "\n", r"column `identity` of .*, got line=5, value=''"),
+        (
+            "file",
+            "picture",
+            r"a column `file` in .*, between commas, got columns=\['picture', 'hat'",
+        ),
+        ("beard", "hat", "columns of .* with names that are unique"),
+        ("p05.jpg", '"p05.jpg', r"a CSV file, got .*labels\.csv"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(
+    pictures: Path, old: str, new: str, message: str
+) -> None:
+    path = pictures / "labels.csv"
+    text = path.read_bytes().decode().replace("\r\n", "\n")
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(ValueError, match=message):
+        PictureTable(pictures).load(Role.TEST)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("file,hat\n", "lines below the headings"),
+        ("", r"got columns=\[\]"),
+        ("file,split\np01.jpg,test\n", "a column of labels"),
+        ("file;hat\np01.jpg;1\n", "Expected split in"),
+        ("file,hat,split\n,1,test\n", "a value in column `file`"),
+    ],
+)
+def test_tables_that_are_none(pictures: Path, text: str, message: str) -> None:
+    (pictures / "labels.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        PictureTable(pictures).load(Role.TEST)
+
+
+def test_no_table_and_no_record(pictures: Path) -> None:
+    with pytest.raises(ValueError, match=r"a CSV file of labels, got missing='.*other\.csv'"):
+        PictureTable(pictures, table="other.csv").load(Role.TEST)
+    (pictures / "labels.csv").write_bytes(b"file,hat\n\xff\xfe,1\n")
+    with pytest.raises(ValueError, match="a CSV file in UTF-8"):
+        PictureTable(pictures).load(Role.TEST)
+    (pictures / "labels.csv").write_text("file,hat,split\np01.jpg,1,public\n")
+    with pytest.raises(ValueError, match=r"at least one private record in .*labels\.csv"):
+        PictureTable(pictures).load(Role.PRIVATE)
+    assert PictureTable(pictures, size=8).load(Role.TEST).features.shape == (0, 3, 8, 8)
+    with pytest.raises(ValueError, match=r"public_fraction \+ test_fraction < 1"):
+        PictureTable(pictures, public_fraction=0.5, test_fraction=0.5)
+
+
+def test_an_unreadable_picture_is_named(pictures: Path) -> None:
+    (pictures / "p02.jpg").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"p02\.jpg"):
+        PictureTable(pictures, size=8).load(Role.TEST).features[np.array([0])]
+
+
+def test_private_pictures_are_read_where_they_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that trains a few teachers maps their pictures alone, to the same bits as all of
+    them."""
+    write_pictures(tmp_path / "pictures")
+    read: list[str] = []
+    picture = ImageFiles.picture
+
+    def noted(files: ImageFiles, row: int) -> np.ndarray:
+        read.append(files.paths[row].name)
+        return picture(files, row)
+
+    monkeypatch.setattr(ImageFiles, "picture", noted)
+    source = PictureTable(tmp_path / "pictures", size=8, features=PublicPCA(num_components=2))
+    public = len(source.load(Role.PUBLIC))
+    records = source.records(Role.PRIVATE)
+    assert records.features.shape == (8, 2)
+    assert len(read) <= public + 1
+    read.clear()
+    some = records.features.select(np.array([5, 2]))
+    assert sorted(read) == sorted(Path(str(records.ids[row])).name for row in (2, 5))
+    assert (some[np.arange(2)] == np.asarray(records.features)[[5, 2]]).all()
+    assert (records.features[np.array([[5], [2]])] == some[np.array([[0], [1]])]).all()
+
+
+def test_a_worker_reads_pictures_that_it_maps_for_reading_only(
+    pictures: Path, tmp_path: Path
+) -> None:
+    paths = sorted(path for path in pictures.rglob("*") if path.suffix in (".jpg", ".png"))[:3]
+    files = ImageFiles(paths, 8)
+    first = files[np.array([0])]
+    joblib.dump(files, tmp_path / "sent")
+    received = joblib.load(tmp_path / "sent", mmap_mode="r")
+    assert np.array_equal(received[np.arange(2)], ImageFiles(paths, 8)[np.arange(2)])
+    assert np.array_equal(received[np.array([0])], first)
+
+
+GRAY = np.random.default_rng(0).integers(0, 256, size=(12, 16), dtype=np.uint8)
+
+
+def write_gray(path: Path) -> None:
+    """Write the same gray picture, in the depth and format that the name of the file says."""
+    wide = GRAY.astype(np.uint16) * 257
+    depth, suffix = path.stem, path.suffix
+    if suffix == ".pgm":
+        white = {"twelve": 4095, "sixteen": 65535}[depth]
+        values = np.rint(GRAY * (white / 255)).astype(">u2")
+        path.write_bytes(f"P5 16 12 {white}\n".encode() + values.tobytes())
+    elif depth == "floats":
+        Image.fromarray(GRAY.astype(np.float32) / 255).save(path)
+    else:
+        Image.fromarray(wide).save(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sixteen.png", "sixteen.tif", "sixteen.pgm", "twelve.pgm", "sixteen.jp2", "floats.tif"],
+)
+def test_gray_of_any_depth_is_the_same_picture(name: str, tmp_path: Path) -> None:
+    """White is 65535 of 16 bits, 1 of floats: all else would be white, or black."""
+    write_gray(tmp_path / name)
+    Image.fromarray(GRAY).save(tmp_path / "eight.png")
+    expected = read_image(tmp_path / "eight.png", 12).astype(int)
+    read = read_image(tmp_path / name, 12).astype(int)
+    assert np.abs(read - expected).max() <= (2 if name.endswith("jp2") else 0)
+
+
+@pytest.mark.parametrize("depth", ["sixteen", "floats"])
+def test_black_may_be_the_largest_value_of_a_tiff(depth: str, tmp_path: Path) -> None:
+    """As X-rays are stored (PhotometricInterpretation 0)."""
+    path = tmp_path / f"{depth}.tif"
+    write_gray(path)
+    expected = 255 - read_image(path, 12).astype(int)
+    tag = np.array([262, 3, 1, 0, 1, 0], dtype="<u2").tobytes()
+    assert path.read_bytes().count(tag) == 1
+    path.write_bytes(path.read_bytes().replace(tag, tag[:8] + bytes(4)))
+    assert np.abs(read_image(path, 12).astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif", "webp"])
+@pytest.mark.parametrize(
+    ("orientation", "stored"),
+    [
+        (3, Image.Transpose.ROTATE_180),
+        (6, Image.Transpose.ROTATE_90),
+        (8, Image.Transpose.ROTATE_270),
+    ],
+)
+def test_a_picture_is_seen_upright(
+    suffix: str, orientation: int, stored: Image.Transpose, tmp_path: Path
+) -> None:
+    """As cameras and telephones store pictures, with a note on how they were held."""
+    picture = Image.linear_gradient("L").convert("RGB")
+    picture.paste((0, 200, 0), (0, 0, 128, 128))
+    exif = Image.Exif()
+    exif[274] = orientation
+    picture.save(tmp_path / f"upright.{suffix}")
+    picture.transpose(stored).save(tmp_path / f"turned.{suffix}", exif=exif)
+    upright, turned = (
+        read_image(tmp_path / f"{name}.{suffix}", 16).astype(int) for name in ("upright", "turned")
+    )
+    assert np.abs(upright - turned).max() <= 20 < np.abs(upright - upright[:, ::-1]).max()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.array([[0.0, 1.5]], dtype=np.float32), r"gray in \[0, 1\].*maximum=1\.5"),
+        (np.array([[0.0, np.nan]], dtype=np.float32), r"gray in \[0, 1\]"),
+        (np.array([[0, 70_000]], dtype=np.int32), "16 bits of gray without a sign.*mode='I'"),
+    ],
+)
+def test_pictures_without_a_white_are_refused_by_name(
+    values: np.ndarray, message: str, tmp_path: Path
+) -> None:
+    Image.fromarray(values).save(tmp_path / "mine.tif")
+    with pytest.raises(ValueError, match=rf"a readable picture, got .*mine\.tif.*{message}"):
+        read_image(tmp_path / "mine.tif", 8)
+    Image.new("LAB", (2, 2)).save(tmp_path / "lab.tif")
+    with pytest.raises(ValueError, match="mode='LAB'"):
+        read_image(tmp_path / "lab.tif", 8)
+
+
+def test_the_name_of_a_picture_may_name_its_person(tmp_path: Path) -> None:
+    """As in CheXpert, whose table has no column for it."""
+    lines = ["Path,Sex,Age,gout,split"]
+    for i in range(6):
+        name = f"train/patient{i // 2:05}/study1/view{i}.png"
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 8), 40 * i).save(tmp_path / name)
+        lines.append(f"{name},Male,{i},{i % 2},{[*Role][i // 2].value}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    settings: Any = {"names": {"file": "Path"}, "labels": ["gout"], "size": 8}
+    source = PictureTable(tmp_path, group_pattern="patient[0-9]+", **settings)
+    groups = source.load(Role.PUBLIC).groups
+    assert groups is not None and groups.tolist() == ["patient00001"] * 2
+    with pytest.raises(ValueError, match=r"`group_pattern`, in column `file` .*value='train/pat"):
+        PictureTable(tmp_path, group_pattern="subject", **settings).load(Role.PUBLIC)
+    with pytest.raises(ValueError, match=r"a regular expression in `group_pattern`, got \("):
+        PictureTable(tmp_path, group_pattern="(", **settings).load(Role.PUBLIC)
+
+
+def test_pictures_of_the_same_bytes_stand_in_one_role(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read only where another one has as many bytes."""
+    source = PictureTable(pictures, size=8)
+    read: list[Path] = []
+    read_bytes = Path.read_bytes
+
+    def noted(path: Path) -> bytes:
+        read.append(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", noted)
+    source.require_distinct()
+    assert len(read) < 8
+    private, public = (source.load(role).ids.tolist() for role in (Role.PRIVATE, Role.PUBLIC))
+    for name, other in zip(private, public, strict=True):
+        (pictures / other).write_bytes((pictures / name).read_bytes())
+    with pytest.raises(ValueError, match=r"no private records: .*, got copies=\['p01.jpg', .*=8$"):
+        source.require_distinct()
+    PictureTable(pictures, size=8, copies=True).require_distinct()

@@ -1,0 +1,240 @@
+"""The contract of a source: fingerprints that stay, lazy features, old names."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate._core.files.reading import digest
+from pate._core.validation import Float32Array
+from pate._labeling.data import records
+from pate._labeling.data.features import numeric
+from pate._labeling.data.pictures import ImageFiles
+from pate._labeling.data.source import expand_path
+from pate._networks.data import torch_maps
+from pate.data import (
+    ArrayFeatures,
+    Arrays,
+    CelebA,
+    CelebAAttributes,
+    DataSource,
+    Features,
+    PublicPCA,
+    PythonFile,
+    Records,
+    Role,
+)
+from tests.conftest import make_arrays
+
+
+class Given(DataSource):
+    """Features that a test gives, with no place on disk."""
+
+    label_names = ("a",)
+
+    def __init__(self, features: Features, mapping: PublicPCA | None = None) -> None:
+        super().__init__(features=mapping)
+        self.given = features
+
+    def load(self, role: Role) -> Records:
+        num = self.given.shape[0]
+        ids = np.char.mod(f"{role.value}%d", np.arange(num))
+        return Records(features=self.given, labels=np.ones((num, 1), dtype=np.uint8), ids=ids)
+
+
+class Counted(Features):
+    """Many rows that are made when they are asked for, and how many were asked for at a time."""
+
+    shape = (20_000, 16)
+
+    def __init__(self) -> None:
+        self.reads: list[int] = []
+
+    def __getitem__(self, index: np.ndarray) -> Float32Array:
+        self.reads.append(index.size)
+        return np.sin(index[:, None] * np.arange(1, 17)).astype(np.float32)
+
+
+def test_lazy_features_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is computed of them is what is computed of the same values in one array."""
+    monkeypatch.setattr(records, "_BLOCK_BYTES", 1 << 16)
+    lazy = Counted()
+    whole = ArrayFeatures(lazy[np.arange(20_000)])
+    lazy.reads.clear()
+    assert Given(lazy).fingerprint(Role.PUBLIC) == Given(whole).fingerprint(Role.PUBLIC)
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
+    lazy.reads.clear()
+    assert digest(*torch_maps._contents(lazy)) == digest(*torch_maps._contents(whole))
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
+    lazy.reads.clear()
+    mapping = PublicPCA(num_components=2).fit(ArrayFeatures(whole.values[:100]))
+    assert np.array_equal(mapping.transform(lazy), mapping.transform(whole))
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
+
+
+def test_features_that_are_selected_are_not_read() -> None:
+    lazy = Counted()
+    chosen = lazy.select(np.arange(0, 20_000, 7))
+    assert not lazy.reads and chosen.shape == (2858, 16)
+    assert np.array_equal(chosen[np.array([1, 0])], lazy[np.array([7, 0])])
+    assert lazy.reads == [2, 2]
+
+
+def test_fingerprints_stay_what_they_are(tmp_path: Path) -> None:
+    """Runs that were begun hold them."""
+    rows = np.arange(60)
+    features = (rows[:, None] * np.arange(1, 4) % 7).astype(np.float32)
+    arrays = {
+        "X": features,
+        "Y": np.stack([rows % 2, rows % 3 == 0], axis=1),
+        "ids": np.char.mod("r%02d", rows),
+    }
+    np.savez(tmp_path / "data.npz", split=rows % 3, **arrays)  # type: ignore[arg-type]
+    np.savez(tmp_path / "grouped.npz", split=rows % 3, group=rows // 6, **arrays)  # type: ignore[arg-type]
+    (tmp_path / "img_align_celeba").mkdir()
+    for row in range(6):
+        picture = tmp_path / "img_align_celeba" / f"{row}.jpg"
+        picture.write_bytes(b"picture" * row)
+        os.utime(picture, ns=(0, 10**18 + row))
+    (tmp_path / "list_attr_celeba.txt").write_text(
+        "A B\n" + "".join(f"{row}.jpg 1 {row % 2}\n" for row in range(6))
+    )
+    (tmp_path / "list_eval_partition.txt").write_text(
+        "".join(f"{row}.jpg {row % 3}\n" for row in range(6))
+    )
+    sources = (Arrays(tmp_path / "data.npz"), Arrays(tmp_path / "grouped.npz"), CelebA(tmp_path))
+    assert [source.fingerprint(Role.PRIVATE) for source in sources] == PINNED
+
+
+PINNED = [
+    "d9e837ccf31c3c141bd7fdbd38c221bd",
+    "b229a0fa2f02b36383373fcc79b16c13",
+    "394795133ea623b1093b41a65f598915",
+]
+
+
+def test_a_map_of_another_version_is_of_other_public_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that is continued would mix numbers of both."""
+    source = Given(ArrayFeatures(np.eye(6, dtype=np.float32)), PublicPCA(2))
+    before = [source.fingerprint(role) for role in Role]
+    monkeypatch.setattr(PublicPCA, "version", 1)
+    after = [source.fingerprint(role) for role in Role]
+    changed = [old != new for old, new in zip(before, after, strict=True)]
+    assert changed == [role is Role.PUBLIC for role in Role]
+
+
+def test_a_map_around_a_python_file_has_a_version_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "own.py"
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    file.write_text("from pate.data import Arrays\n")
+    source = PythonFile(file, "Arrays", {"path": str(tmp_path / "data.npz")}, features=PublicPCA(2))
+    assert source.fingerprint(Role.PUBLIC) == source.source.fingerprint(Role.PUBLIC)
+    monkeypatch.setattr(PublicPCA, "version", 1)
+    assert source.fingerprint(Role.PUBLIC) != source.source.fingerprint(Role.PUBLIC)
+
+
+def test_records_of_other_lengths_than_labels() -> None:
+    with pytest.raises(ValueError, match="as many features, ids, groups and budgets as labels"):
+        Records(
+            features=ArrayFeatures(np.ones((3, 2), dtype=np.float32)),
+            labels=np.ones((2, 1), dtype=np.uint8),
+            ids=np.array(["a", "b"]),
+        )
+
+
+def test_the_ledger_lies_beside_the_data(tmp_path: Path) -> None:
+    path = tmp_path / "faces.v1.npz"
+    beside = tmp_path / "faces.v1.ledger.sqlite"
+    assert Arrays(path).ledger_path == CelebAAttributes(path, labels=["a"]).ledger_path == beside
+    assert CelebA(tmp_path).ledger_path == tmp_path / "ledger.sqlite"
+    assert Given(Counted()).ledger_path is None
+
+
+def test_path_with_a_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HERE_IS", str(tmp_path))
+    assert expand_path(Path("$HERE_IS/data.npz")) == tmp_path / "data.npz"
+    with pytest.raises(ValueError, match="environment variables"):
+        Arrays(Path("$NOT_SET_ANYWHERE/data.npz"))
+
+
+class Rows:
+    """What older sources gave: a shape, and rows by index."""
+
+    shape = (2, 3)
+
+    def __getitem__(self, index: np.ndarray) -> Float32Array:
+        rows: Float32Array = np.ones((2, 3), dtype=np.float32)[index]
+        return rows
+
+
+@pytest.mark.parametrize("features", [np.ones((2, 3)), Rows()])
+def test_features_of_older_sources_are_wrapped(features: Any) -> None:
+    wrapped = Records(
+        features=features, labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"])
+    ).features
+    assert isinstance(wrapped, Features) and wrapped.shape == (2, 3)
+    for each in (wrapped, wrapped.select(np.array([1, 0]))):
+        assert each[np.arange(2)].dtype == np.float32 and (each[np.arange(2)] == 1).all()
+    assert Given(wrapped).fingerprint(Role.TEST) == Given(
+        ArrayFeatures(np.ones((2, 3), np.float32))
+    ).fingerprint(Role.TEST)
+
+
+def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many public samples none is held longer than its block, and the map is that of all at
+    once."""
+    lazy = Counted()
+    whole = PublicPCA(num_components=3).fit(lazy)
+    assert max(lazy.reads) == 20_000
+    lazy.reads.clear()
+    monkeypatch.setattr(numeric, "_HELD_BYTES", 1 << 16)
+    monkeypatch.setattr(numeric, "_fitted", {})
+    parts = PublicPCA(num_components=3).fit(lazy)
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 2 * 20_000
+    rows = lazy.select(np.arange(50))
+    # a component may point either way
+    mapped, expected = (np.abs(each.transform(rows)) for each in (parts, whole))
+    assert np.allclose(mapped, expected, atol=1e-4)
+
+
+def test_a_map_of_pictures_keeps_none_in_memory(faces: Path) -> None:
+    held = CelebA(faces, size=16).load(Role.PUBLIC).features
+    once = held.once()
+    assert isinstance(held, ImageFiles) and isinstance(once, ImageFiles)
+    rows = np.arange(4)
+    assert (once[rows] == held[rows]).all() and (once[rows] == held[rows]).all()
+    assert once._kept is None and held._kept is not None
+    assert once.identity() == held.identity() and once.shape == held.shape
+
+
+@pytest.mark.parametrize(
+    ("private", "public", "copied"),
+    [
+        (np.eye(9), np.eye(9), 9),
+        (np.eye(9), -np.eye(9), 0),
+        (np.zeros((9, 2)), np.zeros((4, 2)), 0),  # all alike
+        (np.arange(40), np.r_[0:10, 90:120], 10),
+        (np.arange(40), np.r_[0:3, 90:120], 0),  # few
+        (np.arange(9), np.r_[0, 90:94], 0),  # of so few, one is chance
+    ],
+)
+def test_copies_are_more_than_chance_explains(
+    private: np.ndarray, public: np.ndarray, copied: int
+) -> None:
+    rows = [ArrayFeatures(part.reshape(len(part), -1)) for part in (private, public)]
+    for features in (rows, [part.select(np.arange(part.shape[0])) for part in rows]):
+        assert records.copied_rows(*features).tolist() == [*range(copied)]
+
+
+def test_copies_are_found_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_BLOCK_BYTES", 1 << 16)
+    lazy = Counted()
+    with pytest.raises(ValueError, match=r"^Expected public samples .*, number=20000$"):
+        Given(lazy).require_distinct()
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 40_000

@@ -1,0 +1,152 @@
+"""A target completes a partial aggregator; without a target it is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from pate import ClosedFormPlan, LabelSettings, Partial, TeacherPlan, VoteShape, cli
+from pate._core.settings import decode, encode
+from pate._labeling.release.completion import complete_aggregator, describe_hopeless
+from pate.accounting import NeighboringRelation, Target
+from pate.aggregators import (
+    Aggregator,
+    ConfidentScreen,
+    NoisyVotes,
+    Peeling,
+    Rounds,
+    StableMajority,
+    StableTopK,
+)
+from pate.models import Linear
+
+TRAINED = TeacherPlan(network=Linear, num_teachers=60, num_steps=1, batch_size=1)
+PANEL = VoteShape(60, 6)
+TARGET = Target(epsilon=4.0, delta=1e-4, num_queries=50)
+
+
+def test_missing_noise_is_one_and_what_is_given_stays() -> None:
+    found = complete_aggregator(Partial(NoisyVotes, soft=False), TARGET, PANEL)
+    assert found == NoisyVotes(sigma_votes=1.0, soft=False)
+    assert complete_aggregator(found, TARGET, PANEL) is found
+    assert complete_aggregator(Partial(Peeling, k=2), TARGET, PANEL) == Peeling(k=2, scale_peel=1.0)
+
+
+def test_other_parameters_are_what_the_class_chooses() -> None:
+    majority = complete_aggregator(Partial(StableMajority), TARGET, PANEL)
+    assert majority == StableMajority(sigma_majority=1.0, delta_majority=1e-4 / 100)
+    screen = complete_aggregator(Partial(ConfidentScreen, threshold_confident=7.0), TARGET, PANEL)
+    assert isinstance(screen, ConfidentScreen) and screen.answers == NoisyVotes(sigma_votes=1.0)
+    assert screen.threshold_confident == 7.0
+    relation = NeighboringRelation.ADD_REMOVE_TEACHER
+    other = Target(epsilon=4.0, delta=1e-4, num_queries=50, neighboring_relation=relation)
+    rounds = complete_aggregator(None, other, PANEL)
+    assert (
+        isinstance(rounds, Rounds)
+        and len(rounds.rounds) == 2
+        and rounds.neighboring_relation is relation
+    )
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "message"),
+    [
+        (
+            Partial(StableTopK, scale_gap=1.0, delta_test=1e-6),
+            "all noise of StableTopK or none of it, got missing='`agg",
+        ),
+        (Partial(Peeling), r"k \(`aggregator.k`\) of Peeling, which no target suggests"),
+        (
+            Partial(ConfidentScreen, answers=Partial(Peeling)),
+            r"k \(`aggregator.answers.k`\) of Peeling, which no target suggests",
+        ),
+        (
+            Partial(StableMajority, delta_majority=2.0),
+            "0 < delta_majority < 1, got delta_majority=2.0",
+        ),
+    ],
+    ids=lambda value: "",
+)
+def test_what_no_target_suggests_is_refused(aggregator: Aggregator, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^Expected {message}"):
+        complete_aggregator(aggregator, TARGET, PANEL)
+
+
+@pytest.mark.parametrize("aggregator", [Partial(StableTopK, delta_test=1e-6), None])
+def test_without_a_target_nothing_may_be_missing(aggregator: Aggregator | None) -> None:
+    with pytest.raises(
+        ValueError, match=r"^Expected [^\n]*, or `target_epsilon`, which finds (it|one)"
+    ):
+        LabelSettings(aggregator, delta=1e-3)
+    assert LabelSettings(aggregator, delta=1e-3, target_epsilon=1.0).aggregator == aggregator
+
+
+def test_what_lies_within_is_completed() -> None:
+    screen = Partial(ConfidentScreen, answers=Partial(NoisyVotes, soft=False))
+    assert screen.missing == ("sigma_confident", "threshold_confident", "answers.sigma_votes")
+    assert decode(Aggregator, encode(Aggregator, screen)).missing == screen.missing
+    found = complete_aggregator(screen, TARGET, PANEL)
+    assert found == ConfidentScreen(
+        answers=NoisyVotes(sigma_votes=1.0, soft=False),
+        sigma_confident=1.0,
+        threshold_confident=20.0,
+    )
+    rounds = Partial(Rounds, rounds=(Partial(NoisyVotes), Partial(Peeling, k=2)))
+    found = complete_aggregator(rounds, TARGET, PANEL)
+    assert found == Rounds(rounds=(NoisyVotes(sigma_votes=1.0), Peeling(k=2, scale_peel=1.0)))
+    mixed = Partial(ConfidentScreen, answers=Partial(NoisyVotes), sigma_confident=2.0)
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected all noise of ConfidentScreen or none of it, .*`aggregator.answers.sigma_votes`",
+    ):
+        complete_aggregator(mixed, TARGET, PANEL)
+
+
+def test_account_needs_the_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--num_queries=9", "--delta=1e-5", "--num_teachers=60", "--num_labels=6"]
+    assert cli.main(["account", "--aggregator=NoisyVotes", *words]) == 2
+    assert capsys.readouterr().err.endswith("Expected --aggregator.sigma_votes of NoisyVotes\n")
+
+
+@pytest.mark.parametrize("word", ["--target_epsilon=two", "--aggregator=StableTopk"])
+def test_a_wrong_value_is_refused_by_the_parser(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["label", word, "--delta=1e-5", "--run=x"])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("pate label: ") and word.partition("=")[2] in error
+
+
+@pytest.mark.parametrize(
+    ("plan", "delta", "number", "message"),
+    [
+        (ClosedFormPlan(), 1e-3, 1000, "delta = 0.001, not below one over their number"),
+        (ClosedFormPlan(), 1e-3, 999, None),
+        (
+            ClosedFormPlan(),
+            1e-5,
+            29,
+            "29 private records (or groups), each with a vote, for noise of 3",
+        ),
+        (ClosedFormPlan(), 1e-5, 30, None),
+        (
+            TRAINED,
+            1e-5,
+            119,
+            "119 private records (or groups) for 60 teachers: most have one or none",
+        ),
+        (TRAINED, 1e-5, 120, None),
+        (replace(TRAINED, start_from="first"), 1e-5, 4, None),
+    ],
+)
+def test_what_shows_or_promises_nothing_is_told(
+    plan: object, delta: float, number: int, message: str | None
+) -> None:
+    settings = LabelSettings(NoisyVotes(sigma_votes=3.0), delta=delta, num_queries=5)
+    lines = [*describe_hopeless(plan, settings, number)]
+    if message is None:
+        assert not lines
+    else:
+        (line,) = lines
+        assert line.startswith("PRIVATE: ") and message in line

@@ -1,0 +1,394 @@
+"""`pate label`: nothing is spent on what cannot be released, and the statement is always of the
+labels beside it."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import pate
+from pate import ReleasedLabels, cli
+from pate._core.files.reading import digest
+from pate._labeling.runs.run import LABEL, Run
+from pate.accounting import NeighboringRelation, read_ledger
+from pate.aggregators import NoisyVotes, Release
+from tests.conftest import copy_run
+
+Aggregators = dict[str, Any]
+STABLE: Aggregators = {
+    "class_path": "StableTopK",
+    "init_args": {"scale_gap": 1, "sigma_test": 0.5, "delta_test": 1e-6},
+}
+NOISY: Aggregators = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}
+
+
+def label(run: Path, aggregator: Aggregators, *more: str) -> int:
+    config = run.parent / "label.yaml"
+    config.write_text(yaml.safe_dump({"aggregator": aggregator, "num_queries": 60, "delta": 1e-3}))
+    return cli.main(["label", "--config", str(config), "--run", str(run), *more])
+
+
+def spent(run: Path) -> int:
+    return len(read_ledger(run / "ledger.sqlite").entries)
+
+
+def public(run: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (run / "public").iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--noise_seed=-1",), "noise_seed >= 0, got noise_seed=-1"),
+        (("--query_seed=-1",), "query_seed >= 0, got query_seed=-1"),
+        (("--num_queries=0",), "num_queries >= 1"),
+        (
+            ("--query_choice=margin", "--num_queries=null"),
+            "`num_queries`, which margin chooses among the samples",
+        ),
+        (
+            ("--query_choice=entropy", "--num_queries=9"),
+            "teachers with start_from, a released student that chooses the queries",
+        ),
+        (("--delta=2",), "0 < delta < 1"),
+        (
+            ("--predictions=x.npz",),
+            "no --predictions, of which StableTopK makes no use, got predictions='x.npz'",
+        ),
+    ],
+)
+def test_bad_settings_spend_nothing(
+    words: tuple[str, ...], message: str, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = public(copied)
+    assert label(copied, STABLE, "--overwrite", *words) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert spent(copied) == 1
+    assert public(copied) == before
+
+
+def test_packages_are_looked_up_before_anything_is_spent_and_may_be_absent(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release needs no torch, and where its version cannot be told nothing is spent."""
+
+    def without_torch(name: str) -> str:
+        if name == "torch":
+            raise PackageNotFoundError(name)
+        return "1.2.3"
+
+    monkeypatch.setattr("pate._labeling.release.labels.version", without_torch)
+    assert label(copied, STABLE, "--overwrite") == 0
+    found = json.loads((copied / "public" / "privacy.json").read_text())["versions"]
+    assert found == {"pate": pate.__version__, "numpy": "1.2.3", "scipy": "1.2.3"}
+    before = spent(copied)
+    monkeypatch.setattr("pate._labeling.release.labels.version", refuse)
+    assert label(copied, NOISY, "--overwrite") == 2
+    assert spent(copied) == before
+
+
+def refuse(*_: object, **__: object) -> Release:
+    raise ValueError("Expected something else")
+
+
+def misshapen(self: NoisyVotes, votes: Any, **_: object) -> Release:
+    return Release(
+        np.zeros((votes.num_queries, 1), dtype=np.uint8),
+        np.ones((votes.num_queries, 1), dtype=np.bool_),
+    )
+
+
+def short_tiers(self: NoisyVotes, votes: Any, **_: object) -> Release:
+    return Release(votes.counts > 0, votes.counts >= 0, tiers=np.zeros(3, dtype=np.int64))
+
+
+@pytest.mark.parametrize("aggregate", [refuse, misshapen, short_tiers])
+def test_what_an_aggregator_refuses_spends_nothing(
+    aggregate: Callable[..., Release],
+    copied: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(NoisyVotes, "aggregate", aggregate)
+    assert label(copied, NOISY, "--overwrite") == 2
+    assert "Expected" in capsys.readouterr().err
+    assert spent(copied) == 1
+
+
+@pytest.fixture
+def sealed_folder(copied: Path) -> Iterator[Path]:
+    """A run into whose public folder nobody may write, the superuser neither."""
+    folder = copied / "public"
+    if os.geteuid() != 0:
+        folder.chmod(0o500)
+        yield copied
+        folder.chmod(0o755)
+        return
+    if os.system(f"chattr +i {folder} 2>/dev/null") != 0:
+        pytest.skip("the file system has no immutable folders")
+    yield copied
+    os.system(f"chattr -i {folder}")
+
+
+def test_a_folder_that_cannot_be_written_spends_nothing(
+    sealed_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = public(sealed_folder)
+    for _ in range(2):
+        assert label(sealed_folder, NOISY, "--overwrite") == 2
+        error = capsys.readouterr().err
+        assert (
+            "Expected a run that labels can be written to" in error and len(error.splitlines()) == 1
+        )
+    assert spent(sealed_folder) == 1
+    assert public(sealed_folder) == before
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "link"])
+def test_a_full_disk_and_files_that_must_stay_spend_nothing(
+    call: str, copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = public(copied)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"os.{call}", fail)
+        assert label(copied, NOISY, "--overwrite") == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert spent(copied) == 1
+    assert public(copied) == before
+    assert not [name for name in os.listdir(copied / "public") if name.startswith(".")]
+
+
+def test_a_private_folder_on_another_disk_spends_nothing(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From there labels could not appear in the public one whole or not at all."""
+    before = public(copied)
+
+    renamed = Path.replace
+
+    def fail(path: Path, target: Path) -> Path:
+        if path.is_relative_to(copied):
+            raise OSError(18, "Invalid cross-device link")
+        return renamed(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", fail)
+        assert label(copied, NOISY, "--overwrite") == 2
+    error = capsys.readouterr().err
+    assert (
+        "that labels can be written to" in error
+        and "cross-device" in error
+        and len(error.splitlines()) == 1
+    )
+    assert spent(copied) == 1
+    assert public(copied) == before
+
+
+def test_labels_are_drafted_in_the_private_folder(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that is killed leaves nothing half-written among what may be published."""
+    drafts: dict[str, list[str]] = {}
+    save = ReleasedLabels.save
+
+    def looked(self: ReleasedLabels, *arguments: Any) -> None:
+        for folder in ("public", "private"):
+            names = sorted(path.name for path in (copied / folder).iterdir())
+            drafts[folder] = [name for name in names if name.startswith(".")]
+        save(self, *arguments)
+
+    (copied / "public" / ".labels.npz.0123456789abcdef").touch()  # by an earlier version
+    monkeypatch.setattr(ReleasedLabels, "save", looked)
+    assert label(copied, NOISY, "--overwrite") == 0
+    assert drafts["public"] == []
+    (draft,) = drafts["private"]
+    assert draft.startswith(".labels.npz.")
+    assert not (copied / "private" / draft).exists()
+
+
+@pytest.mark.slow
+def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
+    copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    path = copied / "public" / "labels.npz"
+    whole = path.read_bytes()
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+
+    def write(**changes: Any) -> None:
+        np.savez_compressed(path, **(arrays | changes))
+
+    def gone() -> None:
+        path.unlink()
+
+    spoil: dict[str, tuple[Callable[[], object], str]] = {
+        "gone": (gone, "labels.npz"),
+        "cut": (
+            lambda: path.write_bytes(whole[:500]),
+            "got another kind of file, or a truncated one",
+        ),
+        "empty": (lambda: path.write_bytes(b""), "got another kind of file"),
+        "a byte": (
+            lambda: path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]),
+            "got a damaged one (",
+        ),
+        "a label": (
+            lambda: write(labels=1 - arrays["labels"]),
+            "as `pate label` of this run left them",
+        ),
+        "the aggregator": (
+            lambda: write(aggregator=np.array("{}")),
+            "as `pate label` of this run left them",
+        ),
+        "a release": (lambda: write(release=np.array(2)), "as `pate label` of this run left them"),
+    }
+    for name, (change, message) in spoil.items():
+        change()
+        for command in (["label", *config], ["student", "validate", "--run", str(copied)]):
+            assert cli.main(command) == 2, name
+            error = capsys.readouterr().err
+            assert message in error and len(error.splitlines()) == 1, (name, error)
+            assert spent(copied) == 1
+    path.write_bytes(whole)
+    assert cli.main(["label", *config]) == 0
+    gone()
+    assert cli.main(["label", *config, "--overwrite"]) == 0
+    assert spent(copied) == 2
+
+
+def test_labels_of_another_run_are_told(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = copy_run(copied, tmp_path / "other")
+    (other / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
+    fit = other / "private" / "teachers_fit.json"
+    state = json.loads(fit.read_text())
+    state["inputs"]["partition"] = digest(bytes.fromhex("5a" * 32))
+    fit.write_text(json.dumps(state))
+    assert (
+        cli.main(["label", "--config", str(other / "public" / "label.yaml"), "--run", str(other)])
+        == 2
+    )
+    assert "as `pate label` of this run left them" in capsys.readouterr().err
+
+
+def test_old_labels_put_back_are_told(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Labels of this very run, sealed by its key, but of an earlier release."""
+    old = (copied / "public" / "labels.npz").read_bytes()
+    state = json.loads((copied / LABEL.state).read_text())
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    (copied / "public" / "labels.npz").unlink()
+    assert cli.main(["label", *config, "--overwrite"]) == 0
+    assert json.loads((copied / LABEL.state).read_text())["release"] == state["release"] + 1
+    (copied / "public" / "labels.npz").write_bytes(old)
+    assert cli.main(["label", *config]) == 2
+    assert "that this command left, got changed='all'" in capsys.readouterr().err
+    assert spent(copied) == 2
+
+
+def test_labels_that_no_state_speaks_of_are_told(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copied / LABEL.state).unlink()
+    assert (
+        cli.main(["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied)])
+        == 2
+    )
+    error = capsys.readouterr().err
+    assert "that this command left, got changed='all'" in error and len(error.splitlines()) == 1
+    assert spent(copied) == 1
+
+
+def test_the_statement_is_made_again_where_it_is_missing(copied: Path) -> None:
+    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
+    before = public(copied)
+    (copied / "public" / "privacy.txt").unlink()
+    assert cli.main(["label", *config]) == 0
+    after = public(copied)
+    assert after.keys() == before.keys()
+    assert after["labels.npz"] == before["labels.npz"]
+    statement = json.loads(after["privacy.json"])
+    assert statement["ledger"]["counts"] == "run"  # the copy has a ledger of its own
+    assert "ledger of this run alone holds" in after["privacy.txt"].decode()
+    assert set(statement["guarantees"]) == {relation.value for relation in NeighboringRelation}
+    assert spent(copied) == 1
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "{}", "[]", '{"key": "zz"}', '{"key": "' + "ab" * 32 + '"}']
+)
+def test_labels_that_could_not_be_sealed_spend_nothing(
+    content: str | None, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = copied / "private" / "partition.json"
+    if content is None:
+        key.unlink()
+    else:
+        key.write_text(content)
+    before, paid = public(copied), spent(copied)
+    for words in ((), ("--overwrite",)):
+        assert label(copied, STABLE, *words) == 2
+        error = capsys.readouterr().err
+        assert "key" in error and "partition.json" in error and "ut it back" in error
+        assert len(error.splitlines()) == 1
+    assert (public(copied), spent(copied)) == (before, paid)
+
+
+@pytest.mark.parametrize("name", ["privacy.json", "privacy.txt"])
+def test_a_statement_that_is_not_of_these_labels_is_made_again(name: str, copied: Path) -> None:
+    assert label(copied, STABLE, "--overwrite") == 0
+    path = copied / "public" / name
+    intact, paid = path.read_bytes(), spent(copied)
+    for content in (b"", b"[]", b"epsilon = 0.001", intact.replace(b"0", b"1", 1)):
+        path.write_bytes(content)
+        assert label(copied, STABLE) == 0
+        assert path.read_bytes() == intact, content
+        assert spent(copied) == paid
+
+
+def test_a_reader_follows_a_run_to_the_written_statement_in_40_functions_at_most(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function counts once if a run is among its arguments, or among the attributes of one of
+    them. A rehearsal follows another run."""
+    monkeypatch.setattr("pate._labeling.pipeline.rehearse_release", lambda *_: None)
+    package, statement = str(Path(pate.__file__).parent), copied / LABEL.outputs[2]
+    followed: set[CodeType] = set()
+    for place in (LABEL.state, *LABEL.outputs):
+        (copied / place).unlink()
+
+    def follow(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(package) and not statement.exists():
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            values = [frame.f_locals.get(name) for name in names]
+            attributes = [
+                value for owner in values for value in getattr(owner, "__dict__", {}).values()
+            ]
+            if any(isinstance(value, Run) for value in [*values, *attributes]):
+                followed.add(code)
+
+    before = sys.getprofile()
+    sys.setprofile(follow)
+    try:
+        status = label(copied, STABLE)
+    finally:
+        sys.setprofile(before)
+    assert status == 0 and statement.exists()
+    assert 20 < len(followed) <= 40, sorted(code.co_qualname for code in followed)

@@ -1,0 +1,331 @@
+"""`pate label` that is killed at any step pays once, draws once, and leaves no statement of other
+labels."""
+
+import json
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import LabelSettings, ReleasedLabels
+from pate._core.files.reading import digest
+from pate._labeling.release.labels import label as label_stage
+from pate._labeling.runs.run import Run
+from pate._labeling.runs.vote_store import finished_votes
+from pate.accounting import read_ledger
+from pate.aggregators import ConfidentScreen, NoisyVotes
+from tests.conftest import copy_run
+
+STEPS = [
+    "pate._core.release.transaction.PendingRelease.write",
+    "os.fchmod",
+    "os.fsync",
+    "pate._core.accounting.ledger.Ledger.reserve",
+    "pate._core.release.transaction.delete_other_seeds",
+    "pate._labeling.aggregators.noisy_votes.ConfidentScreen.aggregate",
+    "pate._labeling.runs.released.ReleasedLabels.save",
+    "pathlib.Path.unlink",
+    "pate._labeling.runs.Run.clear",
+    "pate._labeling.runs.Run.begin",
+    "pathlib.Path.replace",
+    "pate._core.accounting.ledger.Ledger.settle",
+    "pate._core.release.transaction.Statement.of",
+    "pate._core.release.transaction.write_json",
+    "pate._core.release.transaction.write_text",
+    "pate._core.release.transaction.destroy",
+    "pate._labeling.runs.Run.finish",
+]
+SCREEN = ConfidentScreen(
+    answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4
+)
+
+
+class Killed(KeyboardInterrupt):
+    pass
+
+
+def resolve(dotted: str) -> Any:
+    parts = dotted.split(".")
+    for n in range(len(parts) - 1, 0, -1):
+        try:
+            found: Any = import_module(".".join(parts[:n]))
+        except ImportError:
+            continue
+        for part in parts[n:]:
+            found = getattr(found, part)
+        return found
+    raise LookupError(dotted)
+
+
+def release_screened(
+    root: Path, *, noise_seed: int | None = None, screen: ConfidentScreen = SCREEN
+) -> None:
+    """What `pate label --overwrite` calls."""
+    run = Run(root, overwrite=True)
+    label_stage(
+        run,
+        finished_votes(run),
+        LabelSettings(screen, num_queries=60, delta=1e-3, noise_seed=noise_seed),
+    )
+
+
+def name_of(run: Path) -> str:
+    return str(ReleasedLabels.load(run).aggregator["class_path"]).rpartition(".")[2]
+
+
+def require_consistent(run: Path) -> None:
+    """A statement that is there is of the labels that are there."""
+    for name in ("privacy.json", "privacy.txt"):
+        if (run / "public" / name).exists():
+            assert name_of(run) in (run / "public" / name).read_text()
+    statement = run / "public" / "privacy.json"
+    if statement.exists():
+        said, released = json.loads(statement.read_text()), ReleasedLabels.load(run)
+        assert said["release"] == released.release
+        assert said["num_queries"] == len(released.ids)
+        assert said["num_answered"] == released.mask.any(axis=1).sum()
+
+
+def seeds(run: Path) -> list[Path]:
+    folder = run / "private" / "label"
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def labels(run: Path) -> bytes:
+    return (run / "public" / "labels.npz").read_bytes()
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Seeds 1, 2, 3 and so on in place of the system's; what is returned begins again at 1."""
+    numbers = count(1)
+
+    def restart() -> None:
+        nonlocal numbers
+        numbers = count(1)
+
+    monkeypatch.setattr("pate._core.release.transaction.draw_key", lambda: next(numbers))
+    return restart
+
+
+@pytest.mark.slow  # test_transaction.py has the fast ones
+@pytest.mark.parametrize(
+    ("after", "noise_seed", "most"),
+    [(False, None, 15), (True, None, 15), (True, 5, 15)],
+)
+def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
+    after: bool,
+    noise_seed: int | None,
+    most: int,
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    draws: Callable[[], None],
+) -> None:
+    """Every call that changes a file is cut before or after, each time that it is made."""
+    cuts, paid_before, run, kept = 0, 0, copy_run(finished, tmp_path / "run"), tmp_path / "kept"
+    shutil.copytree(run, kept)
+
+    def begin_again() -> None:
+        shutil.rmtree(run)
+        shutil.copytree(kept, run)  # to where it was, which its ledger knows
+        draws()
+
+    unbroken = []
+    for _ in range(2):  # of the first seed and of the second
+        shutil.rmtree(run)
+        shutil.copytree(kept, run)
+        release_screened(run, noise_seed=noise_seed)
+        assert not seeds(run)
+        unbroken.append(labels(run))
+    assert (unbroken[0] == unbroken[1]) == (noise_seed is not None)
+    for step in STEPS:
+        for call in range(1, most + 1):
+            begin_again()
+            original, made = resolve(step), 0
+
+            def cut(
+                *args: Any,
+                original: Any = original,
+                call: int = call,
+                after: bool = after,
+                **kwargs: Any,
+            ) -> Any:
+                nonlocal made
+                made += 1
+                if made == call and not after:
+                    raise Killed
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    if (
+                        made == call
+                    ):  # also where the call failed, as deleting what is not there does
+                        raise Killed
+
+            stopped = False
+            with monkeypatch.context() as patch:
+                patch.setattr(step, cut)
+                try:
+                    release_screened(run, noise_seed=noise_seed)
+                except Killed:
+                    stopped = True
+            assert stopped == (made >= call), (step, after, call)
+            require_consistent(run)
+            paid = len(read_ledger(run / "ledger.sqlite").entries) == 2
+            paid_before += stopped and paid
+            release_screened(run, noise_seed=noise_seed)
+            require_consistent(run)
+            assert name_of(run) == "ConfidentScreen"
+            entries = read_ledger(run / "ledger.sqlite").entries
+            assert len(entries) == 2 and entries[-1].settled, (step, after, call)
+            assert ReleasedLabels.load(run).release == 2
+            # what was reserved has its own noise; before that, a seed that never served may be left
+            # for another
+            assert labels(run) == unbroken[0] if paid else labels(run) in unbroken, (
+                step,
+                after,
+                call,
+            )
+            assert (run / "public" / "privacy.txt").is_file()
+            assert not seeds(run), (step, after, call)
+            cuts += 1
+            if not stopped:
+                break
+    # most of what comes after the reservation is of what was paid
+    assert (
+        (cuts > 40 and paid_before > 15) if most > 1 else (cuts == len(STEPS) and paid_before > 6)
+    )
+
+
+def kill(monkeypatch: pytest.MonkeyPatch, step: str, run: Path, **options: Any) -> None:
+    def cut(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(step, cut)
+        with pytest.raises(Killed):
+            release_screened(run, **options)
+
+
+SAVE = "pate._labeling.runs.released.ReleasedLabels.save"
+
+
+def test_a_seed_is_for_its_owner_alone(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill(monkeypatch, SAVE, copied)
+    (file,) = seeds(copied)
+    assert (
+        stat.S_IMODE(file.stat().st_mode) == 0o600
+        and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    )
+    content = json.loads(file.read_text())
+    assert 2**200 < int(content["key"], 16) < 2**256
+    assert read_ledger(copied / "ledger.sqlite").entries[-1].token == content["token"]
+    assert content["key"].encode() not in (copied / "ledger.sqlite").read_bytes()
+
+
+def test_another_command_pays_for_itself_and_destroys_the_seed(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(monkeypatch, SAVE, copied)
+    first = seeds(copied)
+    release_screened(copied, screen=replace(SCREEN, threshold_confident=3.0))
+    assert not seeds(copied)
+    entries = read_ledger(copied / "ledger.sqlite").entries
+    assert [entry.settled for entry in entries] == [True, False, True]
+    # the first command is a new release now, with another seed
+    kill(monkeypatch, SAVE, copied)
+    assert seeds(copied) == first
+    assert len({entry.token for entry in read_ledger(copied / "ledger.sqlite").entries}) == 4
+
+
+def test_a_command_that_is_refused_leaves_the_seed_of_another(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(monkeypatch, SAVE, copied)
+    kept = {file: file.read_bytes() for file in seeds(copied)}
+    run = Run(copied, overwrite=True)
+    with pytest.raises(ValueError, match=r"Expected epsilon <= 0\.001"):
+        label_stage(
+            run,
+            finished_votes(run),
+            LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=0.001),
+        )
+    assert {file: file.read_bytes() for file in seeds(copied)} == kept
+    release_screened(copied)
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+
+
+def test_other_votes_are_another_question(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of a release is never added to other votes."""
+    kill(monkeypatch, SAVE, copied)
+    (first,) = seeds(copied)
+    state, manifest = (
+        copied / "private" / "teachers_vote.json",
+        copied / "private" / "votes" / "manifest.json",
+    )
+    before = digest(manifest)
+    votes = sorted((copied / "private" / "votes").glob("*.npy"))[0]
+    content, old = np.load(votes), digest(votes)
+    np.save(votes, ~content)
+    manifest.write_text(manifest.read_text().replace(old, digest(votes)))
+    state.write_text(
+        state.read_text().replace(old, digest(votes)).replace(before, digest(manifest))
+    )
+    kill(monkeypatch, SAVE, copied)
+    (second,) = seeds(copied)
+    assert second != first and len(read_ledger(copied / "ledger.sqlite").entries) == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "[]", '{"token": "a", "key": "zz"}', '{"token": "a", "key": "1' + 64 * "0" + '"}'],
+)
+def test_a_damaged_seed_is_told_and_not_shown(
+    content: str, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(monkeypatch, SAVE, copied)
+    (file,) = seeds(copied)
+    file.write_text(content)
+    with pytest.raises(
+        ValueError, match=r"^Expected what a command that was killed left[^\n]*costs again[^\n]*$"
+    ):
+        release_screened(copied)
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+    file.unlink()
+    release_screened(copied)
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 3
+
+
+def test_a_budget_that_the_release_itself_uses_up_lets_it_go_on(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is reserved already is not counted once more against the budget."""
+    release_screened(copied)
+    said = json.loads((copied / "public" / "privacy.json").read_text())
+    both = said["guarantees"]["replace_record"]["epsilon"]
+
+    def spend() -> None:
+        run = Run(copied, overwrite=True)
+        label_stage(
+            run,
+            finished_votes(run),
+            LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=3 * both),
+        )
+
+    def cut(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SAVE, cut)
+        with pytest.raises(Killed):
+            spend()
+    spend()
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 3

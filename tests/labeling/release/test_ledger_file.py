@@ -1,0 +1,410 @@
+"""Where a run's ledger lies: beside the private data, so that their budget is one, whoever asks."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import cli
+from pate._labeling.release.between_runs import choose_ledger, ledger_scope, require_ledger
+from pate._labeling.runs.run import LABEL, TEACHERS_FIT, Run, labels_file
+from pate.accounting import Ledger, read_ledger, verify_ledger
+from pate.data import Arrays, CelebA, DataSource, Records, Role
+from pate.lab.faces.drawing import write_celeba_folder
+from tests.conftest import make_arrays, recipe
+
+Captured = pytest.CaptureFixture[str]
+
+
+def furnish(folder: Path) -> Path:
+    """Write data and a recipe into ``folder``."""
+    (folder / "data").mkdir()
+    np.savez(folder / "data" / "faces.npz", **make_arrays())  # type: ignore[arg-type]
+    recipe(folder / "recipe", Path("data/faces.npz"), steps=2, chunk_size=10)
+    with (folder / "recipe" / "label.yaml").open("a") as file:
+        file.write("max_epsilon: null\n")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with data and a recipe."""
+    monkeypatch.chdir(tmp_path)
+    return furnish(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A working directory whose run has teachers and their votes, and a copy of it that nobody
+    changes."""
+    folder = furnish(tmp_path_factory.mktemp("taught"))
+    copy = tmp_path_factory.mktemp("kept") / "copy"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert teach("runs/one") == 0
+    shutil.copytree(folder, copy)
+    return folder, copy
+
+
+@pytest.fixture
+def taught(kept: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory in which ``runs/one`` has voted, always the same one: paths are written
+    into its files."""
+    folder, copy = kept
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def teach(root: str, *words: str) -> int:
+    configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
+    if cli.main(["teachers", "fit", *configs, "--run", root, *words]):
+        return 2
+    return cli.main(["teachers", "vote", "--run", root])
+
+
+def label(root: str, *words: str) -> int:
+    return cli.main(["label", "--config=recipe/label.yaml", "--run", root, *words])
+
+
+@pytest.mark.slow
+def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captured) -> None:
+    """What both released together is stated, and what the budget has left is what the second may
+    spend."""
+    assert (
+        cli.main(
+            [
+                "run",
+                "recipe",
+                "--run",
+                "runs/one",
+                "--label.num_queries=60",
+                "--label.max_epsilon=700",
+            ]
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "The ledger of the private data holds 1 release(s) of 60 queries" in out
+    assert (
+        out.splitlines()[-2] == "ledger:            data/faces.ledger.sqlite (of the private data)"
+    )
+    assert cli.main(["run", "recipe", "--run", "runs/two", "--label.num_queries=80"]) == 2
+    shutil.rmtree("runs")  # what was released stays released
+    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=80"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "Expected delta0 <= 0.0001 with all earlier releases" in error  # 140 tests of 1e-6 each
+    assert f"The ledger {place}/data/faces.ledger.sqlite counts" in error and "(one)" in error
+    assert "take other data" in error and "delete it to begin anew" in error
+    entries = read_ledger(place / "data" / "faces.ledger.sqlite").entries
+    assert [(entry.run, entry.count) for entry in entries] == [("one", 60)]
+    # enough for some to be answered
+    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=20"]) == 0
+    statement = json.loads((place / "runs" / "one" / "public" / "privacy.json").read_text())
+    assert [release["count"] for release in statement["releases"]] == [60, 20]
+    assert statement["ledger"]["counts"] == "private data"
+    verify_ledger(place / "data" / "faces.ledger.sqlite")
+
+
+def test_the_ledger_is_recorded_and_found_from_anywhere(
+    taught: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = yaml.safe_load((taught / "runs" / "one" / "data.yaml").read_text())["ledger"]
+    assert recorded == str(taught / "data" / "faces.ledger.sqlite")
+    (taught / "elsewhere").mkdir()
+    monkeypatch.chdir(taught / "elsewhere")
+    words = ["--config", str(taught / "recipe" / "label.yaml"), "--run", "../runs/one"]
+    assert cli.main(["label", *words, "--num_queries=5"]) == 0
+    assert len(read_ledger(Path(recorded)).entries) == 1
+    assert not os.listdir(taught / "elsewhere")
+
+
+def test_a_ledger_is_that_of_the_private_data_only_where_theirs_lies(taught: Path) -> None:
+    run = Run(Path("runs/one"), ledger=taught / "data" / "faces.ledger.sqlite")
+    assert ledger_scope(run) == "private data"
+    run.finish(TEACHERS_FIT, ledger_beside=taught / "data" / "others.sqlite")
+    assert ledger_scope(run) == "named"
+    run.finish(TEACHERS_FIT)
+    assert ledger_scope(run) == "named"
+    assert ledger_scope(Run(Path("runs/one"))) == "run"
+
+
+def test_a_folder_that_is_marked_read_only_is_left_as_it_is(place: Path) -> None:
+    """By the superuser too, to whom the system refuses nothing."""
+    (place / "data").chmod(0o555)
+    try:
+        assert teach("runs/one") == 0
+        assert yaml.safe_load((place / "runs" / "one" / "data.yaml").read_text())["ledger"] is None
+        assert [path.name for path in (place / "data").iterdir() if path.suffix == ".sqlite"] == []
+    finally:
+        (place / "data").chmod(0o755)
+
+
+@pytest.fixture
+def sealed(place: Path) -> Iterator[Path]:
+    """A data folder in which nobody may make a file, the superuser neither."""
+    folder = place / "data"
+    if os.geteuid() != 0:
+        folder.chmod(0o500)
+        yield place
+        folder.chmod(0o755)
+        return
+    if os.system(f"chattr +i {folder} 2>/dev/null") != 0:
+        pytest.skip("the file system has no immutable folders")
+    yield place
+    os.system(f"chattr -i {folder}")
+
+
+@pytest.mark.slow
+def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(
+    sealed: Path, capsys: Captured
+) -> None:
+    # teachers of two steps disagree, and a top-k query may have no answer for a student
+    noisy = ["--label.aggregator=NoisyVotes", "--label.aggregator.sigma_votes=1"]
+    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=20", *noisy]) == 0
+    out = capsys.readouterr().out
+    assert "The ledger of this run alone holds 1 release(s) of 20 queries" in out
+    assert out.splitlines()[-2] == "ledger:            runs/one/ledger.sqlite (of this run alone)"
+    assert yaml.safe_load((sealed / "runs" / "one" / "data.yaml").read_text())["ledger"] is None
+    # a run's own ledger moves with the run, and is missed where it is deleted
+    os.rename("runs/one", "runs/moved")
+    assert label("runs/moved", "--num_queries=10", "--overwrite") == 0
+    assert len(read_ledger(sealed / "runs" / "moved" / "ledger.sqlite").entries) == 2
+    (sealed / "runs" / "moved" / "ledger.sqlite").unlink()
+    assert label("runs/moved", "--num_queries=11", "--overwrite") == 2
+    assert "missing='runs/moved/ledger.sqlite'" in capsys.readouterr().err
+    assert not (sealed / "runs" / "moved" / "ledger.sqlite").exists()
+
+
+@pytest.mark.slow
+def test_a_missing_ledger_is_no_new_budget(taught: Path, capsys: Captured) -> None:
+    path = taught / "data" / "faces.ledger.sqlite"
+    kept = path.rename(taught / "kept.sqlite")
+    for said in (
+        label("runs/one"),
+        teach("runs/one"),
+        cli.main(["teachers", "vote", "--run", "runs/one"]),
+    ):
+        assert said == 2
+    errors = capsys.readouterr().err.splitlines()[-3:]
+    assert all(
+        f"missing='{path}'" in error and "`ledger:` in runs/one/data.yaml" in error
+        for error in errors
+    )
+    assert not path.exists()
+    # where it says so, its new place is used, with all that was spent
+    data = taught / "runs" / "one" / "data.yaml"
+    data.write_text(data.read_text().replace(str(path), str(kept)))
+    assert teach("runs/one") == 0
+    assert label("runs/one", "--num_queries=5") == 0
+    assert len(read_ledger(kept).entries) == 1
+    assert read_ledger(kept).home == kept
+
+
+@pytest.mark.slow
+def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(
+    taught: Path, capsys: Captured
+) -> None:
+    assert label("runs/one", "--num_queries=5") == 0
+    original = taught / "data" / "faces.ledger.sqlite"
+    shutil.copytree("data", "copy")
+    words = ["--data.init_args.path=copy/faces.npz"]
+    assert teach("runs/two", *words) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"--ledger {original} names the original" in error
+    assert not Path("runs/two").exists()
+    assert teach("runs/two", *words, f"--ledger={original}") == 0
+    assert label("runs/two", "--num_queries=5") == 0
+    assert [entry.run for entry in read_ledger(original).entries] == ["one", "two"]
+
+
+@pytest.mark.slow
+def test_moved_data_keep_what_was_spent(taught: Path) -> None:
+    assert label("runs/one", "--num_queries=5") == 0
+    os.rename("data", "moved")
+    assert teach("runs/two", "--data.init_args.path=moved/faces.npz") == 0
+    assert label("runs/two", "--num_queries=5") == 0
+    moved = taught / "moved" / "faces.ledger.sqlite"
+    assert [entry.run for entry in read_ledger(moved).entries] == ["one", "two"]
+    assert read_ledger(moved).home == moved
+    # another data set may take the old place, and is no copy
+    shutil.copytree("moved", "data", ignore=shutil.ignore_patterns("*.sqlite"))
+    assert teach("runs/three") == 0
+    assert label("runs/two", "--num_queries=6", "--overwrite") == 0
+    assert len(read_ledger(moved).entries) == 3
+    verify_ledger(moved)
+
+
+@pytest.mark.slow
+def test_a_run_keeps_the_ledger_that_it_was_begun_with(place: Path, capsys: Captured) -> None:
+    assert teach("runs/one", "--ledger=all.sqlite") == 0
+    assert yaml.safe_load(Path("runs/one/data.yaml").read_text())["ledger"] == str(
+        place / "all.sqlite"
+    )
+    assert teach("runs/one") == 0
+    assert teach("runs/one", "--ledger=other.sqlite") == 2
+    assert "the ledger that runs/one was begun with" in capsys.readouterr().err
+    assert not (place / "other.sqlite").exists()
+    assert not (place / "data" / "faces.ledger.sqlite").exists()
+    assert teach("runs/one", "--ledger=other.sqlite", "--overwrite") == 0
+    assert (place / "other.sqlite").is_file()
+
+
+def test_a_run_of_an_earlier_version_keeps_its_own_ledger(taught: Path) -> None:
+    Ledger(taught / "runs" / "one" / "ledger.sqlite")
+    for path in (taught / "runs" / "one" / "data.yaml",):
+        path.write_text(
+            "".join(line for line in path.read_text().splitlines(True) if "ledger" not in line)
+        )
+    state = taught / "runs" / "one" / "private" / "teachers_fit.json"
+    content = json.loads(state.read_text())
+    state.write_text(json.dumps(content | {"config": content["config"] | {"ledger": None}}))
+    assert teach("runs/one") == 0
+    assert label("runs/one", "--num_queries=5") == 0
+    assert len(read_ledger(taught / "runs" / "one" / "ledger.sqlite").entries) == 1
+    assert read_ledger(taught / "data" / "faces.ledger.sqlite").entries == ()
+    # each trace of a release is enough to know that there was a ledger
+    (taught / "runs" / "one" / "ledger.sqlite").unlink()
+    run = Run(taught / "runs" / "one")
+    for trace in (labels_file(run), run.root / LABEL.state):
+        kept = trace.rename(taught / "kept")
+        with pytest.raises(ValueError, match=r"^Expected the ledger of "):
+            require_ledger(run)
+        kept.rename(trace)
+
+
+class Nowhere(DataSource):
+    """A source without a place."""
+
+    label_names = ("a",)
+
+    def load(self, role: Role) -> Records:
+        raise NotImplementedError
+
+
+def test_the_place_of_a_new_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, data = tmp_path / "run", Arrays(tmp_path / "a.b.npz")
+    assert choose_ledger(root, None, data) == tmp_path / "a.b.ledger.sqlite"
+    assert choose_ledger(root, None, CelebA(tmp_path)) == tmp_path / "ledger.sqlite"
+    assert choose_ledger(root, None, CelebA(tmp_path / "missing")) is None
+    assert choose_ledger(root, None, Nowhere()) is None
+    assert choose_ledger(root, tmp_path / "all.sqlite", data) == tmp_path / "all.sqlite"
+    assert not os.listdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert choose_ledger(root, None, data) is None
+    # one that is there is never passed over for a new one
+    (tmp_path / "a.b.ledger.sqlite").touch()
+    with pytest.raises(
+        ValueError, match="a writable ledger of the private data; `ledger` names another"
+    ):
+        choose_ledger(root, None, data)
+
+
+def test_faces_drawn_anew_leave_the_ledger(tmp_path: Path) -> None:
+    """A folder that was left half drawn, and one that is finished, keep what was spent on them."""
+    folder = tmp_path / "faces"
+    write_celeba_folder(folder, num=4, progress=False)
+    ledger = Ledger(folder / "ledger.sqlite").path.read_bytes()
+    write_celeba_folder(folder, num=4, progress=False)
+    (folder / "faces.json").rename(folder / "faces.json.begun")
+    (folder / "list_attr_celeba.txt").unlink()
+    write_celeba_folder(folder, num=4, progress=False)
+    assert (folder / "list_attr_celeba.txt").is_file()
+    assert (folder / "ledger.sqlite").read_bytes() == ledger
+
+
+@pytest.mark.slow
+def test_other_records_are_not_booked_where_the_first_ones_are(
+    taught: Path, capsys: Captured
+) -> None:
+    """A run that is done again on other data spends their budget, or none."""
+    np.savez(taught / "data" / "more.npz", **make_arrays(seed=1))  # type: ignore[arg-type]
+    assert label("runs/one", "--num_queries=5") == 0
+    other = "--data.init_args.path=data/more.npz"
+    assert teach("runs/one", "--overwrite", other) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "the private records that runs/one was begun with" in error and "--ledger" in error
+    again = [
+        "--config=recipe/data.yaml",
+        "--config=recipe/teachers.yaml",
+        "--run=runs/one",
+        "--overwrite",
+        other,
+    ]
+    assert cli.main(["teachers", "fit", *again, "--ledger=data/more.ledger.sqlite"]) == 0
+    assert cli.main(["teachers", "vote", "--run=runs/one", "--overwrite"]) == 0
+    assert label("runs/one", "--num_queries=5", "--overwrite") == 0
+    counts = [
+        len(read_ledger(taught / "data" / f"{name}.ledger.sqlite").entries)
+        for name in ("faces", "more")
+    ]
+    assert counts == [1, 1]
+    # the same records stay where they are counted, with other settings too
+    assert teach("runs/two", "--ledger=all.sqlite") == 0
+    configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
+    assert cli.main(["teachers", "fit", *configs, "--run=runs/two", "--seed=2", "--overwrite"]) == 0
+    assert yaml.safe_load(Path("runs/two/data.yaml").read_text())["ledger"] == str(
+        taught / "all.sqlite"
+    )
+
+
+def test_a_link_to_the_data_leads_to_their_ledger(place: Path) -> None:
+    os.symlink("data/faces.npz", "link.npz")
+    os.symlink("data", "linked")
+    for path in ("link.npz", "linked/faces.npz"):
+        assert (
+            choose_ledger(place / "run", None, Arrays(Path(path)))
+            == place / "data" / "faces.ledger.sqlite"
+        )
+    assert (
+        choose_ledger(place / "run", None, CelebA(Path("linked")))
+        == place / "data" / "ledger.sqlite"
+    )
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "missing",
+        "no ledger",
+        *(pytest.param(text, marks=pytest.mark.slow) for text in ("", "[]", "data: [")),
+    ],
+)
+def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(
+    damage: str, taught: Path, capsys: Captured
+) -> None:
+    data = taught / "runs" / "one" / "data.yaml"
+    intact = data.read_text()
+    if damage == "missing":
+        data.unlink()
+    else:
+        kept = "".join(line for line in intact.splitlines(True) if "ledger" not in line)
+        data.write_text(kept if damage == "no ledger" else damage)
+    assert label("runs/one", "--num_queries=5") == 2
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 1 or "votes: 100%" in error[-2]
+    assert "puts it back" in error[-1] or "name its place by `ledger:`" in error[-1]
+    assert not (taught / "runs" / "one" / "ledger.sqlite").exists()
+    data.unlink(missing_ok=True)
+    assert teach("runs/one") == 0
+    assert data.read_text() == intact
+    assert label("runs/one", "--num_queries=5") == 0
+    assert len(read_ledger(taught / "data" / "faces.ledger.sqlite").entries) == 1
+
+
+def test_a_run_in_the_working_directory_has_a_name(
+    taught: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(taught / "runs" / "one")
+    assert (
+        cli.main(["label", "--config=../../recipe/label.yaml", "--run=.", "--num_queries=5"]) == 0
+    )
+    assert [
+        entry.run for entry in read_ledger(taught / "data" / "faces.ledger.sqlite").entries
+    ] == ["one"]

@@ -1,0 +1,276 @@
+"""One ledger for the same records: whichever path names them, a budget is spent once."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import NamedVotes, cli
+from pate.accounting import read_ledger
+from pate.lab.faces.drawing import write_celeba_folder
+from tests.conftest import make_arrays
+from tests.lab.silos.exchanges import Hospitals
+
+Captured = pytest.CaptureFixture[str]
+BUDGET = ("--max_epsilon=1", "--delta=1e-5")
+PAID = ("--aggregator=NoisyVotes", "--target_epsilon=0.9", *BUDGET)
+
+
+def save_votes(path: Path, seed: int = 0) -> None:
+    path.parent.mkdir(exist_ok=True)
+    generator = np.random.default_rng(seed)
+    ballots = generator.integers(0, 2, size=(20, 50, 2), dtype=np.uint8)
+    NamedVotes(
+        ids=np.char.mod("s%02d", np.arange(20)), label_names=("a", "b"), ballots=ballots
+    ).save(path)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    save_votes(Path("d/votes.npz"))
+    return tmp_path
+
+
+def label(votes: str, run: str, *words: str) -> int:
+    return cli.main(["label", "--votes", votes, "--run", run, *PAID, *words])
+
+
+def ledgers() -> dict[str, int]:
+    """Return how many releases each ledger below the working directory holds."""
+    return {str(path): len(read_ledger(path).entries) for path in sorted(Path().rglob("*.sqlite"))}
+
+
+def test_a_file_and_its_folder_spend_one_budget(place: Path, capsys: Captured) -> None:
+    assert label("d/votes.npz", "one") == 0
+    capsys.readouterr()
+    assert label("d", "two") == 2
+    line = capsys.readouterr().err.strip()
+    assert line.startswith("pate label: Expected ") and "\n" not in line
+    assert f"{place}/d/ledger.sqlite" in line and f"other='{place}/d/votes.ledger.sqlite'" in line
+    assert (
+        "--ledger" in line
+        and ledgers() == {"d/votes.ledger.sqlite": 1}
+        and not Path("two").exists()
+    )
+    # as the line says: the ledger moves, and counts the whole folder from there
+    Path("d/votes.ledger.sqlite").rename("d/ledger.sqlite")
+    assert label("d", "two") == 2
+    assert "Expected epsilon <= 1" in capsys.readouterr().err and ledgers() == {
+        "d/ledger.sqlite": 1
+    }
+
+
+@pytest.mark.parametrize(
+    "again", ["d/votes.npz", "./d/votes.npz", "d/", "link", "link/votes.npz", "file.npz"]
+)
+def test_a_folder_that_has_paid_pays_for_its_files(
+    again: str, place: Path, capsys: Captured
+) -> None:
+    Path("link").symlink_to("d")
+    Path("file.npz").symlink_to("d/votes.npz")
+    assert label("d", "one") == 0
+    assert label(again, "two") == 2
+    assert "Expected epsilon <= 1" in capsys.readouterr().err
+    assert ledgers() == {"d/ledger.sqlite": 1}
+    # without a target beyond the budget it is the second release of these data, and says so
+    small = [word.replace("0.9", "0.05") for word in PAID]
+    assert cli.main(["label", "--votes", again, "--run", "two", *small]) == 0
+    assert "The ledger of the private data holds 2 release(s)" in capsys.readouterr().out
+
+
+def test_a_renamed_file_is_noticed_beside_settings_of_its_name(
+    place: Path, capsys: Captured
+) -> None:
+    Path("d/votes.yaml").write_text("the data.yaml of another run")
+    assert label("d/votes.npz", "one") == 0
+    Path("d/votes.npz").rename("d/renamed.npz")
+    assert label("d/renamed.npz", "two") == 2
+    assert "without_data" in capsys.readouterr().err and [*ledgers()] == ["d/votes.ledger.sqlite"]
+
+
+def test_a_file_that_takes_the_place_of_another_does_not_take_its_budget(
+    place: Path, capsys: Captured
+) -> None:
+    save_votes(Path("d/others.npz"), seed=1)
+    assert label("d/votes.npz", "one") == 0 and label("d/others.npz", "two") == 0
+    Path("d/votes.npz").rename("d/others.npz")
+    assert label("d/others.npz", "three") == 2
+    assert "without_data" in capsys.readouterr().err and set(ledgers().values()) == {1}
+
+
+def test_hidden_files_have_ledgers_like_others(place: Path, capsys: Captured) -> None:
+    Path("d/votes.npz").rename("d/.votes.npz")
+    assert label("d/.votes.npz", "one") == 0
+    shutil.copy("d/.votes.npz", "d/copied.npz")
+    assert label("d/copied.npz", "two") == 2
+    assert "Expected epsilon <= 1" in capsys.readouterr().err and [*ledgers()] == [
+        "d/.votes.ledger.sqlite"
+    ]
+
+
+TWINS: dict[str, Callable[[str, str], object]] = {"copy": shutil.copy, "hard link": os.link}
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("order", [("d/votes.npz", "d/twin.npz"), ("d/twin.npz", "d/votes.npz")])
+def test_copies_and_hard_links_in_a_folder_spend_one_budget(
+    twin: str, order: tuple[str, str], place: Path, capsys: Captured
+) -> None:
+    TWINS[twin]("d/votes.npz", "d/twin.npz")
+    first, second = order
+    assert label(first, "one") == 0
+    assert label(second, "two") == 2
+    assert "Expected epsilon <= 1" in capsys.readouterr().err
+    assert ledgers() == {first.replace("npz", "ledger.sqlite"): 1}
+
+
+def test_other_files_of_a_folder_have_budgets_of_their_own(place: Path, capsys: Captured) -> None:
+    save_votes(Path("d/others.npz"), seed=1)
+    for name in ("votes", "others"):
+        assert label(f"d/{name}.npz", name) == 0
+        assert "The ledger of the private data holds 1 release(s)" in capsys.readouterr().out
+    assert ledgers() == {"d/others.ledger.sqlite": 1, "d/votes.ledger.sqlite": 1}
+
+
+def test_a_file_that_was_renamed_without_its_ledger_begins_no_new_one(
+    place: Path, capsys: Captured
+) -> None:
+    assert label("d/votes.npz", "one") == 0
+    Path("d/votes.npz").rename("d/renamed.npz")
+    assert label("d/renamed.npz", "two") == 2
+    assert f"without_data='{place}/d/votes.ledger.sqlite'" in capsys.readouterr().err
+    Path("d/votes.ledger.sqlite").rename("d/renamed.ledger.sqlite")
+    assert label("d/renamed.npz", "two") == 2
+    assert "Expected epsilon <= 1" in capsys.readouterr().err and ledgers() == {
+        "d/renamed.ledger.sqlite": 1
+    }
+
+
+def test_a_folder_of_links_names_its_ledger(place: Path, capsys: Captured) -> None:
+    """What a link leads to may be counted where it lies, before or after."""
+    Path("links").mkdir()
+    Path("links/north.npz").symlink_to("../d/votes.npz")
+    assert label("links", "one") == 2
+    line = capsys.readouterr().err
+    assert f"links='{place}/links/north.npz'" in line and "--ledger" in line and not ledgers()
+    assert label("links", "one", "--ledger=links/ledger.sqlite") == 0
+    # it may not be the only one of these votes
+    assert "The ledger that was named for this run holds 1 release(s)" in capsys.readouterr().out
+
+
+def test_two_ledgers_that_were_there_are_never_the_ledger_of_the_data(
+    place: Path, capsys: Captured
+) -> None:
+    """As earlier versions left them."""
+    assert label("d", "one") == 0
+    assert label("d/votes.npz", "two", "--ledger=d/votes.ledger.sqlite") == 0
+    assert "The ledger that was named for this run holds 1 release(s)" in capsys.readouterr().out
+    for votes in ("d", "d/votes.npz"):
+        assert label(votes, "three") == 2
+        line = capsys.readouterr().err
+        assert "d/ledger.sqlite" in line and "d/votes.ledger.sqlite" in line and "--ledger" in line
+    assert ledgers() == {"d/ledger.sqlite": 1, "d/votes.ledger.sqlite": 1}
+    statement = json.loads(Path("one/public/privacy.json").read_text())
+    assert statement["ledger"]["counts"] == "private data"  # as it was then
+
+
+class TestSilo:
+    """`pate silo` and `pate label` of the same votes."""
+
+    @pytest.fixture
+    def hospitals(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hospitals:
+        monkeypatch.chdir(tmp_path)
+        return Hospitals(tmp_path)
+
+    @staticmethod
+    def send(hospitals: Hospitals, capsys: Captured, *words: str) -> str:
+        """Let north send what it can, and return what it says on stderr."""
+        hospitals.advance("south", "west", rounds=3)
+        files = ["--votes=north/votes.npz", "--state=north/private", "--signing_key=north/silo.pem"]
+        files += [f"--confirm={hospitals.exchange.invitation.digest}", "--wait=0"]
+        for _ in range(3):
+            cli.main(["silo", "exchange", "--name=north", *files, *words])
+            hospitals.advance("south", "west")
+        return capsys.readouterr().err
+
+    def test_first_label(self, hospitals: Hospitals, capsys: Captured) -> None:
+        assert label("north", "run") == 0
+        assert "Expected epsilon <= 1" in self.send(hospitals, capsys)
+        assert (
+            ledgers()["north/ledger.sqlite"] == 1 and "north/votes.ledger.sqlite" not in ledgers()
+        )
+        assert not (hospitals.folder / "exchange" / "masked-north.npz").exists()
+
+    def test_first_silo(self, hospitals: Hospitals, capsys: Captured) -> None:
+        assert not self.send(hospitals, capsys, "--max_epsilon=9", "--delta=1e-6")
+        assert ledgers()["north/votes.ledger.sqlite"] == 1
+        assert label("north", "run") == 2
+        assert "other=" in capsys.readouterr().err and "north/ledger.sqlite" not in ledgers()
+        assert label("north/votes.npz", "run") == 2
+        assert "Expected the budget of the ledger" in capsys.readouterr().err
+
+
+class TestPictures:
+    """A folder of pictures, and a table file in it."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.chdir(tmp_path)
+        write_celeba_folder(Path("faces"), num=60, progress=False)
+        np.savez("faces/table.npz", **make_arrays())  # type: ignore[arg-type]
+        Path("teachers.yaml").write_text("fit: closed_form\nunit: record\n")
+        return tmp_path
+
+    @staticmethod
+    def fit(kind: str, path: str, run: str) -> int:
+        name = "root" if kind == "CelebA" else "path"
+        Path("data.yaml").write_text(
+            f"data:\n  class_path: {kind}\n  init_args:\n    {name}: {path}\n"
+        )
+        return cli.main(
+            ["teachers", "fit", "--config=data.yaml", "--config=teachers.yaml", "--run", run]
+        )
+
+    def test_first_the_folder(self, folder: Path) -> None:
+        assert self.fit("CelebA", "faces", "pictures") == 0
+        assert self.fit("Arrays", "faces/table.npz", "table") == 0
+        for run in ("pictures", "table"):
+            assert yaml.safe_load(Path(run, "data.yaml").read_text())["ledger"] == str(
+                folder / "faces/ledger.sqlite"
+            )
+        assert ledgers() == {"faces/ledger.sqlite": 0}
+
+    def test_first_the_table(self, folder: Path, capsys: Captured) -> None:
+        assert self.fit("Arrays", "faces/table.npz", "table") == 0
+        assert self.fit("CelebA", "faces", "pictures") == 2
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert (
+            "faces/table.ledger.sqlite" in line
+            and "--ledger" in line
+            and ledgers() == {"faces/table.ledger.sqlite": 0}
+        )
+
+
+def test_top_k_of_the_same_file_spends_one_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.csv").write_text(
+        "user,item\n" + "".join(f"u{n},{'abc'[n % 3]}\n" for n in range(30))
+    )
+    Path("items.txt").write_text("a\nb\nc\n")
+    shutil.copy("pairs.csv", "copy.csv")
+    Path("link.csv").symlink_to("pairs.csv")
+    words = ["--items=items.txt", "--k=1", "--target_epsilon=0.9", *BUDGET]
+    for number, name in enumerate(("pairs.csv", "copy.csv", "link.csv", "./pairs.csv")):
+        code = cli.main(["topk", "--pairs", name, *words, "--output", f"top{number}.csv"])
+        assert code == (0 if number == 0 else 2)
+    assert capsys.readouterr().err.count("Expected epsilon <= 1") == 3 and ledgers() == {
+        "pairs.ledger.sqlite": 1
+    }

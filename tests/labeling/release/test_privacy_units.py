@@ -1,0 +1,316 @@
+"""Whom the releases of runs protect, by whole commands: records, groups, teachers of partitions."""
+
+import hashlib
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import PateClassifier, cli
+from pate._core.accounting.privacy_unit import EACH
+from pate._labeling.data.records import Records, as_features, parts_of_groups
+from pate._labeling.release.privacy_units import forget_members, members_file, name_grouping
+from pate.accounting import read_ledger
+from tests.conftest import make_arrays
+
+Captured = pytest.CaptureFixture[str]
+GROUPS = np.char.mod("g%02d", np.arange(600) % 40)
+
+
+def records(groups: list[str], ids: list[str] | None = None) -> Records:
+    names = [f"r{i}" for i in range(len(groups))] if ids is None else ids
+    return Records(
+        features=as_features(np.zeros((len(groups), 1), dtype=np.float32)),
+        labels=np.zeros((len(groups), 1), dtype=np.uint8),
+        ids=np.array(names),
+        groups=np.array(groups),
+    )
+
+
+def test_a_record_that_changed_its_group_is_refused(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+    name = name_grouping(ledger, records(list("aabb")))
+    # on neighbors, and on data that records joined or left, it is the same
+    assert name_grouping(ledger, records(list("abb"), ["r1", "r2", "r3"])) == name
+    assert name_grouping(ledger, records(list("aabbc"))) == name
+    assert members_file(ledger).stat().st_mode & 0o777 == 0o600
+    with pytest.raises(
+        ValueError, match=r"If groups were corrected, delete .*ledger\.sqlite\.groups"
+    ):
+        name_grouping(ledger, records(list("abbb")))
+    # it is not remembered
+    assert name_grouping(ledger, records(list("aabb"))) == name
+    members_file(ledger).unlink()
+    assert name_grouping(ledger, records(list("abbb"))) != name
+
+
+def test_members_are_keyed_hashes_and_are_forgotten(tmp_path: Path) -> None:
+    names = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        names.append(name_grouping(folder / "ledger.sqlite", records(["ann", "ann", "bob"])))
+    members = [
+        set(rows(path / "ledger.sqlite.groups")) for path in (tmp_path / "one", tmp_path / "two")
+    ]
+    # a bare digest of something private would confirm a guess
+    assert names[0] != names[1]
+    assert not members[0] & members[1]
+    assert b"ann" not in (tmp_path / "one" / "ledger.sqlite.groups").read_bytes()
+    forget_members(tmp_path / "one" / "ledger.sqlite", np.array(["r1"]))
+    left = set(rows(tmp_path / "one" / "ledger.sqlite.groups"))
+    assert left < members[0]
+    assert len(left) == 2
+
+
+def rows(path: Path) -> list[tuple[bytes, bytes]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT record, of FROM member").fetchall()
+
+
+def test_a_part_of_a_group_depends_on_its_own_record_alone() -> None:
+    ids, groups = np.char.mod("r%d", np.arange(300)), np.char.mod("g%d", np.arange(300) // 30)
+    parts = parts_of_groups(ids, groups, 4, key=bytes(16))
+    for group in np.unique(groups):
+        assert len(np.unique(parts[groups == group])) <= 4
+    # where a record leaves, all others stay where they are: one ballot moves. A rule that keeps the
+    # first four of each group brings in another record, and moves two
+    kept = np.arange(300) != 7
+    assert (parts_of_groups(ids[kept], groups[kept], 4, key=bytes(16)) == parts[kept]).all()
+    order = np.argsort([hash_of(name) for name in ids])
+
+    def first_four(rows: np.ndarray) -> set[str]:
+        return {
+            name
+            for group in np.unique(groups)
+            for name in ids[[i for i in order if rows[i] and groups[i] == group][:4]].tolist()
+        }
+
+    leaving = next(i for i, name in enumerate(ids) if name in first_four(np.ones(300, bool)))
+    left = np.arange(300) != leaving
+    assert len(first_four(np.ones(300, bool)) ^ first_four(left)) == 2
+
+
+def hash_of(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(), key=bytes(16)).digest()
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", **(make_arrays() | {"group": GROUPS}))  # type: ignore[arg-type]
+    recipe = tmp_path / "recipe"
+    recipe.mkdir()
+    settings = {
+        "data": "data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n",
+        "teachers": "fit: closed_form\n",
+        "label": "target_epsilon: 1.0\ndelta: 1.0e-5\n",
+        "student": "model:\n  network: pate.models.Linear\n",
+    }
+    for part, text in settings.items():
+        (recipe / f"{part}.yaml").write_text(text)
+    return recipe
+
+
+def run(recipe: Path, name: str, *words: str) -> int:
+    return cli.main(["run", str(recipe), "--run", name, *words])
+
+
+def statement(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(name, "public", "privacy.json").read_text())
+    return content
+
+
+def test_a_run_by_groups_after_one_by_records(data: Path, capsys: Captured) -> None:
+    budget = ("--label.max_epsilon=1.5",)
+    assert run(data, "one", *budget) == 0
+    assert run(data, "two", "--teachers.unit=group") == 0
+    capsys.readouterr()
+    guarantee = statement("two")["guarantees"]["replace_record"]
+    assert (guarantee["unit"], guarantee["epsilon"], guarantee["fixed_by"]) == (
+        "record",
+        1.5,
+        "budget",
+    )
+    assert (
+        "There is no total for one group under REPLACE_RECORD: release 1"
+        in Path("two/public/privacy.txt").read_text()
+    )
+    assert cli.main(["ledger", "verify", "--ledger=data.ledger.sqlite"]) == 0
+    assert "There is no total for one group" in capsys.readouterr().out
+
+
+def test_groups_add_up_with_records_of_a_bound(data: Path) -> None:
+    assert run(data, "one", "--teachers.max_teachers_per_group=3") == 0
+    assert run(data, "two", "--teachers.unit=group") == 0
+    first, second = read_ledger(Path("data.ledger.sqlite")).entries
+    assert first.privacy_unit.max_teachers_per_group == 3
+    assert first.privacy_unit.partition != EACH
+    assert first.privacy_unit.grouping == second.privacy_unit.grouping is not None
+    guarantee = statement("two")["guarantees"]["replace_record"]
+    # three voters of a group: the first release costs it as three records, not three times as much
+    assert guarantee["unit"] == "group"
+    assert guarantee["mu"] ** 2 == pytest.approx(
+        10 * statement("one")["guarantees"]["replace_record"]["mu"] ** 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("who", "words", "left"),
+    [
+        ("g00", ["--teachers.unit=group"], 390),
+        ("r0000", ["--teachers.max_teachers_per_group=3"], 399),
+    ],
+)
+def test_what_a_run_forgets_is_not_written_down_again(
+    data: Path, who: str, words: list[str], left: int
+) -> None:
+    assert run(data, "one", *words) == 0
+    assert len(rows(Path("data.ledger.sqlite.groups"))) == 400
+    assert cli.main(["forget", who, "--run=one"]) == 0
+    assert len(rows(Path("data.ledger.sqlite.groups"))) == left
+
+
+@pytest.mark.parametrize("changed", ["group", "ids"])
+def test_teachers_of_a_run_that_is_overwritten_are_others(data: Path, changed: str) -> None:
+    word = "group" if changed == "group" else "record"
+    unit = ("--teachers.num_teachers=30", f"--teachers.unit={word}")
+    assert run(data, "one", *unit) == 0
+    arrays = make_arrays() | {"group": GROUPS}
+    if changed == "group":
+        arrays["group"] = np.roll(GROUPS, 7)
+        members_file(Path("data.ledger.sqlite")).unlink()
+    else:
+        arrays["ids"] = np.char.add("other", arrays["ids"].astype(np.str_))
+    np.savez("data.npz", **arrays)  # type: ignore[arg-type]
+    assert run(data, "one", *unit, "--overwrite") == 0
+    first, second = read_ledger(Path("data.ledger.sqlite")).entries
+    assert first.privacy_unit.partition != second.privacy_unit.partition
+    assert statement("one")["guarantees"]["add_remove_teacher"]["unit"] is None
+    # other labels of the same teachers
+    assert run(data, "one", *unit, "--label.target_epsilon=0.5", "--overwrite") == 0
+    *_, third = read_ledger(Path("data.ledger.sqlite")).entries
+    assert third.privacy_unit == second.privacy_unit
+
+
+def test_teachers_of_votes_that_replace_others_are_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["label", "--votes=v.npz", "--run=one", "--target_epsilon=1", "--delta=1e-5"]
+    for number in (20, 30):
+        rng = np.random.default_rng(number)
+        np.savez(
+            "v.npz",
+            ids=np.array([f"p{i}" for i in range(8)]),
+            label_names=np.array(["a", "b"]),
+            ballots=rng.integers(0, 2, (8, number, 2), dtype=np.uint8),
+            features=np.eye(8, 3, dtype=np.float32),
+        )
+        assert cli.main([*words, "--overwrite"]) == 0
+    guarantees = statement("one")["guarantees"]
+    assert [g["unit"] for g in guarantees.values()] == ["record", None]
+
+
+def test_a_column_that_was_corrected_is_another_grouping(data: Path, capsys: Captured) -> None:
+    """By a decision of the owner: no record may decide which totals are printed."""
+    assert run(data, "one", "--teachers.unit=group") == 0
+    other = GROUPS.copy()
+    other[0] = "g01"
+    np.savez("data.npz", **(make_arrays() | {"group": other}))  # type: ignore[arg-type]
+    assert run(data, "two", "--teachers.unit=group") == 2
+    assert "each record in the group that it had in earlier releases" in capsys.readouterr().err
+    assert len(read_ledger(Path("data.ledger.sqlite")).entries) == 1
+    members_file(Path("data.ledger.sqlite")).unlink()
+    assert run(data, "two", "--teachers.unit=group") == 0
+    assert (
+        "release 1 is priced for one group, by other groups"
+        in Path("two/public/privacy.txt").read_text()
+    )
+
+
+def test_a_budget_for_groups_pays_for_records_of_a_bound(data: Path, capsys: Captured) -> None:
+    assert run(data, "one", "--teachers.unit=group", "--label.max_epsilon=8") == 0
+    # other records are refused before anything is done
+    capsys.readouterr()
+    assert run(data, "two") == 2
+    assert "Expected a release priced for one group" in capsys.readouterr().err
+    assert not Path("two").exists()
+    assert run(data, "two", "--teachers.max_teachers_per_group=3") == 0
+    guarantee = statement("two")["guarantees"]["replace_record"]
+    assert (guarantee["unit"], guarantee["fixed_by"]) == ("record", "budget")
+
+
+def test_records_are_no_start_for_groups(data: Path, capsys: Captured) -> None:
+    assert run(data, "one") == 0
+    words = ("--teachers.unit=group", "--teachers.start_from=one", "--teachers.num_teachers=20")
+    spent = len(read_ledger(Path("data.ledger.sqlite")).entries)
+    assert run(data, "two", *words) == 2
+    assert "Expected a student whose release was priced for one group" in capsys.readouterr().err
+    assert len(read_ledger(Path("data.ledger.sqlite")).entries) == spent
+
+
+def test_no_target_covers_the_teachers_of_two_releases(data: Path, capsys: Captured) -> None:
+    words = (
+        "--teachers.start_from=first",
+        "--label.aggregator=StableTopK",
+        "--label.aggregator.neighboring_relation=ADD_REMOVE_TEACHER",
+        "--label.target_epsilon=8",
+    )
+    assert run(data, "warm", *words) == 2
+    assert "Expected an aggregator for replace_record" in capsys.readouterr().err
+    assert not Path("data.ledger.sqlite").exists()
+
+
+def test_a_warm_run_has_a_total_for_a_record_and_none_for_teachers(data: Path) -> None:
+    words = (
+        "--teachers.start_from=first",
+        "--teachers.num_teachers=20",
+        "--label.aggregator=StableTopK",
+        "--label.target_epsilon=20",
+        "--label.num_queries=4",
+    )
+    assert run(data, "warm", *words) == 0
+    guarantees = statement("warm")["guarantees"]
+    assert guarantees["replace_record"]["unit"] == "record"
+    assert guarantees["replace_record"]["epsilon"] <= 20
+    assert guarantees["add_remove_teacher"]["unit"] is None
+    assert (
+        "There is no total for one teacher under ADD_REMOVE"
+        in Path("warm/public/privacy.txt").read_text()
+    )
+
+
+@pytest.mark.filterwarnings("ignore:the release shows no label")
+def test_the_estimator_names_its_groups(tmp_path: Path) -> None:
+    arrays = make_arrays()
+    rows = arrays["split"] == 0
+    X, Y, public = arrays["X"][rows], arrays["Y"][rows], arrays["X"][~rows]
+    X[1], Y[1] = X[0], Y[0]
+    groups, ledger = GROUPS[rows], str(tmp_path / "ledger.sqlite")
+
+    def unit(keep: slice, groups: Any = None, ledger: str = ledger) -> Any:
+        classifier = PateClassifier(epsilon=1.0, ledger=ledger, noise_seed=0)
+        given = None if groups is None else groups[keep]
+        classifier.fit(X[keep], Y[keep], X_public=public, groups=given)
+        return classifier.statement_["guarantees"]["replace_record"]["unit"]
+
+    assert unit(slice(None), groups) == "group"
+    # neither does a record of another group that equals one of these
+    twice = np.append(np.arange(len(X)), 7)
+    of = np.append(groups, "g39")
+    classifier = PateClassifier(epsilon=1.0, ledger=ledger, noise_seed=0)
+    classifier.fit(X[twice], Y[twice], X_public=public, groups=of)
+    assert classifier.statement_["guarantees"]["replace_record"]["unit"] == "group"
+    # rows that left, and another order, are the same grouping
+    assert unit(slice(None, 2, -1), groups) == "group"
+    assert unit(slice(None)) == "record"
+    other = str(tmp_path / "other.sqlite")
+    assert unit(slice(None), groups, other) == "group"
+    corrected = groups.copy()
+    corrected[5] = "g09"
+    with pytest.raises(ValueError, match="each record in the group that it had"):
+        unit(slice(None), corrected, other)

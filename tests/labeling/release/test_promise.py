@@ -1,0 +1,125 @@
+"""Which deltas promise something, wherever a statement or a budget is asked for, and the words on
+large epsilons."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pate
+from pate import cli
+from pate._core.accounting.cost import explain_epsilon
+from pate._core.release.top_k import TopKSettings
+from tests.labeling.stages.test_votes_import import label, made_votes, place, refused, spent
+
+__all__ = ["place"]
+
+Captured = pytest.CaptureFixture[str]
+PROMISES_NOTHING = r"^Expected delta <= 0\.001, which promises something, got delta=0\.9$"
+
+
+def test_no_release_is_stated_at_a_delta_that_promises_nothing(
+    place: Path, capsys: Captured
+) -> None:
+    assert "delta <= 0.001" in refused(capsys, "--votes=votes.npz", "--delta=0.0011")
+    assert spent() == 0 and not Path("runs/mine").exists()
+    with pytest.raises(ValueError, match=PROMISES_NOTHING):
+        pate.LabelSettings(pate.NoisyVotes(sigma_votes=2.0), delta=0.9)
+    with pytest.raises(ValueError, match=PROMISES_NOTHING):
+        TopKSettings(k=1, scale=1.0, delta=0.9)
+    lines = (
+        "topk --pairs pairs.csv --items items.txt --k 1 --scale 1 --delta 0.9 --output top.csv",
+        "silo exchange --name north --votes votes.npz --state state --signing_key key.pem --max_epsilon 1 --delta 0.9",
+        "calibrate --target_epsilon 1 --num_queries 9 --num_teachers 2000 --num_labels 3 --delta 5e-4",
+        "plan --num_records 1000 --num_labels 2 --num_public 30 --delta 0.9",
+        "plan --num_records 10000 --num_labels 2 --num_public 30 --delta 1e-4",
+    )
+    Path("pairs.csv").write_text("user,item\nu,a\n")
+    Path("items.txt").write_text("a\nb\nc\n")
+    for line in lines:
+        assert cli.main(line.split()) == 2
+        error = capsys.readouterr().err
+        assert "Expected delta <" in error, error
+    assert not list(Path().glob("*.sqlite")) and not Path("state").exists()
+
+
+def test_a_delta_lies_below_one_over_the_public_number_of_teachers(place: Path) -> None:
+    """One teacher of 2,000, drawn at random and published, would be private at an epsilon of 0 and
+    a delta of 5e-4."""
+    votes = made_votes(2000)
+    settings = pate.LabelSettings(pate.NoisyVotes(sigma_votes=90.0), num_queries=5, delta=5e-4)
+    with pytest.raises(ValueError, match=r"^Expected delta < 1 / 2000, .*, got delta=0\.0005$"):
+        pate.label(votes, settings, run="runs/mine")
+    assert not Path("runs/mine").exists()
+    fewer = made_votes(1999)
+    assert pate.label(fewer, settings, run="runs/mine").release == 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_teachers": 5, "teacher": "linear"}])
+def test_an_estimator_states_nothing_at_such_a_delta(settings: dict[str, Any]) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    if "teacher" in settings:
+        settings = settings | {"teacher": LogisticRegression()}
+    X, Y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([0, 1], 30)
+    classifier = pate.PateClassifier(delta=0.9, bounds=(-3, 3), **settings)
+    with pytest.raises(ValueError, match=PROMISES_NOTHING):
+        classifier.fit(X, Y)
+
+
+def test_a_statement_says_how_little_a_large_epsilon_promises(
+    place: Path, capsys: Captured
+) -> None:
+    assert (
+        label("--votes=votes.npz", aggregator=("--aggregator=NoisyVotes", "--target_epsilon=20"))
+        == 0
+    )
+    sentence = "a guess between two neighbors may be right in all but 1 of 4.9e+08 cases."
+    assert (
+        sentence in capsys.readouterr().out
+        and sentence in Path("runs/mine/public/privacy.txt").read_text()
+    )
+    assert cli.main(["check", "runs/mine"]) == 0
+
+
+def test_the_meaning_of_epsilons() -> None:
+    assert explain_epsilon(10.0) is None and "1 of 22028 cases" in str(explain_epsilon(10.0000001))
+    assert "1 of 1.4e+217 cases" in str(explain_epsilon(500.0))
+    assert "right in all cases" in str(explain_epsilon(None)) and "right in all cases" in str(
+        explain_epsilon(1e6)
+    )
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_numpys_numbers_are_settings_as_others(kind: type[np.floating[Any]], place: Path) -> None:
+    settings = pate.LabelSettings(
+        pate.NoisyVotes(sigma_votes=kind(2.0)),  # type: ignore[arg-type]
+        num_queries=np.int64(40),  # type: ignore[arg-type]
+        delta=kind(2**-20),  # type: ignore[arg-type]
+        max_epsilon=kind(500),  # type: ignore[arg-type]
+        query_seed=np.int32(3),  # type: ignore[arg-type]
+        noise_seed=np.uint8(4),  # type: ignore[arg-type]
+        max_delta0=kind(2**-30),  # type: ignore[arg-type]
+    )
+    released = pate.label(made_votes(), settings, run="runs/mine")
+    released.statement.verify(released=Path("runs/mine/public/labels.npz"))
+    plain = pate.LabelSettings(
+        pate.NoisyVotes(sigma_votes=2.0),
+        num_queries=40,
+        delta=2**-20,
+        max_epsilon=500.0,
+        query_seed=3,
+        noise_seed=4,
+        max_delta0=2**-30,
+    )
+    assert pate.label(made_votes(), plain, run="runs/mine").release == 1
+
+
+def test_an_estimator_takes_numpys_numbers() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    numbers = {"epsilon": np.float64(1), "delta": np.float32(1e-6), "noise_seed": np.int64(1)}
+    classifier = pate.PateClassifier(bounds=(-3, 3), random_state=0, **numbers)  # type: ignore[arg-type]
+    with pytest.warns(UserWarning, match="no label to be better than a constant"):
+        classifier.fit(X, (X > 0).astype(int))
+    assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 1

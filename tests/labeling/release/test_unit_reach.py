@@ -1,0 +1,211 @@
+"""Units that reach several teachers, by whole commands: statements, budgets, the ledger and what is
+disclosed."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import NamedVotes, cli
+from pate._core.accounting.charges import Charge, account, for_group_size
+from pate.accounting import NeighboringRelation, read_ledger
+
+Captured = pytest.CaptureFixture[str]
+REPLACE = NeighboringRelation.REPLACE_RECORD
+NOISY = (
+    "--aggregator=NoisyVotes",
+    "--delta=1e-5",
+    "--aggregator.sigma_votes=50",
+    "--num_queries=10",
+)
+TWO = "--max_teachers_per_unit=2"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    ballots = np.random.default_rng(0).integers(0, 2, size=(20, 50, 2), dtype=np.uint8)
+    NamedVotes(
+        ids=np.char.mod("s%02d", np.arange(20)), label_names=("a", "b"), ballots=ballots
+    ).save("votes.npz")
+    return tmp_path
+
+
+def label(run: str, *words: str) -> int:
+    return cli.main(["label", "--votes=votes.npz", "--run", run, *NOISY, *words])
+
+
+def stated(run: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(run, "public", "privacy.json").read_text())
+    return content
+
+
+def epsilon(charges: list[Charge]) -> float:
+    return account(charges, REPLACE).get_epsilon(delta=1e-5)
+
+
+def once() -> Charge:
+    entry = read_ledger(Path("votes.ledger.sqlite")).entries[0]
+    return entry.events, entry.count
+
+
+def verified(run: str) -> int:
+    return cli.main(
+        [
+            "ledger",
+            "verify",
+            "--ledger=votes.ledger.sqlite",
+            f"--statement={run}/public/privacy.json",
+        ]
+    )
+
+
+@pytest.mark.parametrize("order", [(TWO, ""), ("", TWO)])
+def test_all_releases_are_stated_for_the_units_that_reach_most(
+    order: tuple[str, str], capsys: Captured
+) -> None:
+    """The figure that a release of two teachers had is never taken back by one that says
+    nothing."""
+    for run, word in zip(("one", "two"), order, strict=True):
+        assert label(run, *filter(None, [word])) == 0
+    out = capsys.readouterr().out
+    total = epsilon(for_group_size([once()] * 2, 2))
+    assert stated("two")["guarantees"]["replace_record"]["epsilon"] == pytest.approx(total)
+    assert stated("two")["this_release"]["replace_record"]["epsilon"] == pytest.approx(
+        epsilon(for_group_size([once()], 2))
+    )
+    assert "which reaches 2 teachers at most" in out.split("The ledger of")[-2]
+    assert label("one", *filter(None, [order[0]])) == 0  # states its labels again
+    first, second = (stated(run)["guarantees"] for run in ("one", "two"))
+    assert first["replace_record"] == second["replace_record"]
+    # each run has teachers of its own, which no other release is about
+    assert first["add_remove_teacher"]["epsilon"] is second["add_remove_teacher"]["epsilon"] is None
+    assert verified("one") == verified("two") == 0
+    capsys.readouterr()
+    assert cli.main(["ledger", "show", "--ledger=votes.ledger.sqlite"]) == 0
+    out = capsys.readouterr().out
+    shown = re.search(
+        r"epsilon = ([\d.]+) at delta = 1e-05 \(delta0 = 0\) under REPLACE_RECORD(.*)", out
+    )
+    assert shown is not None and float(shown[1]) == pytest.approx(total, abs=1e-4)
+    assert shown[2] == " for one record for a unit that reaches 2 teachers at most"
+    assert out.count("made for a unit that reaches 2 teachers at most") == 1
+    assert out.count("made for a unit that reaches 1 teacher at most") == 1
+
+
+def test_what_is_disclosed_is_for_them_too(capsys: Captured) -> None:
+    """Today's figures, where the release that reaches more teachers came after the labels that are
+    disclosed."""
+    assert label("one") == 0 and label("two", TWO) == 0
+    before = stated("one")["guarantees"]["replace_record"]["epsilon"]
+    assert cli.main(["report", "one", "--disclosure"]) == 0
+    entry = yaml.safe_load(Path("one/public/disclosure/registry.yaml").read_text())
+    disclosed = entry["deployment"]["privacy_loss"]
+    total = epsilon(for_group_size([once()] * 2, 2))
+    assert disclosed["privacy_parameters"]["epsilon"] == pytest.approx(total) and total > 2 * before
+    assert "which reaches 2 teachers at most" in disclosed["privacy_unit_details"]
+    page = Path("one/public/report.html")
+    assert (
+        cli.main(["report", "one"]) == 0
+        and "for a unit that reaches 2 teachers at most" in page.read_text()
+    )
+
+
+def test_a_budget_is_for_units_of_two_teachers_or_refuses_them(capsys: Captured) -> None:
+    assert label("one", "--max_epsilon=1.5") == 0
+    capsys.readouterr()
+    assert label("two", TWO) == 2
+    line = capsys.readouterr().err
+    assert (
+        "Expected max_teachers_per_unit <= 1, the units for which the budget of the ledger holds, got"
+        in line
+    )
+    assert (
+        len(line.splitlines()) == 1 and len(read_ledger(Path("votes.ledger.sqlite")).entries) == 1
+    )
+    Path("votes.ledger.sqlite").unlink()
+    for run in ("three", "four"):
+        assert label(run, TWO, *(["--max_epsilon=1.5"] if run == "three" else [])) == 0
+    assert label("five") == 0  # of two teachers at most, as the budget is
+    budget = stated("five")["guarantees"]["replace_record"]
+    assert (budget["epsilon"], budget["fixed_by"]) == (
+        1.5,
+        "budget",
+    ) and "which reaches 2 teachers" in budget["neighbors"]
+    capsys.readouterr()
+    spent = stated("five")["costs"]["replace_record"]["epsilon"]
+    assert spent == pytest.approx(epsilon(for_group_size([once()] * 3, 2))) and spent < 1.5
+    assert verified("five") == 0
+    assert (
+        "under REPLACE_RECORD for one record for a unit that reaches 2 teachers at most;"
+        in capsys.readouterr().out
+    )
+    # what units of one teacher could still afford, units of two cannot
+    assert epsilon([once()] * 6) < 1 < 1.5 < epsilon(for_group_size([once()] * 6, 2))
+    assert label("six") == 0
+    assert label("seven", "--num_queries=20") == 2
+    assert "Expected epsilon <= 1.5" in capsys.readouterr().err
+
+
+def test_a_target_and_a_budget_of_two_teachers_fit(capsys: Captured) -> None:
+    words = (
+        "--aggregator=NoisyVotes",
+        "--delta=1e-5",
+        TWO,
+        "--target_epsilon=2",
+        "--max_epsilon=2",
+    )
+    assert cli.main(["label", "--votes=votes.npz", "--run=one", *words]) == 0
+    assert 1.95 < stated("one")["costs"]["replace_record"]["epsilon"] <= 2
+
+
+@pytest.mark.parametrize("unit", ["user", "record"])
+def test_a_list_of_users_is_stated_for_several(unit: str, capsys: Captured) -> None:
+    """`pate topk`, in a ledger of its own and in that of labels for units of two teachers: a total
+    is for users, and there is none with labels for records."""
+    Path("pairs.csv").write_text(
+        "user,item\n" + "".join(f"u{n},{'abc'[n % 3]}\n" for n in range(30))
+    )
+    Path("items.txt").write_text("a\nb\nc\n")
+    words = [
+        "topk",
+        "--pairs=pairs.csv",
+        "--items=items.txt",
+        "--k=1",
+        "--target_epsilon=0.5",
+        "--delta=1e-5",
+    ]
+    assert cli.main([*words, "--output=own.csv", TWO, "--max_epsilon=1"]) == 0
+    content = json.loads(Path("own.privacy.json").read_text())
+    assert 0.49 < content["costs"]["add_remove_teacher"]["epsilon"] <= 0.5
+    assert content["guarantees"]["add_remove_teacher"]["fixed_by"] == "budget"
+    assert content["guarantees"]["add_remove_teacher"]["neighbors"].startswith(
+        "all that 2 users at most contribute is"
+    )
+    assert label("one", TWO, f"--unit={unit}") == 0
+    assert cli.main([*words, "--output=both.csv", "--ledger=votes.ledger.sqlite"]) == 0
+    book = read_ledger(Path("votes.ledger.sqlite"))
+    assert [entry.max_teachers_per_unit for entry in book.entries] == [2, 1]
+    content = json.loads(Path("both.privacy.json").read_text())
+    charges = [(entry.events, entry.count) for entry in book.entries]
+    this_release = content["this_release"]["replace_record"]["epsilon"]
+    assert this_release == pytest.approx(epsilon(for_group_size(charges[1:], 2)))
+    guarantee = content["guarantees"]["replace_record"]
+    if unit == "user":
+        assert guarantee["epsilon"] == pytest.approx(epsilon(for_group_size(charges, 2)))
+    else:
+        assert guarantee["epsilon"] is None
+        assert (
+            "one user under REPLACE_RECORD: release 1 is priced for one record."
+            in (guarantee["missing"])
+        )
+    assert (
+        cli.main(
+            ["ledger", "verify", "--ledger=votes.ledger.sqlite", "--statement=both.privacy.json"]
+        )
+        == 0
+    )

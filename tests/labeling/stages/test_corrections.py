@@ -1,0 +1,394 @@
+"""Teachers that start from a released student: one target for both releases, and one ballot a record."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import ReleasedLabels, cli, load_student
+from pate._core.accounting.charges import account
+from pate._core.accounting.ledger import Ledger
+from pate._labeling.data.features.numeric import PublicScaling
+from pate._labeling.data.records import ArrayFeatures, assign_teachers
+from pate._labeling.data.source import Table
+from pate._labeling.release.between_runs import Start
+from pate._labeling.stages.teachers import correction
+from pate._labeling.student.carried import LinearPredictor
+from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
+from pate.data import Arrays, FeatureMap, Role
+from tests.conftest import make_arrays, recipe
+from tests.statements import RECORDS
+
+KEY = bytes.fromhex("5e" * 32)
+TEACHERS = 40
+WORDS = ("--label.noise_seed=3",)
+Captured = pytest.CaptureFixture[str]
+
+
+def warm_recipe(place: Path, *, teachers: int | None = TEACHERS, epsilon: float = 30.0) -> Path:
+    """Write data and a recipe of two releases, with keys that are the same in every session."""
+    np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(place / "recipe", place / "data.npz")
+    plan: dict[str, object] = {"fit": "closed_form", "start_from": "first"}
+    (folder / "teachers.yaml").write_text(yaml.safe_dump(plan | {"num_teachers": teachers}))
+    label = {"aggregator": "StableTopK", "target_epsilon": epsilon, "num_queries": 40}
+    (folder / "label.yaml").write_text(yaml.safe_dump(label | {"delta": 1e-4}))
+    for run in (place / "run", place / "run" / "first"):
+        write_key(run)
+    return folder
+
+
+def write_key(run: Path) -> None:
+    (run / "private").mkdir(parents=True, mode=0o700)
+    (run / "private" / "partition.json").write_text(json.dumps({"key": KEY.hex()}))
+
+
+class Fit:
+    """Teachers of a changed data set that start from the student of a finished run, by its ledger and its key."""
+
+    def __init__(self, warm: Path, folder: Path, **changes: np.ndarray) -> None:
+        self.arrays = make_arrays() | changes
+        self.folder, self.warm = folder, warm
+        folder.mkdir()
+        np.savez(folder / "data.npz", **self.arrays)  # type: ignore[arg-type]
+        source = {"class_path": "Arrays", "init_args": {"path": str(folder / "data.npz")}}
+        (folder / "data.yaml").write_text(yaml.safe_dump({"data": source}))
+        write_key(folder / "run")
+
+    def fit(self, *words: str, ledger: Path | None = None) -> int:
+        ledger = ledger or self.warm / "data.ledger.sqlite"
+        return cli.main(
+            [
+                "teachers",
+                "fit",
+                f"--config={self.folder / 'data.yaml'}",
+                f"--run={self.folder / 'run'}",
+                f"--ledger={ledger}",
+                "--fit=closed_form",
+                f"--start_from={self.warm / 'run' / 'first'}",
+                *words,
+            ]
+        )
+
+    def ballots(self, num_teachers: int = TEACHERS) -> np.ndarray:
+        assert self.fit(f"--num_teachers={num_teachers}") == 0
+        assert cli.main(["teachers", "vote", f"--run={self.folder / 'run'}"]) == 0
+        files = sorted((self.folder / "run" / "private" / "votes").glob("votes_*.npy"))
+        return np.concatenate([np.load(file) for file in files])
+
+    @property
+    def corrections(self) -> np.ndarray:
+        path = self.folder / "run" / "private" / "teachers" / "corrections.npy"
+        corrections: np.ndarray = np.load(path)
+        return corrections
+
+
+def test_both_releases_have_one_statement(warm: Path, capsys: Captured) -> None:
+    book = read_ledger(warm / "data.ledger.sqlite")
+    assert [(entry.description, entry.count) for entry in book.entries] == [
+        ("ScoreVotes", 100),
+        ("StableTopK", 40),
+    ]
+    statement = json.loads((warm / "run" / "public" / "privacy.json").read_text())
+    assert len(statement["releases"]) == 2
+    both = statement["guarantees"]["replace_record"]
+    # a target does not count the order of releases, a statement does
+    total = account(book.reserved(), NeighboringRelation.REPLACE_RECORD, in_order=False)
+    by_sum = total.get_epsilon(delta=both["delta"])
+    assert both["in_order"] == 81 and 0.9 * by_sum < both["epsilon"] < 0.98 * by_sum
+    assert 0.98 * 30 < by_sum <= 30
+    first = json.loads((warm / "run" / "first" / "public" / "privacy.json").read_text())
+    assert 0.5 * 30 < first["guarantees"]["replace_record"]["epsilon"] < 0.75 * 30
+    assert cli.main(["check", str(warm / "run")]) == 0
+    verify = ["ledger", "verify", f"--statement={warm / 'run' / 'public' / 'privacy.json'}"]
+    assert cli.main([*verify, f"--ledger={warm / 'data.ledger.sqlite'}"]) == 0
+    assert ReleasedLabels.load(warm / "run").answered.sum() > 20
+
+
+def test_the_same_command_pays_no_more(warm: Path, capsys: Captured) -> None:
+    labels = (warm / "run" / "public" / "labels.npz").read_bytes()
+    words = ["run", str(warm / "recipe"), f"--run={warm / 'run'}", *WORDS]
+    assert cli.main(words) == 0
+    assert (warm / "run" / "public" / "labels.npz").read_bytes() == labels
+    assert len(read_ledger(warm / "data.ledger.sqlite").entries) == 2
+
+
+def altered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    features, labels = arrays["X"].copy(), arrays["Y"].copy()
+    features[7], labels[7] = 1e30, 1 - labels[7]
+    return {"X": features, "Y": labels}
+
+
+def removed(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    rows = np.arange(len(arrays["X"])) != 7
+    return {name: arrays[name][rows] for name in ("X", "Y", "ids", "split")}
+
+
+def flipped(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    labels = arrays["Y"].copy()
+    labels[7] = 1 - labels[7]
+    return {"Y": labels}
+
+
+@pytest.mark.parametrize("change", [altered, removed, flipped])
+def test_a_record_reaches_the_ballot_of_its_own_teacher_alone(
+    change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]], warm: Path, tmp_path: Path
+) -> None:
+    one, other = Fit(warm, tmp_path / "one"), Fit(warm, tmp_path / "other", **change(make_arrays()))
+    ballots, changed = one.ballots(), other.ballots()
+    (mine,) = assign_teachers(["r0007"], num_teachers=TEACHERS, key=KEY).tolist()
+    others = np.arange(TEACHERS) != mine
+    np.testing.assert_array_equal(ballots[others], changed[others])
+    np.testing.assert_array_equal(one.corrections[others], other.corrections[others])
+    assert (one.corrections[mine] != other.corrections[mine]).any()
+    if change is not removed:
+        assert (ballots[mine] != changed[mine]).any()
+
+
+def test_a_correction_of_a_label_is_solved_on_the_records_that_know_it() -> None:
+    generator = np.random.default_rng(0)
+    for num, features in ((8, 3), (4, 9)):
+        samples, residuals = generator.normal(size=(num, features)), generator.normal(size=(num, 4))
+        known = generator.random((num, 4)) < 0.6
+        known[:, 1], known[:, 2] = False, True
+        found = correction(samples, np.where(known, residuals, np.nan), known, 0.7)
+        for label in range(4):
+            rows = np.column_stack((samples, np.ones(num)))[known[:, label]]
+            normal = rows.T @ rows + 0.7 * np.eye(features + 1)
+            plain = np.linalg.solve(normal, rows.T @ residuals[known[:, label], label])
+            np.testing.assert_allclose(found[:, label], plain, atol=1e-9)
+        assert not correction(samples[:0], residuals[:0], known[:0], 0.7).any()
+
+
+def test_teachers_without_records_repeat_the_student(warm: Path, tmp_path: Path) -> None:
+    many = 300
+    ballots = Fit(warm, tmp_path / "fit").ballots(many)
+    arrays = make_arrays()
+    private = arrays["ids"][arrays["split"] == 0].tolist()
+    mine = set(assign_teachers(private, num_teachers=many, key=KEY).tolist())
+    empty = [teacher for teacher in range(many) if teacher not in mine]
+    student = load_student(warm / "run" / "first" / "public" / "student" / "model")
+    said = student.predict_proba(arrays["X"][arrays["split"] == 1]) > 0.5
+    expected = np.broadcast_to(np.packbits(said, axis=-1), (len(empty), 100, 1))
+    assert len(empty) > 10
+    np.testing.assert_array_equal(ballots[empty], expected)
+
+
+def test_a_student_of_other_records_is_refused(
+    warm: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    fit = Fit(warm, tmp_path / "fit")
+    assert fit.fit("--num_teachers=40", ledger=tmp_path / "new.sqlite") == 2
+    error = capsys.readouterr().err
+    assert "Expected a student whose release is in" in error
+    assert len(error.strip().splitlines()) == 1
+    named = Fit(warm, tmp_path / "named", label_names=np.array(list("wxyz")))
+    assert named.fit("--num_teachers=40") == 2
+    assert "Expected a student of the data's labels" in capsys.readouterr().err
+    wide = Fit(warm, tmp_path / "wide", X=np.zeros((600, 5), dtype=np.float32))
+    assert wide.fit("--num_teachers=40") == 2
+    assert "Expected a student of samples of shape [5]" in capsys.readouterr().err
+
+
+@pytest.fixture
+def released(warm: Path, tmp_path: Path) -> Path:
+    """A copy of the run of the first release."""
+    return Path(shutil.copytree(warm / "run" / "first", tmp_path / "released"))
+
+
+def test_another_student_makes_other_teachers(
+    warm: Path, released: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    fit = Fit(warm, tmp_path / "fit")
+    words = ("--num_teachers=40", f"--start_from={released}")
+    assert fit.fit(*words) == 0
+    again = ["student", "fit", f"--run={released}", f"--config={warm / 'recipe' / 'student.yaml'}"]
+    assert cli.main([*again, "--optimize=macro_f1", "--overwrite"]) == 0
+    assert fit.fit(*words) == 2
+    assert "other released student" in capsys.readouterr().err
+
+
+REPLACED = {
+    "linear.safetensors": "public/student/linear.safetensors changed since",
+    "model/model.safetensors": "Expected the student that `pate student fit` exported to",
+    "model/model.json": "Expected the student that `pate student fit` exported to",
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_replaced_student_is_refused(
+    name: str, warm: Path, released: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    file = released / "public" / "student" / name
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1 if file.suffix == ".safetensors" else ord("\n") ^ ord(" ")
+    file.write_bytes(content)
+    fit = Fit(warm, tmp_path / "fit")
+    for place in (released, released / "public" / "student" / "model"):
+        assert fit.fit("--num_teachers=40", f"--start_from={place}") == 2
+        error = capsys.readouterr().err
+        assert REPLACED[name] in error and len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "fit" / "run" / "private" / "teachers").exists()
+
+
+def test_a_student_of_other_labels_is_refused(
+    warm: Path, released: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """Labels with the seal of their run, of which the ledger holds no digest."""
+    labels = ReleasedLabels.load(released)
+    labels.labels[0] ^= 1
+    with (released / "public" / "labels.npz").open("wb") as file:
+        labels.save(file, KEY)
+    fit = Fit(warm, tmp_path / "fit")
+    words = ("--num_teachers=40", f"--start_from={released}")
+    assert fit.fit(*words) == 2
+    assert "Expected a student of the labels in" in capsys.readouterr().err
+    again = ["student", "fit", f"--run={released}", f"--config={warm / 'recipe' / 'student.yaml'}"]
+    assert cli.main([*again, "--overwrite"]) == 0
+    assert fit.fit(*words) == 2
+    assert "Expected a student whose release is in" in capsys.readouterr().err
+
+
+def test_a_student_without_its_run_is_refused(warm: Path, tmp_path: Path, capsys: Captured) -> None:
+    copy = tmp_path / "student"
+    shutil.copytree(warm / "run" / "first" / "public" / "student" / "model", copy)
+    fit = Fit(warm, tmp_path / "fit")
+    assert fit.fit("--num_teachers=40", f"--start_from={copy}") == 2
+    assert f"Expected `pate student fit` to be finished in {copy}" in capsys.readouterr().err
+
+
+REFUSED = {
+    "which `pate run` finds for a target": (),
+    "no --votes of teachers in closed form": ("--votes=scores",),
+    "where one target covers several releases": ("--label.max_epsilon=30",),
+    "which several releases share": (
+        "--label.target_epsilon=null",
+        "--label.aggregator=NoisyVotes",
+        "--label.aggregator.sigma_votes=3",
+    ),
+    "num_teachers in teachers.yaml with Rounds": ("--label.aggregator=Rounds",),
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_run_is_refused_before_anything_is_spent(
+    line: str, tmp_path: Path, capsys: Captured
+) -> None:
+    folder = warm_recipe(tmp_path, teachers=None if "Rounds" in line else TEACHERS)
+    if not REFUSED[line]:
+        words = [
+            *("teachers", "fit", f"--config={folder / 'data.yaml'}"),
+            *("--fit=closed_form", "--start_from=first", f"--run={tmp_path / 'run'}"),
+        ]
+    else:
+        words = ["run", str(folder), f"--run={tmp_path / 'run'}", *REFUSED[line]]
+    assert cli.main(words) == 2
+    assert line in capsys.readouterr().err
+    assert not (tmp_path / "data.ledger.sqlite").exists()
+
+
+def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Each of them is within the budget of the ledger, and both together are not."""
+    folder, ledger = warm_recipe(tmp_path), tmp_path / "data.ledger.sqlite"
+    event = GaussianEvent(
+        neighboring_relation=NeighboringRelation.REPLACE_RECORD, noise_multiplier=1e3
+    )
+    other = replace(event, neighboring_relation=NeighboringRelation.ADD_REMOVE_TEACHER)
+    Ledger(ledger, home=tmp_path / "data.npz").reserve(
+        {each.neighboring_relation: each for each in (event, other)},
+        count=1,
+        run="another",
+        description="a release with a budget",
+        seeded=True,
+        budget=Budget(
+            max_epsilon=25.0,
+            delta=1e-4,
+            neighboring_relation=NeighboringRelation.REPLACE_RECORD,
+            max_delta0=6e-5,
+            filter="renyi",
+        ),
+        privacy_unit=RECORDS,
+    )
+    assert cli.main(["run", str(folder), f"--run={tmp_path / 'run'}", *WORDS]) == 2
+    # the sum of both; either by itself is within 25
+    assert "with all earlier releases, got epsilon=30." in capsys.readouterr().err
+    assert len(read_ledger(ledger).entries) == 1
+
+
+def test_forgetting_changes_one_teacher(warm: Path, tmp_path: Path) -> None:
+    fit = Fit(warm, tmp_path / "fit")
+    before = fit.ballots()
+    rows = fit.corrections
+    assert cli.main(["forget", "r0007", f"--run={tmp_path / 'fit' / 'run'}"]) == 0
+    (mine,) = assign_teachers(["r0007"], num_teachers=TEACHERS, key=KEY).tolist()
+    assert np.flatnonzero((fit.corrections != rows).any(axis=(1, 2))).tolist() == [mine]
+    files = sorted((tmp_path / "fit" / "run" / "private" / "votes").glob("votes_*.npy"))
+    after = np.concatenate([np.load(file) for file in files])
+    assert np.flatnonzero((after != before).any(axis=(1, 2))).tolist() in ([], [mine])
+
+
+def test_a_dry_run_knows_the_number_of_teachers_that_the_target_finds(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    folder = warm_recipe(tmp_path, teachers=None)
+    assert cli.main(["run", str(folder), f"--run={tmp_path / 'dry'}", "--dry_run"]) == 0
+    assert "PRIVATE: corrections of " in capsys.readouterr().out
+    assert not (tmp_path / "dry").exists()
+
+
+@pytest.mark.slow
+def test_all_stages_share_the_source_and_what_its_map_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that maps as the student does answers for it, to the same bits."""
+    read, tables = Arrays._read_table, []
+
+    def counted(source: Arrays) -> Table:
+        tables.append(source.path)
+        return read(source)
+
+    monkeypatch.setattr(Arrays, "_read_table", counted)
+    corrections = {}
+    for name in ("mapped", "raw"):
+        place = tmp_path / name
+        place.mkdir()
+        folder = warm_recipe(place)
+        with (folder / "data.yaml").open("a") as file:
+            file.write("    features: PublicScaling\n")
+        if name == "raw":
+            monkeypatch.setattr(Start, "mapped_answers", lambda start, data: None)
+        assert cli.main(["run", str(folder), f"--run={place / 'run'}", *WORDS]) == 0
+        path = place / "run" / "private" / "teachers" / "corrections.npy"
+        corrections[name] = path.read_bytes()
+    assert tables == [tmp_path / "mapped" / "data.npz", tmp_path / "raw" / "data.npz"]
+    assert corrections["mapped"] == corrections["raw"]
+
+
+def test_a_student_of_another_map_answers_raw_records(warm: Path) -> None:
+    source = Arrays(warm / "data.npz", features=PublicScaling())
+    mapped = source.records(Role.PUBLIC).features[np.arange(20)]
+    samples = source.load(Role.PUBLIC).features[np.arange(100)]
+    student = load_student(warm / "run" / "first")
+    assert isinstance(student.predictor, LinearPredictor)
+
+    def of(features: FeatureMap | None) -> Start:
+        assert isinstance(student.predictor, LinearPredictor)
+        return Start(
+            student=replace(student, predictor=replace(student.predictor, features=features))
+        )
+
+    same = of(PublicScaling().fit(ArrayFeatures(samples)))
+    answers = same.mapped_answers(source)
+    assert answers is not None
+    np.testing.assert_array_equal(answers(mapped), same.answers(samples[:20]))
+    assert of(PublicScaling().fit(ArrayFeatures(2 * samples))).mapped_answers(source) is None
+    assert of(None).mapped_answers(source) is None
+    raw = Arrays(warm / "data.npz")
+    assert same.mapped_answers(raw) is None

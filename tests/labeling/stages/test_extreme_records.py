@@ -1,0 +1,403 @@
+"""No values of a private record make a run fail, or say a word: docs/privacy.md lists those that are
+no values of a record.
+
+Numbers beyond float32 are clipped, pictures that cannot be read are black, and texts lose what no
+model reads, by rules that look at the record alone.
+"""
+
+import csv
+import io
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import yaml
+from PIL import Image
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch.utils.data import Dataset
+
+import pate
+from pate._core.validation import as_float32
+from pate.data import (
+    Arrays,
+    DataSource,
+    Keys,
+    NumberTable,
+    PictureTable,
+    Role,
+    TextTable,
+    TorchDatasets,
+)
+from tests.conftest import make_arrays, recipe
+from tests.labeling.data.test_picture_table import write_pictures
+from tests.processes import run_here
+
+LARGEST = float(np.finfo(np.float32).max)
+WIDE = (1e39, -1e39, 1e300, -1.7e308, LARGEST, 5e-324)
+
+
+def test_only_finite_numbers_beyond_float32_are_clipped() -> None:
+    given = np.array([*WIDE, np.inf, -np.inf, np.nan, 0.1])
+    clipped = as_float32(given)
+    assert clipped.dtype == np.float32
+    most = [LARGEST, -LARGEST, LARGEST, -LARGEST, LARGEST, 0, np.inf, -np.inf, np.nan]
+    np.testing.assert_array_equal(clipped, np.array([*most, 0.1], dtype=np.float32))
+    np.testing.assert_array_equal(as_float32([10**40, 1]), np.array([LARGEST, 1], np.float32))
+    same = np.ones(3, dtype=np.float32)
+    assert as_float32(same) is same
+
+
+# Sources
+
+
+def of_arrays(folder: Path, value: float) -> DataSource:
+    arrays = make_arrays(60)
+    arrays["X"] = arrays["X"].astype(np.float64)
+    arrays["X"][3] = value
+    np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
+    return Arrays(folder / "data.npz")
+
+
+def of_sparse_arrays(folder: Path, value: float) -> DataSource:
+    """Two entries of one place, whose sum would be infinite."""
+    arrays = make_arrays(60)
+    dense = arrays.pop("X").astype(np.float64)
+    dense[3] = 0
+    matrix = scipy.sparse.coo_matrix(dense)
+    rows = np.append(matrix.row, [3, 3])
+    columns = np.append(matrix.col, [1, 1])
+    scipy.sparse.save_npz(
+        folder / "features.npz",
+        scipy.sparse.coo_matrix((np.append(matrix.data, [value, value]), (rows, columns))),
+    )
+    np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
+    return Arrays(folder / "data.npz", sparse=folder / "features.npz")
+
+
+def of_numbers(folder: Path, value: object) -> DataSource:
+    arrays = make_arrays(60)
+    with (folder / "data.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "split", "label", "one", "two"])
+        for row in range(60):
+            one = value if row == 3 else float(arrays["X"][row, 0])
+            writer.writerow(
+                [arrays["ids"][row], arrays["split"][row], int(arrays["Y"][row, 0]), one, row]
+            )
+    return NumberTable(folder / "data.csv", labels=["label"], fill="public")
+
+
+class _Rows(Dataset[Any]):
+    def __init__(self, features: list[Any], role: str) -> None:
+        self.features, self.role = features, role
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.features[index], np.array([index % 2]), f"{self.role}-{index}"
+
+
+def of_items(folder: Path, value: Any) -> DataSource:
+    plain: list[Any] = [np.full(2, row / 7) for row in range(8)]
+    private = [*plain[:3], np.full(2, value), *plain[4:]]
+    return TorchDatasets(_Rows(private, "a"), _Rows(plain, "b"), _Rows(plain, "c"), ["label"])
+
+
+@pytest.mark.parametrize("value", [*WIDE])
+@pytest.mark.parametrize("make", [of_arrays, of_sparse_arrays, of_numbers, of_items])
+def test_numbers_of_all_sizes_are_read(
+    make: Callable[[Path, float], DataSource], value: float, tmp_path: Path
+) -> None:
+    for name in ("plain", "extreme"):
+        (tmp_path / name).mkdir()
+    plain = make(tmp_path / "plain", 0.5).load(Role.PRIVATE)
+    extreme = make(tmp_path / "extreme", value).load(Role.PRIVATE)
+    before, after = (np.asarray(records.features) for records in (plain, extreme))
+    assert np.isfinite(after).all() and np.abs(after[3]).max() in (LARGEST, after[3].max())
+    others = np.arange(len(after)) != 3
+    np.testing.assert_array_equal(before[others], after[others])
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1E+4000", "9" * 400, "0." + "0" * 400 + "1"])
+def test_numbers_as_texts_of_all_sizes_are_read(text: str, tmp_path: Path) -> None:
+    values = np.asarray(of_numbers(tmp_path, text).load(Role.PRIVATE).features)[3]
+    assert values[0] in (LARGEST, -LARGEST, 0)
+
+
+@pytest.mark.parametrize("text", ["inf", "-Infinity", "word"])
+def test_what_is_no_number_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^Expected a finite number"):
+        of_numbers(tmp_path, text).load(Role.PRIVATE)
+
+
+LONG = "word " * 40_000
+TEXTS = ("", " ", "\ud800 lone", "\0", "🙂" * 3000, LONG)
+
+
+@pytest.mark.parametrize("text", [*TEXTS, None])
+def test_texts_of_all_kinds_are_read(text: str | None) -> None:
+    plain: list[Any] = [f"a word {row}" for row in range(8)]
+    private = [*plain[:3], text, *plain[4:]]
+    source = TorchDatasets(
+        _Rows(private, "a"),
+        _Rows(plain, "b"),
+        _Rows(plain, "c"),
+        ["label"],
+        keys=Keys(num_features=16),
+    )
+    values = np.asarray(source.load(Role.PRIVATE).features)
+    assert values.shape == (8, 16) and np.isfinite(values).all()
+    assert len(source.fingerprint(Role.PRIVATE)) == 32
+
+
+def test_no_text_of_a_table_is_too_long(tmp_path: Path) -> None:
+    """Python's reader of CSV ends at 131,072 characters."""
+    rows = [f"r-{row},{['private', 'public', 'test'][row % 3]},{row % 2},{{}}" for row in range(9)]
+    lines = [row.format(LONG if place == 3 else "word") for place, row in enumerate(rows)]
+    (tmp_path / "data.csv").write_text("id,split,label,text\n" + "\n".join(lines) + "\n")
+    source = TextTable(tmp_path / "data.csv", labels=["label"], num_features=8)
+    assert np.isfinite(np.asarray(source.load(Role.PRIVATE).features)).all()
+
+
+# Pictures
+
+
+def _truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def _of_floats(path: Path) -> None:
+    Image.fromarray(np.full((9, 9), np.nan, dtype=np.float32)).save(path, "TIFF")
+
+
+def _huge(path: Path) -> None:
+    """A head that tells of 30,000 by 30,000 pixels."""
+    content = bytearray(path.read_bytes())
+    start = content.index(b"\xff\xc0")
+    content[start + 5 : start + 9] = (30_000).to_bytes(2, "big") * 2
+    path.write_bytes(bytes(content))
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "missing": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "others": lambda path: path.write_bytes(b"no picture"),
+    "truncated": _truncated,
+    "folder": _folder,
+    "pipe": _pipe,
+    "floats": _of_floats,
+    "huge": _huge,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_private_picture_that_cannot_be_read_is_black(damage: str, tmp_path: Path) -> None:
+    write_pictures(tmp_path / "pictures")
+    source = PictureTable(tmp_path / "pictures", size=8)
+    private = source.load(Role.PRIVATE).features
+    before, identity = np.asarray(private), private.identity()
+    DAMAGE[damage](tmp_path / "pictures" / "p03.jpg")
+    records = PictureTable(tmp_path / "pictures", size=8).load(Role.PRIVATE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for features in (records.features, records.features.once()):
+            after = np.asarray(features.select(np.arange(8)))
+            assert not after[1].any()
+            np.testing.assert_array_equal(np.delete(after, 1, axis=0), np.delete(before, 1, axis=0))
+    assert records.features.identity() != identity
+
+
+def test_a_picture_of_a_data_set_that_cannot_be_read_is_black(tmp_path: Path) -> None:
+    """One that is opened, and decoded when it is used; the first of all, too."""
+    write_pictures(tmp_path / "pictures")
+    paths = sorted((tmp_path / "pictures").glob("*.jpg"))
+    for path in paths[:2]:
+        path.write_bytes(path.read_bytes()[:-100])
+
+    def opened(paths: list[Path]) -> list[Any]:
+        return [Image.open(io.BytesIO(path.read_bytes())) for path in paths]
+
+    source = TorchDatasets(
+        _Rows(opened(paths[:4]), "a"),
+        _Rows(opened(paths[4:8]), "b"),
+        _Rows(opened(paths[8:12]), "c"),
+        ["label"],
+        keys=Keys(size=8),
+    )
+    values = np.asarray(source.load(Role.PRIVATE).features)
+    assert [bool(picture.any()) for picture in values] == [False, False, True, True]
+
+
+def test_a_fault_of_the_machine_is_no_black_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pictures(tmp_path / "pictures")
+    features = PictureTable(tmp_path / "pictures", size=8).load(Role.PRIVATE).features
+    for error in (MemoryError(), OSError(24, "Too many open files")):
+
+        def fails(*_: Any, error: Exception = error, **__: Any) -> Any:
+            raise error
+
+        monkeypatch.setattr(Image, "open", fails)
+        with pytest.raises((MemoryError, ValueError), match=r"Too many|^$"):
+            features[np.array([0])]
+
+
+# Runs
+
+MAPS = {
+    "none": None,
+    "PublicScaling": "PublicScaling",
+    "PublicPCA": {"class_path": "PublicPCA", "init_args": {"num_components": 4}},
+    "RandomFeatures": "RandomFeatures",
+    "AutoFeatures": "AutoFeatures",
+    "ChainedFeatures": {
+        "class_path": "ChainedFeatures",
+        "init_args": {
+            "maps": [
+                {"class_path": "PublicPCA", "init_args": {"num_components": 4}},
+                {"class_path": "PublicScaling"},
+            ]
+        },
+    },
+}
+TEACHERS = {
+    "trained": None,
+    "records": "fit: closed_form\n",
+    "parts": "fit: closed_form\nnum_teachers: 10\n",
+    "corrections": "fit: closed_form\nstart_from: first\nnum_teachers: 10\n",
+}
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("teachers", "features"),
+    [
+        pytest.param(teachers, name, marks=[] if (teachers, name) in FAST else [slow])
+        for FAST in [{("trained", "PublicPCA"), ("corrections", "PublicPCA")}]
+        for teachers in TEACHERS
+        for name in MAPS
+    ],
+)
+def test_runs_on_numbers_of_all_sizes(teachers: str, features: str, tmp_path: Path) -> None:
+    """Four records of large numbers of both signs; warnings are errors."""
+    arrays = make_arrays(300)
+    arrays["X"] = arrays["X"].astype(np.float64)
+    arrays["X"][:40:10] = np.resize([*WIDE, -LARGEST], (4, 6))
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=3)
+    data = yaml.safe_load((folder / "data.yaml").read_text())
+    if MAPS[features] is not None:
+        data["data"]["init_args"]["features"] = MAPS[features]
+        (folder / "data.yaml").write_text(yaml.safe_dump(data))
+    words = ["--label.noise_seed=1", "--label.num_queries=20"]
+    if (closed_form := TEACHERS[teachers]) is not None:
+        (folder / "teachers.yaml").write_text(closed_form)
+        (folder / "label.yaml").write_text("target_epsilon: 50\ndelta: 0.001\n")
+    ended = run_here("run", "recipe", "--run", "run", *words, folder=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "arning" not in ended.err + ended.out
+    statement = json.loads((tmp_path / "run" / "public" / "privacy.json").read_text())
+    assert statement["guarantees"]["replace_record"]["epsilon"] > 0
+
+
+def test_a_run_on_a_damaged_picture(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "pictures", num=60)
+    shutil.copyfile(tmp_path / "pictures" / "labels.csv", tmp_path / "labels.csv")
+    (tmp_path / "pictures" / "p03.jpg").write_bytes(b"no picture")
+    (tmp_path / "pictures" / "p06.jpg").unlink()
+    folder = recipe(tmp_path / "recipe", tmp_path / "unused")
+    source = {"root": "pictures", "size": 8, "features": "PublicScaling"}
+    content = {"data": {"class_path": "PictureTable", "init_args": source}}
+    (folder / "data.yaml").write_text(yaml.safe_dump(content))
+    (folder / "teachers.yaml").write_text("fit: closed_form\n")
+    (folder / "label.yaml").write_text("target_epsilon: 50\ndelta: 0.001\n")
+    dry = run_here("run", "recipe", "--run", "run", "--dry_run", folder=tmp_path)
+    assert dry.code == 0
+    said = (
+        "PRIVATE: 2 pictures are missing or no pictures, and count as black ones, such as p03.jpg."
+    )
+    assert said in dry.out.splitlines()
+    ended = run_here("run", "recipe", "--run", "run", "--label.noise_seed=1", folder=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "p03" not in ended.out + ended.err and "p06" not in ended.out + ended.err
+
+
+# The estimator
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_teachers": 20},
+        *(
+            pytest.param(settings, marks=slow)
+            for settings in (
+                {"bounds": (-3, 3)},
+                {"n_teachers": 8, "teacher": LogisticRegression()},
+                {"n_teachers": 8, "teacher": KNeighborsClassifier()},
+                {"n_teachers": 8, "teacher": make_pipeline(StandardScaler(), LogisticRegression())},
+            )
+        ),
+    ],
+    ids=["records", "parts", "bounds", "logistic", "neighbors", "scaled"],
+)
+@pytest.mark.parametrize("sparse", [False, pytest.param(True, marks=slow)])
+def test_a_classifier_on_numbers_of_all_sizes(settings: dict[str, Any], sparse: bool) -> None:
+    arrays = make_arrays(300)
+    X = arrays["X"].astype(np.float64)
+    X[:40] = np.resize([*WIDE, -LARGEST], (40, 6))
+    public: Any = None if "bounds" in settings else X[200:]
+    private: Any = X[:200]
+    if sparse:
+        private = scipy.sparse.csr_matrix(private)
+        # an entry of its own, added to what is there
+        private.data[private.indptr[3]] = private.data[private.indptr[3] + 1] = 1e308
+        private.indices[private.indptr[3] : private.indptr[3] + 2] = 0
+    classifier = pate.PateClassifier(epsilon=50.0, delta=1e-3, noise_seed=1, random_state=0)
+    classifier.set_params(**settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="the release shows|most features|.*unlike")
+        classifier.fit(private, arrays["Y"][:200], X_public=public)
+        assert classifier.predict(X[:40]).shape == (40, 4)
+
+
+def test_public_samples_of_all_sizes_are_clipped() -> None:
+    arrays = make_arrays(300)
+    X = arrays["X"].astype(np.float64)
+    X[200:206, 0] = WIDE
+    classifier = pate.PateClassifier(epsilon=50.0, delta=1e-3, noise_seed=1, random_state=0)
+    with pytest.warns(UserWarning, match="variance of public samples"):
+        classifier.fit(X[:200], arrays["Y"][:200], X_public=X[200:])
+    assert np.abs(classifier.X_public_).max() == LARGEST
+    votes = pate.NamedVotes(
+        ids=np.array(["x", "y"]),
+        label_names=("a",),
+        ballots=np.ones((2, 3, 1), dtype=np.uint8),
+        features=np.array([[1e39], [-1e300]]),
+    )
+    assert votes.features is not None
+    assert votes.features.ravel().tolist() == [LARGEST, -LARGEST]

@@ -1,0 +1,628 @@
+"""A run is rehearsed on made-up records: whatever can fail fails before anything is reserved."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from torch import nn
+
+from pate import ClosedFormPlan, LabelSettings, NamedVotes, Pipeline, StudentPlan, cli
+from pate._labeling.stages.rehearsal import MadeUp
+from pate.accounting import read_ledger
+from pate.aggregators import NoisyVotes, Release
+from pate.data import Arrays, PublicPCA, Records, Role
+from tests.conftest import make_arrays, recipe
+
+HERE = "tests.labeling.stages.test_rehearsal"
+FIRST = """network: models.Linear
+num_teachers: 40
+num_steps: 2
+batch_size: 8
+chunk_size: 2
+accelerator: cpu
+start_from: first
+optimizer: {class_path: Adam, init_args: {lr: 0.1}}
+"""
+"""Networks that start from a release, so that something is paid before they are trained."""
+LABEL = "aggregator: StableTopK\ntarget_epsilon: 30\ndelta: 1.0e-4\nnum_queries: 40\n"
+
+
+class Net(nn.Module):
+    """A network whose logits a subclass spoils."""
+
+    def __init__(self, shape: tuple[int, ...], num_labels: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(shape[0], num_labels)
+
+    def forward(self, features: torch.Tensor) -> Any:
+        return self.spoilt(self.layer(features))
+
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits
+
+
+class Sigmoid(Net):
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits.sigmoid()
+
+
+class Softmax(Net):
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits.softmax(-1)
+
+
+class Rectified(Net):
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits.relu()
+
+
+class Pair(Net):
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits, logits
+
+
+@dataclass
+class Output:
+    logits: torch.Tensor
+
+
+class Object(Net):
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return Output(logits)
+
+
+class Narrow(Net):
+    def __init__(self, shape: tuple[int, ...], num_labels: int) -> None:
+        super().__init__(shape, num_labels - 1)
+
+
+class Whole(Net):
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits.long()
+
+
+class Infinite(Net):
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits / 0
+
+
+class Untrained(Net):
+    """Answers, but learns nothing."""
+
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits.detach()
+
+
+class FailsInTraining(Net):
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        if self.training:
+            raise KeyError("a batch")
+        return logits
+
+
+class Branches(Net):
+    """Looks at a value, which stacked networks cannot."""
+
+    def spoilt(self, logits: torch.Tensor) -> Any:
+        return logits if float(logits.sum()) > 0 else -logits
+
+
+class Pictures(nn.Conv2d):
+    def __init__(self, shape: tuple[int, ...], num_labels: int) -> None:
+        super().__init__(shape[0], num_labels, 3)
+
+
+class TakesMore(Net):
+    def __init__(self, shape: tuple[int, ...], num_labels: int, width: int) -> None:
+        super().__init__(shape, num_labels)
+
+
+class FailsToAnswer(NoisyVotes):
+    def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
+        raise RuntimeError("no answer")
+
+
+class AnswersOneLabel(NoisyVotes):
+    def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
+        release = super().aggregate(votes, generator=generator)
+        return Release.of_rows(release.labels[:, :1] > 0, np.ones(len(release.labels), np.bool_))
+
+
+class FailsToSettle(NoisyVotes):
+    """Fails where nothing but the settlement of a release looks."""
+
+    def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
+        release = super().aggregate(votes, generator=generator)
+        return release._replace(noisy_counts=np.full(release.labels.shape, "x"))
+
+
+class Loud(Callback):
+    """Keeps what it sees."""
+
+    seen: ClassVar[list[str]] = []
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self.seen.append(stage)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way in which a run fails.
+
+    Attributes:
+        message: a part of the line that it ends with.
+        words: options of `pate run`.
+        files: files of the recipe with another content.
+        arrays: arrays of the data that are others; None for arrays that are missing.
+    """
+
+    message: str
+    words: tuple[str, ...] = ()
+    files: dict[str, str] | None = None
+    arrays: dict[str, Any] | None = None
+
+
+def of(stage: str, message: str, *settings: str) -> Way:
+    return Way(message, tuple(f"--{stage}.{setting}" for setting in settings))
+
+
+def teachers(message: str, *settings: str) -> Way:
+    return of("teachers", message, *settings)
+
+
+def label(message: str, *settings: str) -> Way:
+    return of("label", message, *settings)
+
+
+def student(message: str, *settings: str) -> Way:
+    return of("student", message, "model.network=models.MLP", "trainer.accelerator=cpu", *settings)
+
+
+def data(message: str, **arrays: Any) -> Way:
+    return Way(message, arrays=arrays)
+
+
+LABELS, CLOSED = make_arrays()["Y"], "fit: closed_form\n"
+OWN = f"{{class_path: {HERE}.%s, init_args: {{sigma_votes: 3.0}}}}"
+DRAWN = {
+    "data.yaml": "data:\n  class_path: DrawnPublic\n  init_args:\n    samples: s.npz\n"
+    "    source: {class_path: Arrays, init_args: {path: data.npz}}\n",
+    "teachers.yaml": CLOSED,
+    "label.yaml": "target_epsilon: 4\ndelta: 1.0e-5\n",
+}
+WAYS: dict[str, Way] = {
+    # records
+    "one column as no column": data("features of shape [N, ...]", X=np.zeros(600, np.float32)),
+    "no columns": data("with a column at least", X=np.zeros((600, 0), np.float32)),
+    "missing features": data("X", X=None),
+    "features that are NaN": data("finite features", X=np.full((600, 6), np.nan)),
+    "infinite features": data("finite features", X=np.full((600, 6), np.inf)),
+    "features in words": data("string", X=np.full((600, 6), "x")),
+    "fewer features": data("600 rows in every array", X=np.zeros((599, 6), np.float32)),
+    "labels of three values": data("labels among (0, 1)", Y=LABELS * 2),
+    "labels in words": data("labels", Y=np.full((600, 4), "yes")),
+    "labels [N]": data("labels of shape", Y=LABELS[:, 0]),
+    "fewer labels": data("599 rows", Y=LABELS[:599]),
+    "too few names": data("4 label_names", label_names=np.array(["a"])),
+    "a name twice": data("occur once", label_names=np.array(list("aacd"))),
+    "ids twice": data("occur once", ids=np.repeat(np.arange(300), 2)),
+    "ids in fractions": data("ids that are texts or integers", ids=np.arange(600) / 2),
+    "row numbers": data("row numbers", ids=np.arange(600)),
+    "no public samples": data("at least one public record", split=np.zeros(600, int)),
+    "no private records": data("private record", split=np.repeat([1, 2], 300)),
+    "no test records to measure by": Way(
+        "test records (test_fraction of the data takes a share of the public ones)",
+        ("--references",),
+        arrays={"split": np.repeat([0, 1], 300)},
+    ),
+    "another split": data("split in 0", split=np.full(600, 7)),
+    "rows in two roles": data(
+        "public samples that are no private records: they are published (copies=True says that",
+        X=np.tile(make_arrays()["X"][:100], (6, 1)),
+    ),
+    "a misspelled array": data("did you mean group?", groups=np.zeros(600)),
+    "budgets that nobody declared": data("budget", budget=np.ones(600)),
+    "a missing file": Way("gone.npz", ("--data.init_args.path=gone.npz",)),
+    "another source": Way("Sources", ("--data.class_path=Sources",)),
+    "labels that are not there": Way("unknown", ('--data.init_args.labels=["a","q"]',)),
+    "more components than columns": Way(
+        "PublicPCA", ("--data.init_args.features={class_path: PublicPCA, init_args: {dim: 99}}",)
+    ),
+    "drawn samples of pictures": Way(
+        "rows of numbers",
+        files=DRAWN,
+        arrays={"X": np.zeros((600, 2, 3), np.float32)},
+    ),
+    # teachers
+    "a module that is not there": teachers("models.Gone", "network=models.Gone"),
+    "a network of other arguments": teachers(
+        "Expected a network of (input_shape, num_labels)", "network=torch.nn.Linear"
+    ),
+    "a network that takes more": teachers("width", f"network={HERE}.TakesMore"),
+    "a network of pictures": teachers("got Pictures (", f"network={HERE}.Pictures"),
+    "a sigmoid": teachers("from the network Sigmoid, of both signs", f"network={HERE}.Sigmoid"),
+    "a softmax": teachers("from the network Softmax, of both signs", f"network={HERE}.Softmax"),
+    "a ReLU": teachers("outputs='never below 0'", f"network={HERE}.Rectified"),
+    "a tuple": teachers("network Pair, got type='tuple'", f"network={HERE}.Pair"),
+    "an object": teachers("network Object, got type='Output'", f"network={HERE}.Object"),
+    "a wrong width": teachers("network Narrow, got shape=[8, 3]", f"network={HERE}.Narrow"),
+    "integers": teachers("dtype='int64'", f"network={HERE}.Whole"),
+    "infinite logits": teachers("finite logits", f"network={HERE}.Infinite"),
+    "no gradient": teachers("pate teachers fit", f"network={HERE}.Untrained"),
+    "a fault in training": teachers("got KeyError", f"network={HERE}.FailsInTraining"),
+    "a branch in a stack": teachers("pate teachers fit", f"network={HERE}.Branches"),
+    "one teacher": teachers("num_teachers >= 2", "num_teachers=1"),
+    "no steps": teachers("num_steps >= 1", "num_steps=0"),
+    "no batch": teachers("batch_size >= 1", "batch_size=0"),
+    "no chunk": teachers("chunk_size >= 1", "chunk_size=0"),
+    "a negative rate": teachers(
+        "learning rate", "optimizer={class_path: SGD, init_args: {lr: -1}}"
+    ),
+    "an optimizer of whole tensors": teachers("entry by entry", "optimizer=LBFGS"),
+    "an optimizer that is not there": teachers("Adamm", "optimizer=Adamm"),
+    "a schedule that looks": teachers(
+        "looks at no loss", "scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"
+    ),
+    "half precision": teachers("16-mixed", "precision=16-mixed"),
+    "a loss that is not there": teachers("Hinge", "loss=Hinge"),
+    "augmented rows": teachers(
+        "for augment", "augment=[torchvision.transforms.v2.RandomHorizontalFlip]"
+    ),
+    "a negative norm": teachers("clip_norm > 0", "clip_norm=-1"),
+    "a negative seed": teachers("seed >= 0", "seed=-1"),
+    "another unit": teachers("person", "unit=person"),
+    "groups that are not there": teachers("group", "unit=group"),
+    "a release that is not there": teachers("student fit", "start_from=gone"),
+    "a device that is not there": teachers("accelerator", "accelerator=abacus"),
+    "an option of no teacher": teachers("nodes", "nodes=3"),
+    # labels
+    "more queries than samples": label("num_queries <= 100", "num_queries=101"),
+    "no query": label("num_queries >= 1", "num_queries=0"),
+    "a delta of nothing": label("which promises something", "delta=0.01"),
+    "no delta": label("0 < delta < 1", "delta=0"),
+    "a mechanism that is not there": label("Sparse", "aggregator=Sparse"),
+    "sets that are too large": label(
+        "k", "aggregator={class_path: Peeling, init_args: {k: 9}}", "num_queries=40"
+    ),
+    "noise without a target": label("aggregator.scale_gap", "target_epsilon=null"),
+    "a target that no noise meets": label("at least 10% of the queries", "target_epsilon=0.4"),
+    "a target above the budget": label("max_epsilon", "max_epsilon=3"),
+    "a negative target": label("target_epsilon", "target_epsilon=-1"),
+    "scores for sets": Way("which", ("--votes=scores",)),
+    "a choice of no number": label("num_queries", "query_choice=margin", "num_queries=null"),
+    "predictions for nothing": label("no use", "predictions=gone.npz"),
+    "a negative seed of noise": label("noise_seed >= 0", "noise_seed=-1"),
+    "units of no teacher": label("max_teachers_per_unit >= 1", "max_teachers_per_unit=0"),
+    "units of too many teachers": label("max_teachers_per_unit <= 40", "max_teachers_per_unit=41"),
+    "no answer": label(
+        "FailsToAnswer to answer made-up votes", f"aggregator={OWN % 'FailsToAnswer'}"
+    ),
+    "answers of one label": label("4 labels", f"aggregator={OWN % 'AnswersOneLabel'}"),
+    "counts in words": label("Expected", f"aggregator={OWN % 'FailsToSettle'}"),
+    "votes from elsewhere": label("own teachers", "votes=votes.npz"),
+    # the student
+    "a student that is not there": student("models.Gone", "model.network=models.Gone"),
+    "a sigmoid of the student": student(
+        "from the network Sigmoid, of both signs", f"model.network={HERE}.Sigmoid"
+    ),
+    "a tuple of the student": student("got type='tuple'", f"model.network={HERE}.Pair"),
+    "a width of the student": student("got shape=[8, 3]", f"model.network={HERE}.Narrow"),
+    "a student that fails in training": student(
+        "`pate student fit` to finish on made-up records, got KeyError",
+        f"model.network={HERE}.FailsInTraining",
+    ),
+    "a student without a gradient": student("grad", f"model.network={HERE}.Untrained"),
+    "a negative rate of the student": student(
+        "Invalid learning rate", "model.optimizer={class_path: SGD, init_args: {lr: -1}}"
+    ),
+    "a schedule without a metric": student(
+        "ReduceLROnPlateau", "model.scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"
+    ),
+    "no batch of the student": student("batch_size >= 1", "data.batch_size=0"),
+    "all held out": student("val_fraction < 1", "data.val_fraction=1"),
+    "cuts by no samples": student(
+        "--data.val_fraction > 0", "data.val_fraction=0", "optimize=macro_f1"
+    ),
+    "another metric": student("optimize", "optimize=beauty"),
+    "unsure labels": student("pseudo_confidence", "model.pseudo_confidence=2"),
+    "augmented rows of the student": student(
+        "for augment", "model.augment=[torchvision.transforms.v2.RandomHorizontalFlip]"
+    ),
+    "Lightning's smoke test": student(
+        "no trainer.fast_dev_run, which leaves no student: `pate run --dry_run`",
+        "trainer.fast_dev_run=true",
+    ),
+    "no epochs": student(
+        "a trainer that leaves a student with figures, got max_epochs=0", "trainer.max_epochs=0"
+    ),
+    "no steps of the student": student("got max_steps=0", "trainer.max_steps=0"),
+    "no batches": student("got limit_train_batches=0", "trainer.limit_train_batches=0"),
+    "no figures": student("got limit_test_batches=0", "trainer.limit_test_batches=0"),
+    "no checkpoints": student(
+        "got enable_checkpointing=False", "trainer.enable_checkpointing=false"
+    ),
+    "several processes": student("ddp_spawn", "trainer.devices=2"),
+    "a device of no student": student("accelerator", "trainer.accelerator=abacus"),
+    "a precision that is not there": student("precision", "trainer.precision=12"),
+    "a metric to monitor": student(
+        "did you mean val_loss?",
+        "trainer.callbacks=[{class_path: EarlyStopping, init_args: {monitor: val_los}}]",
+    ),
+    "a callback that is not there": student("Gone", "trainer.callbacks=[Gone]"),
+    "training in closed form": Way("closed form", ("--student.trainer.max_epochs=3",)),
+    # files and places
+    "a folder that is a file": Way("", ("--run=recipe/data.yaml",)),
+    "a ledger that is a folder": Way("", ("--ledger=recipe",)),
+    "a ledger of other bytes": Way("", ("--ledger=data.npz",)),
+    "a recipe without a stage": Way("Unexpected config", files={"label.yaml": ""}),
+    "a key that is no setting": Way("trainers", files={"student.yaml": "trainers: {}\n"}),
+    "a file that is no YAML": Way("Problems parsing config", files={"teachers.yaml": "a: [\n"}),
+    "a stage that is none": Way("overrides such as", ("--labels.num_queries=3",)),
+}
+
+
+def place(folder: Path, way: Way) -> Path:
+    """Write data and a recipe of two releases, with the faults of a way."""
+    arrays = make_arrays() | (way.arrays or {})
+    np.savez(folder / "data.npz", **{name: a for name, a in arrays.items() if a is not None})
+    made = recipe(folder / "recipe", folder / "data.npz")
+    files = {"teachers.yaml": FIRST, "label.yaml": LABEL} | (way.files or {})
+    for name, text in files.items():
+        (made / name).write_text(text)
+    return made
+
+
+def run(*words: str) -> object:
+    try:
+        return cli.main(["run", "recipe", "--run=run", *words])
+    except SystemExit as stopped:
+        return stopped.code
+
+
+def reserved(folder: Path) -> int:
+    """Return the number of releases that any ledger below a folder holds."""
+    return sum(len(read_ledger(path).entries) for path in folder.rglob("*.sqlite"))
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_whatever_fails_fails_before_anything_is_reserved(
+    way: Way,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place(tmp_path, way)
+    assert run(*way.words) == 2
+    captured = capsys.readouterr()
+    assert way.message in captured.err and "Traceback" not in captured.err
+    assert "[0/" not in captured.out and "[1/" not in captured.out
+    assert reserved(tmp_path) == 0
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "stage", "way"),
+    [
+        ("mechanisms.NoisyMoments.__call__", "run", Way("", files=DRAWN)),
+        ("_release.labels.farthest_first", "label", label("", "query_choice=k_center")),
+        ("_release.labels.Start", "label", label("", "query_choice=margin")),
+        ("_release.labels.Start", "label", label("", "query_choice=entropy")),
+    ],
+)
+def test_samples_are_drawn_and_chosen_before_anything_is_reserved(
+    part: str,
+    stage: str,
+    way: Way,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place(tmp_path, way)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"pate.{part}", fail)
+        assert run(*way.words) == 2
+        captured = capsys.readouterr()
+        assert f"`pate {stage}` to finish on made-up records, got " in captured.err
+        assert "[0/" not in captured.out and reserved(tmp_path) == 0
+    assert run("--dry_run", *way.words) == 0
+    assert not (tmp_path / "run").exists() and not (tmp_path / "s.npz").exists()
+
+
+def test_a_run_without_test_records_leaves_out_its_last_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {"teachers.yaml": CLOSED, "label.yaml": "target_epsilon: 30\ndelta: 1.0e-5\n"}
+    place(tmp_path, Way("", files=words, arrays={"split": np.repeat([0, 1], 300)}))
+    assert run() == 0
+    out = capsys.readouterr().out
+    assert "Without test records (test_fraction of the data takes a share of the public" in out
+    assert "[4/4] student fit" in out and "student test" not in out and "Test set" not in out
+    assert cli.main(["predict", "run/public/student/model", "data.npz"]) == 0
+    assert cli.main(["report", "run"]) == 0
+    assert "The data have no test records" in (tmp_path / "run/public/report.html").read_text()
+    capsys.readouterr()
+    assert cli.main(["student", "test", "--run=run"]) == 2
+    assert "at least one test record (`test_fraction`" in capsys.readouterr().err
+
+
+def test_stages_say_what_is_hopeless_as_a_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before networks are trained, and before labels are paid for, once."""
+    monkeypatch.chdir(tmp_path)
+    words = ("--config=recipe/data.yaml", "--config=recipe/teachers.yaml", "--run=run")
+    place(tmp_path, Way("", files={"teachers.yaml": FIRST.replace("start_from: first\n", "")}))
+    assert cli.main(["teachers", "fit", *words, "--num_teachers=201", "--dry_run"]) == 0
+    assert "400 private records (or groups) for 201 teachers: most" in capsys.readouterr().err
+    (tmp_path / "recipe" / "teachers.yaml").write_text(CLOSED)
+    assert cli.main(["teachers", "fit", *words]) == cli.main(["teachers", "vote", "--run=run"]) == 0
+    assert "hopeless" not in capsys.readouterr().err
+    paying = ["label", "--run=run", "--target_epsilon=0.02", "--delta=1e-5"]
+    line = "PRIVATE: 400 private records (or groups), each with a vote, for noise of "
+    with monkeypatch.context() as patch:
+        patch.setattr("pate._labeling.pipeline.release_labels", fail)
+        with pytest.raises(KeyError):
+            cli.main(paying)
+    assert line in capsys.readouterr().err and reserved(tmp_path) == 0
+    assert cli.main(paying) == 0
+    assert line in capsys.readouterr().err and reserved(tmp_path) == 1
+    assert cli.main(paying) == 0
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_where_nothing_fails_both_releases_are_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So the list above finds faults of the ways, and none of the recipe."""
+    monkeypatch.chdir(tmp_path)
+    place(tmp_path, Way(""))
+    for words in ((), ("--student.model.network=models.MLP", "--student.trainer.accelerator=cpu")):
+        assert run("--dry_run", *words) == 0
+        assert reserved(tmp_path) == 0 and not (tmp_path / "run").exists()
+    assert run() == 0
+    assert reserved(tmp_path) == 2
+
+
+class Closed(Arrays):
+    """A source whose private records may not be read."""
+
+    def load(self, role: Role) -> Records:
+        assert role is not Role.PRIVATE, "private records were read"
+        return super().load(role)
+
+
+def source(folder: Path) -> Closed:
+    np.savez(folder / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    return Closed(folder / "data.npz")
+
+
+TARGET = LabelSettings(delta=1e-5, target_epsilon=4.0)
+
+
+def test_nothing_private_is_read_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    closed = source(tmp_path)
+    with pytest.raises(AssertionError, match="private records were read"):
+        closed.load(Role.PRIVATE)
+    pipeline = Pipeline(tmp_path / "run", closed)
+    pipeline.rehearse(ClosedFormPlan(), TARGET)
+    pipeline.rehearse(ClosedFormPlan(num_teachers=20), TARGET)
+    assert not [*(tmp_path / "temporary").iterdir()]
+    assert not (tmp_path / "run").exists() and reserved(tmp_path) == 0
+
+
+def test_callbacks_see_no_made_up_records(tmp_path: Path) -> None:
+    trainer = {"callbacks": [{"class_path": f"{HERE}.Loud"}], "accelerator": "cpu"}
+    Pipeline(tmp_path / "run", source(tmp_path)).rehearse(
+        ClosedFormPlan(), TARGET, StudentPlan(network=Net, trainer=trainer)
+    )
+    assert not Loud.seen
+
+
+@pytest.mark.parametrize(
+    ("plan", "settings", "student", "message"),
+    [
+        (
+            ClosedFormPlan(),
+            TARGET,
+            StudentPlan(trainer={"max_epochs": 0, "accelerator": "cpu"}, network=Net),
+            "got max_epochs=0",
+        ),
+        (ClosedFormPlan(), TARGET, StudentPlan(network=Softmax), "the network Softmax"),
+        (
+            ClosedFormPlan(),
+            replace(TARGET, aggregator=NoisyVotes(sigma_votes=3.0)),
+            None,
+            "votes that are",
+        ),
+        (
+            ClosedFormPlan(unit="group"),
+            replace(TARGET, num_queries=101),
+            None,
+            "num_queries <= 100",
+        ),
+    ],
+)
+def test_a_program_rehearses_as_the_command_does(
+    plan: ClosedFormPlan,
+    settings: LabelSettings,
+    student: StudentPlan | None,
+    message: str,
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ValueError, match=r"^Expected ") as caught:
+        Pipeline(tmp_path / "run", source(tmp_path)).rehearse(plan, settings, student)
+    assert message in str(caught.value)
+
+
+VOTES = NamedVotes(
+    ids=np.char.mod("r%04d", np.arange(400, 500)),
+    label_names=("a", "b", "c", "d"),
+    counts=np.tile([0, 3, 7, 10], (100, 1)),
+    num_teachers=10,
+)
+
+
+def fail(*_: object, **__: object) -> None:
+    raise KeyError("a statement")
+
+
+def test_labels_are_rehearsed_with_their_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of votes from elsewhere, too, with and without data."""
+    settings = LabelSettings(NoisyVotes(sigma_votes=1.0), delta=1e-3)
+    line = r"^Expected `pate label` to finish on made-up records, got KeyError: 'a statement'$"
+    with monkeypatch.context() as patch:
+        patch.setattr("pate._labeling.release.labels.write_statement", fail)
+        patch.setattr("pate._core.release.transaction.write_statement", fail)
+        for data in (None, source(tmp_path)):
+            with pytest.raises(ValueError, match=line):
+                Pipeline(tmp_path / "run", data).label(settings, VOTES)
+            assert reserved(tmp_path) == 0
+    assert Pipeline(tmp_path / "run", source(tmp_path)).label(settings, VOTES).labels.shape
+    assert reserved(tmp_path) == 1
+
+
+def test_a_student_that_cannot_be_read_back_is_found_before_labels_are_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pate._labeling.stages.rehearsal.load_student", fail)
+    with pytest.raises(ValueError, match="`pate student fit` to finish on made-up records"):
+        Pipeline(tmp_path / "run", source(tmp_path)).label(
+            LabelSettings(NoisyVotes(sigma_votes=1.0), delta=1e-3), VOTES
+        )
+    assert reserved(tmp_path) == 0
+
+
+def test_made_up_records_are_a_few_public_samples_with_other_names(tmp_path: Path) -> None:
+    closed = source(tmp_path)
+    made_up = MadeUp(closed, rows=[3, 1], grouped=True)
+    public, private = made_up.records(Role.PUBLIC), made_up.records(Role.PRIVATE)
+    theirs = closed.records(Role.PUBLIC)
+    np.testing.assert_array_equal(public.features[:], theirs.features[:][[3, 1]])
+    np.testing.assert_array_equal(private.features[:], public.features[:])
+    assert public.ids.tolist() == theirs.ids[[3, 1]].tolist()
+    assert private.ids.tolist() == [f"made-up-private-{name}" for name in public.ids.tolist()]
+    assert private.units("group").tolist() == private.ids.tolist()
+    made_up.require_distinct()
+
+
+def test_a_student_of_raw_samples_sees_those_of_the_rehearsal(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    source = Arrays(tmp_path / "data.npz", features=PublicPCA(2))
+    made_up = MadeUp(source, rows=[3, 1])
+    assert (made_up.input_shape, made_up.unmapped().input_shape) == ((2,), (6,))
+    raw = made_up.unmapped().records(Role.PUBLIC).features
+    assert (raw[:] == make_arrays()["X"][400:500][[3, 1]]).all()

@@ -1,0 +1,815 @@
+"""`pate label --votes`: teachers from anywhere, with the ledger, the statement and the student of
+any other run."""
+
+import json
+import os
+import shutil
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from pate import NamedVotes, ReleasedLabels, cli
+from pate._labeling.release.between_runs import ledger_scope
+from pate._labeling.runs.run import VOTES_IMPORT, Run, Stage
+from pate._labeling.stages.votes_import import import_votes, open_votes_run, votes_from
+from pate.accounting import read_ledger, verify_ledger
+from pate.aggregators import Counts
+from pate.teachers import VoteStore
+from tests.conftest import make_arrays, recipe
+
+Captured = pytest.CaptureFixture[str]
+
+NAMES = ("a", "b", "c", "d")
+QUERIES = ("--num_queries=40", "--delta=1e-3")
+NOISY = ("--aggregator=NoisyVotes", "--aggregator.sigma_votes=2")
+TAU = (
+    "--aggregator=TauVoting",
+    "--aggregator.sigma_tau=1",
+    "--aggregator.tau=2",
+    "--aggregator.threshold_tau=10",
+)
+
+
+def made_votes(num_teachers: int = 20, *, seed: int = 1) -> NamedVotes:
+    """Teachers who give the public samples of `make_arrays` their labels, most of the time."""
+    arrays = make_arrays()
+    public = arrays["split"] == 1
+    right = np.random.default_rng(seed).random((public.sum(), num_teachers, len(NAMES))) < 0.9
+    ballots = np.where(
+        right, arrays["Y"][public][:, None], 1 - arrays["Y"][public][:, None]
+    ).astype(np.uint8)
+    return NamedVotes(ids=arrays["ids"][public], label_names=NAMES, ballots=ballots)
+
+
+def part(votes: NamedVotes, teachers: slice, *, counts: bool = False) -> NamedVotes:
+    assert votes.ballots is not None
+    own = votes.ballots[:, teachers]
+    given: dict[str, Any] = {"ballots": own}
+    if counts:
+        given = {"counts": own.sum(axis=1, dtype=np.int64), "num_teachers": own.shape[1]}
+    return NamedVotes(ids=votes.ids, label_names=votes.label_names, **given)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with votes, and public and test records that they were cast on; no
+    private ones."""
+    monkeypatch.chdir(tmp_path)
+    made_votes().save(Path("votes.npz"))
+    arrays = make_arrays()
+    shown = arrays["split"] > 0
+    rows = {
+        name: array[shown] if len(array) == len(shown) else array for name, array in arrays.items()
+    }
+    np.savez("data.npz", **rows)  # type: ignore[arg-type]
+    recipe(tmp_path / "recipe", Path("data.npz"))
+    return tmp_path
+
+
+def label(*words: str, run: str = "runs/mine", aggregator: tuple[str, ...] = NOISY) -> int:
+    return cli.main(["label", *aggregator, *QUERIES, "--run", run, *words])
+
+
+def refused(
+    capsys: Captured, *words: str, run: str = "runs/mine", aggregator: tuple[str, ...] = NOISY
+) -> str:
+    """Run a command that has to fail, and return its one line."""
+    capsys.readouterr()
+    assert label(*words, run=run, aggregator=aggregator) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1, error
+    return error
+
+
+def spent(ledger: str = "votes.ledger.sqlite") -> int:
+    return len(read_ledger(Path(ledger)).entries) if Path(ledger).exists() else 0
+
+
+def released(run: str = "runs/mine") -> ReleasedLabels:
+    return ReleasedLabels.load(run)
+
+
+def test_votes_become_labels_with_a_ledger_beside_them(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz", "--unit=patient", "--noise_seed=1") == 0
+    out = capsys.readouterr().out
+    assert "one patient of the private data is added, removed or altered" in out
+    assert "under REPLACE_RECORD" in out and "under ADD_REMOVE_TEACHER" in out
+    assert (
+        "voted by 20 teachers" in out and "The ledger of the private data holds 1 release(s)" in out
+    )
+    found = released()
+    votes = made_votes()
+    assert found.label_names == NAMES and set(found.ids) <= set(votes.ids)
+    assert votes.ballots is not None
+    rows = np.searchsorted(votes.ids, found.ids)
+    majority = votes.ballots[rows].sum(axis=1) > 10
+    assert (found.labels == majority).mean() > 0.95
+    verify_ledger(Path("votes.ledger.sqlite"))
+    assert oct(os.stat("runs/mine/private").st_mode)[-3:] == "700"
+    said = yaml.safe_load(Path("runs/mine/data.yaml").read_text())
+    assert said == {"data": None, "ledger": str(place / "votes.ledger.sqlite")}
+    # nothing of the import is a setting of the labels
+    assert set(yaml.safe_load(Path("runs/mine/public/label.yaml").read_text())) >= {
+        "aggregator",
+        "delta",
+    }
+    assert "votes" not in Path("runs/mine/public/label.yaml").read_text().replace("sigma_votes", "")
+
+
+def test_the_same_votes_again_change_nothing(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz", "--unit=patient") == 0
+    before = {path: path.read_bytes() for path in Path("runs/mine").rglob("*") if path.is_file()}
+    for words in (("--votes=votes.npz",), ("--votes=votes.npz", "--unit=patient"), ()):
+        assert label(*words) == 0
+        after = {path: path.read_bytes() for path in Path("runs/mine").rglob("*") if path.is_file()}
+        assert after == before
+    assert spent() == 1
+    # another place and another order of rows, with the ledger that the run has
+    votes = made_votes()
+    assert votes.ballots is not None
+    NamedVotes(ids=votes.ids[::-1], label_names=NAMES, ballots=votes.ballots[::-1]).save(
+        Path("moved/votes.npz")
+    )
+    assert label("--votes=moved/votes.npz") == 0
+    assert spent() == 1 and not Path("moved/votes.ledger.sqlite").exists()
+
+
+@pytest.mark.slow
+def test_changed_votes_are_refused_unless_overwritten(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz") == 0
+    made_votes(seed=2).save(Path("votes.npz"))
+    error = refused(capsys, "--votes=votes.npz")
+    assert (
+        "that `pate label --votes` of runs/mine was begun with, got other votes" in error
+        and "--overwrite" in error
+    )
+    assert (spent(), released().release) == (1, 1)
+    assert label("--votes=votes.npz", "--overwrite") == 0
+    assert (spent(), released().release) == (2, 2)
+    # votes that lie elsewhere belong to another ledger
+    made_votes(seed=3).save(Path("other/votes.npz"))
+    error = refused(capsys, "--votes=other/votes.npz", "--overwrite")
+    assert (
+        "the votes that runs/mine was begun with, whose releases" in error and "--ledger" in error
+    )
+    assert (
+        label("--votes=other/votes.npz", "--overwrite", "--ledger=other/votes.ledger.sqlite") == 0
+    )
+    assert (spent(), spent("other/votes.ledger.sqlite")) == (2, 1)
+
+
+@pytest.mark.slow
+def test_all_runs_on_the_votes_share_one_budget(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz", "--max_epsilon=60") == 0
+    os.symlink("votes.npz", "linked.npz")
+    for path in ("votes.npz", "linked.npz"):
+        error = refused(capsys, f"--votes={path}", "--max_epsilon=60", run="runs/two")
+        assert "epsilon <= 60" in error and "(mine)" in error and "take other data" in error
+    # where the release alone is too much, other data are no way out
+    error = refused(
+        capsys, "--votes=votes.npz", "--max_epsilon=60", "--num_queries=100", run="runs/two"
+    )
+    assert "epsilon <= 60" in error and "take other data" not in error
+    error = refused(
+        capsys, "--votes=votes.npz", "--max_epsilon=90", "--num_queries=1", run="runs/two"
+    )
+    assert "the budget of the ledger, max_epsilon=60" in error and "votes.ledger.sqlite" in error
+    assert "take other data" not in error
+    assert label("--votes=votes.npz", "--num_queries=1", run="runs/two") == 0
+    assert [entry.run for entry in read_ledger(Path("votes.ledger.sqlite")).entries] == [
+        "mine",
+        "two",
+    ]
+    # a ledger of one's own choice
+    assert label("--votes=votes.npz", "--ledger=all.sqlite", run="runs/three") == 0
+    assert spent("all.sqlite") == 1
+    Path("all.sqlite").unlink()
+    assert "the ledger of runs/three where it was" in refused(
+        capsys, "--num_queries=3", run="runs/three"
+    )
+
+
+def test_a_folder_of_silos_has_its_ledger_inside(place: Path) -> None:
+    """Ballots of one, of many and counts: what is drawn is what one file of all ballots gives."""
+    whole = made_votes()
+    assert whole.ballots is not None
+    NamedVotes(ids=whole.ids, label_names=NAMES, ballots=whole.ballots[:, 0]).save(
+        Path("silos/a.npz")
+    )
+    part(whole, slice(1, 8)).save(Path("silos/b.npz"))
+    part(whole, slice(8, 20), counts=True).save(Path("silos/c.npz"))
+    assert label("--votes=silos", "--noise_seed=4", run="runs/silos") == 0
+    assert label("--votes=votes.npz", "--noise_seed=4", run="runs/whole") == 0
+    assert spent("silos/ledger.sqlite") == 1
+    for name in ("ids", "labels", "mask", "noisy_counts"):
+        assert np.array_equal(
+            getattr(released("runs/silos"), name), getattr(released("runs/whole"), name)
+        ), name
+    assert released("runs/silos").num_teachers == 20
+
+
+@pytest.mark.parametrize("aggregator", [NOISY, TAU])
+def test_silos_with_ballots_serve_every_aggregator(
+    aggregator: tuple[str, ...], place: Path
+) -> None:
+    whole = made_votes()
+    part(whole, slice(0, 5)).save(Path("silos/1.npz"))
+    part(whole, slice(5, 20)).save(Path("silos/2.npz"))
+    for path, run in (("silos", "runs/silos"), ("votes.npz", "runs/whole")):
+        assert label(f"--votes={path}", "--noise_seed=4", run=run, aggregator=aggregator) == 0
+    assert np.array_equal(released("runs/silos").labels, released("runs/whole").labels)
+
+
+def peak_of_importing(folder: Path, num_silos: int) -> int:
+    """Return the most bytes that are held while silos of 200,000 votes are read and imported."""
+    whole = replace(made_votes(500, seed=2), features=None)
+    for number in range(num_silos):
+        assert whole.ballots is not None
+        np.savez(
+            Path(folder, f"{number:02d}.npz"),
+            ids=whole.ids,
+            label_names=NAMES,
+            ballots=whole.ballots ^ (number & 1),
+        )
+    del whole
+    tracemalloc.start()
+    try:
+        votes = votes_from(folder)
+        import_votes(open_votes_run(folder / "run", votes), votes)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_silos_are_in_memory_one_at_a_time(place: Path) -> None:
+    peaks = []
+    for num_silos in (1, 12):
+        folder = place / f"silos_{num_silos}"
+        folder.mkdir()
+        peaks.append(peak_of_importing(folder, num_silos))
+    assert peaks[1] < 1.2 * peaks[0], peaks
+    assert VoteStore(place / "silos_12/run/private/votes").manifest().num_teachers == 6000
+
+
+SCORES = ("--aggregator=ScoreVotes", "--aggregator.multiplier_scores=5")
+
+
+def made_scores() -> NamedVotes:
+    """Teachers who are sure of most labels of `made_votes`, with the features of the samples."""
+    votes, arrays = made_votes(), make_arrays()
+    assert votes.ballots is not None
+    scores = np.where(votes.ballots, 0.9, 0.2).astype(np.float32)
+    return NamedVotes(
+        ids=votes.ids, label_names=NAMES, scores=scores, features=arrays["X"][arrays["split"] == 1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("sigma_test", "delta_test", "expected"),
+    [
+        ("0.5", "1e-4", "the cost of the stability tests of all queries"),
+        ("1e21", "1e-6", "at least 10% of the queries answered"),
+    ],
+)
+def test_labels_that_are_not_to_be_had_are_refused_before_votes_are_imported(
+    sigma_test: str, delta_test: str, expected: str, place: Path, capsys: Captured
+) -> None:
+    settings = ("scale_gap=1", f"sigma_test={sigma_test}", f"delta_test={delta_test}")
+    words = ("--aggregator=StableTopK", *(f"--aggregator.{each}" for each in settings))
+    error = refused(capsys, "--votes=votes.npz", aggregator=words)
+    assert expected in error
+    assert not Path("runs").exists() and not Path("votes.ledger.sqlite").exists()
+
+
+def test_directions_of_scores_are_the_features_where_there_are_some(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A direction for each sample needs the square of their number in memory."""
+    made_scores().save(Path("scores.npz"))
+    sizes, eye = [], np.eye
+
+    def watched(size: int, *rest: Any) -> np.ndarray:
+        sizes.append(size)
+        return eye(size, *rest)
+
+    monkeypatch.setattr(np, "eye", watched)
+    assert label("--votes=scores.npz", "--target_epsilon=3000", aggregator=()) == 0
+    assert 100 not in sizes
+
+
+def test_scores_of_other_models_become_labels_for_a_target_alone(
+    place: Path, capsys: Captured
+) -> None:
+    votes = made_scores()
+    votes.save(Path("scores.npz"))
+    error = refused(capsys, "--votes=scores.npz")
+    assert "which NoisyVotes takes, got votes='Scores'" in error
+    assert not Path("runs/mine").exists() and spent("scores.ledger.sqlite") == 0
+    target = ("--votes=scores.npz", "--target_epsilon=3000", "--noise_seed=1")
+    for _ in range(2):
+        assert label(*target, aggregator=()) == 0
+        assert spent("scores.ledger.sqlite") == 1
+    assert VoteStore(Path("runs/mine/private/votes")).manifest().ballots == "scores"
+    truth = make_arrays()["Y"][400:500][np.searchsorted(votes.ids, released().ids)]
+    assert released().linear and (released().labels == truth).mean() > 0.8
+    # the same scores in silos, and a silo of them that stays away
+    assert votes.scores is not None
+    for name, own in (("a", slice(0, 12)), ("b", slice(12, 20))):
+        silo = replace(votes, scores=votes.scores[:, own], num_teachers=None)
+        silo.save(Path(f"silos/{name}.npz"))
+    target = ("--votes=silos", *target[1:])
+    assert label(*target, run="runs/silos", aggregator=()) == 0
+    for name in ("ids", "labels", "noisy_counts"):
+        np.testing.assert_array_equal(
+            getattr(released("runs/silos"), name), getattr(released(), name)
+        )
+    replace(votes, scores=np.full((100, 8, 4), np.nan), num_teachers=None).save(Path("silos/b.npz"))
+    assert label(*target, "--overwrite", run="runs/silos", aggregator=()) == 0
+    assert released("runs/silos").num_teachers == 20
+    with pytest.raises(AssertionError):
+        np.testing.assert_array_equal(released("runs/silos").noisy_counts, released().noisy_counts)
+
+
+def test_votes_beside_scores_are_scores_and_copies_are_told(place: Path, capsys: Captured) -> None:
+    scores, votes = made_scores(), made_votes()
+    scores.save(Path("silos/a.npz"))
+    part(votes, slice(0, 20), counts=True).save(Path("silos/b.npz"))
+    error = refused(capsys, "--votes=silos", aggregator=SCORES)
+    assert "ballots or scores of every silo" in error and "silos/b.npz" in error
+    part(votes, slice(0, 20)).save(Path("silos/b.npz"))
+    assert label("--votes=silos", aggregator=SCORES) == 0
+    chunks = VoteStore(Path("runs/mine/private/votes")).scores()
+    assert set(np.unique(chunks[1]).tolist()) == {1, 255} and len(np.unique(chunks[0])) == 2
+    assert votes.ballots is not None and scores.scores is not None
+    np.testing.assert_array_equal(chunks[1] == 255, votes.ballots.swapaxes(0, 1))
+    replace(scores, scores=scores.scores[:, ::-1]).save(Path("silos/b.npz"))
+    assert "silos that are no copies of each other" in refused(
+        capsys, "--votes=silos", run="runs/b", aggregator=SCORES
+    )
+
+
+def test_scores_of_few_samples_need_no_features(
+    place: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    votes = replace(made_scores(), features=None)
+    votes.save(Path("votes.npz"))
+    with monkeypatch.context() as patch:
+        patch.setattr("pate._labeling.runs.vote_store.MOST_SAMPLES", 99)
+        message = (
+            "features [N, F] in the votes, or a data.yaml with their public"
+            " records, or scores of 99 samples"
+        )
+        assert message in refused(capsys, "--votes=votes.npz", aggregator=SCORES)
+        assert spent() == 0
+        assert (
+            label(
+                "--votes=votes.npz", "--config=recipe/data.yaml", run="runs/data", aggregator=SCORES
+            )
+            == 0
+        )
+    for _ in range(2):
+        assert (
+            label("--votes=votes.npz", "--target_epsilon=20000", "--noise_seed=1", aggregator=())
+            == 0
+        )
+    assert spent() == 2 and votes.scores is not None
+    rows, noisy_counts = np.searchsorted(votes.ids, released().ids), released().noisy_counts
+    assert noisy_counts is not None and released().linear
+    shares = votes.scores.astype(np.float64).mean(axis=1)[rows]
+    assert np.corrcoef(shares.ravel(), noisy_counts.ravel())[0, 1] > 0.95
+    assert (released().labels == (shares > 0.5)).mean() > 0.9
+
+
+def test_counts_do_not_serve_an_aggregator_that_needs_ballots(
+    place: Path, capsys: Captured
+) -> None:
+    part(made_votes(), slice(0, 20), counts=True).save(Path("votes.npz"))
+    error = refused(capsys, "--votes=votes.npz", aggregator=TAU)
+    told = "Expected votes that are Ballots, which TauVoting takes, got votes='Counts'"
+    assert told in error and spent() == 0
+    error = refused(
+        capsys, "--votes=votes.npz", aggregator=("--aggregator=ScoreVotes", "--target_epsilon=2")
+    )
+    assert "which ScoreVotes takes, got votes='Counts'" in error and spent() == 0
+    assert not Path("runs/mine").exists()
+    assert label("--votes=votes.npz") == 0
+    assert spent() == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--votes=nowhere.npz",),
+            "an .npz file of votes without pickled objects, got missing='nowhere.npz'",
+        ),
+        (("--votes=votes.npz", "--unit=two words"), "unit as one word"),
+        (("--votes=votes.npz", "--num_queries=101"), "num_queries <= 100"),
+        (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
+        (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
+        (("--unit=patient",), "Expected --votes or --silos with --unit, got option='--unit'"),
+        (
+            ("--config=recipe/data.yaml",),
+            "Expected --votes or --silos with --data, got option='data.init_args.path'",
+        ),
+        ((), "`pate teachers vote` to be finished"),
+    ],
+)
+def test_bad_settings_spend_nothing(
+    words: tuple[str, ...], message: str, place: Path, capsys: Captured
+) -> None:
+    assert message in refused(capsys, *words)
+    assert spent() == 0
+
+
+@pytest.mark.parametrize("value", ["null", "{}", "[]", "1", "[west]"])
+@pytest.mark.parametrize("option", ["without", "wait", "teachers"])
+@pytest.mark.parametrize("votes", ["votes.npz", None])
+def test_options_of_an_exchange_need_one(
+    option: str, value: str, votes: str | None, place: Path, capsys: Captured
+) -> None:
+    """A silo that was to be left out would be counted, and paid for."""
+    origin = () if votes is None else (f"--votes={votes}",)
+    assert f"Expected --silos with --{option}, got" in refused(
+        capsys, *origin, f"--{option}={value}"
+    )
+    Path("more.yaml").write_text(f"{option}: {value}\n")
+    assert f"Expected --silos with --{option}, got" in refused(
+        capsys, *origin, "--config=more.yaml"
+    )
+    assert spent() == 0 and not Path("runs/mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed", "agreed"),
+    [
+        (("StableMajority", "sigma_majority=1", "delta_majority=1e-9"), "", 0),
+        (
+            ("StableTopK", "scale_gap=0.1", "sigma_test=0.1", "delta_test=1e-6"),
+            "A gap of 2.6 votes between the counts is what a query needs to be answered, and"
+            " answered right, with probability 0.9; 20 teachers can have at most 20. ",
+            2,
+        ),
+    ],
+)
+def test_a_release_that_answers_little_says_its_price_and_what_would_help(
+    place: Path,
+    capsys: Captured,
+    settings: tuple[str, ...],
+    needed: str,
+    agreed: int,
+) -> None:
+    tied = np.zeros((100, 20, 4), dtype=np.uint8)
+    tied[:, ::2] = 1
+    tied[:agreed, :, 0], tied[:agreed, :, 1:] = 1, 0
+    replace(made_votes(), ballots=tied).save(Path("tied.npz"))
+    name, *values = settings
+    stable = (f"--aggregator={name}", *(f"--aggregator.{value}" for value in values))
+    assert label("--votes=tied.npz", "--num_queries=100", aggregator=stable) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    number = int(released().mask.any(axis=1).sum())
+    assert number == agreed
+    start = f"Only {number} of 100 queries were" if agreed else "None of 100 queries was"
+    assert line.startswith(f"{start} answered, and epsilon = ")
+    assert f"at delta = 0.001 is spent. {needed}Fewer queries" in line
+    assert line.endswith(
+        "Fewer queries, a larger epsilon, more teachers, teachers that start from a release"
+        " (start_from) or another aggregator help; to ask again costs again."
+    )
+    assert label("--votes=votes.npz", run="runs/answered") == 0
+    assert "was answered" not in capsys.readouterr().out
+
+
+def test_votes_come_from_one_place(place: Path, capsys: Captured) -> None:
+    error = refused(capsys, "--votes=votes.npz", "--silos=exchange")
+    assert "Expected --votes or --silos, not both" in error and not Path("exchange").exists()
+
+
+@pytest.mark.parametrize("settings", [("--votes=nowhere.npz",), ("--votes=votes.npz", "--delta=2")])
+def test_what_is_refused_at_once_leaves_no_run(
+    settings: tuple[str, ...], place: Path, capsys: Captured
+) -> None:
+    refused(capsys, *settings)
+    assert not Path("runs/mine").exists()
+
+
+def test_teachers_and_votes_from_elsewhere_do_not_share_a_run(
+    place: Path, copied: Path, capsys: Captured
+) -> None:
+    assert "a run folder of their own for votes" in refused(
+        capsys, "--votes=votes.npz", run=str(copied)
+    )
+    assert label("--votes=votes.npz") == 0
+    configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
+    assert cli.main(["teachers", "fit", *configs, "--run=runs/mine", "--overwrite"]) == 2
+    assert (
+        "a run folder of their own for teachers, without imported votes" in capsys.readouterr().err
+    )
+    assert cli.main(["references", "--run=runs/mine"]) == 2
+    assert "a run whose teachers were trained here" in capsys.readouterr().err
+    assert spent() == 1
+
+
+# The student
+
+
+@pytest.mark.slow
+def test_a_student_learns_from_votes_from_elsewhere(place: Path, capsys: Captured) -> None:
+    """No private record is needed; the data may be named at once or later."""
+    student = ["--config=recipe/student.yaml", "--run=runs/mine"]
+    assert label("--votes=votes.npz") == 0
+    add = "public and test records; the same `pate label --votes`, with a data.yaml, adds them"
+    for command, message in (
+        ("fit", add),
+        ("predict", "`pate student fit` to be finished in runs/mine"),
+    ):
+        assert cli.main(["student", command, *student]) == 2
+        assert message in capsys.readouterr().err
+    before = Path("runs/mine/public/labels.npz").read_bytes()
+    assert label("--votes=votes.npz", "--config=recipe/data.yaml") == 0
+    assert Path("runs/mine/public/labels.npz").read_bytes() == before and spent() == 1
+    assert cli.main(["student", "fit", *student]) == 0
+    assert cli.main(["student", "test", "--run=runs/mine"]) == 0
+    metrics = json.loads(Path("runs/mine/public/student/metrics.json").read_text())
+    assert metrics["student"]["micro_f1"] > 0.8 > metrics["all_majority"]["micro_f1"]
+    assert cli.main(["student", "predict", "--run=runs/mine"]) == 0
+    assert (Path("runs/mine/public/student") / "predictions.npz").is_file()
+    # the data are kept: the same votes without them are the same
+    assert label("--votes=votes.npz") == 0
+    # other data would be others
+    changed = (
+        "--votes=votes.npz",
+        "--config=recipe/data.yaml",
+        "--data.init_args.test_fraction=0.2",
+    )
+    assert "data.init_args.test_fraction=0.2 (was 0.1)" in refused(capsys, *changed)
+    path = Path("runs/mine/data.yaml")
+    path.write_text(path.read_text().replace("data.npz", "other.npz"))
+    assert "the data that `pate label --votes` was begun with" in refused(capsys, "--num_queries=3")
+    path.unlink()
+    assert "The same `pate label --votes` puts it back" in refused(capsys, "--num_queries=3")
+
+
+@pytest.mark.slow
+def test_votes_are_on_the_public_records(place: Path, capsys: Captured) -> None:
+    votes = made_votes()
+    assert votes.ballots is not None
+    ids = votes.ids.copy()
+    ids[0] = "r9999"
+    NamedVotes(ids=ids, label_names=NAMES, ballots=votes.ballots).save(Path("ids.npz"))
+    NamedVotes(ids=votes.ids, label_names=(*NAMES[:3], "x"), ballots=votes.ballots).save(
+        Path("names.npz")
+    )
+    for name, message in (
+        ("ids", "ids of the public records, got unknown=['r9999']"),
+        ("names", "labels of the data"),
+    ):
+        assert message in refused(capsys, f"--votes={name}.npz", "--config=recipe/data.yaml")
+        assert spent(f"{name}.ledger.sqlite") == 0
+    # some of them will do
+    NamedVotes(ids=votes.ids[:50], label_names=NAMES, ballots=votes.ballots[:50]).save(
+        Path("some.npz")
+    )
+    assert label("--votes=some.npz", "--config=recipe/data.yaml") == 0
+    words = ["--num_queries=20", "--student=true", "--epsilons=[50]", "--seeds=1"]
+    one = '--aggregators=[{"class_path": "NoisyVotes", "init_args": {"sigma_votes": 1.0}}]'
+    assert cli.main(["frontier", "--run=runs/mine", *words, one]) == 0
+    assert "NoisyVotes" in Path("runs/mine/private/frontier/frontier.csv").read_text()
+
+
+# Files that are lost or changed
+
+
+def test_another_unit_is_another_statement_of_the_same_labels(
+    place: Path, capsys: Captured
+) -> None:
+    assert label("--votes=votes.npz") == 0
+    assert "unit='patient' (was 'record')" in refused(capsys, "--votes=votes.npz", "--unit=patient")
+    assert "one record of" in Path("runs/mine/public/privacy.txt").read_text()
+    assert label("--votes=votes.npz", "--unit=patient", "--overwrite") == 0
+    assert "one patient of" in Path("runs/mine/public/privacy.txt").read_text()
+    assert spent() == 1
+
+
+def test_a_lost_key_is_told(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz") == 0
+    key = Path("runs/mine/private/partition.json")
+    kept = key.read_text()
+    key.unlink()
+    assert "the key that `pate label --votes` was begun with. Put it back" in refused(
+        capsys, "--votes=votes.npz"
+    )
+    assert "Put it back" in refused(capsys)
+    key.write_text(json.dumps({"key": "5a" * 32}))
+    assert "the key that `pate label --votes` began with. Put it back" in refused(capsys)
+    key.write_text(kept)
+    assert label("--votes=votes.npz") == 0
+    assert spent() == 1
+
+
+@pytest.mark.parametrize("name", ["votes_00000.npy", "votes_00000.json", "manifest.json"])
+def test_imported_votes_that_are_lost_are_imported_again(
+    name: str, place: Path, capsys: Captured
+) -> None:
+    assert label("--votes=votes.npz") == 0
+    path = Path("runs/mine/private/votes") / name
+    before, digests = path.read_bytes(), Path("runs/mine/private/votes/manifest.json").read_bytes()
+    path.write_bytes(before[:-1] + b"#")
+    if name != "votes_00000.json":  # which the manifest repeats
+        assert "`pate label --votes` makes it again" in refused(
+            capsys, "--num_queries=3", "--overwrite"
+        )
+    path.unlink()
+    assert label("--votes=votes.npz") == 0
+    assert Path("runs/mine/private/votes/manifest.json").read_bytes() == digests
+    if name == "votes_00000.npy":
+        assert path.read_bytes() == before
+    assert spent() == 1
+
+
+def test_a_missing_ledger_is_told(place: Path, capsys: Captured) -> None:
+    assert label("--votes=votes.npz") == 0
+    Path("votes.ledger.sqlite").rename("elsewhere.sqlite")
+    for words in (("--votes=votes.npz",), ("--num_queries=3", "--overwrite")):
+        assert "the ledger of runs/mine where it was" in refused(capsys, *words)
+    assert not Path("votes.ledger.sqlite").exists()
+
+
+# Killed anywhere
+
+
+class Killed(KeyboardInterrupt):
+    pass
+
+
+STEPS: dict[str, tuple[Any, str]] = {
+    "key": (Run, "begin"),
+    "data": (Run, "_write_data_config"),
+    "chunk": (VoteStore, "save_chunk"),
+    "counts": (VoteStore, "save_counts"),
+    "manifest": (VoteStore, "write_manifest"),
+    "state": (Run, "finish"),
+}
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", list(STEPS))
+def test_an_import_that_was_killed_goes_on(
+    step: str, after: bool, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = made_votes()
+    silos = (part(whole, slice(0, 8)), part(whole, slice(8, 20), counts=True))
+    votes = votes_from(silos)
+    owner, name = STEPS[step]
+    original: Callable[..., Any] = getattr(owner, name)
+
+    def cut(*args: Any, **kwargs: Any) -> Any:
+        if after:
+            original(*args, **kwargs)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, cut)
+        with pytest.raises(Killed):
+            import_votes(open_votes_run(Path("runs/mine"), votes), votes)
+    run = open_votes_run(Path("runs/mine"), votes)
+    assert run.is_finished(VOTES_IMPORT) == (step == "state" and after)
+    import_votes(run, votes)
+    run.require_finished(VOTES_IMPORT)
+    found, ids = VoteStore(Path("runs/mine/private/votes")).load(Counts)
+    assert whole.ballots is not None
+    assert ids == whole.ids.tolist() and (found.counts == whole.ballots.sum(axis=1)).all()
+
+
+def test_killed_after_the_reservation_the_same_release_goes_on(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for any run: what was reserved is used up, and labels that are there are not paid for
+    again."""
+
+    def cut(*args: Any, **kwargs: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pate._labeling.aggregators.noisy_votes.NoisyVotes.aggregate", cut)
+        for name in ("_release.labels.rehearse", "_release.label_settings.rehearse"):
+            patch.setattr(f"pate.{name}", lambda *_, **__: None)
+        patch.setattr("pate._labeling.pipeline.rehearse_release", lambda *_: None)
+        assert label("--votes=votes.npz") == 130
+    assert spent() == 1 and not Path("runs/mine/public/labels.npz").exists()
+    for _ in range(2):
+        assert label("--votes=votes.npz") == 0
+        assert released().release == 1 and spent() == 1
+    statement = json.loads(Path("runs/mine/public/privacy.json").read_text())
+    assert [release["settled"] for release in statement["releases"]] == [True]
+
+
+def test_a_run_that_is_gone_leaves_its_ledger(place: Path) -> None:
+    assert label("--votes=votes.npz") == 0
+    shutil.rmtree("runs")
+    assert label("--votes=votes.npz") == 0
+    assert spent() == 2
+
+
+# Neighbors
+
+
+def world(
+    place: Path, votes: NamedVotes, capsys: Captured, aggregator: tuple[str, ...] = NOISY
+) -> dict[str, bytes]:
+    """Label the votes in the same place with the same key and noise; return all that is published
+    or printed."""
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "run" / "private").mkdir(parents=True)
+    (place / "run" / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
+    votes.save(place / "votes.npz")
+    capsys.readouterr()
+    words = ("--config=recipe/data.yaml", "--noise_seed=3", "--max_epsilon=50")
+    assert (
+        label(f"--votes={place}/votes.npz", *words, run=str(place / "run"), aggregator=aggregator)
+        == 0
+    )
+    out = capsys.readouterr()
+    seen = {"out": out.out.encode(), "err": out.err.encode()}
+    files = [
+        path
+        for path in (place / "run").rglob("*")
+        if path.is_file() and "private" not in path.parts
+    ]
+    seen |= {path.name: path.read_bytes() for path in files}
+    statement = json.loads(seen.pop("privacy.json"))
+    # the hour differs, and with it the digest of the ledger's rows
+    del statement["ledger"]["digest"]
+    # and the released file is another
+    del statement["sha256"]
+    for release in statement["releases"]:
+        del release["at"], release["published"]["sha256"]
+    return seen | {"privacy.json": json.dumps(statement).encode()}
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_one_teacher_who_votes_otherwise_changes_only_what_is_released(
+    counts: bool, place: Path, capsys: Captured
+) -> None:
+    before = made_votes()
+    assert before.ballots is not None
+    ballots = before.ballots.copy()
+    ballots[:, 3] ^= 1
+    after = NamedVotes(ids=before.ids, label_names=NAMES, ballots=ballots)
+    worlds = [
+        world(place / "here", part(votes, slice(0, 20), counts=counts), capsys)
+        for votes in (before, after)
+    ]
+    released = [one.pop("labels.npz") for one in worlds]
+    assert released[0] != released[1]
+    assert worlds[0] == worlds[1]
+    assert {"label.yaml", "privacy.txt", "data.yaml", "out"} <= worlds[0].keys()
+
+
+@pytest.mark.parametrize("scores", [0.0, pytest.param(0.7, marks=pytest.mark.slow), np.nan])
+def test_one_teacher_who_scores_otherwise_changes_only_what_is_released(
+    scores: float, place: Path, capsys: Captured
+) -> None:
+    """It denies all labels, or is sure of them, or takes no part."""
+    before = made_scores()
+    assert before.scores is not None
+    changed = before.scores.copy()
+    changed[:, 3] = scores
+    worlds = [
+        world(place / "here", votes, capsys, SCORES)
+        for votes in (before, replace(before, scores=changed))
+    ]
+    released = [one.pop("labels.npz") for one in worlds]
+    assert released[0] != released[1]
+    assert worlds[0] == worlds[1]
+
+
+def test_a_killed_import_knows_the_place_of_its_ledger(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One write finishes it: whatever comes after may never come."""
+
+    class KilledError(Exception):
+        pass
+
+    finish = Run.finish
+
+    def killed(run: Run, stage: Stage, files: dict[Path, str], **more: Any) -> None:
+        finish(run, stage, files, **more)
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "finish", killed)
+        with pytest.raises(KilledError):
+            import_votes(
+                open_votes_run(Path("run"), votes_from("votes.npz")), votes_from("votes.npz")
+            )
+    run = open_votes_run(Path("run"), votes_from("votes.npz"))
+    import_votes(run, votes_from("votes.npz"))
+    assert ledger_scope(run) == "private data"

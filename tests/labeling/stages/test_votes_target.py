@@ -1,0 +1,283 @@
+"""`pate label --votes` with a target epsilon, and with aggregators that see features of the
+queries."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import NamedVotes, cli
+from pate._core.accounting.charges import account
+from pate.accounting import NeighboringRelation, read_ledger
+from tests.labeling.stages.test_votes_import import (
+    NAMES,
+    Captured,
+    label,
+    made_votes,
+    part,
+    place,
+    refused,
+    released,
+    spent,
+)
+
+__all__ = ["place"]
+
+KNOWN = (
+    "--aggregator=tests.labeling.aggregators.test_features.VotesWhereKnown",
+    "--aggregator.init_args.sigma_votes=0.1",
+    "--noise_seed=1",
+)
+
+
+# A target
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--max_epsilon=1",), "target_epsilon <= 1.0 (--max_epsilon)"),
+        (("--num_queries=1000",), "num_queries <= 100"),
+        (
+            ("--aggregator=tests.labeling.aggregators.test_features.VotesWhereKnown",),
+            "features [N, F] in the votes, or a data.yaml",
+        ),
+    ],
+)
+def test_votes_of_a_refused_target_stay_where_they_were(
+    words: tuple[str, ...], message: str, place: Path, capsys: Captured
+) -> None:
+    error = refused(
+        capsys,
+        "--votes=votes.npz",
+        "--target_epsilon=2",
+        *words,
+        aggregator=("--aggregator=NoisyVotes",),
+    )
+    assert message in error and not Path("runs/mine").exists() and spent() == 0
+
+
+def test_a_unit_reaches_no_more_teachers_than_there_are(place: Path, capsys: Captured) -> None:
+    error = refused(capsys, "--votes=votes.npz", "--max_teachers_per_unit=21")
+    assert (
+        "Expected max_teachers_per_unit <= 20, got max_teachers_per_unit=21" in error
+        and spent() == 0
+    )
+
+
+def test_settings_that_are_nested_too_deeply_are_one_line(place: Path, capsys: Captured) -> None:
+    Path("deep.yaml").write_text("aggregator: " + "[" * 3000 + "]" * 3000)
+    assert "nested less deeply" in refused(
+        capsys, "--votes=votes.npz", "--config=deep.yaml", aggregator=()
+    )
+
+
+@pytest.mark.parametrize(
+    "relation",
+    ["REPLACE_RECORD", pytest.param("ADD_REMOVE_TEACHER", marks=pytest.mark.slow)],
+)
+def test_stable_top_k_answers_agreement_and_no_coins(relation: str, place: Path) -> None:
+    """60 queries to 200 teachers at epsilon 8: coins, then 20 each that show none, one and all of
+    the labels."""
+    aggregator = ("--aggregator=StableTopK", f"--aggregator.neighboring_relation={relation}")
+    words = ("--target_epsilon=8", "--delta=1e-6", "--num_queries=60", "--noise_seed=1")
+    coins = np.random.default_rng(0).integers(0, 2, (60, 200, len(NAMES)), dtype=np.uint8)
+    unanimous = np.repeat(
+        [[0] * len(NAMES), [1] + [0] * (len(NAMES) - 1), [1] * len(NAMES)], 20, axis=0
+    )
+    kinds = {
+        "coins": coins,
+        "unanimous": np.repeat(unanimous[:, None], 200, axis=1).astype(np.uint8),
+    }
+    for name, ballots in kinds.items():
+        ids = np.array([f"sample-{i:02}" for i in range(60)])
+        NamedVotes(ids=ids, label_names=NAMES, ballots=ballots).save(Path(f"{name}.npz"))
+        assert label(f"--votes={name}.npz", *words, run=f"runs/{name}", aggregator=aggregator) == 0
+    answers = released("runs/coins")
+    assert answers.mask.any(axis=1).sum() <= 3
+    answers = released("runs/unanimous")
+    order = np.argsort(answers.ids)
+    right = (
+        (answers.mask[order] & (answers.labels[order] == unanimous))
+        .all(axis=1)
+        .reshape(3, 20)
+        .sum(axis=1)
+    )
+    assert (right >= 15).all()
+
+
+KINDS = [
+    ("NoisyVotes",),
+    ("StableMajority",),
+    ("Peeling", "k=2"),
+    ("StableTopK",),
+    ("ConfidentScreen",),
+    ("pate.aggregators.Powerset",),
+]
+# what is read from the votes depends on whether a class chooses its noise by their number, and on
+# what they are
+FAST = [(KINDS[0], "votes.npz"), (KINDS[1], "silos"), (KINDS[2], "silos")]
+PAIRS = [(kind, votes) for kind in KINDS for votes in ("votes.npz", "silos")]
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "votes"),
+    [each if each in FAST else pytest.param(*each, marks=pytest.mark.slow) for each in PAIRS],
+    ids=lambda given: given if isinstance(given, str) else given[0],
+)
+def test_a_name_and_a_target_are_enough(
+    aggregator: tuple[str, ...], votes: str, place: Path
+) -> None:
+    whole = made_votes()
+    for name, teachers in (("a", slice(0, 8)), ("b", slice(8, 20))):
+        part(whole, teachers).save(Path(f"silos/{name}.npz"))
+    name, *given = aggregator
+    words = (f"--aggregator={name}", *(f"--aggregator.{each}" for each in given))
+    # the same command, with the votes and without
+    for asked in (f"--votes={votes}",), (f"--votes={votes}",), ():
+        assert label("--target_epsilon=12", "--num_queries=20", *asked, aggregator=words) == 0
+    statement = json.loads(Path("runs/mine/public/privacy.json").read_text())
+    assert released().release == 1 and released().num_teachers == 20
+    # the settings that it wrote find these labels
+    assert cli.main(["label", "--config=runs/mine/public/label.yaml", "--run=runs/mine"]) == 0
+    ledger = "silos/ledger.sqlite" if votes == "silos" else "votes.ledger.sqlite"
+    assert spent(ledger) == 1
+    # a target does not count the order of choices and tests, a statement does
+    charges, relation = read_ledger(Path(ledger)).reserved(), NeighboringRelation.REPLACE_RECORD
+    total = account(charges, relation, in_order=False).get_epsilon(delta=statement["delta"])
+    assert statement["guarantees"][relation.value]["epsilon"] <= total
+    assert 12 * (1 - 1e-4) < total <= 12
+
+
+def test_votes_and_target_may_be_settings_of_a_file(place: Path) -> None:
+    Path("label.yaml").write_text(
+        "votes: votes.npz\ntarget_epsilon: 12\naggregator: StableMajority\n"
+    )
+    assert label("--config=label.yaml", aggregator=()) == 0
+    assert (
+        label("--votes=null", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",))
+        == 0
+    )
+    assert spent() == 1
+
+
+def test_the_path_of_votes_is_taken_by_its_letters(place: Path) -> None:
+    made_votes().save(Path("007/votes.npz"))
+    assert (
+        label("--votes=007", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",))
+        == 0
+    )
+    assert spent("007/ledger.sqlite") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--votes=nowhere.npz",),
+            "an .npz file of votes without pickled objects, got missing='nowhere.npz'",
+        ),
+        (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
+        (("--votes=votes.npz", "--target_epsilon=0"), "target_epsilon > 0"),
+        (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
+        (("--votes=votes.npz", "--aggregator.delta_test=1e-3"), "delta_test < "),
+    ],
+)
+def test_what_is_refused_at_once_leaves_no_run(
+    words: tuple[str, ...], message: str, place: Path, capsys: Captured
+) -> None:
+    error = refused(capsys, "--target_epsilon=2", *words, aggregator=("--aggregator=StableTopK",))
+    assert message in error and not Path("runs").exists() and spent() == 0
+
+
+# Features
+
+
+def features_of(ids: np.ndarray) -> np.ndarray:
+    """Two features, the first of which is above 0 for every third id."""
+    numbers = np.array([int(name.strip("r")) for name in ids.tolist()])
+    return np.stack([np.where(numbers % 3 == 0, 1.0, -1.0), numbers], axis=1)
+
+
+def bringing(votes: NamedVotes, features: np.ndarray | None) -> NamedVotes:
+    return replace(votes, features=features)
+
+
+def in_one_file(votes: NamedVotes) -> None:
+    bringing(votes, features_of(votes.ids)).save(Path("votes.npz"))
+
+
+def in_one_silo(votes: NamedVotes) -> None:
+    """Of three silos, the second brings them."""
+    Path("votes.npz").unlink()
+    for number, teachers in enumerate((slice(0, 5), slice(5, 9), slice(9, 20))):
+        silo = part(votes, teachers)
+        bringing(silo, features_of(votes.ids) if number == 1 else None).save(
+            Path(f"votes.npz/{number}.npz")
+        )
+
+
+@pytest.mark.parametrize("bring", [in_one_file, in_one_silo])
+def test_features_may_come_with_the_votes(bring: Callable[[NamedVotes], Any], place: Path) -> None:
+    """No data are named; the features of each query reach the aggregator."""
+    bring(made_votes())
+    assert label("--votes=votes.npz", aggregator=KNOWN) == 0
+    found = released()
+    known = features_of(found.ids)[:, 0] > 0
+    assert (
+        not found.labels[~known].any() and found.labels[known].any() and found.label_names == NAMES
+    )
+    # teachers are voters by the same features
+    voters = ("--aggregator=ScoreVotes", "--target_epsilon=2000", "--noise_seed=1")
+    assert label("--votes=votes.npz", run="runs/voters", aggregator=voters) == 0
+    answers = released("runs/voters")
+    assert answers.linear and answers.noisy_counts is not None
+    design = np.column_stack((features_of(answers.ids), np.ones(len(answers.ids))))
+    fitted = design @ np.linalg.lstsq(design, answers.noisy_counts)[0]
+    np.testing.assert_allclose(answers.noisy_counts, fitted, atol=1e-6)
+    assert np.ptp(fitted, axis=0).max() > 1e-3
+    # lost ones are told, and brought again
+    file = Path("runs/mine/private/votes/features.npy")
+    file.unlink()
+    assert label("--votes=votes.npz", aggregator=KNOWN) == 0
+    assert file.is_file() and released().release == 1
+
+
+def test_features_that_were_changed_are_told(place: Path, capsys: Captured) -> None:
+    in_one_file(made_votes())
+    assert label("--votes=votes.npz", aggregator=KNOWN) == 0
+    file = Path("runs/mine/private/votes/features.npy")
+    np.save(file, np.load(file) + 1)
+    assert "features.npy" in refused(capsys, "--num_queries=3", "--overwrite", aggregator=KNOWN)
+    assert spent() == 1
+
+
+@pytest.mark.slow
+def test_a_target_without_an_aggregator_says_what_the_default_lacks(
+    place: Path, capsys: Captured
+) -> None:
+    """Features first; but counts alone would not do with features either."""
+    target = "--target_epsilon=2"
+    assert "which Rounds needs; another --aggregator" in refused(
+        capsys, "--votes=votes.npz", target, aggregator=()
+    )
+    part(made_votes(), slice(0, 20), counts=True).save(Path("counts.npz"))
+    error = refused(capsys, "--votes=counts.npz", target, run="runs/counts", aggregator=())
+    assert "votes that are Ballots, which Rounds takes" in error and "features" not in error
+    assert spent() == 0 and spent("counts.ledger.sqlite") == 0
+
+
+def test_features_of_the_public_records_serve_as_well(place: Path, capsys: Captured) -> None:
+    error = refused(capsys, "--votes=votes.npz", aggregator=KNOWN)
+    assert "features [N, F] in the votes, or a data.yaml with their public records" in error
+    assert "which VotesWhereKnown needs" in error and spent() == 0
+    assert label("--votes=votes.npz", "--config=recipe/data.yaml", aggregator=KNOWN) == 0
+    with np.load("data.npz") as data:
+        first = dict(zip(data["ids"].tolist(), data["X"][:, 0].tolist(), strict=True))
+    found = released()
+    known = np.array([first[name] > 0 for name in found.ids.tolist()])
+    assert not found.labels[~known].any() and found.labels[known].any() and spent() == 1

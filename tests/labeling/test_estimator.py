@@ -1,0 +1,542 @@
+"""The estimator for scikit-learn."""
+
+import secrets
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, csr_matrix
+from sklearn import config_context
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pate import PateClassifier, read_ledger
+from pate._core.validation import FloatArray, UInt8Array
+from pate._labeling.estimator import ballots_of
+from pate.accounting import Ledger
+
+ANY_LABELS = "labels other than 0 and 1 are not read off the target, unless classes says so"
+
+
+def expected_failures(estimator: PateClassifier) -> dict[str, str]:
+    """Return the checks of scikit-learn that fail, each with the reason why it should."""
+    if estimator.classes is not None:
+        return {}
+    checks = (
+        "estimators_dtypes",
+        "classifier_data_not_an_array",
+        "classifiers_classes",
+        "fit2d_1feature",
+    )
+    return {f"check_{name}": ANY_LABELS for name in checks}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the release shows no label")  # checks fit few records
+@parametrize_with_checks(  # type: ignore[untyped-decorator, unused-ignore]
+    [
+        PateClassifier(bounds=(-10, 10), noise_seed=0, classes=classes)
+        for classes in (None, "from_y")
+    ],
+    expected_failed_checks=expected_failures,
+    xfail_strict=True,
+)
+def test_checks_of_scikit_learn(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def arrays() -> tuple[FloatArray, UInt8Array]:
+    generator = np.random.default_rng(0)
+    X = generator.standard_normal((2300, 6))
+    weights = np.array([[2.0, 0, 0], [1, -2, 0], [0, 1, 0], [0, 0, 2], [0, 0, -1], [1, 0, 0]])
+    return X, (X @ weights + 0.3 * generator.standard_normal((2300, 3)) > 0).astype(np.uint8)
+
+
+@pytest.mark.parametrize("settings", [{}, {"bounds": (np.full(6, -3), 3), "n_teachers": 500}])
+def test_it_learns_what_the_statement_pays_for(
+    arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
+) -> None:
+    X, Y = arrays
+    public = {} if settings else {"X_public": X[1800:]}
+    before = str(np.random.get_state())
+    classifier = PateClassifier(epsilon=4.0, random_state=0, noise_seed=1, **settings).fit(
+        X[:1800], Y[:1800], **public
+    )
+    assert str(np.random.get_state()) == before
+    assert (classifier.predict(X[1800:]) == Y[1800:]).mean() > 0.85
+    assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
+    assert "NOT PRIVATE" in classifier.statement_.text  # as noise_seed says
+    assert "public: nothing protects them" in classifier.statement_.text
+    assert len(classifier.X_public_) == len(classifier.released_.ids)
+    # noise that hides everything: what is learned comes from the records through the release alone
+    with pytest.warns(UserWarning, match="the release shows no label to be better"):
+        hidden = clone(classifier).set_params(epsilon=1e-3).fit(X[:1800], Y[:1800], **public)
+    assert (hidden.predict(X[1800:]) == Y[1800:]).mean() < 0.75
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"n_teachers": 20, "teacher": LogisticRegression(), "epsilon": 30.0}]
+)
+def test_unknown_labels_are_left_out(
+    arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
+) -> None:
+    X, Y = arrays
+    lost = np.random.default_rng(1).random(Y.shape) < [0.3, 0.8, 0.0]
+    some = np.where(lost, np.nan, Y)
+    classifier = PateClassifier(epsilon=4.0, random_state=0, noise_seed=1).set_params(**settings)
+    classifier.set_params(unknown_labels="nan").fit(X[:1800], some[:1800], X_public=X[1800:])
+    rights = [(classifier.predict(X[1800:]) == Y[1800:]).mean(axis=0)]
+    as_zero = np.where(lost, 0, Y)
+    classifier.set_params(unknown_labels=None).fit(X[:1800], as_zero[:1800], X_public=X[1800:])
+    rights.append((classifier.predict(X[1800:]) == Y[1800:]).mean(axis=0))
+    assert rights[0].min() > 0.75 and rights[0][1] > rights[1][1] + 0.15
+    with pytest.raises(ValueError, match=r"labels among \(0, 1\) in Y, got values=\[5"):
+        classifier.set_params(unknown_labels="nan").fit(X, np.where(lost, 5, Y), X_public=X)
+    with pytest.raises(ValueError, match="NaN"):
+        classifier.set_params(unknown_labels=None).fit(X, some, X_public=X)
+
+
+def test_the_noise_has_no_seed_unless_it_is_given(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays
+    classifier = PateClassifier(random_state=0)
+    first, second = (clone(classifier).fit(X[:500], Y[:500], X_public=X[2000:]) for _ in range(2))
+    assert "NOT PRIVATE" not in first.statement_.text
+    assert (first.released_.noisy_counts != second.released_.noisy_counts).all()
+
+
+@pytest.mark.filterwarnings("ignore:the release shows no label")  # of few records
+def test_a_named_ledger_adds_fits_up(arrays: tuple[FloatArray, UInt8Array], tmp_path: Path) -> None:
+    X, Y = arrays
+    classifier = PateClassifier(ledger=tmp_path / "ledger.sqlite", n_teachers=20)
+    for _ in range(2):
+        classifier.fit(X[:200], Y[:200], X_public=X[2200:], groups=np.repeat(np.arange(100), 2))
+    assert (
+        len(read_ledger(tmp_path / "ledger.sqlite").entries)
+        == len(classifier.statement_["releases"])
+        == 2
+    )
+    assert "one group of the private data" in classifier.statement_.text
+
+
+@pytest.mark.parametrize("teacher", [LogisticRegression(), KNeighborsClassifier(n_neighbors=5)])
+def test_a_record_reaches_one_teacher(
+    arrays: tuple[FloatArray, UInt8Array], monkeypatch: pytest.MonkeyPatch, teacher: BaseEstimator
+) -> None:
+    """With about 4 records each, some teachers have none, one class only, or fewer than a
+    classifier needs."""
+    X, Y = arrays[0][:80], arrays[1][:80]
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: bytes(range(size)))
+
+    def ballots(X: FloatArray, Y: UInt8Array) -> UInt8Array:
+        units, random = np.arange(len(X)).astype(np.str_), np.random.RandomState(0)
+        return ballots_of(teacher, X, Y, arrays[0][2200:], units, 20, random)
+
+    whole = ballots(X, Y)
+    assert whole.any() and not whole.all()
+    changed = X.copy()
+    changed[-1] = 1e6
+    for neighbor in (
+        ballots(X[:-1], Y[:-1]),
+        ballots(changed, Y),
+        ballots(X, np.vstack((Y[:-1], 1 - Y[-1:]))),
+    ):
+        assert (neighbor != whole).any(axis=(0, 2)).sum() == 1
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3])
+def test_scorers_of_scikit_learn_take_labels(
+    labels: int, arrays: tuple[FloatArray, UInt8Array]
+) -> None:
+    """One and two labels are not taken for the classes of one."""
+    X, Y = arrays[0], arrays[1][:, :labels]
+    classifier = PateClassifier(epsilon=4.0, noise_seed=0)
+    classifier.fit(X[:1800], Y[:1800], X_public=X[1800:2000])
+    assert [classes.tolist() for classes in classifier.classes_] == [[0, 1]] * labels
+    for name in ("average_precision", "roc_auc", "roc_auc_ovr", "f1_macro", "jaccard_micro"):
+        assert get_scorer(name)(classifier, X[2000:], Y[2000:]) > 0.75, name
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.2])
+def test_rows_of_private_records_are_no_public_samples(
+    share: float, arrays: tuple[FloatArray, UInt8Array]
+) -> None:
+    X, Y = arrays[0][:400], arrays[1][:400]
+    classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
+    copied = int(share * 200)
+    public = np.concatenate((X[:copied], X[200 : 400 - copied]))
+    with pytest.raises(ValueError, match=r"^Expected X_public that are no rows of X: [^\n]*\)$"):
+        classifier.fit(X[:200], Y[:200], X_public=public)
+    classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
+
+
+@pytest.mark.parametrize("columns", [3, 6, 9, 12])
+def test_rows_of_few_values_are_alike_by_chance(columns: int) -> None:
+    X = np.random.default_rng(columns).integers(0, 2, (900, columns)).astype(float)
+    classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
+    Y = np.stack((X[:, 0], X[:, 1]), axis=1)
+    classifier.fit(X[:600], Y[:600], X_public=X[600:])
+
+
+def test_zeros_of_both_signs_are_alike() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    X[:, 0] = 0.0
+    classifier = PateClassifier(epsilon=20.0, noise_seed=0)
+    with pytest.raises(ValueError, match=r"^Expected X_public that are no rows of X"):
+        classifier.fit(X, np.tile([0, 1], 30), X_public=np.where(X == 0, -0.0, X))
+
+
+def test_labels_may_be_a_list_of_rows(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays[0][:300], [tuple(row) for row in arrays[1][:300].tolist()]
+    classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
+    classifier.fit(X[:200], Y[:200], X_public=X[200:])
+    assert classifier.predict(X[:5]).shape == (5, 3)
+    listed = [("a", "b"), ("a",)] * 100
+    expected = r"^Expected Y of shape .*MultiLabelBinarizer .*, got rows of different lengths \("
+    with pytest.raises(ValueError, match=expected) as raised:
+        classifier.fit(X[:200], listed, X_public=X[200:])
+    assert "\n" not in str(raised.value)
+
+
+def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
+    arrays: tuple[FloatArray, UInt8Array],
+) -> None:
+    X, Y = 50 + 100 * arrays[0], arrays[1]
+    public = X[1800:2000]
+    scaler = FrozenEstimator(MinMaxScaler(clip=True).fit(public))
+    classifier = PateClassifier(epsilon=4.0, noise_seed=0, bounds=(-1e-9, 1 + 1e-9))
+    with config_context(enable_metadata_routing=True):
+        steps = [("scale", scaler), ("classify", classifier.set_fit_request(X_public=True))]
+        pipeline = Pipeline(steps, transform_input=["X_public"])
+        pipeline.fit(X[:1800], Y[:1800], X_public=public)
+        assert (pipeline.predict(X[2000:]) == Y[2000:]).mean() > 0.85
+        told = "Expected X_public within bounds .* if transform_input names it"
+        with pytest.raises(ValueError, match=told):
+            Pipeline(steps).fit(X[:1800], Y[:1800], X_public=public)
+
+
+def test_records_have_budgets_of_their_own(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays
+    classifier = PateClassifier(epsilon=4.0, budgets=(1.0, 4.0), noise_seed=1)
+    budgets = np.tile(np.array([1.0, 4.0], dtype=np.float32), 900)
+    classifier.fit(X[:1800], Y[:1800], X_public=X[1800:], budgets=budgets)
+    assert classifier.statement_["aggregator"]["class_path"].endswith("PersonalVotes")
+    assert [kept["epsilon"] for kept in classifier.statement_["budgets"]] == [1.0, 4.0]
+    assert (classifier.predict(X[1800:]) == Y[1800:]).mean() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "message"),
+    [
+        ({}, {"budgets": np.ones(1800)}, "Expected budgets of the records and of a classifier"),
+        ({"budgets": [1.0]}, {}, "Expected budgets of the records and of a classifier"),
+        (
+            {"budgets": [1.0], "teacher": LogisticRegression(), "n_teachers": 9},
+            {"budgets": np.ones(1800)},
+            "Expected budgets of the records and of a classifier without a teacher",
+        ),
+        ({"budgets": [2.0]}, {"budgets": np.ones(9)}, "Expected 1800 budgets, one for each"),
+        ({"budgets": [2.0]}, {"budgets": np.ones(1800)}, "Expected a budget of each private"),
+        ({"budgets": [1.0]}, {"budgets": np.ones(1800)}, "Expected epsilon <= 1, the largest"),
+        (
+            {"budgets": [2.0]},
+            {"budgets": np.full(1800, 2), "groups": np.arange(1800).astype(str)},
+            "where records have personal budgets",
+        ),
+    ],
+)
+def test_budgets_that_do_not_fit_are_refused(
+    settings: dict[str, Any],
+    given: dict[str, Any],
+    message: str,
+    arrays: tuple[FloatArray, UInt8Array],
+    tmp_path: Path,
+) -> None:
+    X, Y = arrays
+    classifier = PateClassifier(ledger=tmp_path / "ledger.sqlite", noise_seed=1, **settings)
+    with pytest.raises(ValueError, match=message):
+        classifier.fit(X[:1800], Y[:1800], X_public=X[1800:], **given)
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_five_records_give_a_warning(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays
+    with pytest.warns(UserWarning, match="use more records, a larger epsilon, or X_public"):
+        PateClassifier(noise_seed=0).fit(X[:5], Y[:5], X_public=X[1800:])
+
+
+class Labels(np.ndarray[Any, Any]):
+    """Labels with names of columns, as in a table."""
+
+    columns = ("red", "green", 3)
+
+
+@pytest.mark.parametrize(
+    ("classes", "names", "teacher"),
+    [
+        (None, ["red", "green", "3"], None),
+        ([0, 1], ["1"], GaussianNB()),
+        (["a", "b", "c"], ["a", "b", "c"], None),
+        (["a", "b", "c"], ["a", "b", "c"], GaussianNB()),
+    ],
+)
+def test_released_labels_keep_their_names(
+    arrays: tuple[FloatArray, UInt8Array],
+    classes: list[Any] | None,
+    names: list[str],
+    teacher: BaseEstimator | None,
+) -> None:
+    X, Y = arrays[0][:300], arrays[1][:300]
+    target = (
+        Y.view(Labels) if classes is None else np.asarray(classes)[Y.sum(axis=1) % len(classes)]
+    )
+    classifier = PateClassifier(
+        epsilon=100.0, teacher=teacher, n_teachers=30, classes=classes, noise_seed=0
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the release shows no label")
+        # a hundred samples say little about how fifty features vary, and the noise hides nothing
+        warnings.filterwarnings("ignore", message="The release shows records of about")
+        classifier.fit(X[:200], target[:200], X_public=X[200:])
+    assert list(classifier.released_.label_names) == names
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_data_frames_are_taken_by_their_columns(
+    package: str, arrays: tuple[FloatArray, UInt8Array]
+) -> None:
+    frames = pytest.importorskip(package)
+
+    def frame(values: Any, names: str) -> Any:
+        return frames.DataFrame({name: values[:, i] for i, name in enumerate(names)})
+
+    X, Y, names = arrays[0][:700], arrays[1][:700], "abcdefgh"[: arrays[0].shape[1]]
+    classifier = PateClassifier(epsilon=8.0, noise_seed=0)
+    classifier.fit(frame(X[:400], names), frame(Y[:400], "xyz"), X_public=frame(X[400:], names))
+    assert classifier.released_.label_names == ("x", "y", "z")
+    assert classifier.feature_names_in_.tolist() == [*names]
+    found = classifier.predict_proba(frame(X[:50], names))
+    alone = PateClassifier(epsilon=8.0, noise_seed=0).fit(X[:400], Y[:400], X_public=X[400:])
+    assert (found == alone.predict_proba(X[:50])).all()
+    with pytest.raises(ValueError, match="Feature names must be in the same order"):
+        classifier.predict(frame(X, names[::-1]))
+    gaps = frames.DataFrame({name: [None, *Y[1:400, i].tolist()] for i, name in enumerate("xyz")})
+    if package == "pandas":
+        gaps = gaps.astype("Int64")
+    with pytest.raises(ValueError, match="NaN"):
+        clone(classifier).fit(X[:400], gaps, X_public=X[400:])
+    unknown = clone(classifier).set_params(unknown_labels="nan")
+    released = unknown.fit(X[:400], gaps, X_public=X[400:]).released_
+    assert released.label_names == ("x", "y", "z")
+
+
+@pytest.mark.parametrize("kind", [csr_array, csr_matrix])
+def test_sparse_arrays_give_what_dense_ones_give(
+    arrays: tuple[FloatArray, UInt8Array], kind: type[Any]
+) -> None:
+    X, Y = np.where(arrays[0] > 0.5, arrays[0], 0), arrays[1]
+    classifier = PateClassifier(epsilon=4.0, noise_seed=0)
+    dense = clone(classifier).fit(X[:900], Y[:900], X_public=X[2200:])
+    sparse = clone(classifier).fit(kind(X[:900]), kind(Y[:900]), X_public=kind(X[2200:]))
+    assert (dense.predict(X[:50]) == sparse.predict(kind(X[:50]))).all()
+    assert (dense.X_public_ == sparse.X_public_).all()
+
+
+@pytest.mark.parametrize("epsilon", [np.float32(4), np.int64(4)])
+def test_settings_may_be_numbers_of_numpy(
+    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, epsilon: Any
+) -> None:
+    X, Y = arrays
+    settings: dict[str, Any] = {
+        "delta": np.float32(1e-6),
+        "n_teachers": np.int64(90),
+        "noise_seed": np.int64(3),
+        "random_state": np.int64(3),
+    }
+    classifier = PateClassifier(epsilon=epsilon, ledger=tmp_path / "ledger.sqlite", **settings)
+    classifier.fit(X[:900], Y[:900], X_public=X[2200:])
+    assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
+
+
+def test_bad_input_is_one_line_and_spends_nothing(
+    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path
+) -> None:
+    X, Y = arrays
+    ledger = tmp_path / "ledger.sqlite"
+    cases: list[tuple[dict[str, Any], UInt8Array, str]] = [
+        (
+            {"teacher": LogisticRegression(), "n_teachers": 9},
+            Y,
+            "Expected X_public, samples that anybody may see, or bounds",
+        ),
+        ({"bounds": (3, -3)}, Y, r"Expected bounds \(low, high\), finite and low < high"),
+        (
+            {"bounds": 3},
+            Y,
+            r"Expected bounds \(low, high\), finite and low < high, each a number or 6 of them",
+        ),
+        ({"bounds": (-3, np.ones(5))}, Y, r"Expected bounds \(low, high\)"),
+        ({"bounds": (-3, 3), "epsilon": -1.0}, Y, "Expected epsilon > 0"),
+        ({"bounds": (-3, 3), "n_teachers": 1}, Y, "Expected an integer n_teachers >= 2"),
+        (
+            {"bounds": (-3, 3), "classes": "of_y"},
+            Y[:, 0],
+            'Expected classes, their values in a list, or "from_y"',
+        ),
+        ({"bounds": (-3, 3)}, 2 * Y, r"Expected labels in \{0, 1\}"),
+        ({"bounds": (-3, 3), "classes": [0, 2]}, Y[:, 0], "Expected y among the classes"),
+        (
+            {"bounds": (-3, 3), "teacher": LogisticRegression()},
+            Y,
+            "Expected n_teachers, a public number",
+        ),
+        (
+            {"bounds": (-3, 3), "teacher": LogisticRegression(C=-1), "n_teachers": 9},
+            Y,
+            "'C' parameter",
+        ),
+    ]
+    for settings, labels, message in cases:
+        with pytest.raises(ValueError, match=message):
+            PateClassifier(ledger=ledger, **settings).fit(X, labels)
+    with pytest.raises(ValueError, match="Expected groups that are texts or integers"):
+        PateClassifier(ledger=ledger).fit(X, Y, X_public=X + 1, groups=np.arange(len(X)) / 2)
+    assert not ledger.exists()
+
+
+@pytest.mark.parametrize("scale", [0.001, 1000.0])
+def test_a_scaler_of_the_records_only_is_told_by_samples(scale: float) -> None:
+    """Also where the release is too noisy to tell it."""
+    generator = np.random.default_rng(0)
+    X = scale * (generator.normal(size=(400, 5)) + 3)
+    y = (X[:, 0] > 3 * scale).astype(int)
+    fit: dict[str, Any] = {"classify__X_public": X[300:]}
+    classifier = PateClassifier(noise_seed=0)
+    told = "100% of the features are unlike X_public. A step of a pipeline transforms X, and"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = Pipeline([("classify", classifier)]).fit(X[:300], y[:300], **fit)
+        scaled = Pipeline([("scale", MinMaxScaler()), ("classify", clone(classifier))])
+        scaled.fit(X[:300], y[:300], **fit)
+    with pytest.warns(UserWarning, match=told):
+        scaled.predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone.predict(X)
+        alone.predict(X[y == 0])
+        scaled.predict(X[:29])  # too few to tell
+
+
+def test_a_scaler_of_the_records_only_is_told_by_the_release() -> None:
+    generator = np.random.default_rng(0)
+    signs = generator.normal(size=(2200, 8))
+    Y = (signs @ generator.normal(size=(8, 3)) > 0).astype(np.uint8)
+    X = signs * np.geomspace(0.1, 100, 8) + 10
+    X, Y, X_public = X[:2000], Y[:2000], X[2000:]
+    fitted = PateClassifier(epsilon=2.0, noise_seed=0).fit(X, Y, X_public=X_public)
+    assert fitted.released_.unlike is None
+    assert fitted.released_.variance_ratio is not None and fitted.released_.variance_ratio < 1.2
+    steps = [("scale", StandardScaler()), ("classify", clone(fitted))]
+    with pytest.warns(UserWarning, match="only the records scaled.*transform_input names it"):
+        Pipeline(steps).fit(X, Y, classify__X_public=X_public)
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.filterwarnings("ignore:the release shows no label")
+@pytest.mark.parametrize("how", ["public samples", "drawn samples", "teachers"])
+@pytest.mark.parametrize("step", ["reserve", "settle"])
+def test_a_fit_that_was_killed_goes_on_and_pays_once(
+    how: str,
+    step: str,
+    arrays: tuple[FloatArray, UInt8Array],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its private files stay beside the ledger until then, and nowhere else."""
+    X, Y = arrays
+    ledger, fits = tmp_path / "records.sqlite", tmp_path / "records.fits"
+    given = {} if how == "drawn samples" else {"X_public": X[2000:]}
+    settings: dict[str, Any] = {"bounds": (-5, 5)} if how == "drawn samples" else {}
+    if how == "teachers":
+        settings = {"teacher": LogisticRegression(), "n_teachers": 20, "epsilon": 8.0}
+    classifier = PateClassifier(ledger=ledger, random_state=0, **settings)
+    original = getattr(Ledger, step)
+
+    def kill(self: Ledger, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        if self.path == ledger:  # of no rehearsal
+            raise Killed
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, step, kill)
+        with pytest.raises(Killed):
+            classifier.fit(X[:900], Y[:900], **given)
+    assert len(read_ledger(ledger).entries) == 1
+    assert fits.stat().st_mode & 0o777 == 0o700 and len([*fits.iterdir()]) == 1
+    assert len(clone(classifier).fit(X[:899], Y[:899], **given).statement_["releases"]) > 1
+    others = len(read_ledger(ledger).entries)
+    classifier.fit(X[:900], Y[:900], **given)
+    more = 1 if how == "drawn samples" else 0  # its labels were not paid for yet
+    assert len(read_ledger(ledger).entries) == others + more
+    assert not fits.exists()
+
+
+def test_a_fit_that_is_refused_leaves_no_private_file(
+    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Y = arrays
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ValueError("Expected something else")
+
+    monkeypatch.setattr("pate._labeling.estimator.Pipeline.vote", refuse)
+    with pytest.raises(ValueError, match="something else"):
+        PateClassifier(ledger=tmp_path / "records.sqlite").fit(X[:900], Y[:900], X_public=X[2000:])
+    assert not [*tmp_path.rglob("records.npz")]
+
+
+_FIT = """
+import os, signal, sys
+import numpy as np
+from pate import PateClassifier
+from pate.accounting import Ledger
+
+ledger, killed = sys.argv[1], sys.argv[2] == "killed"
+reserve = Ledger.reserve
+
+def kill(self, *args, **kwargs):
+    number = reserve(self, *args, **kwargs)
+    if killed and str(self.path) == ledger:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+Ledger.reserve = kill
+X = np.random.default_rng(0).normal(size=(1200, 5))
+PateClassifier(ledger=ledger).fit(X[:1000], (X[:1000, :3] > 0).astype(int), X_public=X[1000:])
+"""
+
+
+@pytest.mark.slow
+def test_another_process_finds_what_a_killed_one_left(tmp_path: Path) -> None:
+    """The name of its folder depends on the records and settings alone."""
+    ledger = tmp_path / "records.sqlite"
+    for how, status in (("killed", -9), ("whole", 0)):
+        done = subprocess.run([sys.executable, "-c", _FIT, str(ledger), how])
+        assert done.returncode == status
+        assert len(read_ledger(ledger).entries) == 1
+    assert not (tmp_path / "records.fits").exists()

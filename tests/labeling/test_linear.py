@@ -1,0 +1,679 @@
+"""The closed-form student: shrinkage and left-out answers are those of explicit refits, and noise
+rarely departs."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import expit
+
+from pate._labeling.linear import (
+    _RATIOS,
+    Directions,
+    _fit,
+    _Keyed,
+    _logistic,
+    clamp_sign,
+    constant_logits,
+    labels_better_than_constant,
+    linear_student_of,
+    match_logistic_moments,
+    ridge_posterior,
+    shrunk_means,
+)
+from pate.student import LinearStudent, fit_linear
+
+
+def task(
+    num: int, num_features: int, num_labels: int, *, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return features and the shares that a linear model gives them."""
+    generator = np.random.default_rng(seed)
+    features = generator.standard_normal((num, num_features))
+    weights = generator.standard_normal((num_features, num_labels)) * 3 / num_features**0.5
+    return features, expit(features @ weights + generator.normal(0, 0.5, num_labels))
+
+
+def everywhere(targets: np.ndarray) -> np.ndarray:
+    return np.ones(targets.shape, dtype=bool)
+
+
+@pytest.mark.parametrize(("num", "num_features"), [(30, 4), (12, 40), (9, 9), (1, 5), (6, 1)])
+def test_directions_put_features_back_together(num: int, num_features: int) -> None:
+    features = 7 + np.random.default_rng(0).standard_normal((num, num_features))
+    space = Directions.of(features)
+    np.testing.assert_allclose(
+        space.left * space.spread @ space.right.T, features - space.center, atol=1e-9
+    )
+    for columns in (space.left, space.right):
+        np.testing.assert_allclose(columns.T @ columns, np.eye(len(space.spread)), atol=1e-7)
+    assert len(space.spread) == min(num - 1, num_features) and (np.diff(space.spread) <= 0).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 12345.6789])
+def test_constant_features_have_no_directions(value: float) -> None:
+    for shape in ((150, 3), (3, 20)):
+        assert not len(Directions.of(np.full(shape, value)).spread)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-60])
+def test_directions_are_wider_than_rounding_and_than_a_part_of_the_widest(scale: float) -> None:
+    """Ten samples around 1, off by a multiple of its last digit: the bound is ten of them."""
+    signs = np.resize([1.0, -1.0], 10)[:, None]
+    for steps in range(6, 16):
+        features = scale * (1 + steps * np.finfo(np.float64).eps * signs)
+        assert len(Directions.of(features).spread) == (steps > 10)
+    across = np.resize([1.0, 1.0, -1.0, -1.0], 12)
+    for share, num_directions in ((0.99e-9, 1), (1.01e-9, 2)):
+        features = scale * np.column_stack((np.resize([1.0, -1.0], 12), math.sqrt(share) * across))
+        assert len(Directions.of(features).spread) == num_directions
+
+
+@pytest.mark.parametrize(
+    ("num", "num_features", "noise_std"), [(25, 3, 0.01), (10, 30, 0.01), (25, 3, 0.3)]
+)
+def test_posterior_means_are_those_of_a_gaussian_process(
+    num: int, num_features: int, noise_std: float
+) -> None:
+    """By one linear system for each label, with the prior that is the most likely for it and for
+    all labels."""
+    features, shares = task(num, num_features, 4)
+    targets = shares + np.random.default_rng(1).normal(0, 0.05, shares.shape)
+    centered = targets - targets.mean(axis=0)
+    space = Directions.of(features)
+    weights, shrinkage, noise = ridge_posterior(space, centered, noise_std)
+    inner = features - features.mean(axis=0)
+
+    def surprise(ratio: float, label: int) -> float:
+        """Minus the log-likelihood of centered targets, the noise being its most likely one."""
+        covariance = np.eye(num) + ratio / space.spread[0] ** 2 * inner @ inner.T
+        residual = centered[:, label] @ np.linalg.solve(covariance, centered[:, label])
+        level = max(residual / (num - 1), noise_std**2)
+        return float(
+            ((num - 1) * np.log(level) + residual / level + np.linalg.slogdet(covariance)[1]) / 2
+        )
+
+    np.testing.assert_allclose(_RATIOS, [0, *(10 ** (k / 4) for k in range(-12, 21))])
+    losses = np.array(
+        [[surprise(ratio, label) for label in range(4)] for ratio in _RATIOS.tolist()]
+    )
+    best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
+    assert _RATIOS[best].all()
+    for label, ratio in enumerate(_RATIOS[best].tolist()):
+        assert shrinkage[0, label] / (1 - shrinkage[0, label]) == pytest.approx(ratio)
+        prior = ratio / space.spread[0] ** 2 * noise[label] * inner @ inner.T
+        mean = prior @ np.linalg.solve(prior + noise[label] * np.eye(num), centered[:, label])
+        np.testing.assert_allclose(space.left @ weights[:, label], mean, atol=1e-7)
+
+
+def test_without_directions_noise_is_the_variance_or_what_is_known_if_that_is_more() -> None:
+    centered = np.array([[-0.5, -1e-3], [0.5, 1e-3]])
+    weights, shrinkage, noise = ridge_posterior(Directions.of(np.zeros((2, 1))), centered, 0.01)
+    assert weights.shape == shrinkage.shape == (0, 2)
+    np.testing.assert_allclose(noise, [0.5, 1e-4])
+
+
+@pytest.mark.parametrize("noise_std", [None, 0.3, 1e-5])
+@pytest.mark.parametrize(("num", "num_features"), [(20, 3), (6, 20), (30, 3)])
+def test_gains_are_those_of_refits(num: int, num_features: int, noise_std: float | None) -> None:
+    """Answers without one sample are those of a ridge regression of the others, with the prior as
+    it is."""
+    features, shares = task(num, num_features, 60)
+    targets = (shares > 0.5).astype(float) if noise_std is None else shares
+    raw = targets.mean(axis=0)
+    space = Directions.of(features)
+    _, kept, noise = ridge_posterior(space, targets - raw, noise_std or 0.0)
+    means = shrunk_means(raw, noise / num)
+    constant = means - 0.5 * (noise_std or 0.0) / math.sqrt(num) > 0.5
+    refits = np.empty(targets.shape)
+    for j, share in enumerate(kept[0].tolist()):
+        penalty = space.spread[0] ** 2 * ((1 - share) / share if share else 1e12)
+        for i in range(num):
+            rest = np.arange(num) != i
+            center, level = features[rest].mean(axis=0), targets[rest, j].mean()
+            inner, outer = features[rest] - center, features[i] - center
+            moments = inner.T @ (targets[rest, j] - level)
+            slopes = np.linalg.solve(inner.T @ inner + np.eye(num_features) * penalty, moments)
+            refits[i, j] = means[j] - raw[j] + level + outer @ slopes
+    terms = np.where((refits > 0.5) != constant, np.where(constant, -1, 1) * (2 * targets - 1), 0)
+    assert terms.any()
+    models = _fit(features, targets, noise_std)
+    np.testing.assert_allclose(models.gains, terms.sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(models.squares, (terms**2).sum(axis=0), atol=1e-9)
+    expected = np.clip(np.where(constant, means, means.clip(0, 0.5)), 0.5 / num, 1 - 0.5 / num)
+    np.testing.assert_allclose(expit(models.constants), expected, atol=1e-6)
+
+
+def test_what_is_as_likely_as_not_is_denied() -> None:
+    """Without directions an answer is the mean of the other samples, and a constant that of all."""
+    models = _fit(np.zeros((3, 1)), np.array([[0.0], [0.25], [1.25]]), 1.0)
+    assert models.gains.tolist() == [-1.5] and models.squares.tolist() == [1.25]
+    models = _fit(np.zeros((2, 1)), np.array([[0.5], [1.0]]), 0.1)
+    assert models.gains.tolist() == [-1] and models.squares.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("num", "noise_std", "exact"), [(30, None, True), (29, None, False), (30, 0.1, False)]
+)
+def test_exact_labels_of_ten_samples_a_direction_have_a_logistic_model(
+    num: int, noise_std: float | None, exact: bool
+) -> None:
+    features, shares = task(num, 3, 5)
+    targets = (shares > 0.5).astype(float)
+    space, raw = Directions.of(features), targets.mean(axis=0)
+    weights, _, noise = ridge_posterior(space, targets - raw, noise_std or 0.0)
+    means, fitted = shrunk_means(raw, noise / num), space.left @ weights
+    intercepts, slopes = _logistic(space, means + fitted)
+    level, steepness = match_logistic_moments(means, fitted)
+    logistic, linked = intercepts + space.left @ slopes, level + steepness * fitted
+    assert np.abs(logistic - linked).max() > 0.1
+    models = _fit(features, targets, noise_std)
+    logits = features @ models.weights[:-1] + models.weights[-1]
+    np.testing.assert_allclose(logits, logistic if exact else linked, atol=1e-9)
+
+
+def test_a_logistic_model_of_exact_labels_keeps_the_moments() -> None:
+    features, shares = task(300, 3, 5)
+    space = Directions.of(features)
+    intercepts, slopes = _logistic(space, shares)
+    given_back = expit(intercepts + space.left @ slopes)
+    np.testing.assert_allclose(given_back.mean(axis=0), shares.mean(axis=0), atol=1e-3)
+    np.testing.assert_allclose(space.left.T @ given_back, space.left.T @ shares, atol=0.05)
+    np.testing.assert_allclose(given_back, shares, atol=0.02)
+
+
+@pytest.mark.parametrize(("widths", "level"), [((1, 0.03, 0.01), 0.0), ((1, 1, 1), -6.0)])
+def test_a_logistic_model_is_held_back_along_narrow_directions(
+    widths: tuple[float, ...], level: float
+) -> None:
+    """Where its likelihood less the ridge is largest: by a ten-thousandth along the widest, by as
+    much as 1 else."""
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((400, 3)) * widths
+    logits = features @ [[4.0], [20.0], [30.0]] + level
+    shares = np.column_stack((expit(logits), logits > generator.standard_normal((400, 1))))
+    space = Directions.of(features)
+    intercepts, slopes = _logistic(space, shares)
+    given_back = expit(intercepts + space.left @ slopes)
+    ridge = 1e-4 * (space.spread[0] / space.spread[:, None]) ** 2 * slopes
+    assert np.abs(ridge).max() > (0.02 if level else 0.5)
+    np.testing.assert_allclose(given_back.mean(axis=0), shares.mean(axis=0), atol=5e-4)
+    np.testing.assert_allclose(
+        space.left.T @ given_back + ridge, space.left.T @ shares, atol=0.04 if level else 0.01
+    )
+
+
+def test_the_link_of_two_numbers_keeps_two_moments_and_the_order() -> None:
+    means = np.array([0.03, 0.3, 0.5, 0.9])
+    fitted = np.random.default_rng(0).standard_normal((400, 4)) * np.array([0.04, 0.1, 0.2, 0.05])
+    fitted -= fitted.mean(axis=0)
+    level, steepness = match_logistic_moments(means, fitted)
+    assert (steepness > 0).all()
+    given_back = expit(level + steepness * fitted)
+    np.testing.assert_allclose(given_back.mean(axis=0), means, rtol=1e-9)
+    np.testing.assert_allclose(
+        (given_back * fitted).mean(axis=0), (fitted**2).mean(axis=0), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("law", ["standard_normal", "standard_cauchy"])
+def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -> None:
+    """The second where the slope is within its bounds; beyond them it is on the side where they
+    end."""
+    generator = np.random.default_rng(4)
+    fitted = getattr(generator, law)((60, 400))
+    fitted -= fitted.mean(axis=0)
+    fitted *= 10 ** generator.uniform(-3, 0, 400) / fitted.std(axis=0)
+    means = expit(generator.normal(0, 3, 400))
+    level, steepness = match_logistic_moments(means, fitted)
+    predicted, slopes = expit(level + steepness * fitted), steepness * fitted.std(axis=0)
+    np.testing.assert_allclose(
+        predicted.mean(axis=0), means.clip(0.5 / 60, 1 - 0.5 / 60), rtol=1e-9
+    )
+    surplus = (predicted * fitted).mean(axis=0) / (fitted**2).mean(axis=0) - 1
+    assert (surplus[slopes < 5.999] > -1e-6).all() and (surplus[slopes > 0.001] < 1e-6).all()
+    assert ((slopes > 0.001) & (slopes < 5.999)).mean() > 0.2
+
+
+def test_the_link_of_what_does_not_vary_is_the_mean() -> None:
+    level, steepness = match_logistic_moments(np.array([0.0, 0.2, 1.0]), np.zeros((50, 3)))
+    assert not steepness.any()
+    np.testing.assert_allclose(expit(level), [0.01, 0.2, 0.99])
+    rounding = np.finfo(np.float64).eps * np.array([[-1.0], [1.0]])
+    assert (
+        match_logistic_moments(np.array([0.5]), rounding)[1]
+        == 0
+        < match_logistic_moments(np.array([0.5]), 2 * rounding)[1]
+    )
+
+
+def test_answers_wider_than_probabilities_have_the_steepest_link() -> None:
+    fitted = np.repeat([[-3.0], [3.0]], 20, axis=0)
+    level, steepness = match_logistic_moments(np.array([0.5]), fitted)
+    assert np.isfinite(level).all() and steepness * 3 == pytest.approx(6.0)
+
+
+def test_a_label_that_is_told_exactly_is_cut_where_it_begins() -> None:
+    """No slope is as steep as such a label is; the level still has the mean."""
+    sample = np.random.default_rng(0).standard_normal(1000)
+    for start in (-0.5, 0.5, 1.5):
+        labels = (sample > start).astype(float)
+        fitted = (np.polyval(np.polyfit(sample, labels, 1), sample) - labels.mean())[:, None]
+        level, steepness = match_logistic_moments(labels.mean(keepdims=True), fitted)
+        answers = expit(level + steepness * fitted)[:, 0]
+        assert answers.mean() == pytest.approx(labels.mean(), abs=1e-6)
+        assert ((answers > 0.5) == labels).mean() > 0.99
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_logits_on_one_side_keep_their_order(above: bool) -> None:
+    logits = np.linspace(-6, 3, 200)[:, None] * (-1 if above else 1)
+    bent = clamp_sign(logits, np.array([above]))
+    assert ((bent > 0) == above).all()
+    steps = np.diff(bent, axis=0)
+    assert (steps < 0).all() if above else (steps > 0).all()
+    # what was on that side is hardly moved
+    far = np.abs(logits) > 1
+    right = far & ((logits > 0) == above)
+    np.testing.assert_allclose(bent[right], logits[right], atol=0.005)
+    assert clamp_sign(np.array([[-np.inf]]), np.array([above])) == -np.inf
+    # what is kept above 0 is a millionth at least
+    bend = math.log(2) / 8 + 1e-6 if above else -math.log(2) / 8
+    np.testing.assert_allclose(clamp_sign(np.array([[0.0]]), np.array([above])), bend, rtol=1e-9)
+
+
+@pytest.mark.parametrize("num_features", [3, 80])
+def test_turning_shifting_or_scaling_all_features_changes_no_answer(num_features: int) -> None:
+    features, shares = task(60, num_features, 6)
+    targets = shares + np.random.default_rng(3).normal(0, 0.2, shares.shape)
+    turn = np.linalg.qr(np.random.default_rng(4).standard_normal((num_features, num_features)))[0]
+    same = np.eye(num_features)
+    fresh = np.random.default_rng(5).standard_normal((9, num_features))
+    plain = fit_linear(features, targets, everywhere(targets), noise_std=0.2)
+    assert plain.departs.any()
+    for scale, shift, turned in (
+        (1.0, 0.0, turn),
+        (1.0, 3.0, same),
+        (1e3, 0.0, same),
+        (1e-3, 0.0, turn),
+    ):
+        student = fit_linear(
+            scale * features @ turned + shift, targets, everywhere(targets), noise_std=0.2
+        )
+        np.testing.assert_array_equal(student.departs, plain.departs)
+        np.testing.assert_allclose(
+            student.predict(scale * fresh @ turned + shift), plain.predict(fresh), atol=1e-6
+        )
+
+
+def test_a_strong_signal_departs_and_is_found_again() -> None:
+    features, shares = task(800, 10, 8)
+    targets = shares + np.random.default_rng(1).normal(0, 1.0, shares.shape)
+    student = fit_linear(features, targets, everywhere(targets), noise_std=1.0)
+    assert student.departs.sum() >= 7
+    right = (student.predict(features) > 0.5) == (shares > 0.5)
+    constant = np.maximum((shares > 0.5).mean(), (shares <= 0.5).mean())
+    assert right.mean() > 0.85 > constant
+
+
+def test_shares_next_to_one_half_depart_too() -> None:
+    signs = np.resize([1.0, -1.0, 1.0, 1.0], 20)[:, None]
+    student = fit_linear(signs, 0.5 - signs / 100, everywhere(signs), noise_std=1e-3)
+    assert student.departs.all() and (student.logits(signs) * signs < 0).all()
+
+
+def test_noise_alone_hardly_ever_departs() -> None:
+    """Of 40 labels on 300 samples with noise of four shares, 20 times, hardly one decides by its
+    model."""
+    departed = 0
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        features = generator.standard_normal((300, 8))
+        targets = generator.random(40) + generator.normal(0, 4.0, (300, 40))
+        student = fit_linear(features, targets, everywhere(targets), noise_std=4.0)
+        departed += int(student.departs.sum())
+        # and the constant is that of the label, shrunk towards the others
+        assert expit(student.constants).std() < targets.mean(axis=0).std()
+    assert departed <= 40
+    features, shares = task(300, 8, 40)
+    targets = shares + np.random.default_rng(0).normal(0, 0.5, shares.shape)
+    assert fit_linear(features, targets, everywhere(targets), noise_std=0.5).departs.mean() > 0.9
+
+
+def test_a_label_that_does_not_depart_still_ranks() -> None:
+    """Half of the labels follow the features too weakly to decide by them; what is known of their
+    order is kept."""
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((400, 5))
+    slopes = generator.standard_normal((5, 12)) * np.repeat([0.03, 0.3], 6)
+    shares = np.clip(0.3 + features @ slopes, 0, 1)
+    targets = shares + generator.normal(0, 1.0, shares.shape)
+    student = fit_linear(features, targets, everywhere(targets), noise_std=1.0)
+    held = ~student.departs
+    assert held.any()
+    fresh = generator.standard_normal((1000, 5))
+    assert not (student.predict(fresh)[:, held] > 0.5).any()
+    agreement = [
+        np.corrcoef(student.logits(fresh)[:, j], (fresh @ slopes)[:, j])[0, 1] for j in range(12)
+    ]
+    # four labels with correlations between 0.05 and 0.7; by chance their mean is 0 with a standard
+    # error of 0.2
+    assert np.mean(np.array(agreement)[held]) > 0.2
+
+
+def test_masked_targets_have_no_influence() -> None:
+    features, shares = task(200, 3, 5)
+    mask = np.random.default_rng(0).random(shares.shape) < 0.7
+    first, second = (
+        fit_linear(features, np.where(mask, shares, spoilt), mask, noise_std=0.05)
+        for spoilt in (0.0, 1e9)
+    )
+    np.testing.assert_array_equal(first.weights, second.weights)
+    # a label that shares no mask with another is what it is by itself
+    for j in (0, 3):
+        alone = fit_linear(
+            features[mask[:, j]],
+            shares[mask[:, j]][:, [j]],
+            np.ones((mask[:, j].sum(), 1)),
+            noise_std=0.05,
+        )
+        np.testing.assert_allclose(alone.weights[:, 0], first.weights[:, j], atol=1e-9)
+
+
+def test_a_label_of_which_nothing_is_known_is_denied() -> None:
+    features, shares = task(40, 3, 3)
+    mask = everywhere(shares)
+    mask[:, 1] = False
+    student = fit_linear(features, shares, mask, noise_std=0.05)
+    assert not student.predict(features)[:, 1].any() and student.departs.tolist() == [
+        True,
+        False,
+        True,
+    ]
+    for num in (0, 1):
+        few = fit_linear(features[:num], shares[:num], mask[:num])
+        assert not few.departs.any() and np.isfinite(few.predict(features)).all()
+        assert (few.predict(features)[:, 1] == 0).all()
+    assert (fit_linear(features[:0], shares[:0], mask[:0]).predict(features) == 0).all()
+    assert (fit_linear(features[:1], shares[:1], mask[:1]).predict(features)[:, 0] > 0.47).all()
+
+
+def test_separable_labels_and_constant_features_are_finite() -> None:
+    features = np.random.default_rng(0).standard_normal((50, 2))
+    labels = np.column_stack((features[:, 0] > 0, features[:, 1] > 0.3, np.ones(50), np.zeros(50)))
+    student = fit_linear(features, labels, everywhere(labels))
+    assert np.isfinite(student.weights).all() and student.departs.tolist() == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert ((student.predict(features) > 0.5) == labels).mean() > 0.97
+    for constant in (np.zeros((50, 3)), np.full((50, 1), 0.1), np.zeros((50, 0))):
+        plain = fit_linear(constant, labels, everywhere(labels))
+        assert not plain.departs.any()
+        np.testing.assert_allclose(
+            plain.predict(constant).mean(axis=0)[2:], [0.99, 0.01], atol=0.02
+        )
+
+
+def test_a_constant_of_equal_labels_is_half_a_sample_from_certain() -> None:
+    labels = np.tile([0.0, 1.0], (50, 1))
+    constants = fit_linear(
+        np.random.default_rng(0).standard_normal((50, 2)), labels, everywhere(labels)
+    ).constants
+    np.testing.assert_allclose(expit(constants), [0.01, 0.99])
+
+
+def test_pictures_are_flattened() -> None:
+    features, shares = task(50, 12, 2)
+    flat = fit_linear(features, shares, everywhere(shares), noise_std=0.05)
+    pictures = fit_linear(features.reshape(50, 2, 3, 2), shares, everywhere(shares), noise_std=0.05)
+    np.testing.assert_array_equal(flat.weights, pictures.weights)
+    np.testing.assert_array_equal(
+        flat.predict(features), pictures.predict(features.reshape(50, 3, 4))
+    )
+
+
+def test_features_changed_in_place_are_other_features() -> None:
+    """What is kept of a factorization belongs to the numbers, not to the array that held them."""
+    features, shares = task(50, 3, 2)
+    before = fit_linear(features, shares, everywhere(shares), noise_std=0.05)
+    features *= np.array([1.0, 5.0, 0.2])
+    fresh = fit_linear(features.copy(), shares, everywhere(shares), noise_std=0.05)
+    np.testing.assert_array_equal(
+        fit_linear(features, shares, everywhere(shares), noise_std=0.05).weights, fresh.weights
+    )
+    assert np.abs(fresh.weights - before.weights).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"targets": np.zeros((3, 2))}, r"targets of shape \[4, C\]"),
+        ({"targets": np.zeros(4)}, r"targets of shape \[4, C\]"),
+        ({"mask": np.zeros((4, 3))}, r"a mask of shape \[4, 2\]"),
+        ({"noise_std": 0.0}, "noise_std > 0"),
+        ({"noise_std": float("nan")}, "noise_std"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) -> None:
+    whole: dict[str, object] = {
+        "targets": np.zeros((4, 2)),
+        "mask": np.ones((4, 2)),
+        "noise_std": 1.0,
+    }
+    with pytest.raises(ValueError, match=rf"^Expected [^\n]*{message}[^\n]*$"):
+        fit_linear(np.zeros((4, 3)), **(whole | changes))  # type: ignore[arg-type]
+
+
+def test_a_student_is_its_weights() -> None:
+    weights = np.array([[2.0, 1.0, 1.0], [0.0, 0.0, 0.0], [-1.0, 0.5, 0.5]])
+    student = LinearStudent(
+        weights, departs=np.array([True, False, False]), constants=np.array([0.0, -1.0, 0.0])
+    )
+    logits = student.logits([[1.0, 9.0], [0.0, 0.0]])
+    np.testing.assert_allclose(logits[:, 0], [1.0, -1.0])
+    assert (logits[:, 1:] < 0).all() and (logits[0, 1:] > logits[1, 1:]).all()
+    np.testing.assert_allclose(student.predict([[1.0, 9.0], [0.0, 0.0]]), expit(logits))
+
+
+GAINS = arrays(np.float64, st.integers(1, 12), elements=st.floats(-100, 100, allow_subnormal=False))
+
+
+@pytest.mark.slow
+@given(GAINS, st.data())
+def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.DataObject) -> None:
+    squares = data.draw(arrays(np.float64, len(gains), elements=st.floats(1e-3, 1e4)))
+    kept = labels_better_than_constant(gains, squares)
+    errors = np.sqrt(squares)
+    # none is worse than a constant by more than its error, and what departs is significant as a
+    # whole
+    assert (gains[kept] >= -errors[kept]).all()
+    if kept.any():
+        assert gains[kept].sum() >= 2 * np.sqrt(squares[kept].sum()) * (1 - 1e-9)
+    # the most convincing come first: whoever is more convincing than one that departs departs too
+    ratio = gains / errors
+    allowed = gains >= -errors
+    assert not (allowed & ~kept)[ratio > ratio[kept].min(initial=np.inf)].any()
+    # one that is significant by itself, whichever of all it is, never stays behind alone
+    assert (
+        kept.any() or not (gains >= np.sqrt(4 + 2 * np.log(len(gains))) * errors * (1 + 1e-9)).any()
+    )
+    order = np.random.default_rng(0).permutation(len(gains))
+    if len(set(ratio)) == len(ratio):
+        np.testing.assert_array_equal(
+            labels_better_than_constant(gains[order], squares[order]), kept[order]
+        )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_departures_are_those_of_the_definition(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    for num in (1, 2, 5, 9, 40):
+        squares = generator.exponential(10, num)
+        gains = np.sqrt(squares) * generator.normal(0.7, 1.5, num)
+        gains[0] = -np.sqrt(squares[0])  # worse by a standard error, and no more than that
+        candidates = sorted(
+            (j for j in range(num) if gains[j] >= -np.sqrt(squares[j])),
+            key=lambda j: -gains[j] / np.sqrt(squares[j]),
+        )
+        sizes = [
+            size
+            for size in range(1, len(candidates) + 1)
+            if gains[candidates[:size]].sum()
+            >= math.sqrt(
+                (4 + 2 * math.log(math.comb(num, size))) * squares[candidates[:size]].sum()
+            )
+        ]
+        expected = candidates[: max(sizes, default=0)]
+        assert np.flatnonzero(labels_better_than_constant(gains, squares)).tolist() == sorted(
+            expected
+        )
+    assert labels_better_than_constant(np.array([2.0]), np.array([1.0])).all(), (
+        "at the bound itself"
+    )
+
+
+def test_means_of_four_labels_are_shrunk_and_of_three_are_not() -> None:
+    means, variances = np.array([0.1, 0.3, 0.5, 0.9]), np.array([0.01, 0.02, 0.03, 0.02])
+    np.testing.assert_array_equal(shrunk_means(means[:3], variances[:3]), means[:3])
+    # by Efron and Morris: (n - 3) times the variance, over the sum of squares around the mean
+    share = 1 - 0.02 / (0.35**2 + 0.15**2 + 0.05**2 + 0.45**2)
+    np.testing.assert_allclose(shrunk_means(means, variances), 0.45 + share * (means - 0.45))
+    np.testing.assert_allclose(shrunk_means(means, variances * 100), 0.45)
+
+
+def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> None:
+    generator = np.random.default_rng(3)
+    features = generator.standard_normal((60, 4)) + 2
+    answers = (features - 2) @ generator.standard_normal((4, 5)) * [1.0, 0.2, 0.1, 0.1, 0.1] + [
+        0.4,
+        0.3,
+        0.5,
+        0.2,
+        0.9,
+    ]
+    decisions = np.tile([0, 0, 0, 0, 1], (60, 1))
+    decisions[0, 1], decisions[1:, 2] = 1, 1  # one differs from all others
+    student = linear_student_of(features, answers, decisions)
+    assert student.departs.tolist() == [False, True, True, False, False]
+    means = answers.mean(axis=0)
+    level, steepness = match_logistic_moments(means, answers - means)
+    free = level + steepness * (answers - means)
+    np.testing.assert_allclose(student.logits(features)[:, 1:3], free[:, 1:3], atol=1e-9)
+    np.testing.assert_allclose(expit(student.constants)[[1, 2, 3]], means[[1, 2, 3]], atol=1e-9)
+    assert ((student.predict(features) > 0.5) == decisions)[:, [0, 3, 4]].all()
+    # against its mean a label is decided as it was, and means beyond [0, 1] are cut at half a
+    # sample
+    turned = linear_student_of(
+        features,
+        answers - [9.0, 0, 0, 0, 0] + [0, 9.0, 0, 0, 0],
+        1 - decisions[:, :1] + 0 * decisions,
+    )
+    assert (turned.predict(features) > 0.5).all() and not turned.departs.any()
+    denied = linear_student_of(features, answers + np.array([0, 9.0, 0, 0, 0]), 0 * decisions)
+    assert not (denied.predict(features) > 0.5).any() and not denied.departs.any()
+    alone = linear_student_of(features[:1], answers[:1], decisions[:1])
+    assert ((alone.predict(features[:1]) > 0.5) == decisions[:1]).all()
+    wide = linear_student_of(features, answers - [9.0, 0, -9.0, 0, 0], decisions * [0, 1, 1, 1, 1])
+    assert expit(wide.constants[[0, 2]]) == pytest.approx([0.5 / 60, 1 - 0.5 / 60])
+    for wrong in (answers[:, 0], answers[1:], answers[:, :, None]):
+        with pytest.raises(ValueError, match=r"^Expected answers of shape \[60, C\], "):
+            linear_student_of(features, wrong, decisions)
+    with pytest.raises(ValueError, match=r"^Expected decisions of shape \[60, 5\], "):
+        linear_student_of(features, answers, decisions[:, 1:])
+    with pytest.raises(ValueError, match=r"^Expected answers of shape \[0, C\], "):
+        linear_student_of(features[:0], answers[:0], decisions[:0])
+
+
+def test_features_are_known_by_their_numbers_and_shape() -> None:
+    features = np.arange(6.0).reshape(2, 3)
+    assert _Keyed(features) == _Keyed(features.copy()) == _Keyed(np.asfortranarray(features))
+    assert _Keyed(features) != _Keyed(features.reshape(3, 2)) and _Keyed(features) != _Keyed(
+        features + 1
+    )
+
+
+def test_departures_without_evidence() -> None:
+    assert (
+        not labels_better_than_constant(np.zeros(3), np.zeros(3)).any()
+        or labels_better_than_constant(np.zeros(3), np.zeros(3)).all()
+    )
+    assert labels_better_than_constant(
+        np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])
+    ).tolist() == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_labels_of_other_masks_prove_together_what_none_proves_alone() -> None:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((600, 5))
+    truth = features @ generator.standard_normal((5, 12)) > 0
+    noise_std = 2.2
+    shares = truth + noise_std * generator.standard_normal(truth.shape)
+    mask = generator.random(truth.shape) < 0.95
+    together = fit_linear(features, shares, mask, noise_std=noise_std).departs
+    alone = [
+        fit_linear(features, shares[:, [j]], mask[:, [j]], noise_std=noise_std).departs[0]
+        for j in range(truth.shape[1])
+    ]
+    assert together.sum() > sum(alone)
+    assert not fit_linear(features, shares, mask & False, noise_std=noise_std).departs.any()
+
+
+@pytest.mark.parametrize("noise_std", [None, 0.05, 5.0])
+def test_constant_answers_are_shrunk_means_of_what_was_released(noise_std: float | None) -> None:
+    """Label by label, with the variance that its answers have, or the known one if that is more."""
+    generator = np.random.default_rng(0)
+    shares, mask = generator.random((30, 7)) ** np.arange(1, 8), generator.random((30, 7)) < 0.7
+    mask[:, 3] = False
+    mask[1:, 5], mask[2:, 6] = False, False
+    mask[0, 5] = mask[:2, 6] = True
+    released = [shares[mask[:, j], j] for j in range(7) if j != 3]
+    variances = [label.var(ddof=1) if len(label) > 1 else 0.0 for label in released]
+    known = (noise_std or 0) ** 2
+    means = shrunk_means(
+        np.array([label.mean() for label in released]),
+        np.array(
+            [
+                max(variance, known) / len(label)
+                for label, variance in zip(released, variances, strict=True)
+            ]
+        ),
+    )
+    half = 0.5 / np.array(list(map(len, released)))
+    expected = means.clip(half, 1 - half)
+    if noise_std is not None:
+        above = means - 0.5 * noise_std * np.sqrt(2 * half) > 0.5
+        expected = np.where(above, expected, expected.clip(0, 0.5))
+    answers = expit(constant_logits(shares, mask, noise_std=noise_std))
+    assert answers[3] == 0
+    np.testing.assert_allclose(np.delete(answers, 3), expected, atol=1e-6)
+
+
+def test_a_label_whose_mean_is_noise_is_denied() -> None:
+    """Noise of 10 in 100 shares hides whether their mean is above one half; noise of 1 does not."""
+    generator = np.random.default_rng(0)
+    features, mask = generator.random((100, 2)), np.ones((100, 3), dtype=np.bool_)
+    noise = generator.normal(size=(100, 3))
+    noise -= noise.mean(axis=0)
+    for noise_std, given_labels in ((1.0, [True, True, False]), (10.0, [False] * 3)):
+        shares = [0.7, 0.8, 0.4] + noise_std * noise
+        assert (constant_logits(shares, mask, noise_std=noise_std) > 0).tolist() == given_labels
+        student = fit_linear(features, shares, mask, noise_std=noise_std)
+        assert not student.departs.any()
+        decided = student.predict(features) > 0.5
+        np.testing.assert_array_equal(decided, np.tile(given_labels, (100, 1)))
+
+
+def test_a_constant_answer_is_never_more_certain_than_half_a_sample() -> None:
+    answers = expit(
+        constant_logits(np.tile([0.0, 1.0, 0.5], (40, 1)), np.ones((40, 3), dtype=np.bool_))
+    )
+    np.testing.assert_allclose(answers, [0.5 / 40, 1 - 0.5 / 40, 0.5])

@@ -1,0 +1,385 @@
+"""The stages from Python: what the commands do, and leave."""
+
+import shutil
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pate
+from models import MLP, Linear
+from pate import cli
+from pate._labeling.runs.run import TEACHERS_FIT, Run
+from pate._labeling.teachers.jobs import Report
+from pate.accounting import read_ledger
+from pate.aggregators import StableTopK
+from pate.data import Arrays
+from pate.teachers import TrainJob
+from tests.conftest import copy_run, make_arrays
+from tests.labeling.commands.test_run import everything
+
+# what `recipe` of the tests says; its Adam takes on the weight decay of the default optimizer
+PLAN = pate.TeacherPlan(
+    network=Linear,
+    num_teachers=10,
+    num_steps=20,
+    batch_size=16,
+    checkpoint_steps=5,
+    chunk_size=4,
+    optimizer=partial(torch.optim.Adam, lr=0.1, weight_decay=0.01),
+)
+ANSWERS = pate.StableTopK(scale_gap=1.0, sigma_test=0.5, delta_test=1e-6)
+STUDENT = pate.StudentPlan(network=Linear)
+
+
+# the ledger of a copied run records where it lies now, and the statement names the ledger's last
+# row
+CHANGED = {"public/student/metrics.json", "ledger.sqlite"}
+CHANGED |= {
+    f"public/{place}privacy.{kind}" for place in ("", "student/model/") for kind in ("json", "txt")
+}
+
+
+def run_all(pipeline: pate.Pipeline) -> dict[str, Any]:
+    pipeline.fit_teachers(PLAN)
+    pipeline.vote()
+    pipeline.label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3))
+    pipeline.fit_student(STUDENT)
+    return pipeline.test_student()
+
+
+@pytest.fixture(scope="module")
+def made(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run made from Python like the finished one, with the same key and a ledger of its own; not
+    to be written to."""
+    place = tmp_path_factory.mktemp("made")
+    root = place / "run"
+    (root / "private").mkdir(parents=True)
+    shutil.copy(finished / "private" / "partition.json", root / "private")
+    figures = run_all(
+        pate.Pipeline(root, Arrays(finished.parent / "data.npz"), ledger=place / "ledger.sqlite")
+    )
+    assert figures["student"]["macro_f1"] > figures["all_majority"]["macro_f1"] + 0.2
+    return root
+
+
+@pytest.mark.slow
+def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
+    first, second = everything(finished), everything(made)
+    of_references = {name for name in first if "references" in name or "predictions" in name}
+    assert second.keys() == first.keys() - of_references
+    for name in (
+        "public/labels.npz",
+        "public/student/metrics.json",
+        "public/label.yaml",
+        "public/student_fit.yaml",
+        "private/teachers/chunk_size.json",
+        "private/votes/votes_00004.npy",
+        "private/teachers_vote.yaml",
+    ):
+        assert second[name] == first[name], name
+    ledgers = finished.parent / "data.ledger.sqlite", made.parent / "ledger.sqlite"
+    books = [read_ledger(place).entries for place in ledgers]
+    told = [
+        [(each.count, each.events, each.description, each.seeded, each.settled) for each in book]
+        for book in books
+    ]
+    assert told[0] == told[1]
+
+
+@pytest.mark.slow
+def test_the_command_goes_on_with_it(made: Path, finished: Path, tmp_path: Path) -> None:
+    copy = copy_run(made, tmp_path / "run")
+    before = everything(copy)
+    assert (
+        cli.main(
+            ["run", str(finished.parent / "recipe"), "--run", str(copy), "--label.noise_seed=3"]
+        )
+        == 0
+    )
+    changed = {name for name, content in everything(copy).items() if content != before.get(name)}
+    assert changed <= CHANGED
+    assert len(read_ledger(copy / "ledger.sqlite").entries) == 1
+
+
+@pytest.mark.slow
+def test_it_goes_on_with_the_command(copied: Path, finished: Path) -> None:
+    before = everything(copied)
+    figures = run_all(pate.Pipeline(copied, Arrays(finished.parent / "data.npz")))
+    assert figures == run_all(pate.Pipeline(str(copied), Arrays(finished.parent / "data.npz")))
+    changed = {name for name, content in everything(copied).items() if content != before.get(name)}
+    assert changed <= CHANGED
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
+
+
+@pytest.mark.slow
+def test_teachers_that_were_killed_go_on(finished: Path, made: Path, tmp_path: Path) -> None:
+    """Who finishes does not matter."""
+    root = tmp_path / "run"
+    (root / "private").mkdir(parents=True)
+    shutil.copy(finished / "private" / "partition.json", root / "private")
+    pipeline = pate.Pipeline(
+        root, Arrays(finished.parent / "data.npz"), ledger=tmp_path / "ledger.sqlite"
+    )
+    work = TrainJob.work
+
+    def first_alone(job: TrainJob, teachers: range, report: Report) -> None:
+        if teachers.start:
+            raise KeyboardInterrupt
+        work(job, teachers, report)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainJob, "work", first_alone)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.fit_teachers(PLAN)
+    assert not Run(root).is_finished(TEACHERS_FIT)
+    recipe = finished.parent / "recipe"
+    files = [f"--config={recipe}/{part}.yaml" for part in ("data", "teachers")]
+    words = ["teachers", "fit", *files, f"--ledger={tmp_path}/ledger.sqlite", "--run", str(root)]
+    assert cli.main(words) == 0
+    for path in (made / "private" / "teachers").glob("*.pt"):
+        assert (root / "private" / "teachers" / path.name).read_bytes() == path.read_bytes()
+
+
+def released(root: Path, aggregator: type[pate.Aggregator] | None) -> pate.ReleasedLabels:
+    given = {"delta": 1e-3, "target_epsilon": 50.0, "num_queries": 20, "noise_seed": 1}
+    settings = pate.LabelSettings(aggregator and pate.Partial(aggregator), **given)  # type: ignore[arg-type]
+    return pate.Pipeline(root, overwrite=True).label(settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("aggregator", [None, StableTopK, pate.NoisyVotes])
+def test_a_target_is_met_as_by_the_command(
+    aggregator: type[pate.Aggregator] | None, copied: Path, tmp_path: Path
+) -> None:
+    """What a class lacks is found in one place: the same settings, the same labels, nothing paid
+    twice."""
+    found = released(copied, aggregator)
+    epsilon = found.statement["releases"][-1]  # type: ignore[attr-defined]
+    assert epsilon["count"] == 20
+    (tmp_path / "label.yaml").write_text(
+        "delta: 0.001\ntarget_epsilon: 50.0\nnum_queries: 20\nnoise_seed: 1\n"
+    )
+    words = ["label", "--config", str(tmp_path / "label.yaml"), "--run", str(copied)]
+    if aggregator is not None:
+        words.append(f"--aggregator={aggregator.__name__}")
+    before = everything(copied)
+    assert cli.main(words) == 0
+    assert everything(copied) == before
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+
+
+def test_labels_that_were_interrupted_are_paid_for_once(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    pipeline = pate.Pipeline(copied, overwrite=True)
+    settings = pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10)
+    with monkeypatch.context() as patch:
+        patch.setattr("pate._labeling.pipeline.rehearse_release", lambda *_: None)
+        patch.setattr(pate.ReleasedLabels, "save", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.label(settings)
+    assert not (copied / ".lock").exists()
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+    first = pipeline.label(settings)
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+    assert (
+        first.labels
+        == pate.Pipeline(copied)
+        .label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10))
+        .labels
+    ).all()
+
+
+def test_labels_come_with_their_statement(copied: Path) -> None:
+    given = pate.Pipeline(copied).label(
+        pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3)
+    )
+    assert given.labels.shape == (80, 4)
+    assert given.describe() == (copied / "public" / "privacy.txt").read_text()
+    given.statement.verify(released=copied / "public" / "labels.npz")
+
+
+def test_the_student_predicts(copied: Path) -> None:
+    pipeline = pate.Pipeline(copied)
+    arrays = make_arrays()
+    with np.load(copied / "public" / "student" / "predictions.npz") as known:
+        np.testing.assert_allclose(
+            pipeline.student().predict_proba(arrays["X"][500:]), known["probabilities"], rtol=1e-5
+        )
+
+
+def test_data_beside_the_program_are_found_from_any_folder(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path means the same file later, as it does for the command."""
+    monkeypatch.chdir(finished.parent)
+    pipeline = pate.Pipeline(
+        tmp_path / "run", Arrays(Path("data.npz")), ledger=tmp_path / "ledger.sqlite"
+    )
+    pipeline.fit_teachers(PLAN)
+    assert f"path: {finished.parent / 'data.npz'}" in (tmp_path / "run" / "data.yaml").read_text()
+    monkeypatch.chdir(tmp_path)
+    words = [f"--config={finished.parent}/recipe/{part}.yaml" for part in ("data", "teachers")]
+    words += [f"--ledger={tmp_path}/ledger.sqlite", "--run", str(tmp_path / "run")]
+    assert cli.main(["teachers", "fit", *words]) == 0
+    pate.Pipeline(tmp_path / "run").vote()
+
+
+def test_references(copied: Path, finished: Path) -> None:
+    figures = pate.Pipeline(copied).references()
+    assert figures["true_label_student"]["macro_f1"] > 0.8
+
+
+def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
+    pate.Pipeline(copied, overwrite=True).vote(absent=[2])
+    before = everything(copied / "private" / "votes")
+    pate.Pipeline(copied).vote()
+    assert everything(copied / "private" / "votes") == before
+    with pytest.raises(ValueError, match="absent"):
+        pate.Pipeline(copied).vote(absent=[3])
+
+
+def test_a_changed_setting_is_refused(copied: Path) -> None:
+    before = everything(copied)
+    with pytest.raises(ValueError, match=r"num_queries=20 \(was 80\)"):
+        pate.Pipeline(copied).label(
+            pate.LabelSettings(ANSWERS, delta=0.001, num_queries=20, noise_seed=3)
+        )
+    with pytest.raises(ValueError, match="soft=False"):
+        pate.Pipeline(copied).fit_student(pate.StudentPlan(data={"soft": False}))
+    assert everything(copied) == before
+
+
+def of_lambda(root: Path, data: Path) -> None:
+    plan = pate.TeacherPlan(
+        network=lambda shape, num: nn.Linear(shape[0], num),
+        num_teachers=2,
+        num_steps=1,
+        batch_size=1,
+    )
+    pate.Pipeline(root, Arrays(data)).fit_teachers(plan)
+
+
+def of_no_data(root: Path, data: Path) -> None:
+    pate.Pipeline(root).fit_teachers(PLAN)
+
+
+def of_no_teachers(root: Path, data: Path) -> None:
+    pate.Pipeline(root, Arrays(data)).vote()
+
+
+def of_no_votes(root: Path, data: Path) -> None:
+    pate.Pipeline(root).label(pate.LabelSettings(ANSWERS, delta=0.001))
+
+
+def of_no_labels(root: Path, data: Path) -> None:
+    pate.Pipeline(root).fit_student(STUDENT)
+
+
+def of_no_student(root: Path, data: Path) -> None:
+    pate.Pipeline(root).test_student()
+
+
+def of_no_model(root: Path, data: Path) -> None:
+    pate.Pipeline(root).student()
+
+
+def of_no_references(root: Path, data: Path) -> None:
+    pate.Pipeline(root).references()
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        (of_lambda, r"imported by its name.*\(network\)"),
+        (of_no_data, "the data of a new run"),
+        (of_no_teachers, "teachers fit` to be finished"),
+        (of_no_votes, "to be finished"),
+        (of_no_labels, "to be finished"),
+        (of_no_student, "to be finished"),
+        (of_no_model, "the model/ that `pate student fit` leaves"),
+        (of_no_references, "to be finished"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(
+    stage: Callable[[Path, Path], None], message: str, tmp_path: Path, finished: Path
+) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        stage(tmp_path / "run", finished.parent / "data.npz")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"scale_gap.* of StableTopK, or `target_epsilon`, which finds it"
+    ):
+        pate.Pipeline(copied, overwrite=True).label(
+            pate.LabelSettings(pate.Partial(StableTopK), delta=0.001)
+        )
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (pate.StudentPlan(network=MLP, trainer={"max_epoch": 3}), "max_epoch"),
+        (pate.StudentPlan(network=MLP, data={"batch_size": 0}), "batch_size >= 1"),
+        (
+            pate.StudentPlan(trainer={"max_epochs": 3}, data={"batch_size": 8, "soft": False}),
+            r"no settings of training with .*, got training=\['data.batch_size', 'trainer'\]",
+        ),
+        (pate.StudentPlan(data={"labels": "true"}), "labels among released, truth"),
+    ],
+)
+def test_bad_settings_of_a_student(plan: pate.StudentPlan, message: str, copied: Path) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        pate.Pipeline(copied, overwrite=True).fit_student(plan)
+    assert "\n" not in str(error.value)
+
+
+def test_a_student_has_its_schedule_and_callbacks() -> None:
+    from pytorch_lightning.callbacks import EarlyStopping
+
+    plan = pate.StudentPlan(
+        network=MLP,
+        scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=3),
+        model={"pseudo_confidence": 0.9},
+        trainer={"callbacks": [partial(EarlyStopping, monitor="val_loss")]},
+    )
+    content = plan.configuration()
+    assert content["model"]["scheduler"]["init_args"]["step_size"] == 3
+    assert content["model"]["pseudo_confidence"] == 0.9
+    assert content["trainer"]["callbacks"][0]["init_args"] == {"monitor": "val_loss"}
+
+
+@pytest.mark.slow
+def test_a_program_keeps_its_own_state(copied: Path) -> None:
+    """Threads, random numbers, warnings and the lock are as they were."""
+    torch.set_num_threads(2)
+    torch.manual_seed(5)
+    np.random.seed(5)
+    filters = list(warnings.filters)
+    expected = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]
+    try:
+        pipeline = pate.Pipeline(copied, overwrite=True)
+        pipeline.vote(absent=[1])
+        pipeline.label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=60, noise_seed=3))
+        pipeline.fit_student(STUDENT)
+        pipeline.test_student()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(torch.random.get_rng_state(), expected[0])
+    assert (np.random.get_state()[1] == expected[1]).all()  # type: ignore[index]
+    assert warnings.filters == filters
+    assert not (copied / ".lock").exists()

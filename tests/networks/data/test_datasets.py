@@ -1,0 +1,429 @@
+"""Data sets of torch and Hugging Face, data modules of Lightning, and sources in files of
+Python."""
+
+import pickle
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from joblib.externals.loky.backend import reduction
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from pate._labeling.runs.run import Run
+from pate._networks.teachers.stage import fit_teachers
+from pate.data import DataSource, HuggingFace, Keys, LightningData, PythonFile, Role, TorchDatasets
+from pate.models import Linear
+from pate.teachers import Execution, TeacherPlan
+from pate.testing import SourceContract
+from tests.conftest import make_arrays
+from tests.labeling.data.test_arrays import without
+
+NAMES = ["a", "b", "c", "d"]
+Arrays = dict[str, np.ndarray]
+
+
+def of_role(arrays: Arrays | Path, role: Role) -> Arrays:
+    """Return the records of a role among arrays, or in a file that is read now."""
+    found = dict(np.load(arrays)) if isinstance(arrays, Path) else arrays
+    rows = np.flatnonzero(found["split"] == [*Role].index(role))
+    return {name: found[name][rows] for name in ("X", "Y", "ids", "group") if name in found}
+
+
+class Tuples(Dataset[tuple[torch.Tensor, torch.Tensor, str]]):
+    """Some records, as a data set of torch gives them."""
+
+    def __init__(self, arrays: Arrays | Path, role: Role) -> None:
+        self._all, self._role = arrays, role
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        return of_role(self._all, self._role)
+
+    @cached_property
+    def person(self) -> list[str]:
+        return list(self.arrays["group"].tolist())
+
+    def __len__(self) -> int:
+        return len(self.arrays["X"])
+
+    def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, str]:
+        arrays = self.arrays
+        return (
+            torch.from_numpy(arrays["X"][item]),
+            torch.from_numpy(arrays["Y"][item]),
+            str(arrays["ids"][item]),
+        )
+
+
+class Columns:
+    """Some records, as a data set of Hugging Face gives them: columns, and rows that are
+    mappings."""
+
+    column_names = ("inputs", "name", "person", *NAMES)
+
+    def __init__(self, arrays: Arrays | Path, role: Role) -> None:
+        self._all, self._role = arrays, role
+
+    @cached_property
+    def _columns(self) -> dict[str, list[Any]]:
+        arrays = of_role(self._all, self._role)
+        values = [arrays["X"], arrays["ids"], arrays.get("group", arrays["ids"]), *arrays["Y"].T]
+        return dict(zip(self.column_names, (each.tolist() for each in values), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._columns["name"])
+
+    def __getitem__(self, key: int | str) -> Any:
+        if isinstance(key, str):
+            return self._columns[key]
+        return {name: values[key] for name, values in self._columns.items()}
+
+
+class Module(pl.LightningDataModule):
+    """A data module of the same records, whose training loader shuffles."""
+
+    def __init__(self, arrays: Arrays | Path) -> None:
+        super().__init__()
+        self._arrays = arrays
+        self._sets: dict[Role, Tuples] = {}
+
+    def setup(self, stage: str) -> None:
+        self._sets |= {
+            role: Tuples(self._arrays, role)
+            for role in Role
+            if (role is Role.TEST) == (stage == "test")
+        }
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(self._sets[Role.PRIVATE], batch_size=4, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(self._sets[Role.PUBLIC])
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(self._sets[Role.TEST])
+
+
+class DatasetsContract(SourceContract):
+    """Sixty records in arrays, which stand for whatever a data set reads."""
+
+    def write(self, folder: Path) -> None:
+        arrays = make_arrays(60) | {"group": np.repeat([f"p{i}" for i in range(20)], 3)}
+        np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
+
+    def arrays(self, folder: Path) -> Arrays:
+        return dict(np.load(folder / "data.npz"))
+
+    def remove(self, folder: Path, row: int) -> None:
+        np.savez(folder / "data.npz", **without(self.arrays(folder), row))  # type: ignore[arg-type]
+
+    def alter(self, folder: Path, role: Role) -> None:
+        arrays = self.arrays(folder)
+        arrays["X"][np.flatnonzero(arrays["split"] == [*Role].index(role))[-1]] += 1
+        np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
+
+
+class TestTorchDatasets(DatasetsContract):
+    """Tuples, and groups in an attribute."""
+
+    def open(self, folder: Path) -> DataSource:
+        private, public, test = (Tuples(folder / "data.npz", role) for role in Role)
+        keys = Keys(groups="person")
+        return TorchDatasets(
+            private, public, test, NAMES, keys=keys, ledger=folder / "ledger.sqlite"
+        )
+
+
+class TestHuggingFace(DatasetsContract):
+    """Columns, one for each label."""
+
+    def open(self, folder: Path) -> DataSource:
+        splits = {role.value: Columns(folder / "data.npz", role) for role in Role}
+        return HuggingFace(
+            splits, Keys(features="inputs", labels=NAMES, ids="name", groups="person")
+        )
+
+
+class TestLightningData(DatasetsContract):
+    """The data sets behind loaders."""
+
+    def open(self, folder: Path) -> DataSource:
+        return LightningData(Module(folder / "data.npz"), NAMES)
+
+
+SOURCE = """
+from __future__ import annotations
+from dataclasses import dataclass
+from pate.data import Arrays, DataSource
+
+@dataclass
+class Place:
+    path: str
+
+class Mine(Arrays):
+    def __init__(self, path: str) -> None:
+        super().__init__(Place(path).path)
+
+def mine(path: str) -> DataSource:
+    return Mine(path)
+
+def nothing() -> None:
+    return None
+
+number = 3
+"""
+
+
+class TestPythonFile(DatasetsContract):
+    """A class in a file."""
+
+    name = "Mine"
+
+    def open(self, folder: Path) -> DataSource:
+        (folder / "records.py").write_text(SOURCE)
+        return PythonFile(folder / "records.py", self.name, {"path": str(folder / "data.npz")})
+
+
+class TestPythonFunction(TestPythonFile):
+    """A function in a file."""
+
+    name = "mine"
+
+
+@pytest.fixture
+def arrays() -> Arrays:
+    return make_arrays(60) | {"group": np.repeat([f"p{i}" for i in range(20)], 3)}
+
+
+@pytest.fixture
+def sets(arrays: Arrays) -> list[Tuples]:
+    return [Tuples(arrays, role) for role in Role]
+
+
+def test_adapters_read_the_same_records(arrays: Arrays, sets: list[Tuples]) -> None:
+    splits = {role.value: Columns(arrays, role) for role in Role}
+    keys = Keys(features="inputs", labels=NAMES, ids="name", groups="person")
+    private, public, test = sets
+    torch_source = TorchDatasets(private, public, test, NAMES, keys=Keys(groups="person"))
+    sources = [
+        torch_source,
+        HuggingFace(splits, keys),
+        LightningData(Module(arrays), NAMES, keys=Keys(groups="person")),
+    ]
+    for role in Role:
+        assert len({source.fingerprint(role) for source in sources}) == 1
+    assert torch_source.load(Role.PRIVATE).groups is not None
+    assert torch_source.ledger_path is None
+
+
+class Pictures(Dataset[dict[str, Any]]):
+    """Pictures of different sizes, with everything in a mapping."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, item: int) -> dict[str, Any]:
+        pixels = np.full((20, 10 + item, 3), 51 * item, dtype=np.uint8)
+        return {
+            "image": Image.fromarray(pixels),
+            "hat": item % 2,
+            "beard": torch.tensor(1),
+            "key": torch.tensor(item),
+        }
+
+
+def test_pictures_are_cut_and_resized() -> None:
+    keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
+    private = TorchDatasets(Pictures(), Pictures(), Pictures(), ["hat", "beard"], keys=keys).load(
+        Role.PRIVATE
+    )
+    assert private.features.shape == (3, 3, 8, 8)
+    assert np.allclose(private.features[np.arange(3)], np.array([0, 0.2, 0.4])[:, None, None, None])
+    assert private.ids.tolist() == ["0", "1", "2"] and private.labels.tolist() == [
+        [0, 1],
+        [1, 1],
+        [0, 1],
+    ]
+
+
+def test_pictures_of_16_bits_and_those_that_were_turned_are_read() -> None:
+    class Scans(Pictures):
+        def __getitem__(self, item: int) -> dict[str, Any]:
+            wide = np.repeat([[0, 65535], [65535, 65535]], 4, axis=1).astype(np.uint16)
+            scan = Image.fromarray(np.repeat(wide, 4, axis=0))
+            scan.getexif()[274] = 3
+            return super().__getitem__(item) | {"image": scan}
+
+    keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
+    source = TorchDatasets(Scans(), Scans(), Scans(), ["hat", "beard"], keys=keys)
+    read = source.load(Role.PRIVATE).features[np.array([0])]
+    assert read[0, 0].tolist() == [[1.0] * 8] * 4 + [[1.0] * 4 + [0.0] * 4] * 4
+
+
+def test_pictures_are_decoded_once() -> None:
+    read: list[int] = []
+
+    class Counted(Pictures):
+        def __getitem__(self, item: int) -> dict[str, Any]:
+            read.append(item)
+            return super().__getitem__(item)
+
+    keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
+    features = (
+        TorchDatasets(Counted(), Counted(), Counted(), ["hat", "beard"], keys=keys)
+        .load(Role.PRIVATE)
+        .features
+    )
+    read.clear()
+    first, again = features[np.array([2, 0])], features[np.array([2, 2])]
+    assert read == [0, 2] and (first[0] == again).all()
+    assert (features.once()[np.array([2])] == again[:1]).all() and read == [0, 2, 2]
+
+
+class Mails:
+    """Texts of three classes, as a data set of Hugging Face has them."""
+
+    column_names = ("text", "label", "id")
+    features: ClassVar[dict[str, Any]] = {"label": SimpleNamespace(names=["bad", "fair", "good"])}
+
+    def __init__(self, name: str) -> None:
+        self.rows = [{"text": f"word{i}", "label": i, "id": f"{name}{i}"} for i in range(3)]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: int | str) -> Any:
+        return [row[key] for row in self.rows] if isinstance(key, str) else self.rows[key]
+
+
+def test_the_usual_splits_texts_and_classes_are_understood() -> None:
+    splits = {name: Mails(name) for name in ("train", "validation", "test", "unsupervised")}
+    source = HuggingFace(splits, Keys(features="text", labels="label", ids="id", num_features=32))
+    assert source.label_names == ("bad", "fair", "good")
+    private, public, test = (source.load(role) for role in Role)
+    assert [records.ids[0] for records in (private, public, test)] == [
+        "train0",
+        "validation0",
+        "test0",
+    ]
+    assert (private.labels == np.eye(3)).all() and private.features.shape == (3, 32)
+    assert (private.features[np.arange(3)] == test.features[np.arange(3)]).all()
+
+
+def test_features_of_a_file_reach_workers(tmp_path: Path) -> None:
+    """What a class in a file makes is sent with its code, since a worker could not import it."""
+    (tmp_path / "records.py").write_text(SOURCE)
+    made = PythonFile(tmp_path / "records.py", "Mine", {"path": "data.npz"}).source
+    with pytest.raises(pickle.PicklingError):
+        pickle.dumps(made)
+    found = pickle.loads(reduction.cloudpickle.dumps(made))
+    assert found.path == Path("data.npz") and type(found).__name__ == "Mine"
+
+
+def wrong(sets: list[Tuples], **changes: Any) -> TorchDatasets:
+    private, public, test = sets
+    return TorchDatasets(
+        private, public, test, changes.pop("label_names", NAMES), keys=Keys(**changes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label_names": ["a", "a"]}, "label names that occur once"),
+        ({"label_names": ["a", "b"]}, "2 labels, got labels=4"),
+        ({"ids": 3}, r"Expected 3 in each item, got 3 parts"),
+        ({"ids": "name"}, r"Expected 'name' in each item"),
+        ({"labels": 0}, "labels among"),
+        ({"ids": 0}, r"ids of shape \[N\]"),
+        ({"size": 0}, "an integer size >= 8"),
+    ],
+)
+def test_keys_that_lead_nowhere(sets: list[Tuples], changes: dict[str, Any], message: str) -> None:
+    if changes == {"ids": 0}:
+        for each in sets:
+            each.arrays["X"][...] = 1
+    with pytest.raises(ValueError, match=message):
+        wrong(sets, **changes).load(Role.PRIVATE)
+
+
+@pytest.mark.parametrize(("one", "other"), list(combinations(Role, 2)))
+def test_an_id_belongs_to_one_role(
+    sets: list[Tuples], one: Role, other: Role, tmp_path: Path
+) -> None:
+    """Whatever the source, and before anything is trained."""
+    plan = TeacherPlan(num_teachers=2, network=Linear, num_steps=1, batch_size=1)
+    wrong(sets).require_distinct()
+    first, second = (sets[list(Role).index(role)].arrays["ids"] for role in (one, other))
+    second[-1] = first[0]
+    with pytest.raises(
+        ValueError, match=rf"{other} samples that are no {one} records, got shared_ids=.*{first[0]}"
+    ):
+        fit_teachers(Run(tmp_path / "run"), wrong(sets), plan, Execution())
+    assert not (tmp_path / "run").exists()
+
+
+def test_features_that_do_not_fit(sets: list[Tuples]) -> None:
+    features = wrong(sets).load(Role.TEST).features
+    sets[2].arrays["X"][3] = np.nan
+    with pytest.raises(ValueError, match=r"finite features in all items, got item=3"):
+        features[np.arange(5)]
+    sets[0].person = sets[0].person[:-1]
+    with pytest.raises(ValueError, match=r"as many values in `person` as items, 40, got values=39"):
+        wrong(sets, groups="person").load(Role.PRIVATE)
+
+    class Growing(Tuples):
+        def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, str]:
+            features, labels, name = super().__getitem__(item)
+            return features.repeat(1 + item), labels, name
+
+    growing = TorchDatasets(
+        Growing(make_arrays(60) | {"group": np.zeros(60)}, Role.TEST), sets[1], sets[2], NAMES
+    )
+    with pytest.raises(
+        ValueError, match=r"features of shape \(6,\) in all items, got item=1, shape=\(12,\)"
+    ):
+        growing.load(Role.PRIVATE).features[np.arange(2)]
+
+
+def test_data_sets_that_are_none(sets: list[Tuples], arrays: Arrays) -> None:
+    stream = TorchDatasets(iter([]), sets[1], sets[2], NAMES)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a data set of private records that are read by index"):
+        stream.load(Role.PRIVATE)
+    none = {**arrays, "split": np.ones(60)}
+    with pytest.raises(ValueError, match="at least one private record"):
+        TorchDatasets(Tuples(none, Role.PRIVATE), sets[1], sets[2], NAMES).load(Role.PRIVATE)
+    splits = {role.value: Columns(arrays, role) for role in Role}
+    keys = Keys(features="inputs", labels=NAMES, ids="name")
+    with pytest.raises(
+        ValueError, match=r"or train, validation and test, got splits=\['private', 'public'\]"
+    ):
+        HuggingFace({name: splits[name] for name in ("private", "public")}, keys)
+    with pytest.raises(
+        ValueError, match=r"columns among inputs, .* of the private split, got unknown=\['id'\]"
+    ):
+        HuggingFace(splits, Keys(features="inputs", labels=NAMES, ids="id"))
+    with pytest.raises(ValueError, match=r"label_names, or the names of columns"):
+        HuggingFace(splits, Keys(features="inputs", labels="a", ids="name"))
+
+
+def test_files_of_python_that_hold_no_source(tmp_path: Path) -> None:
+    path = tmp_path / "records.py"
+    with pytest.raises(ValueError, match=r"a file of Python, got path="):
+        PythonFile(path, "Mine")
+    path.write_text(SOURCE)
+    for name, settings, message in (
+        ("Ours", {}, "a subclass of pate.data.DataSource in .*, or a function, got name='Ours'"),
+        ("number", {}, "got name='number'"),
+        ("nothing", {}, "a pate.data.DataSource from nothing in .*, got type='NoneType'"),
+        ("Mine", {"place": 3}, "settings of Mine in .*, got missing a required argument: 'path'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PythonFile(path, name, settings)

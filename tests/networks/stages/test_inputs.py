@@ -1,0 +1,359 @@
+"""Any input of a stage that is not what it was is noticed: by commands, and by a program."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torchvision.transforms import v2
+
+import pate
+from models import MLP
+from pate import cli
+from pate._core.settings import encode_fields
+from pate._labeling.runs.data_file import describe_data
+from pate._labeling.runs.run import StageChangedError
+from pate.accounting import read_ledger
+from pate.aggregators import ClippedVotes
+from pate.data import Arrays, PublicPCA
+from pate.teachers import FocalLoss
+from tests.conftest import copy_run
+from tests.labeling.commands.test_run import everything
+from tests.labeling.test_pipeline import ANSWERS, PLAN, STUDENT
+
+TEACHERS: dict[str, Any] = {
+    "network": partial(MLP, hidden=(3,)),
+    "num_teachers": 9,
+    "num_steps": 21,
+    "batch_size": 15,
+    "optimizer": partial(torch.optim.Adam, lr=0.1, weight_decay=0.02),
+    "unit": "group",
+    "chunk_size": 5,
+    "checkpoint_steps": 6,
+    "positive_weight_power": 0.5,
+    "loss": FocalLoss(gamma=1.5),
+    "scheduler": partial(torch.optim.lr_scheduler.StepLR, step_size=3),
+    "clip_norm": 1.0,
+    "augment": [v2.RandomHorizontalFlip()],
+    "seed": 1,
+    "accelerator": "cpu",
+    "precision": "bf16-mixed",
+    "start_from": "first",
+    "max_teachers_per_group": 2,
+}
+ELSEWHERE = {
+    "unit": "groups of the private records",
+    "augment": "for augment",
+    "start_from": "`pate student fit` to be finished",
+}
+"""Settings that these records refuse before they are compared, and how."""
+LABELS: dict[str, Any] = {
+    "aggregator": replace(ANSWERS, sigma_test=0.6),  # type: ignore[call-arg]
+    "delta": 9e-4,
+    "num_queries": 70,
+    "max_epsilon": 900.0,
+    "query_seed": 1,
+    "query_choice": "k_center",
+    "noise_seed": 4,
+    "target_epsilon": 30.0,
+    "max_delta0": 1e-4,
+    "max_teachers_per_unit": 2,
+    "budget_filter": "renyi",
+}
+SETTINGS = pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)
+STUDENTS = {
+    "model.network": "pate.models.MLP",
+    "data.soft": "false",
+    "optimize": "macro_f1",
+}
+
+
+@pytest.fixture(scope="module")
+def begun(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A finished run on records of its own; what is refused leaves it as it is."""
+    place = tmp_path_factory.mktemp("begun")
+    shutil.copy(finished.parent / "data.npz", place)
+    root = copy_run(finished, place / "run")
+    for file in (root / "data.yaml", root / "private" / "teachers_fit.json"):
+        file.write_text(
+            file.read_text().replace(str(finished.parent / "data.npz"), str(place / "data.npz"))
+        )
+    before = everything(root)
+    yield root
+    assert everything(root) == before
+
+
+def test_every_setting_is_among_them() -> None:
+    assert TEACHERS.keys() == {field.name for field in fields(pate.TeacherPlan)}
+    assert LABELS.keys() | {"predictions"} == {field.name for field in fields(pate.LabelSettings)}
+
+
+def refused(words: list[str], root: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert cli.main([*words, "--run", str(root)]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("pate ")
+    return line
+
+
+def of_file(settings: Any, place: Path, data: Arrays | None = None) -> str:
+    """Return the option that names a file of settings, and of data."""
+    path = place / "settings.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            encode_fields(settings) | ({} if data is None else {"data": describe_data(data)})
+        )
+    )
+    return f"--config={path}"
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, data = replace(PLAN, **{name: TEACHERS[name]}), Arrays(begun.parent / "data.npz")
+    message = ELSEWHERE.get(name, f"was begun with, got {name}")
+    with pytest.raises(ValueError, match=message):
+        pate.Pipeline(begun, data).fit_teachers(plan)
+    assert message in refused(["teachers", "fit", of_file(plan, begun.parent, data)], begun, capsys)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"labels": ["a", "b"]},
+        {"public_fraction": 0.2},
+        {"test_fraction": 0.2},
+        {"features": PublicPCA(2)},
+    ],
+)
+def test_settings_of_the_data(
+    data: dict[str, Any], begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, message = (
+        Arrays(begun.parent / "data.npz", **data),
+        f"data.init_args.{next(iter(data))}",
+    )
+    with pytest.raises(StageChangedError, match=message):
+        pate.Pipeline(begun, source).fit_teachers(PLAN)
+    assert message in refused(
+        ["teachers", "fit", of_file(PLAN, begun.parent, source)], begun, capsys
+    )
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed: dict[str, Any] = {name: LABELS[name]}
+    if name in ("max_delta0", "budget_filter"):
+        changed["max_epsilon"] = 900.0
+    settings = replace(SETTINGS, **changed)
+    with pytest.raises(StageChangedError, match=f"was begun with, got .*{name}"):
+        pate.Pipeline(begun).label(settings)
+    assert name in refused(["label", of_file(settings, begun.parent)], begun, capsys)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "data.soft" else pytest.param(name, marks=pytest.mark.slow)
+        for name in STUDENTS
+    ],
+)
+def test_settings_of_a_student(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "student",
+        "fit",
+        f"--config={begun}/public/student_fit.yaml",
+        f"--{name}={STUDENTS[name]}",
+    ]
+    assert f"got {name}" in refused(words, begun, capsys)
+    part, _, setting = name.partition(".")
+    if part == "data":
+        value = json.loads(STUDENTS[name])
+        plan = replace(STUDENT, **{part: getattr(STUDENT, part) | {setting: value}})
+        with pytest.raises(StageChangedError, match=f"got {name}"):
+            pate.Pipeline(begun).fit_student(plan)
+
+
+def refuses(root: Path, stage: str) -> str:
+    """Return why a stage from Python does not find its inputs as they were, or an empty text."""
+    pipeline = pate.Pipeline(root, Arrays(root.parent / "data.npz"))
+    calls: dict[str, Callable[[], object]] = {
+        "teachers fit": lambda: pipeline.fit_teachers(PLAN),
+        "teachers vote": pipeline.vote,
+        "label": lambda: pipeline.label(
+            pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)
+        ),
+        "student fit": lambda: pipeline.fit_student(STUDENT),
+    }
+    try:
+        calls[stage]()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def other_rows(root: Path, split: int) -> None:
+    """Change one record of a role."""
+    path = root.parent / "data.npz"
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays["X"][np.flatnonzero(arrays["split"] == split)[0]] += 1
+    np.savez(path, **arrays)
+
+
+def other_private_records(root: Path) -> None:
+    other_rows(root, 0)
+
+
+def other_public_records(root: Path) -> None:
+    other_rows(root, 1)
+
+
+def other_test_records(root: Path) -> None:
+    other_rows(root, 2)
+
+
+def other_key(root: Path) -> None:
+    (root / "private" / "partition.json").write_text(json.dumps({"key": "5f" * 32}))
+
+
+def other_teachers(root: Path) -> None:
+    pipeline = pate.Pipeline(root, Arrays(root.parent / "data.npz"), overwrite=True)
+    pipeline.fit_teachers(replace(PLAN, seed=1))
+
+
+def other_absent(root: Path) -> None:
+    pate.Pipeline(root, overwrite=True).vote(absent=[2])
+
+
+def other_labels(root: Path) -> None:
+    pate.Pipeline(root, overwrite=True).label(
+        pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=4)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "stages"),
+    [
+        (
+            other_private_records,
+            {"teachers fit": "other private records", "teachers vote": "other private records"},
+        ),
+        (
+            other_public_records,
+            {"teachers vote": "other public records", "student fit": "other public records"},
+        ),
+        (other_test_records, {}),
+        (
+            other_key,
+            {
+                "teachers fit": "other assignment of records to teachers",
+                "label": "the key",
+                "student fit": "the key",
+            },
+        ),
+        pytest.param(
+            other_teachers,
+            {"teachers fit": "seed=0", "teachers vote": "other teachers"},
+            marks=pytest.mark.slow,
+        ),
+        (other_absent, {"label": "got other votes"}),
+        (other_labels, {"label": "noise_seed=3 (was 4)", "student fit": "other released labels"}),
+    ],
+)
+def test_what_a_stage_reads(
+    change: Any, stages: dict[str, str], begun: Path, tmp_path: Path
+) -> None:
+    shutil.copy(begun.parent / "data.npz", tmp_path)
+    root = copy_run(begun, tmp_path / "run")
+    for file in (root / "data.yaml", root / "private" / "teachers_fit.json"):
+        file.write_text(
+            file.read_text().replace(str(begun.parent / "data.npz"), str(tmp_path / "data.npz"))
+        )
+    change(root)
+    for stage in ("teachers fit", "teachers vote", "label", "student fit"):
+        found = refuses(root, stage)
+        assert (stages.get(stage, "") in found) and bool(found) == (stage in stages), (stage, found)
+
+
+@pytest.mark.parametrize("way", ["command", "program"])
+def test_other_predictions_are_other_labels(
+    way: str, copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is the same, its content is not: it is told, and with ``overwrite`` it is a new
+    release."""
+    with np.load(copied / "public" / "labels.npz") as archive:
+        ids, names = archive["ids"], archive["label_names"]
+    path = tmp_path / "predictions.npz"
+    given: Any = {"delta": 0.001, "num_queries": 80, "noise_seed": 3, "predictions": path}
+    settings = pate.LabelSettings(
+        ClippedVotes(multiplier_clipped=2.0, around_predictions=True), **given
+    )
+
+    def released(*, overwrite: bool = False) -> bytes:
+        if way == "program":
+            pate.Pipeline(copied, overwrite=overwrite).label(settings)
+        else:
+            words = [
+                "label",
+                of_file(settings, tmp_path),
+                "--run",
+                str(copied),
+                *(["--overwrite"] if overwrite else []),
+            ]
+            if cli.main(words) != 0:
+                raise ValueError(capsys.readouterr().err)
+        return (copied / "public" / "labels.npz").read_bytes()
+
+    probabilities = np.full((len(ids), len(names)), 0.1)
+    np.savez(path, ids=ids, probabilities=probabilities, label_names=names)
+    first = released(overwrite=True)
+    assert released(overwrite=True) == first
+    np.savez(path, ids=ids, probabilities=1 - probabilities, label_names=names)
+    with pytest.raises(ValueError, match="got other predictions"):
+        released()
+    assert released(overwrite=True) != first
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            "{class_path: Arrays, init_args: {path: PATH}}",
+            "got data.init_args.public_fraction=None (was 0.2)",
+        ),
+        ("{class_path: CelebAAttributes, init_args: {labels: [a]}}", "required: path"),
+    ],
+)
+def test_a_data_file_is_taken_as_it_is(
+    data: str, message: str, begun: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was deleted from it has its default again, and nothing of the class that it named is
+    left."""
+    source = Arrays(begun.parent / "data.npz", public_fraction=0.2)
+    plan = replace(PLAN, num_teachers=2, num_steps=1)
+    words = [
+        "teachers",
+        "fit",
+        f"--ledger={tmp_path}/ledger.sqlite",
+        of_file(plan, tmp_path),
+        "--run",
+        str(tmp_path),
+    ]
+    (tmp_path / "data.yaml.first").write_text(yaml.safe_dump({"data": describe_data(source)}))
+    assert cli.main([*words, f"--config={tmp_path}/data.yaml.first"]) == 0
+    (tmp_path / "own.yaml").write_text(
+        "data: " + data.replace("PATH", str(begun.parent / "data.npz"))
+    )
+    with pytest.raises(SystemExit) if "labels" in data else nullcontext():
+        assert cli.main([*words, f"--config={tmp_path}/own.yaml"]) == 2
+    assert message in capsys.readouterr().err
+    # settings alone are those of the run's data
+    assert cli.main([*words, "--data.init_args.public_fraction=0.2"]) == 0

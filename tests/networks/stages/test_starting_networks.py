@@ -1,0 +1,149 @@
+"""Networks that start from a released student: its weights, or what learned its answers, and then their own records."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan, TeacherPlan, load_student
+from pate._labeling.data.records import assign_teachers
+from pate._networks.teachers.plan import NetworkFactory
+from pate.data import Arrays
+from pate.models import MLP, Linear
+from pate.teachers import load_chunk
+from tests.conftest import make_arrays
+from tests.labeling.stages.test_corrections import KEY, Fit, altered, removed
+
+TEACHERS = 12
+NETWORKS: dict[str, NetworkFactory] = {
+    "its own class": Linear,
+    "another": partial(MLP, hidden=(8,)),
+}
+
+
+def plan_of(warm: Path, network: str, *, steps: int = 3, chunk_size: int = 4) -> TeacherPlan:
+    return TeacherPlan(
+        network=NETWORKS[network],
+        num_teachers=TEACHERS,
+        num_steps=steps,
+        batch_size=8,
+        chunk_size=chunk_size,
+        optimizer=partial(torch.optim.Adam, lr=0.02),
+        start_from=str(warm / "run" / "first"),
+        accelerator="cpu",
+    )
+
+
+def fitted(
+    warm: Path, folder: Path, plan: TeacherPlan, **changes: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the weights of all teachers of a changed data set, and those that they start from."""
+    fit = Fit(warm, folder, **changes)
+    data = Arrays(fit.folder / "data.npz")
+    Pipeline(folder / "run", data, ledger=warm / "data.ledger.sqlite").fit_teachers(plan)
+    place = folder / "run" / "private" / "teachers"
+    states = [load_chunk(plan, chunk, (6,), 4, place).state_dict() for chunk in plan.chunks()]
+    (start,) = place.glob("start_*.safetensors")
+    weights = {
+        name: torch.cat([state[name] for state in states]).numpy()
+        for name in states[0]
+        if name.startswith("stacked")
+    }
+    return weights | {"start/" + name: value.numpy() for name, value in load_file(start).items()}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_record_reaches_its_own_teacher_alone(network: str, warm: Path, tmp_path: Path) -> None:
+    plan = plan_of(warm, network)
+    one = fitted(warm, tmp_path / "one", plan)
+    (mine,) = assign_teachers(["r0007"], num_teachers=TEACHERS, key=KEY).tolist()
+    others = np.arange(TEACHERS) != mine
+    for change in (altered, removed):
+        other = fitted(warm, tmp_path / change.__name__, plan, **change(make_arrays()))
+        for name, weights in one.items():
+            rows = slice(None) if name.startswith("start/") else others
+            np.testing.assert_array_equal(weights[rows], other[name][rows])
+        moved = [(one[name][mine] != other[name][mine]).any() for name in one if "stacked" in name]
+        assert any(moved), change.__name__
+
+
+def test_a_network_of_the_student_s_class_has_its_weights(warm: Path, tmp_path: Path) -> None:
+    weights = fitted(warm, tmp_path / "fit", plan_of(warm, "its own class"))
+    folder = warm / "run" / "first" / "public" / "student" / "model"
+    module: Any = load_student(folder).module
+    theirs = module.network.state_dict()
+    assert theirs.keys() == {name[6:] for name in weights if name.startswith("start/")}
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(weights[f"start/{name}"], value.numpy())
+        moved = np.abs(weights[f"stacked.{name.replace('.', '/')}"] - value.numpy())
+        assert 0 < moved.max() < 3.1 * 0.02  # by three steps of Adam
+
+
+def test_another_network_learns_the_student_s_answers(warm: Path, tmp_path: Path) -> None:
+    plan = plan_of(warm, "another", steps=200, chunk_size=TEACHERS)
+    weights = fitted(warm, tmp_path / "fit", plan)
+    network = MLP((6,), 4, hidden=(8,))
+    network.load_state_dict(
+        {name[6:]: torch.from_numpy(value) for name, value in weights.items() if "start/" in name}
+    )
+    arrays = make_arrays()
+    public = arrays["X"][arrays["split"] == 1]
+    said = load_student(warm / "run" / "first" / "public" / "student" / "model").predict(public)
+    with torch.inference_mode():
+        learned = network(torch.from_numpy(public)).numpy() > 0
+    assert (learned == said).mean() > 0.95
+
+
+def test_a_network_that_starts_elsewhere_is_another_stage(warm: Path, tmp_path: Path) -> None:
+    plan = plan_of(warm, "its own class")
+    fitted(warm, tmp_path / "fit", plan)
+    afresh = TeacherPlan(**{**vars(plan), "start_from": None})
+    pipeline = Pipeline(
+        tmp_path / "fit" / "run",
+        Arrays(tmp_path / "fit" / "data.npz"),
+        ledger=warm / "data.ledger.sqlite",
+    )
+    with pytest.raises(ValueError, match="start_from=None"):
+        pipeline.fit_teachers(afresh)
+
+
+class Own(Linear):
+    """A network of a user."""
+
+
+def test_a_release_is_read_by_the_classes_that_its_plan_names(tmp_path: Path) -> None:
+    """However its folder is spelled, and wherever it lies; others are nobody's own."""
+    np.savez(tmp_path / "data.npz", **make_arrays(200))  # type: ignore[arg-type]
+    data, settings = Arrays(tmp_path / "data.npz"), LabelSettings(target_epsilon=8.0, delta=1e-4)
+    runs = tmp_path / "run" / "first", tmp_path / "elsewhere"
+    for root in runs:
+        first = Pipeline(root, data)
+        first.fit_teachers(ClosedFormPlan())
+        first.vote()
+        first.label(settings)
+        trainer = {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False}
+        first.fit_student(StudentPlan(network=Own, trainer=trainer))
+
+    def fit(run: str, network: NetworkFactory, start_from: str) -> None:
+        plan = TeacherPlan(
+            network=network,
+            num_teachers=2,
+            num_steps=1,
+            batch_size=4,
+            start_from=start_from,
+            accelerator="cpu",
+        )
+        Pipeline(tmp_path / run, data).fit_teachers(plan)
+
+    fit("run", Linear, str(runs[0]))  # of the same run
+    fit("second", Own, str(runs[1]))  # named by the plan
+    refused = (
+        r"^Expected networks and feature maps of pate or torchvision, or named by the plan, got"
+        r" class_path='tests\.networks\.stages\.test_starting_networks\.Own'$"
+    )
+    with pytest.raises(ValueError, match=refused):
+        fit("third", Linear, str(runs[1]))

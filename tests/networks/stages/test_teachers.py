@@ -1,0 +1,644 @@
+"""The stages of the teachers by their commands: several processes, the choice of a chunk size, dry
+runs."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pate import cli
+from pate._core.files.writing import make_once
+from pate._labeling.teachers.jobs import Report
+from pate.aggregators import Ballots
+from pate.teachers import TrainJob, VoteManifest, VoteStore
+from tests.conftest import make_arrays, recipe
+from tests.processes import Start
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=5)
+    return ["--config", str(folder / "data.yaml"), "--config", str(folder / "teachers.yaml")]
+
+
+def fit(words: list[str], root: Path, *more: str) -> int:
+    return cli.main(["teachers", "fit", *words, "--run", str(root), *more])
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    folder = root / "private" / "teachers"
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def again(finished: Path) -> list[str]:
+    """The settings that the finished run's teachers were trained with."""
+    return ["--config", str(finished / "private" / "teachers_fit.yaml")]
+
+
+def same_partition(root: Path, other: Path) -> None:
+    (other / "private").mkdir(parents=True)
+    (other / "private" / "partition.json").write_bytes(
+        (root / "private" / "partition.json").read_bytes()
+    )
+
+
+def begin(words: list[str], root: Path, *more: str, chunks: int = 1) -> None:
+    """Train the first chunks, as a command does that is interrupted."""
+    work = TrainJob.work
+    done: list[range] = []
+
+    def interrupted(job: TrainJob, teachers: range, report: Report) -> None:
+        if len(done) == chunks:
+            raise KeyboardInterrupt
+        done.append(teachers)
+        work(job, teachers, report)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainJob, "work", interrupted)
+        assert fit(words, root, *more) == 130
+
+
+@pytest.mark.slow
+def test_processes_that_work_together_end_where_one_ends(
+    again: list[str],
+    finished: Path,
+    tmp_path: Path,
+    start: Start,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads and executors too are no settings of a run."""
+    root = tmp_path / "shared"
+    same_partition(finished, root)
+    # as a rank of torchrun, whose variables Lightning must not take for its own
+    for name, value in {
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "3",
+        "MASTER_ADDR": "localhost",
+    }.items():
+        monkeypatch.setenv(name, value)
+    begin(again, root, "--threads=2", "--shared=true")
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    assert "`pate teachers fit` to be finished" in capsys.readouterr().err
+    for stage in (["fit", *again], ["vote"]):
+        words = ["teachers", *stage, "--run", str(root), "--shared=true"]
+        for command in [start(*words, folder=tmp_path) for _ in range(3)]:
+            assert command.wait() == 0, command.err
+    assert contents(root) == contents(finished)
+    for path in (finished / "private" / "votes").glob("*.npy"):
+        assert (root / "private" / "votes" / path.name).read_bytes() == path.read_bytes()
+    assert not [*root.rglob("*.lease"), *root.rglob(".finish")]
+    saved = (root / "private" / "teachers_fit.yaml").read_text()
+    assert not [
+        name for name in ("workers", "executor", "shared", "gpus", "dry_run") if name in saved
+    ]
+
+
+def test_overwriting_together_is_refused(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(words, tmp_path / "run", "--shared=true", "--overwrite") == 2
+    assert "Expected overwrite without shared" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            ("--shared", "true", "--workers", "2"),
+            "one worker in each shared process, got executor='loky'",
+        ),
+        (("--workers", "0"), "workers >= 1"),
+        (("--workers", "2", "--executor", "serial"), "executor loky or ray for several workers"),
+        (("--clip_norm", "0"), "clip_norm > 0, got clip_norm=0.0"),
+    ],
+)
+def test_bad_settings(
+    more: tuple[str, ...],
+    message: str,
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert fit(words, tmp_path / "run", *more) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_the_chunk_size_is_chosen_once(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "run"
+    begin(words, root, "--chunk_size", "auto")
+    assert "at once: " in capsys.readouterr().out
+    kept = root / "private" / "teachers" / "chunk_size.json"
+    chosen = json.loads(kept.read_text())["chunk_size"]
+    assert chosen in (1, 5)
+    kept.write_text('{"chunk_size": 3}')  # as if another machine had chosen
+    for path in kept.parent.glob("*.pt"):
+        path.unlink()
+    assert fit(words, root, "--chunk_size", "auto") == 0
+    assert "at once: " not in capsys.readouterr().out
+    assert len(list(kept.parent.glob("*.pt"))) == 4
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+
+
+def test_a_dry_run_writes_nothing(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert fit(words, tmp_path / "run", "--dry_run", "--workers", "2") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("PRIVATE: 400 records in 10 partitions of ")
+    assert "2 workers by loky" in text
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_losses_schedules_and_clipping_by_command(
+    again: list[str], finished: Path, tmp_path: Path
+) -> None:
+    more = [
+        *("--loss", "AsymmetricLoss", "--loss.gamma_negative", "2", "--clip_norm", "1"),
+        *("--scheduler", "torch.optim.lr_scheduler.CosineAnnealingLR", "--scheduler.T_max", "20"),
+    ]
+    root = tmp_path / "run"
+    same_partition(finished, root)
+    assert fit(again, root, *more) == 0
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+    pairs = zip(states(root), states(finished), strict=True)
+    assert not any(torch.equal(one[name], other[name]) for one, other in pairs for name in one)
+
+
+CURVES = ["min", "q10", "median", "q90", "max"]
+
+
+def test_curves_of_losses_are_kept(finished: Path) -> None:
+    lines = contents(finished)["PRIVATE_losses/metrics.csv"].decode().splitlines()
+    rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(lines)]
+    assert set(rows[0]) == {"step", "teachers_of_finite_loss", *CURVES}
+    assert [row["step"] for row in rows] == list(range(1, 21))
+    assert all(row["teachers_of_finite_loss"] == 10 for row in rows)
+    spread = np.array([[row[name] for name in CURVES] for row in rows])
+    assert (np.diff(spread, axis=1) >= 0).all()
+    assert spread[-5:, 2].mean() < 0.8 * spread[0, 2]
+
+
+@pytest.mark.slow
+def test_curves_in_the_format_of_tensorboard(
+    again: list[str],
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    root = tmp_path / "run"
+    same_partition(finished, root)
+    assert fit(again, root, "--logger", "tensorboard") == 0
+    lines = contents(finished)["PRIVATE_losses/metrics.csv"].decode().splitlines()
+    events = accumulator.EventAccumulator(
+        str(root / "private" / "teachers" / "PRIVATE_losses")
+    ).Reload()
+    for name in CURVES:
+        values = [event.value for event in events.Scalars(name)]
+        assert values == pytest.approx(
+            [float(row[name]) for row in csv.DictReader(lines)], rel=1e-6
+        )
+    counts = [(event.step, event.value) for event in events.Scalars("teachers_of_finite_loss")]
+    assert counts == [(step, 10) for step in range(1, 21)]
+    monkeypatch.setattr("pate._networks.teachers.stage.find_spec", lambda name: None)
+    assert fit(again, tmp_path / "c", "--logger", "tensorboard") == 2
+    assert "pip install 'pate[tensorboard]'" in capsys.readouterr().err
+    assert not (tmp_path / "c" / "private" / "teachers").exists()
+
+
+def test_the_first_of_many_decides(tmp_path: Path) -> None:
+    path = tmp_path / "once.json"
+    found: list[int] = []
+    together = threading.Barrier(8)
+
+    def make(number: int) -> None:
+        def content() -> dict[str, int]:
+            together.wait()
+            return {"number": number}
+
+        found.append(make_once(path, content)["number"])
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and len(set(found)) == 1
+    assert os.listdir(tmp_path) == ["once.json"]
+
+
+def states(root: Path) -> list[dict[str, torch.Tensor]]:
+    """Return the weights of each teacher."""
+    found = []
+    for path in sorted((root / "private" / "teachers").glob("*.pt")):
+        chunk = torch.load(path, weights_only=True)
+        for place in range(len(chunk["label_shares"])):
+            found.append({name: value[place] for name, value in chunk["state"].items()})
+    return found
+
+
+def test_a_record_that_is_removed_reaches_one_teacher_by_command(
+    words: list[str], tmp_path: Path
+) -> None:
+    """On the real path: ids, components of the public samples, the partition, the files, the
+    votes."""
+    arrays = make_arrays()
+    less = {
+        name: np.delete(array, 3, axis=0) if len(array) == 600 else array
+        for name, array in arrays.items()
+    }
+    roots = tmp_path / "whole", tmp_path / "less"
+    more = ["--data.init_args.features=PublicPCA", "--data.init_args.features.num_components=5"]
+    for root, content in zip(roots, (arrays, less), strict=True):
+        np.savez(tmp_path / "data.npz", **content)  # type: ignore[arg-type]
+        assert fit(words, root, *more) == 0
+        assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+        if root is roots[0]:
+            same_partition(*roots)
+    pairs = list(zip(*map(states, roots), strict=True))
+    differing = [
+        any(not torch.equal(one[name], other[name]) for name in one) for one, other in pairs
+    ]
+    assert len(pairs) == 10 and sum(differing) == 1
+    (first, ids), (second, others) = (
+        VoteStore(root / "private" / "votes").load(Ballots) for root in roots
+    )
+    assert ids == others == arrays["ids"][400:500].tolist()
+    assert first.ballots is not None and second.ballots is not None
+    moved = (first.ballots != second.ballots).any(axis=(0, 2))
+    assert [teacher for teacher in np.flatnonzero(moved) if not differing[teacher]] == []
+
+
+def test_a_group_is_protected_where_there_are_groups(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(words, tmp_path / "run", "--unit=group") == 2
+    assert "Expected groups of the private records (`group` in an .npz" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_person_behind_records_is_spoken_of_once(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the data say whose each record is, and records are protected one by one."""
+    said = "`unit: record` protects one record alone, not the person; `unit: group` protects all records of a person"
+    few = ("--num_steps=1",)
+    assert fit(words, tmp_path / "none", *few) == 0
+    assert said not in capsys.readouterr().err
+    np.savez(tmp_path / "data.npz", **make_arrays(), group=np.arange(600) // 3)  # type: ignore[arg-type]
+    for times in (1, 0):  # a finished stage has nothing to say
+        assert fit(words, tmp_path / "records", *few) == 0
+        assert capsys.readouterr().err.count(said) == times
+    assert fit(words, tmp_path / "groups", *few, "--unit=group") == 0
+    assert said not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"key": ""}', "a key of 16 to 64 bytes in"),
+        ('{"key": "01020304"}', "a key of 16 to 64 bytes in"),
+        ('{"key": "a secret"}', "a key of hexadecimal digits, got something else in"),
+        ('{"key": "0102', "a key of hexadecimal digits, got something else in"),
+    ],
+)
+def test_bad_partition_keys(
+    content: str, message: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run" / "private").mkdir(parents=True)
+    (tmp_path / "run" / "private" / "partition.json").write_text(content)
+    assert fit(words, tmp_path / "run") == 2
+    error = capsys.readouterr().err
+    assert message in error and "secret" not in error
+    assert not (tmp_path / "run" / "private" / "teachers").exists()
+
+
+def one_line(capsys: pytest.CaptureFixture[str], *parts: str) -> None:
+    """What was said last is one line that holds all ``parts``."""
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("pate ")
+    for part in parts:
+        assert part in line
+
+
+@pytest.mark.slow
+def test_a_key_that_is_lost_on_the_way(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Teachers of two keys would see one record twice."""
+    root = tmp_path / "run"
+    begin(words, root)
+    key = root / "private" / "partition.json"
+    kept = key.read_bytes()
+    key.unlink()
+    assert fit(words, root) == 2
+    one_line(
+        capsys, "the key that `pate teachers fit` was begun with", "--overwrite", "partition.json"
+    )
+    key.write_bytes(b'{"key": "' + b"00" * 32 + b'"}')
+    assert fit(words, root) == 2
+    one_line(capsys, "got other assignment of records to teachers", "--overwrite")
+    # even where the state is gone, and a new key is drawn, the files say that they are of another
+    key.unlink()
+    (root / "private" / "teachers_fit.json").unlink()
+    assert fit(words, root) == 2
+    one_line(capsys, "got teachers_00000.pt made from others. Do it again with --overwrite")
+    key.write_bytes(kept)
+    assert fit(words, root) == 0
+    key.unlink()
+    assert fit(words, root, "--overwrite") == 0
+    with (root / "private" / "teachers" / "PRIVATE_log.csv").open() as table:
+        assert sum(int(row["records"]) for row in csv.DictReader(table)) == 400
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+DAMAGE = [Path.unlink, flip, pytest.param(cut, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_teachers_are_noticed_and_made_again(
+    damage: Callable[[Path], Any],
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    before = contents(root)
+    path = root / "private" / "teachers" / "teachers_00004.pt"
+    damage(path)
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    one_line(capsys, "private/teachers/teachers_00004.pt", "`pate teachers fit` makes it again")
+    again = ["--config", str(root / "private" / "teachers_fit.yaml")]
+    path.unlink(missing_ok=True)
+    # of a worker that was killed while it wrote
+    draft = path.with_name(f".{path.name}.0123456789abcdef")
+    draft.write_bytes(b"half")
+    assert fit(again, root) == 0
+    assert contents(root) == before and not draft.exists()
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_votes_are_noticed_and_made_again(
+    damage: Callable[[Path], Any],
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    path = root / "private" / "votes" / "votes_00004.npy"
+    before = path.read_bytes()
+    damage(path)
+    labelling = ["label", "--config", str(root / "public" / "label.yaml"), "--run", str(root)]
+    assert cli.main([*labelling, "--num_queries=20", "--overwrite"]) == 2
+    one_line(capsys, "private/votes/votes_00004.npy", "`pate teachers vote` makes it again")
+    path.unlink(missing_ok=True)
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+    assert path.read_bytes() == before
+    assert cli.main(labelling) == 0
+
+
+def test_a_truncated_chunk_is_noticed_on_the_way(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "run"
+    begin(words, root)
+    cut(root / "private" / "teachers" / "teachers_00000.pt")
+    assert fit(words, root) == 2
+    one_line(
+        capsys,
+        "teachers_00000.pt, got a damaged file",
+        "delete it, and `pate teachers fit` makes it again",
+    )
+
+
+@pytest.mark.slow
+def test_help_needs_no_lightning() -> None:
+    """It takes longer to import than all else together."""
+    script = (
+        "import sys\nfrom pate import cli\n"
+        "for name in ('fit', 'vote'):\n"
+        "    try:\n        cli.main(['teachers', name, '--help'])\n"
+        "    except SystemExit as stop:\n        assert stop.code == 0\n"
+        "assert 'pytorch_lightning' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
+    """Each teacher alone in its chunk: of ten, seven or more have no record."""
+    root = tmp_path / "run"
+    few = tmp_path / "few.npz"
+    arrays = make_arrays()
+    kept = np.r_[:3, 400:600]
+    np.savez(few, **arrays | {name: arrays[name][kept] for name in ("X", "Y", "ids", "split")})  # type: ignore[arg-type]
+    options = [
+        "--data.init_args.path",
+        str(few),
+        "--ledger=null",
+        "--num_steps=2",
+        "--chunk_size=1",
+    ]
+    assert fit(again, root, *options) == 0
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+    votes, _ = VoteStore(root / "private" / "votes").load(Ballots)
+    assert votes.ballots is not None and not votes.ballots.any(axis=(0, 2)).all()
+
+
+@pytest.mark.slow
+def test_data_that_change_between_stages(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "run"
+    assert fit(words, root) == 0
+    described = root / "data.yaml"
+    text = described.read_text()
+    other = tmp_path / "other.npz"
+    np.savez(other, **make_arrays(seed=1))  # type: ignore[arg-type]
+    described.write_text(text.replace("data.npz", "other.npz"))
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    one_line(capsys, "the data that `pate teachers fit` was begun with", "data.yaml", "--overwrite")
+    assert fit(words, root) == 0  # says again where they are
+    assert described.read_text() == text
+    kept = (tmp_path / "data.npz").read_bytes()
+    shutil.copy(other, tmp_path / "data.npz")
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    one_line(
+        capsys, f"the data that `teachers fit` of {root} was begun with", "other private records"
+    )
+    (tmp_path / "data.npz").write_bytes(kept)
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+
+
+@pytest.mark.slow
+def test_absent_teachers_by_command(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their ballots are zeros, all others stay what they are, and so does the number of
+    teachers."""
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    vote = ["teachers", "vote", "--run", str(root)]
+    everybody, ids = VoteStore(root / "private" / "votes").load(Ballots)
+    for wrong in ("[10]", "[-1]", "[3, 3]"):
+        assert cli.main([*vote, "--overwrite", f"--absent={wrong}"]) == 2
+        one_line(capsys, "absent teachers in 0..9, each once")
+    assert cli.main([*vote, "--absent=[3, 7]"]) == 2
+    one_line(capsys, "absent=[3, 7] (was [])", "--overwrite")
+    assert cli.main([*vote, "--absent=[3, 7]", "--overwrite"]) == 0
+    store = VoteStore(root / "private" / "votes")
+    present, same = store.load(Ballots)
+    assert same == ids and present.num_teachers == everybody.num_teachers == 10
+    assert present.ballots is not None and everybody.ballots is not None
+    assert everybody.ballots.any(axis=(0, 2)).all()
+    away = np.isin(np.arange(10), (3, 7))
+    assert (present.ballots[:, away] == 0).all()
+    assert (present.ballots[:, ~away] == everybody.ballots[:, ~away]).all()
+    assert (present.counts == everybody.counts - everybody.ballots[:, away].sum(axis=1)).all()
+    assert cli.main(vote) == 0  # said once
+    assert store.load(Ballots)[0].counts.tolist() == present.counts.tolist()
+    assert "absent" not in "".join(path.read_text() for path in (root / "public").glob("*.yaml"))
+
+
+@pytest.mark.slow
+def test_two_workers_by_command(again: list[str], finished: Path, tmp_path: Path) -> None:
+    several = tmp_path / "several"
+    same_partition(finished, several)
+    assert fit(again, several, "--workers", "2") == 0
+    assert contents(several) == contents(finished)
+    assert cli.main(["teachers", "vote", "--run", str(several), "--workers", "2"]) == 0
+    votes = [sorted((root / "private" / "votes").glob("*.npy")) for root in (finished, several)]
+    assert [path.read_bytes() for path in votes[0]] == [path.read_bytes() for path in votes[1]]
+
+
+def flip_weight(path: Path) -> None:
+    """Change a weight and nothing else: the file is as long as it was, and can be read."""
+    with zipfile.ZipFile(path) as archive:
+        weights = [record for record in archive.infolist() if "/data/" in record.filename]
+        values = archive.read(largest := max(weights, key=lambda record: record.file_size))
+    content = bytearray(path.read_bytes())
+    content[content.index(values, largest.header_offset)] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.slow
+def test_a_damaged_chunk_does_not_slip_in_beside_a_lost_one(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    before = contents(root)
+    teachers = root / "private" / "teachers"
+    (teachers / "teachers_00000.pt").unlink()
+    flip_weight(teachers / "teachers_00004.pt")
+    again = ["--config", str(root / "private" / "teachers_fit.yaml")]
+    assert fit(again, root) == 2
+    one_line(capsys, "private/teachers/teachers_00004.pt changed since", "Delete it")
+    (teachers / "teachers_00004.pt").unlink()
+    assert fit(again, root) == 0
+    assert contents(root) == before
+
+
+CONTENTS = ["{}", "[]", '{"finished": true}', '{"finished": 1, "config": {}, "inputs": {}}']
+STAGES = ["teachers_fit", "teachers_vote", "label"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "content"),
+    # all stages' states are read by one function
+    [
+        pytest.param(
+            stage, content, marks=[] if stage == "label" or content == "{}" else [pytest.mark.slow]
+        )
+        for stage in STAGES
+        for content in CONTENTS
+    ],
+)
+def test_damaged_states_are_one_line_with_a_way_on(
+    stage: str, content: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    (root / "private" / f"{stage}.json").write_text(content)
+    labelling = ["label", "--config", str(root / "public" / "label.yaml")]
+    command = ["teachers", "vote"] if stage == "teachers_fit" else labelling
+    assert cli.main([*command, "--run", str(root)]) == 2
+    one_line(capsys, f"private/{stage}.json, got another content", "elete it")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label_nams": []}, "got label_nams; did you mean label_names?"),
+        ({"ids": ["r0", "r0"]}, "ids that occur once, got twice=['r0']"),
+        ({"label_names": ["a", "a"]}, "label_names that occur once, got twice=['a']"),
+    ],
+)
+def test_a_manifest_says_what_is_read_of_it(
+    finished: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    left = finished / "private" / "votes" / "manifest.json"
+    (tmp_path / "manifest.json").write_text(json.dumps(json.loads(left.read_text()) | change))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        VoteManifest.read(tmp_path / "manifest.json")
+
+
+def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> None:
+    """The file that tells readers how is none that later stages believe."""
+    for number, text in enumerate((None, "", "num_teachers: 4\n")):
+        root = Path(shutil.copytree(finished, tmp_path / f"run{number}"))
+        saved = root / "private" / "teachers_fit.yaml"
+        if text is None:
+            saved.unlink()
+        else:
+            saved.write_text(text)
+        assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
+
+
+@pytest.mark.parametrize("content", ["", "{}", pytest.param("[]", marks=pytest.mark.slow)])
+def test_damaged_marks_of_votes_are_told(
+    content: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(finished, tmp_path / "run"))
+    (root / "private" / "votes" / "votes_00004.json").write_text(content)
+    assert cli.main(["teachers", "vote", "--run", str(root)]) in (0, 2)
+    (root / "private" / "votes" / "manifest.json").unlink()
+    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
+    one_line(capsys, "votes_00004", "--overwrite")
+    assert cli.main(["teachers", "vote", "--run", str(root), "--overwrite"]) == 0

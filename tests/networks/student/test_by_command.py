@@ -1,0 +1,318 @@
+"""`pate student` as a command: checkpoints by name, one file of curves, one bar in a terminal and
+none elsewhere."""
+
+import csv
+import io
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pate
+from models import Linear
+from pate import cli
+from pate._networks.student.training import StageBar
+from tests.conftest import DESCENT, copy_run
+from tests.labeling.commands.test_run import everything
+
+Captured = pytest.CaptureFixture[str]
+
+
+class Terminal(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def lines(self) -> list[str]:
+        """What stays, line by line; each with all that was drawn over."""
+        return [line for line in self.getvalue().split("\n") if line.strip()]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
+    """Make stderr a terminal from now on."""
+
+    def opened() -> Terminal:
+        stream = Terminal()
+        monkeypatch.setattr(sys, "stderr", stream)
+        return stream
+
+    return opened
+
+
+def fit(root: Path, *more: str) -> int:
+    settings = root / "descent.yaml"
+    settings.write_text(DESCENT)
+    words = ["--config", str(settings), "--run", str(root), "--overwrite"]
+    options = ["--trainer.max_epochs=4", "--trainer.enable_progress_bar=null", *more]
+    return cli.main(["student", "fit", *words, *options])
+
+
+@pytest.fixture(scope="module")
+def descended(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose student was trained by descent; not to be written to."""
+    root = copy_run(finished, tmp_path_factory.mktemp("descended") / "run")
+    assert fit(root, "--data.val_fraction=0", "--trainer.max_epochs=1") == 0
+    assert cli.main(["student", "test", "--run", str(root), "--verbose=false"]) == 0
+    return root
+
+
+@pytest.fixture
+def network(descended: Path, tmp_path: Path) -> Path:
+    """A copy of that run that a test may write to."""
+    return copy_run(descended, tmp_path / "network")
+
+
+def test_files_of_a_network_name_no_place(descended: Path, finished: Path) -> None:
+    files = [path for path in (descended / "public").rglob("*") if path.is_file()]
+    assert {"last.ckpt", "hparams.yaml", "model.json"} <= {path.name for path in files}
+    places = [str(root.parent).encode() for root in (descended, finished)]
+    assert not [path for path in files if any(place in path.read_bytes() for place in places)]
+
+
+def rows(root: Path) -> list[dict[str, str]]:
+    with (root / "public" / "student" / "logs" / "version_0" / "metrics.csv").open(
+        newline=""
+    ) as file:
+        return [
+            {name: value for name, value in row.items() if value} for row in csv.DictReader(file)
+        ]
+
+
+@pytest.mark.slow
+def test_training_has_one_bar_in_a_terminal(copied: Path, terminal: Callable[[], Terminal]) -> None:
+    shown = terminal()
+    assert fit(copied) == 0
+    assert len(shown.lines) == 1, shown.lines
+    last = shown.lines[0].split("\r")[-1]
+    done = re.search(r" (\d+)/(\d+) ", last)
+    assert last.startswith("student fit: 100%") and done and done[1] == done[2]
+    assert "epoch 4, val_loss 0." in last
+    for command in ("test", "validate", "predict"):
+        shown = terminal()
+        assert cli.main(["student", command, "--run", str(copied)]) == 0
+        assert len(shown.lines) == 1, shown.lines
+        assert shown.lines[0].split("\r")[-1].startswith(f"student {command}: 100%")
+
+
+@pytest.mark.slow
+def test_nothing_but_results_is_printed_where_there_is_no_terminal(
+    copied: Path, capfd: Captured
+) -> None:
+    assert fit(copied) == 0
+    captured = capfd.readouterr()
+    assert captured.err == captured.out == ""
+    assert cli.main(["student", "test", "--run", str(copied)]) == 0
+    captured = capfd.readouterr()
+    assert captured.err == "" and "test_macro_f1" in captured.out and "\r" not in captured.out
+
+
+@pytest.mark.slow
+def test_no_bar_is_shown_where_none_is_wanted(
+    copied: Path, terminal: Callable[[], Terminal]
+) -> None:
+    shown = terminal()
+    assert fit(copied, "--trainer.enable_progress_bar=false") == 0
+    assert shown.lines == []
+
+
+@pytest.mark.slow
+def test_training_that_goes_on_continues_its_curves(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, cut = copy_run(finished, tmp_path / "whole"), copy_run(finished, tmp_path / "cut")
+    assert fit(whole) == 0
+    # a student that was finished would be put back
+    shutil.rmtree(cut / "public" / "student")
+    (cut / "private" / "student_fit.json").unlink()
+
+    def end(self: StageBar, trainer: Any, pl_module: Any) -> None:
+        if trainer.current_epoch == 2:
+            raise RuntimeError("cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StageBar, "on_train_epoch_start", end)
+        with pytest.raises(RuntimeError, match="cut"):
+            fit(cut)
+    folder = cut / "public" / "student"
+    assert (folder / "last.ckpt").is_file() and {"0"} <= {row["epoch"] for row in rows(cut)} <= {
+        "0",
+        "1",
+    }
+    assert fit(cut) == 0
+    assert [path.name for path in (folder / "logs").iterdir()] == ["version_0"]
+    assert rows(cut) == rows(whole) and len(rows(cut)) == 8
+    # begun anew, it has no rows of what was before
+    assert fit(cut, "--trainer.max_epochs=1") == 0
+    assert rows(cut) == rows(whole)[:2]
+
+
+@pytest.mark.parametrize("name", ["best", "last", "path"])
+def test_checkpoints_have_names(name: str, network: Path) -> None:
+    """Without held-out samples the last checkpoint is the best."""
+    metrics = network / "public" / "student" / "metrics.json"
+    before = metrics.read_bytes()
+    metrics.unlink()
+    given = str(network / "public" / "student" / "last.ckpt") if name == "path" else name
+    assert cli.main(["student", "test", "--run", str(network), "--ckpt_path", given]) == 0
+    assert metrics.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_best_checkpoint_is_not_the_last_one(copied: Path) -> None:
+    assert fit(copied) == 0
+    folder = copied / "public" / "student"
+    shutil.copy(folder / "last.ckpt", folder / "other.ckpt")
+    found = {}
+    for name in ("best", "last", str(folder / "other.ckpt")):
+        assert cli.main(["student", "predict", f"--run={copied}", f"--ckpt_path={name}"]) == 0
+        found[name] = (folder / "predictions.npz").read_bytes()
+    (folder / "best.ckpt").unlink()
+    assert found["last"] == found[str(folder / "other.ckpt")]
+
+
+class Evil:
+    """What a pickle does when it is read."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.marker,)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [("fit", "last"), ("fit", "path"), ("test", "path"), ("predict", "path")]
+)
+def test_a_checkpoint_is_data(
+    command: str, name: str, network: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """It is read by torch's reader of tensors, here and by Lightning, also one that is named or
+    gone on from."""
+    marker, folder = tmp_path / "marker", network / "public" / "student"
+    content = torch.load(folder / "last.ckpt", weights_only=True)
+    other = folder / "last.ckpt" if name == "last" else tmp_path / "other.ckpt"
+    torch.save(content | {"callbacks": {"evil": Evil(marker)}}, other)
+    if command == "fit":
+        state = network / "private" / "student_fit.json"
+        state.write_text(state.read_text().replace('"finished": true', '"finished": false'))
+    words = ["--config", str(network / "public" / "student_fit.yaml")] if command == "fit" else []
+    words = [*words, "--run", str(network), f"--ckpt_path={'last' if name == 'last' else other}"]
+    try:
+        code: object = cli.main(["student", command, *words])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2 and not marker.exists()
+    assert "tensors, numbers and texts, of which nothing is run" in capsys.readouterr().err
+    torch.load(other, weights_only=False)
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("name", ["worst", "nowhere.ckpt", ""])
+def test_checkpoints_that_are_not_there(name: str, network: Path, capsys: Captured) -> None:
+    assert cli.main(["student", "test", "--run", str(network), f"--ckpt_path={name}"]) == 2
+    error = capsys.readouterr().err
+    assert (
+        "a checkpoint of the run: best, last or the path of one" in error
+        and len(error.splitlines()) == 1
+    )
+
+
+@pytest.mark.parametrize("command", ["validate", "test", "predict"])
+def test_without_a_student_the_way_to_one_is_named(
+    command: str, tmp_path: Path, capsys: Captured
+) -> None:
+    assert cli.main(["student", command, "--run", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "Expected `pate student fit` to be finished" in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(
+    copied: Path, capsys: Captured
+) -> None:
+    """After ``label --overwrite`` no command prints the figures of the old student."""
+    words = [
+        "label",
+        f"--config={copied}/public/label.yaml",
+        "--noise_seed=9",
+        "--overwrite",
+        f"--run={copied}",
+    ]
+    assert cli.main(words) == 0
+    capsys.readouterr()
+    for command in (["student", "test"], ["student", "predict"], ["references"]):
+        assert cli.main([*command, f"--run={copied}"]) == 2
+        line = capsys.readouterr().err
+        assert "Expected a student of the labels in" in line and len(line.splitlines()) == 1
+    with pytest.raises(ValueError, match="of earlier labels"):
+        pate.Pipeline(copied).test_student()
+
+
+class FailsLater(Linear):
+    """Works when it is tried, and fails when it is trained."""
+
+    def forward(self, features: Any) -> Any:
+        if self.training and features.requires_grad is False and len(features) > 1:
+            raise ValueError("Expected memory for a batch, got none")
+        return super().forward(features)  # type: ignore[no-untyped-call]
+
+
+def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Captured) -> None:
+    before = everything(copied)
+    words = [f"--run={copied}", "--overwrite", "--trainer.accelerator=cpu"]
+    network = "--model.network=tests.networks.student.test_by_command.FailsLater"
+    assert cli.main(["student", "fit", *words, network]) == 2
+    assert "memory for a batch" in capsys.readouterr().err
+    assert everything(copied) == before
+    assert cli.main(["student", "test", f"--run={copied}"]) == 0
+
+
+def test_a_student_in_bfloat16_learns_and_leaves(copied: Path) -> None:
+    assert fit(copied, "--trainer.precision=bf16-true", "--trainer.max_epochs=1") == 0
+    for command in ("test", "predict"):
+        assert cli.main(["student", command, "--run", str(copied)]) == 0
+    answers = pate.load_student(copied).predict_proba(np.zeros((3, 6), np.float32))
+    assert answers.shape == (3, 4) and np.isfinite(answers).all()
+
+
+def test_a_student_that_diverged_is_refused(
+    finished: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """Before it is published: it had NaN for weights, and the labels of no sample."""
+    root = copy_run(finished, tmp_path / "run")
+    before = everything(root / "public" / "student")
+    assert fit(root, "--model.optimizer.init_args.lr=1e30", "--trainer.max_epochs=2") == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and "Expected a student of finite weights" in error
+    assert everything(root / "public" / "student") == before
+
+
+def test_a_metric_that_nobody_logs_is_named(
+    finished: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    root = copy_run(finished, tmp_path / "run")
+    for kind in ("pytorch_lightning.callbacks.EarlyStopping", "EarlyStopping"):
+        words = [f"--trainer.callbacks={kind}", "--trainer.callbacks.monitor=val_f1"]
+        assert fit(root, *words, "--trainer.max_epochs=1") == 2
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1 and "such as val_loss, got" in error
+        assert "val_f1" in error and "train_loss" in error
+
+
+def test_paths_of_lightning_are_mapped_in_words(
+    finished: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    root = copy_run(finished, tmp_path / "run")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        fit(root, "--trainer.callbacks=lightning.pytorch.callbacks.EarlyStopping")
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and "pytorch_lightning.callbacks" in error

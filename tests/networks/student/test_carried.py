@@ -1,0 +1,823 @@
+"""A student leaves its run, and answers elsewhere what it answered there."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torchvision.transforms import v2
+
+import models
+import pate
+from pate import ReleasedLabels, cli
+from pate._core.files.writing import atomic_folder
+from pate._labeling.data.features.numeric import MAP_MODULES
+from pate._labeling.student.carried import Trained, export_student
+from pate._labeling.student.metrics import DECISION_METRICS, Metric
+from pate._labeling.votes.kinds import rows_of
+from pate._networks.settings import restored_network, without_weights
+from pate._networks.student.answers import export_program, weights_of_tensors
+from pate.data import (
+    ArrayFeatures,
+    Arrays,
+    AutoFeatures,
+    CelebA,
+    DataSource,
+    FeatureMap,
+    Features,
+    FrozenBackbone,
+    PictureTransforms,
+    PublicPCA,
+    PublicScaling,
+    RandomFeatures,
+    Role,
+)
+from pate.student import MapModule, Student, agreement, as_module, choose_thresholds, load_student
+from tests.conftest import make_arrays
+from tests.statements import made_statement
+
+Network = Callable[[tuple[int, ...], int], nn.Module]
+
+
+class Own(nn.Sequential):
+    """A network of the user's own."""
+
+    def __init__(self, input_shape: Sequence[int], num_labels: int, width: int) -> None:
+        super().__init__(
+            nn.Flatten(), nn.Linear(int(np.prod(input_shape)), width), nn.Linear(width, num_labels)
+        )
+
+
+def own_function(input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    return Own(input_shape, num_labels, width=2)
+
+
+class Backbone(nn.Sequential):
+    def __init__(self, shape: Sequence[int], channels: int, weights: str | None = None) -> None:
+        super().__init__(nn.Conv2d(shape[0], channels, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.settings_without_weights = {"weights": None}
+        if weights is not None:
+            self.load_state_dict(torch.load(weights, weights_only=True))
+
+
+class Halved(FeatureMap):
+    """A map that has no module."""
+
+    def fit(self, public: Features) -> FeatureMap:
+        return self
+
+    def transform(self, features: Features) -> np.ndarray:
+        return features[np.arange(features.shape[0])] / 2
+
+
+class Doubled(Halved):
+    """A map that has one."""
+
+    def transform(self, features: Features) -> np.ndarray:
+        return features[np.arange(features.shape[0])] * 2
+
+
+class Double(nn.Module):
+    def __init__(self, input_shape: Sequence[int]) -> None:
+        super().__init__()
+
+    def forward(self, records: Tensor) -> Tensor:
+        return records * 2
+
+
+@as_module.register
+def _(features: Doubled, shape: tuple[int, ...]) -> MapModule:
+    return MapModule(f"{__name__}.Double", Double(shape))
+
+
+def student_on(source: DataSource, network: Network) -> Student:
+    """Make a student with random weights, which answers a constant for its first two labels."""
+    student = Student(
+        network, input_shape=source.input_shape, label_names=source.label_names
+    ).eval()
+    student.departs[:2] = False
+    student.constant_logits[:2] = torch.tensor([-torch.inf, 0.75])
+    return student
+
+
+def carried(
+    folder: Path, student: Student, settings: Any, source: DataSource, *, trust: bool = False
+) -> pate.ExportedStudent:
+    """Carry a student away, with the statement of a release by hand."""
+    statement, text = folder / "privacy.json", folder / "privacy.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    made = made_statement(folder)
+    statement.write_text(json.dumps(made.content))
+    text.write_text(made.text)
+    trained = Trained(
+        network=without_weights(settings, student.network),
+        state=student.network.state_dict(),
+        departs=student.departs.numpy(),
+        constant_logits=student.constant_logits.numpy(),
+        label_names=student.label_names,
+        optimize=student.optimize,
+        cuts=student.cuts[DECISION_METRICS.index(student.optimize)].numpy(),
+    )
+    export_student(
+        folder / "model",
+        trained,
+        source,
+        statement=statement,
+        text=text,
+        weights=weights_of_tensors,
+    )
+    return pate.load_student(folder / "model", trust=trust)
+
+
+def answers_in_run(student: Student, source: DataSource) -> np.ndarray:
+    """The probabilities for the test set as `pate student predict` computes them: 256 samples at a
+    time."""
+    features = source.records(Role.TEST).features
+    rows = [
+        np.arange(start, min(start + 256, features.shape[0]))
+        for start in range(0, features.shape[0], 256)
+    ]
+    with torch.no_grad():
+        none = torch.empty(0)
+        parts = [
+            student.predict_step((torch.from_numpy(features[each]), none, none), 0) for each in rows
+        ]
+    return torch.cat(parts).numpy()
+
+
+def raw(source: DataSource) -> np.ndarray:
+    features = source.load(Role.TEST).features
+    return features[np.arange(features.shape[0])]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Arrays:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    return Arrays(tmp_path / "data.npz")
+
+
+def pictures_of(faces: Path) -> list[Path]:
+    ids = CelebA(faces, size=12).load(Role.TEST).ids
+    return [faces / "img_align_celeba" / str(name) for name in ids]
+
+
+def test_a_run_leaves_its_student(finished: Path, copied: Path, tmp_path: Path) -> None:
+    """Bit for bit, without the run, its data and its folder."""
+    with np.load(finished / "public" / "student" / "predictions.npz") as left:
+        expected, ids = left["probabilities"], left["ids"]
+    shutil.copytree(copied / "public" / "student" / "model", tmp_path / "away")
+    shutil.rmtree(copied)
+    student = pate.load_student(tmp_path / "away")
+    arrays = make_arrays()
+    assert (arrays["ids"][arrays["split"] == 2] == ids).all()
+    samples = arrays["X"][arrays["split"] == 2]
+    assert np.ptp(expected, axis=0).min() > 0.5
+    assert (student.predict_proba(samples) == expected).all()
+    assert (student.predict(samples) == (expected > 0.5)).all() and student.predict(
+        samples
+    ).dtype == np.uint8
+    assert (pate.load_student(finished).predict_proba(samples) == expected).all()
+    assert student.label_names == ("a", "b", "c", "d")
+    assert student.input.kind == "features" and student.input.shape == (6,)
+    public = finished / "public"
+    assert student.statement.content == json.loads((public / "privacy.json").read_text())
+    assert student.describe() == (public / "privacy.txt").read_text()
+    student.statement.verify(released=public / "labels.npz")
+
+
+def test_nothing_private_leaves(finished: Path) -> None:
+    folder = finished / "public" / "student" / "model"
+    assert {path.name for path in folder.iterdir()} == {
+        "model.json",
+        "model.safetensors",
+        "privacy.json",
+        "privacy.txt",
+    }
+    said = json.loads((folder / "model.json").read_text())
+    assert said == {
+        "format": 2,
+        "pate": pate.__version__,
+        "input": {
+            "kind": "features",
+            "shape": [6],
+            "dtype": "float32",
+            "range": None,
+            "means": "as trained",
+        },
+        "features": None,
+        "network": {"class_path": "pate.models.Linear"},
+        "network_input": [6],
+        "label_names": ["a", "b", "c", "d"],
+        "optimize": "accuracy",
+        "cuts": [0.5, 0.5, 0.5, 0.5],
+        "constant_decisions": {},
+    }
+    weights = load_file(folder / "model.safetensors")
+    assert set(weights) == {"departs", "constant_logits", "network.1.weight", "network.1.bias"}
+
+
+@pytest.mark.parametrize("optimize", ["macro_f1", "micro_f1"])
+def test_a_student_decides_for_what_it_was_optimized(optimize: Metric, copied: Path) -> None:
+    """As in its run: by cuts of what it says of public samples.
+
+    Probabilities are those of any other purpose.
+    """
+    folder = copied / "public" / "student"
+    before = json.loads((folder / "metrics.json").read_text())
+    with np.load(folder / "predictions.npz") as left:
+        probabilities = left["probabilities"]
+    words = ["--run", str(copied), "--overwrite", "--optimize", optimize]
+    assert (
+        cli.main(
+            ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), *words]
+        )
+        == 0
+    )
+    for command in ("test", "predict"):
+        assert cli.main(["student", command, "--run", str(copied)]) == 0
+    with np.load(folder / "predictions.npz") as left:
+        labels = left["labels"]
+        assert (left["probabilities"] == probabilities).all()
+    assert (labels != (probabilities > 0.5)).any()
+    arrays = make_arrays()
+    away = pate.load_student(folder / "model")
+    answers, decisions = away.answer(arrays["X"][arrays["split"] == 2])
+    assert (answers == probabilities).all() and (decisions == labels).all()
+    released = ReleasedLabels.load(copied)
+    learned_from = rows_of(released.ids[released.answered], arrays["ids"])
+    cuts = choose_thresholds(away.predict_proba(arrays["X"][learned_from]))
+    np.testing.assert_allclose(
+        away.settings["cuts"], cuts[DECISION_METRICS.index(optimize)], rtol=1e-6
+    )
+    figures = json.loads((folder / "metrics.json").read_text())
+    truth = arrays["Y"][arrays["split"] == 2] > 0
+    for name in ("student", "released_constant", "all_majority"):
+        assert (
+            figures[name]["at_cut"] == before[name]["at_cut"]
+            and figures[name]["mAP"] == before[name]["mAP"]
+        )
+        assert figures[name][optimize] == figures[name]["at_cut"][optimize][optimize]
+        assert before[name]["accuracy"] == before[name]["at_cut"]["accuracy"]["accuracy"]
+    assert figures["student"]["at_cut"][optimize] == agreement(labels > 0, truth)
+
+
+def test_the_same_bytes_again(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where the folder was lost, damaged, or half-written by a process that was killed."""
+    folder = copied / "public" / "student" / "model"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "model.safetensors").write_bytes(b"")
+    (folder.with_name(".model.0123456789abcdef") / "x").mkdir(parents=True)
+    words = [
+        "student",
+        "fit",
+        "--config",
+        str(copied / "public" / "student_fit.yaml"),
+        "--run",
+        str(copied),
+    ]
+    assert cli.main(words) == 0
+    assert "finished" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert not list(folder.parent.glob(".model*"))
+
+
+@pytest.mark.slow
+def test_a_student_of_true_labels_stays(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The statement does not speak of it."""
+    words = [
+        "student",
+        "fit",
+        "--config",
+        str(copied / "public" / "student_fit.yaml"),
+        "--run",
+        str(copied),
+    ]
+    assert cli.main([*words, "--overwrite", "--data.labels=truth"]) == 0
+    assert (
+        "of released labels, as others are PRIVATE, got labels='truth'" in capsys.readouterr().err
+    )
+    assert not (copied / "public" / "student" / "model").exists()
+
+
+def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
+    source = CelebA(faces, size=12, features=PublicPCA(8))
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path, student, "pate.models.Linear", source)
+    expected, paths = answers_in_run(student, source), pictures_of(faces)
+    found = away.predict_proba(paths)
+    assert np.abs(found - expected).max() < 1e-6 and np.ptp(expected[:, 2:], axis=0).min() > 0.05
+    assert (found[:, 0] == 0).all() and (away.predict(paths)[:, 1] == 1).all()
+    assert away.settings["constant_decisions"].keys() == set(away.label_names[:2])
+    floats = raw(source)
+    pixels = np.rint(floats * 255).astype(np.uint8)
+    assert (away.predict_proba(floats) == found).all() and (
+        away.predict_proba(pixels) == found
+    ).all()
+    opened = [Image.open(path) for path in paths]
+    assert (away.predict_proba(opened) == found).all()
+    assert (away.predict_proba([np.asarray(each) for each in opened]) == found).all()
+    assert (away.predict_proba(np.stack([np.asarray(each) for each in opened])) == found).all()
+    assert (away.predict_proba(torch.from_numpy(pixels)) == found).all()
+    assert np.abs(away.predict_proba(paths, batch_size=7) - found).max() < 1e-6
+    assert away.predict([]).shape == (0, len(source.label_names))
+
+
+def test_raw_rows_in_units_of_their_own(tmp_path: Path) -> None:
+    """Those who have the student hand it rows as they come: it scales them as teachers and student
+    saw them."""
+    arrays = make_arrays()
+    arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6) + 1000).astype(np.float32)
+    arrays["X"][500, 2] = 1e30
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    source = Arrays(tmp_path / "data.npz", features=PublicScaling())
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path, student, "pate.models.Linear", source)
+    expected = answers_in_run(student, source)
+    assert (
+        np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6
+        and np.ptp(expected[:, 2:], axis=0).min() > 0.05
+    )
+
+
+@pytest.mark.parametrize("feature_map", [RandomFeatures(50), AutoFeatures(seed=3)])
+def test_random_features_leave_with_their_student(
+    feature_map: RandomFeatures, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    source = Arrays(tmp_path / "data.npz", features=feature_map)
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path, student, "pate.models.Linear", source)
+    expected = answers_in_run(student, source)
+    assert np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6
+    module = as_module(feature_map, (6,)).module
+    mapped = module(torch.from_numpy(raw(source))).numpy()
+    assert np.abs(mapped - feature_map.transform(ArrayFeatures(raw(source)))).max() < 1e-6
+
+
+def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
+    source = CelebA(faces, size=12)
+    student = student_on(source, partial(models.SmallCNN, widths=(8, 16), channels_last=True))
+    settings = {
+        "class_path": "pate.models.SmallCNN",
+        "init_args": {"widths": [8, 16], "channels_last": True},
+    }
+    away = carried(tmp_path, student, settings, source)
+    assert (away.predict_proba(pictures_of(faces)) == answers_in_run(student, source)).all()
+
+
+@pytest.mark.parametrize(
+    ("network", "settings"),
+    [
+        (partial(Own, width=3), {"class_path": f"{__name__}.Own", "init_args": {"width": 3}}),
+        (own_function, f"{__name__}.own_function"),
+    ],
+)
+def test_networks_of_one_s_own(
+    network: Network, settings: Any, table: Arrays, tmp_path: Path
+) -> None:
+    student = student_on(table, network)
+    with pytest.raises(
+        ValueError, match=r"or `trust`, .* got class_path='tests\.networks\.student"
+    ):
+        carried(tmp_path / "run", student, settings, table)
+    away = carried(tmp_path / "run", student, settings, table, trust=True)
+    assert (away.predict_proba(raw(table)) == answers_in_run(student, table)).all()
+
+
+def test_a_backbone_leaves_with_its_student(faces: Path, tmp_path: Path) -> None:
+    """Its weights travel; its cache of features stays, and so does the file of weights that it
+    began with."""
+    weights, cache = tmp_path / "weights.pt", tmp_path / "cache"
+    torch.save(Backbone((3, 12, 12), channels=3).state_dict(), weights)
+    factory = partial(Backbone, channels=3, weights=str(weights))
+    source = CelebA(faces, size=12, features=FrozenBackbone(factory, cache, batch_size=64))
+    student = student_on(source, models.Linear)
+    expected = answers_in_run(student, source)
+    away = carried(tmp_path / "run", student, "pate.models.Linear", source, trust=True)
+    shutil.rmtree(cache)
+    weights.unlink()
+    away = load_student(tmp_path / "run" / "model", trust=True)
+    # other batches than those of the cache are rounded in another way
+    assert np.abs(away.predict_proba(pictures_of(faces)) - expected).max() < 1e-6
+    assert not cache.exists()
+    assert away.settings["features"]["init_args"] == {"channels": 3, "weights": None}
+    assert str(tmp_path) not in (tmp_path / "run" / "model" / "model.json").read_text()
+
+
+def test_a_map_without_a_module_stays(table: Arrays, tmp_path: Path) -> None:
+    source = Arrays(table.path, features=Halved())
+    student = student_on(source, models.Linear)
+    with pytest.raises(ValueError, match=r"a feature map that as_module knows .*, got .*\.Halved"):
+        carried(tmp_path / "run", student, "pate.models.Linear", source)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_map_of_one_s_own(table: Arrays, tmp_path: Path) -> None:
+    source = Arrays(table.path, features=Doubled())
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path / "run", student, "pate.models.Linear", source, trust=True)
+    assert (away.predict_proba(raw(table)) == answers_in_run(student, source)).all()
+
+
+@pytest.mark.slow
+def test_offline_and_without_what_trained_it(finished: Path) -> None:
+    """In a new process without sockets, Lightning or matplotlib."""
+    script = f"""
+import socket, sys
+def refused(*args, **options):
+    raise AssertionError("a socket")
+socket.socket.connect = refused
+import numpy as np
+import pate
+student = pate.load_student({str(finished / "public" / "student" / "model")!r})
+assert student.predict(np.zeros((3, 6))).shape == (3, 4)
+assert not {{"pytorch_lightning", "matplotlib", "torchmetrics", "torchvision"}} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.zeros((3, 5)), r"features of shape \[N, 6\], got shape=\[3, 5\]"),
+        (np.full((3, 6), np.nan), "finite features, got numbers_that_are_not=18"),
+        (np.array(["a"]), "an array of numbers"),
+        ("data.npz", "samples in a list or an array, got samples='str'"),
+        (7, "samples in a list or an array, got samples='int'"),
+    ],
+)
+def test_features_that_do_not_fit(finished: Path, samples: Any, message: str) -> None:
+    student = load_student(finished / "public" / "student" / "model")
+    with pytest.raises(ValueError, match=message):
+        student.predict(samples)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (
+            np.zeros((3, 6), dtype=np.uint8),
+            r"pictures of shape \[N, 3, 12, 12\], got shape=\[3, 6\]",
+        ),
+        (
+            np.full((2, 3, 12, 12), 200.0),
+            r"uint8 pictures, or floats in \[0, 1\], got minimum=200.0, maximum=200.0",
+        ),
+        (
+            np.full((2, 3, 12, 12), np.nan),
+            r"uint8 pictures, or floats in \[0, 1\], got minimum=nan",
+        ),
+        (["no.jpg"], "a readable picture, in a file, got path='no.jpg'"),
+        (
+            [np.zeros((4, 4))],
+            r"PIL pictures, paths or uint8 \[height, width, 3\], got shape=\(4, 4\)",
+        ),
+        (Path("no.jpg"), "samples in a list or an array"),
+    ],
+)
+def test_pictures_that_do_not_fit(faces: Path, tmp_path: Path, samples: Any, message: str) -> None:
+    source = CelebA(faces, size=12)
+    away = carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
+    with pytest.raises(ValueError, match=message):
+        away.predict(samples)
+
+
+def broken(folder: Path, what: str) -> None:
+    path = folder / "model.json"
+    said = json.loads(path.read_text())
+    if what == "class":
+        said["network"] = "gone_package.Network"
+    elif what == "settings":
+        said["network"] = {"class_path": "pate.models.Linear", "init_args": {"depth": 3}}
+    elif what == "layers":
+        said["network"] = {"class_path": "pate.models.MLP", "init_args": {"hidden": [7]}}
+    elif what == "format":
+        said["format"] = 1
+    elif what == "part":
+        del said["cuts"]
+    elif what == "key":
+        said["feature"] = None
+    elif what == "shape":
+        said["network_input"] = [[6]]
+    elif what == "threshold":
+        said["cuts"] = {"class_path": "os.getcwd"}
+    elif what == "number":
+        del said["cuts"][0]
+    elif what == "labels":
+        said["label_names"] = ["a", "a", "b", "c"]
+    elif what == "weights":
+        (folder / "model.safetensors").write_bytes(b"123456789")
+    elif what == "statement":
+        (folder / "privacy.txt").unlink()
+    path.write_text("{" if what == "json" else json.dumps(said))
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (
+            "class",
+            r"the network gone_package.Network to be found here \(install its package.*missing='gone_package",
+        ),
+        (
+            "settings",
+            "a network pate.models.Linear that takes the settings it was saved with, got .*depth",
+        ),
+        ("layers", "the layers that .*model.safetensors has weights of, got .*Missing key"),
+        ("format", "a student of format 2, which this version of pate reads, got format=1"),
+        ("part", r"cuts in .*model.json, got missing=\['cuts'\]"),
+        ("key", r"keys of .*model.json among input, .*, got feature; did you mean features\?"),
+        ("shape", r"settings of a student in .*model.json, got wrong=\['network_input'\]"),
+        ("threshold", r"settings of a student in .*model.json, got wrong=\['cuts'\]"),
+        ("number", "a cut for each of 4 labels in .*model.json, got cuts=3"),
+        ("labels", r"label names of .*model.json that occur once, got twice=\['a'\]"),
+        ("weights", "Expected weights in .*model.safetensors"),
+        (
+            "statement",
+            "`pate student fit` leaves in public/student of a run, got missing='.*privacy.txt'",
+        ),
+        ("json", "Expected JSON in .*model.json"),
+    ],
+)
+def test_a_folder_that_is_not_whole(
+    finished: Path, tmp_path: Path, what: str, message: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(finished / "public" / "student" / "model", folder)
+    broken(folder, what)
+    with pytest.raises(ValueError, match=message) as refused:
+        load_student(folder, trust=True)
+    assert "\n" not in str(refused.value)
+
+
+_EVIL = """
+import pathlib
+pathlib.Path({marker!r}).touch()
+def network(*args, **options):
+    pathlib.Path({marker!r}).touch()
+class Network:
+    __init__ = network
+"""
+
+
+def from_elsewhere(path: str, /, **arguments: Any) -> dict[str, Any]:
+    return {"class_path": path, "init_args": arguments}
+
+
+def malicious() -> dict[str, dict[str, Any]]:
+    """Changes of ``model.json`` by what they would import or call."""
+    url = "http://127.0.0.1:9/weights.pt"
+    own = from_elsewhere("evil_module.network")
+    fetched = from_elsewhere("torch.hub.load_state_dict_from_url", url=url)
+    transforms = f"{MAP_MODULES}.Transforms"
+    factory = "pate.models.Factory"
+    networks: dict[str, Any] = {
+        "a function": "evil_module.network",
+        "a class": "evil_module.Network",
+        "a module": from_elsewhere("evil_module.network", depth=3),
+        "a download": fetched,
+        "Lightning's reader": from_elsewhere(
+            "lightning_fabric.utilities.cloud_io._load", path_or_url=url
+        ),
+        "torch's reader": from_elsewhere("torch.load", f="evil.pt", weights_only=False),
+        "a way through torchvision": from_elsewhere(
+            "torchvision.models.resnet.torch.hub.load", repo_or_dir="a/b"
+        ),
+        "a way through pate": from_elsewhere(
+            "pate._networks.models.networks.torch.load", f="evil.pt", weights_only=False
+        ),
+        "a class of pate that is no network": from_elsewhere(
+            "pate.data.PythonFile", path="evil_module.py", name="x"
+        ),
+        "a network of pate that is none of pate.models": from_elsewhere(
+            "pate._networks.student.training.Student", network=own
+        ),
+        "a function of torchvision that makes none": from_elsewhere(
+            "torchvision.models.get_weight", name="evil_module"
+        ),
+        "an argument": from_elsewhere("pate.models.MLP", hidden=[own]),
+        "a key of an argument": from_elsewhere("pate.models.MLP", hidden={"first": own}),
+        "a factory": from_elsewhere(factory, name="evil_module.network"),
+        "a factory's settings": from_elsewhere(
+            factory, name="torchvision.models.resnet18", settings={"norm_layer": own}
+        ),
+        "weights of a factory": from_elsewhere(
+            factory,
+            name="torchvision.models.resnet18",
+            settings={"weights": "DEFAULT", "num_classes": 4},
+        ),
+        "weights by an old name": from_elsewhere(
+            factory, name="torchvision.models.resnet18", settings={"pretrained": True}
+        ),
+        "no arguments": {"class_path": factory, "init_args": ["evil_module.network"]},
+        "weights of another kind of network": "torchvision.models.segmentation.fcn_resnet50",
+        "weights": from_elsewhere("pate.models.ResNet50", weights="IMAGENET1K_V2"),
+        "a file of weights": from_elsewhere("pate.models.ResNet50", weights="evil.pt"),
+        # a configuration reads texts as YAML, files and class paths
+        "a text": from_elsewhere("pate.models.MLP", hidden="evil_module.network"),
+        "a text of YAML": from_elsewhere(
+            transforms, transforms="[{class_path: evil_module.network}]"
+        ),
+        "a file's name": "evil.yaml",
+        "not even a path": {"class_path": ["evil_module.network"]},
+    }
+    maps: dict[str, Any] = {
+        "a map": own,
+        "a transform": from_elsewhere(transforms, transforms=[own]),
+        "a transform of transforms": from_elsewhere(
+            transforms,
+            transforms=[from_elsewhere("torchvision.transforms.v2.Compose", transforms=[own])],
+        ),
+        "a transform's argument": from_elsewhere(
+            transforms,
+            transforms=[
+                from_elsewhere("torchvision.transforms.v2.Lambda", lambd="evil_module.network")
+            ],
+        ),
+        "a map's backbone": fetched,
+    }
+    return {name: {"network": value} for name, value in networks.items()} | {
+        name: {"features": value} for name, value in maps.items()
+    }
+
+
+@pytest.mark.parametrize("what", list(malicious()))
+def test_a_folder_is_data(
+    finished: Path, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that it names is imported, called or fetched, but for networks and transforms of pate
+    and torchvision."""
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    shutil.copytree(finished / "public" / "student" / "model", folder)
+    (tmp_path / "evil_module.py").write_text(_EVIL.format(marker=str(marker)))
+    (tmp_path / "evil.yaml").write_text("class_path: evil_module.network\n")
+    torch.save(Evil(marker), tmp_path / "evil.pt")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def connect(*args: object) -> None:
+        marker.touch()
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr("socket.socket.connect", connect)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", connect)
+    said = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(said | malicious()[what]))
+    # a text stays a text: only where it is called does it turn out to be none that can be
+    with pytest.raises(
+        TypeError if "argument" in what and "transform" in what else ValueError
+    ) as refused:
+        load_student(folder).predict(np.zeros((3, 6)))
+    assert refused.type is TypeError or re.fullmatch("Expected .*", str(refused.value))
+    assert not marker.exists() and "evil_module" not in sys.modules
+
+
+class Evil:
+    """A pickle that runs code."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = str(marker)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path(self.marker).touch, ()
+
+
+def test_what_is_trusted_runs(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: the same folder leaves its mark, on the command line too."""
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    shutil.copytree(finished / "public" / "student" / "model", folder)
+    (tmp_path / "evil_module.py").write_text(_EVIL.format(marker=str(marker)))
+    monkeypatch.syspath_prepend(tmp_path)
+    said = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(said | {"network": "evil_module.network"}))
+    np.savez(tmp_path / "new.npz", X=np.zeros((3, 6)))
+    words = [
+        "predict",
+        str(folder),
+        str(tmp_path / "new.npz"),
+        "--output",
+        str(tmp_path / "out.csv"),
+    ]
+    export = [
+        "export",
+        str(folder),
+        "--format",
+        "torch.export",
+        "--output",
+        str(tmp_path / "out.pt2"),
+    ]
+    for command in (words, export):
+        assert cli.main(command) == 2 and not marker.exists()
+    monkeypatch.delitem(sys.modules, "evil_module", raising=False)
+    for command in (words, export):
+        assert cli.main([*command, "--trust"]) == 2 and marker.exists()
+        marker.unlink()
+        sys.modules.pop("evil_module", None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "torchvision.models.resnet18",
+        {"class_path": "torchvision.models.resnet.resnet18", "init_args": {}},
+        "torchvision.models.mobilenetv3.mobilenet_v3_small",
+        from_elsewhere(
+            "pate.models.Factory", name="torchvision.models.resnet18", settings={"weights": None}
+        ),
+        from_elsewhere("pate.models.ResNet8", width=8),
+        from_elsewhere("pate.models.SmallCNN", widths=[8, 16], groups=4),
+    ],
+)
+def test_networks_of_pate_and_torchvision_need_no_trust(settings: Any) -> None:
+    network = restored_network(settings, (3, 32, 32), 5)
+    assert network.eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 5)
+
+
+def test_no_folder_and_no_device(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match="the model/ that `pate student fit` leaves in public/student of a run"
+    ):
+        load_student(tmp_path)
+    with pytest.raises(ValueError, match="a device of this machine, got device='abacus'"):
+        load_student(finished / "public" / "student" / "model", device="abacus")
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+
+    def fill(content: str) -> None:
+        with atomic_folder(place) as new:
+            (new / "a").write_text(content)
+            assert content != "killed"
+
+    fill("old")
+    with pytest.raises(AssertionError):
+        fill("killed")
+    assert (place / "a").read_text() == "old" and list(tmp_path.iterdir()) == [place]
+    with atomic_folder(place) as new:
+        (new / "b").write_text("new")
+    assert [path.name for path in place.iterdir()] == ["b"] and list(tmp_path.iterdir()) == [place]
+
+
+def test_transforms_go_along(faces: Path, tmp_path: Path) -> None:
+    nearest = v2.Resize(6, interpolation=v2.InterpolationMode.NEAREST)
+    transforms = [
+        v2.CenterCrop(8),
+        v2.Grayscale(),
+        v2.Normalize([0.5], [0.25]),
+        v2.Compose([nearest]),
+    ]
+    source = CelebA(faces, size=12, features=PictureTransforms(transforms))
+    student = student_on(source, models.Linear)
+    away = carried(tmp_path / "run", student, "pate.models.Linear", source)
+    found = away.predict_proba(pictures_of(faces))
+    assert np.abs(found - answers_in_run(student, source)).max() < 1e-6 and np.ptp(found) > 0.1
+    again = away.settings["features"]["init_args"]["transforms"]
+    assert again[0] == {
+        "class_path": "torchvision.transforms.v2.CenterCrop",
+        "init_args": {"size": [8, 8]},
+    }
+    export_program(away, tmp_path / "student.pt2", format="torch.export")
+    program = torch.export.load(tmp_path / "student.pt2").module()
+    pictures = torch.from_numpy(raw(source)[:5] * 255).round().to(torch.uint8)
+    assert torch.allclose(program(pictures)[0], away.module(pictures)[0], atol=1e-6)
+
+
+class PairMean(nn.Module):
+    """The mean of the first two pictures where there are several: not the same for a batch."""
+
+    def forward(self, picture: Tensor) -> Tensor:
+        return (
+            picture if picture.dim() == 3 else picture[:2].mean(0, keepdim=True).expand_as(picture)
+        )
+
+
+@pytest.mark.parametrize(
+    ("transform", "reason"),
+    [
+        (v2.ToDtype(torch.float32), "settings that a file can hold"),
+        (PairMean(), "take batches, got transforms=.'PairMean'"),
+        (nn.Conv2d(3, 3, 1), "Conv2d with attributes named as its arguments"),
+    ],
+)
+def test_transforms_that_cannot_go_along_stay(
+    transform: nn.Module, reason: str, faces: Path, tmp_path: Path
+) -> None:
+    source = CelebA(faces, size=8, features=PictureTransforms([transform]))
+    with pytest.raises(ValueError, match=reason):
+        carried(tmp_path / "run", student_on(source, models.Linear), "pate.models.Linear", source)
+    assert not (tmp_path / "run" / "model").exists()

@@ -1,0 +1,216 @@
+"""The student of a linear network is solved in closed form."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import logit
+
+from pate import ReleasedLabels, cli
+from pate._labeling.linear import constant_logits, linear_student_of, student_of
+from pate._labeling.networks import is_linear
+from pate._labeling.runs.data_file import load_data
+from pate._labeling.runs.released import sealing_key
+from pate._labeling.runs.run import Run, labels_file
+from pate._labeling.stages.student import WEIGHTS, Solved
+from pate._labeling.student.carried import arrays_of, student_from
+from pate._labeling.votes.kinds import rows_of
+from pate.data import Role
+from pate.student import LinearStudent, StudentData, fit_linear
+from tests.conftest import make_arrays
+
+
+def fitted(root: Path, *more: str) -> LinearStudent:
+    """Fit the student of a run by its command, and return it as its file has it."""
+    words = ["--model.network=pate.models.Linear", f"--run={root}", "--overwrite", *more]
+    assert cli.main(["student", "fit", *words]) == 0
+    return Solved.read(root / "public" / "student" / WEIGHTS, "accuracy").predictor.student
+
+
+def student_of_run(root: Path) -> LinearStudent:
+    """The student that the frontier makes of what a run released."""
+    found, public = ReleasedLabels.load(root), load_data(Run(root)).records(Role.PUBLIC)
+    features = public.features[rows_of(found.ids, public.ids)]
+    return student_of(found, features, found.num_teachers)
+
+
+def predictions(root: Path) -> np.ndarray:
+    with np.load(root / "public" / "student" / "predictions.npz") as archive:
+        found: np.ndarray = archive["probabilities"]
+    return found
+
+
+def with_noisy_counts(root: Path, noise_std: float) -> None:
+    """Put noisy counts of the truth into a run, in place of what was released."""
+    released = ReleasedLabels.load(root)
+    public = load_data(Run(root)).records(Role.PUBLIC)
+    truth = public.labels[rows_of(released.ids, public.ids)]
+    counts = 10 * truth + noise_std * np.random.default_rng(0).standard_normal(truth.shape)
+    made = replace(
+        released,
+        labels=(counts > 5).astype(np.uint8),
+        mask=np.ones(truth.shape, dtype=np.bool_),
+        noisy_counts=counts,
+        noise_std=noise_std,
+    )
+    with labels_file(Run(root)).open("wb") as file:
+        made.save(file, sealing_key(Run(root)))
+
+
+def test_a_run_leaves_the_student_of_the_frontier(finished: Path) -> None:
+    expected = student_of_run(finished).predict(make_arrays()["X"][500:])
+    np.testing.assert_allclose(predictions(finished), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("noise_std", [4.0, 20.0])
+def test_noisy_counts_too(noise_std: float, copied: Path) -> None:
+    with_noisy_counts(copied, noise_std)
+    found, expected, features = fitted(copied), student_of_run(copied), make_arrays()["X"][500:]
+    np.testing.assert_allclose(found.predict(features), expected.predict(features), atol=1e-6)
+    np.testing.assert_array_equal(found.departs, expected.departs)
+    # the labels say something else
+    others = fitted(copied, "--data.soft=false").predict(features)
+    assert np.abs(others - expected.predict(features)).max() > 1e-3
+
+
+def with_linear_answers(root: Path) -> LinearStudent:
+    """Put answers of a linear model into a run, some of them outside [0, 1]; return the model."""
+    released = ReleasedLabels.load(root)
+    public = load_data(Run(root)).records(Role.PUBLIC)
+    features = np.asarray(public.features[rows_of(released.ids, public.ids)], dtype=np.float64)
+    slopes = np.random.default_rng(0).standard_normal((features.shape[1], 4))
+    answers = features @ (slopes * [0.3, 0.3, 1e-3, 0.3]) + [0.5, 0.1, 0.4, 0.9]
+    decisions = (answers > 0.5).astype(np.uint8)
+    decisions[:, 3] = 1
+    made = replace(
+        released,
+        labels=decisions,
+        mask=np.ones(decisions.shape, dtype=np.bool_),
+        noisy_counts=10 * answers,
+        noise_std=None,
+        linear=True,
+    )
+    with labels_file(Run(root)).open("wb") as file:
+        made.save(file, sealing_key(Run(root)))
+    return linear_student_of(features, answers, decisions)
+
+
+def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
+    expected = with_linear_answers(copied)
+    assert expected.departs.tolist() == [True, True, False, False]
+    assert ReleasedLabels.load(copied).linear
+    student, features = fitted(copied), make_arrays()["X"][500:]
+    np.testing.assert_allclose(student.logits(features), expected.logits(features), rtol=1e-5)
+    np.testing.assert_array_equal(student.departs, expected.departs)
+    frontier = student_of_run(copied)
+    np.testing.assert_allclose(frontier.weights, expected.weights, rtol=1e-9)
+    np.testing.assert_array_equal(frontier.departs, expected.departs)
+
+
+def test_networks_learn_from_what_probabilities_can_be(copied: Path) -> None:
+    with_linear_answers(copied)
+    batches = StudentData(copied).train_dataloader()
+    targets = np.concatenate([targets.numpy() for _, targets, _ in batches])
+    assert targets.min() == 0 and targets.max() == 1
+
+
+def test_the_true_labels_take_the_same_way(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = fitted(copied, "--data.labels=truth")
+    assert "the student stays in its run" in capsys.readouterr().err
+    assert not (copied / "public" / "student" / "model").exists()
+    public = load_data(Run(copied)).records(Role.PUBLIC)
+    rows = rows_of(ReleasedLabels.load(copied).ids, public.ids)
+    truth = public.labels[rows]
+    expected = fit_linear(public.features[rows], truth, np.ones(truth.shape))
+    features = make_arrays()["X"][500:]
+    np.testing.assert_allclose(found.predict(features), expected.predict(features), atol=1e-6)
+
+
+def test_a_label_of_which_nothing_was_released_is_denied(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((300, 6))
+    labels, mask = features[:, :3] > 0, np.ones((300, 3), dtype=np.bool_)
+    mask[:, 2] = False
+    expected = fit_linear(features, labels, mask)
+    found = student_from(arrays_of(expected))
+    np.testing.assert_allclose(found.predict(features), expected.predict(features), atol=1e-6)
+    assert (found.predict(features)[:, 2] == 0).all() and found.departs.tolist() == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_student_that_is_there_is_not_fitted_again(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its form that can leave the run is made again."""
+    folder = copied / "public" / "student"
+    before = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
+    shutil.rmtree(folder / "model")
+    assert (
+        cli.main(["student", "fit", "--model.network=pate.models.Linear", f"--run={copied}"]) == 0
+    )
+    assert capsys.readouterr().out == f"pate student fit: finished in {copied}\n"
+    assert {path.name: path.read_bytes() for path in (folder / "model").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "linear"),
+    [
+        ("pate.models.Linear", True),
+        ({"class_path": "models.Linear"}, True),
+        ({"class_path": "pate.models.Linear", "init_args": {}}, True),
+        ({"class_path": "pate.models.Linear", "init_args": {"depth": 3}}, False),
+        ({"class_path": "pate.models.MLP"}, False),
+        ("torch.nn.Linear", False),
+        (None, False),
+        (["pate.models.Linear"], False),
+    ],
+)
+def test_which_settings_name_the_linear_network(settings: Any, linear: bool) -> None:
+    assert is_linear(settings) == linear
+
+
+def test_nothing_is_held_out_to_be_validated(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["student", "validate", "--run", str(copied)]) == 2
+    assert "the closed form learns from all released labels" in capsys.readouterr().err
+
+
+def test_the_constant_answer_of_the_release_is_judged(finished: Path) -> None:
+    figures = json.loads((finished / "public" / "student" / "metrics.json").read_text())
+    released = ReleasedLabels.load(finished)
+    given = released.labels[released.answered].mean(axis=0) > 0.5
+    assert figures["released_constant"]["accuracy"] == pytest.approx(
+        (make_arrays()["Y"][500:] == given).mean(), abs=1e-6
+    )
+
+
+def test_constants_are_means_that_are_shrunk() -> None:
+    generator = np.random.default_rng(0)
+    labels, mask = generator.random((400, 6)) < 0.3, generator.random((400, 6)) < 0.5
+    mask[:, 5] = False
+    found = constant_logits(labels, mask)
+    assert found[5] == -np.inf
+    raw = np.array([labels[mask[:, j], j].mean() for j in range(5)])
+    expected = logit(raw)
+    assert np.ptp(found[:5]) < np.ptp(expected)
+    # noise that is known to be larger than what all means differ by leaves one mean
+    assert np.ptp(constant_logits(labels, mask, noise_std=9.0)[:5]) < 1e-12
+
+
+def test_a_student_without_dependence_on_features_has_the_same_constants() -> None:
+    generator = np.random.default_rng(0)
+    labels = (generator.random((300, 6)) < [0.1, 0.2, 0.3, 0.4, 0.6, 0.9]).astype(float)
+    features, mask = generator.standard_normal((300, 4)), np.ones(labels.shape)
+    found = fit_linear(features, labels, mask)
+    assert not found.departs.any()
+    np.testing.assert_allclose(found.constants, constant_logits(labels, mask), atol=0.01)

@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torchmetrics.functional.classification import multilabel_average_precision
+
+from pate._labeling.student.metrics import DECISION_METRICS, average_precision, roc_auc
+from pate.data import UNKNOWN
+from pate.student import evaluate, evaluate_constant
+
+NAMES = ("a", "b", "c")
+
+
+def by_hand(answers: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    f1, balanced = [], []
+    for j in range(truth.shape[1]):
+        hit = int((answers[:, j] & truth[:, j]).sum())
+        f1.append(2 * hit / max(answers[:, j].sum() + truth[:, j].sum(), 1))
+        recall = hit / max(truth[:, j].sum(), 1)
+        specificity = ((1 - answers[:, j]) & (1 - truth[:, j])).sum() / max(
+            (1 - truth[:, j]).sum(), 1
+        )
+        balanced.append((recall + specificity) / 2)
+    hit = int((answers & truth).sum())
+    return {
+        "macro_f1": float(np.mean(f1)),
+        "micro_f1": 2 * hit / (answers.sum() + truth.sum()),
+        "balanced_accuracy": float(np.mean(balanced)),
+        "accuracy": float((answers == truth).mean()),
+    }
+
+
+@pytest.mark.parametrize("num_labels", [1, 3])
+def test_figures_are_those_computed_by_hand(num_labels: int) -> None:
+    generator = np.random.default_rng(0)
+    truth = (generator.random((300, num_labels)) < [0.1, 0.5, 0.8][:num_labels]).astype(np.int64)
+    probabilities = 0.3 * truth + 0.7 * generator.random(truth.shape)
+    cuts = np.array([[0.5], [0.3], [0.6]]) + np.linspace(0, 0.1, num_labels)
+    for optimize, row in zip(DECISION_METRICS, cuts, strict=True):
+        found = evaluate(probabilities, truth, NAMES[:num_labels], cuts=cuts, optimize=optimize)
+        expected = by_hand((probabilities > row).astype(np.int64), truth)
+        for name, value in expected.items():
+            assert found[name] == pytest.approx(value, abs=1e-6), name
+        for other in DECISION_METRICS:
+            again = evaluate(probabilities, truth, NAMES[:num_labels], cuts=cuts, optimize=other)
+            assert again["at_cut"][optimize] == pytest.approx(
+                {name: expected[name] for name in DECISION_METRICS}
+            )
+            assert again["mAP"] == found["mAP"]
+    assert set(found["per_label"]) == set(NAMES[:num_labels])
+    assert found["per_label"]["a"]["f1"] <= found["per_label"][NAMES[num_labels - 1]]["f1"]
+
+
+@pytest.mark.parametrize("sign", [np.nan, UNKNOWN])
+def test_unknown_labels_are_left_out(sign: float) -> None:
+    """Each label has the figures of the samples that know it."""
+    generator = np.random.default_rng(1)
+    truth = (generator.random((200, 3)) < [0.2, 0.5, 0.8]).astype(np.float64)
+    probabilities = 0.3 * truth + 0.7 * generator.random(truth.shape)
+    lost = generator.random(truth.shape) < [0.5, 0.2, 0.0]
+    cuts = np.full((3, 3), 0.5)
+    some = np.where(lost, sign, truth)
+    found = evaluate(probabilities, some, NAMES, cuts=cuts, optimize="accuracy")
+    for j, name in enumerate(NAMES):
+        rows = ~lost[:, j]
+        only = evaluate(
+            probabilities[rows][:, [j]],
+            truth[rows][:, [j]],
+            (name,),
+            cuts=cuts[:, [j]],
+            optimize="accuracy",
+        )
+        assert found["per_label"][name] == pytest.approx(only["per_label"][name])
+    right = (probabilities > 0.5) == truth
+    assert found["accuracy"] == pytest.approx(right[~lost].mean())
+    nobody = evaluate(probabilities, np.full((200, 3), sign), NAMES, cuts=cuts, optimize="accuracy")
+    assert nobody["mAP"] == nobody["macro_f1"] == 0
+
+
+def test_average_precision_of_a_perfect_and_a_blind_ranking() -> None:
+    truth = np.array([[1, 0, 0]] * 20 + [[0, 1, 1]] * 60, dtype=np.uint8)
+    perfect = evaluate(
+        truth * 0.8 + 0.1, truth, NAMES, cuts=np.full((3, 3), 0.5), optimize="accuracy"
+    )
+    blind = evaluate_constant(np.full(3, 0.3), truth, NAMES, optimize="accuracy")
+    assert perfect["mAP"] == pytest.approx(1, abs=1e-6)
+    assert blind["mAP"] == pytest.approx((20 + 60 + 60) / 240, abs=1e-6)
+
+
+def test_a_rare_label_weighs_as_much_as_a_common_one() -> None:
+    truth = np.zeros((100, 2), dtype=np.uint8)
+    truth[:2, 0] = 1
+    truth[:90, 1] = 1
+    found = evaluate_constant(truth.mean(axis=0), truth, ("rare", "common"), optimize="accuracy")
+    assert found["accuracy"] == pytest.approx(0.94)
+    assert found["balanced_accuracy"] == pytest.approx(0.5)
+    assert found["macro_f1"] < 0.5 < found["micro_f1"]
+    # the best constant answers for F1 give every label, and the labels whose share is above half of
+    # what that reaches
+    assert found["at_cut"]["macro_f1"]["macro_f1"] == pytest.approx((0.04 / 1.02 + 1.8 / 1.9) / 2)
+    assert found["at_cut"]["micro_f1"]["micro_f1"] == pytest.approx(180 / 192)
+
+
+def test_labels_without_positives_are_zeros_not_nan() -> None:
+    truth = np.zeros((10, 3), dtype=np.uint8)
+    for shares in (np.full(3, 0.1), np.zeros(3)):
+        found = evaluate_constant(shares, truth, NAMES, optimize="macro_f1")
+        assert all(
+            np.isfinite(found[name])
+            for name in ("macro_f1", "micro_f1", "mAP", "balanced_accuracy")
+        )
+
+
+def test_average_precision_equals_that_of_torchmetrics() -> None:
+    generator = np.random.default_rng(0)
+    scores = generator.integers(0, 20, (300, 4)) / 20
+    truth = generator.random((300, 4)) < scores
+    expected = multilabel_average_precision(
+        torch.from_numpy(scores), torch.from_numpy(truth.astype(int)), num_labels=4, average="none"
+    )
+    np.testing.assert_allclose(average_precision(scores, truth), expected.numpy(), rtol=1e-5)
+
+
+def test_a_label_without_samples_has_average_precision_0() -> None:
+    assert average_precision(np.ones((30, 4)), np.zeros((30, 4), dtype=np.bool_)).tolist() == [
+        0,
+        0,
+        0,
+        0,
+    ]
+
+
+@pytest.mark.parametrize("digits", [1, 12])
+def test_roc_auc_equals_that_of_scikit_learn(digits: int) -> None:
+    """With scores that tie, and without."""
+    generator = np.random.default_rng(1)
+    truth = generator.random((200, 4)) < [0.02, 0.3, 0.5, 0.9]
+    scores = np.round(generator.random(truth.shape) + 0.2 * truth, digits)
+    expected = roc_auc_score(truth, scores, average=None)
+    np.testing.assert_allclose(roc_auc(scores, truth), expected, rtol=1e-12)
+
+
+def test_labels_without_two_classes_are_left_out_of_roc_auc() -> None:
+    truth = np.array([[1, 1, 0]] * 5 + [[0, 1, 0]] * 5, dtype=np.uint8)
+    scores = np.linspace(1, 0, 10)[:, None] * [1, 1, 1]
+    found = evaluate(scores, truth, NAMES, cuts=np.full((3, 3), 0.5), optimize="accuracy")
+    assert found["roc_auc"] == found["per_label"]["a"]["roc_auc"] == 1
+    assert not {"roc_auc"} & (found["per_label"]["b"].keys() | found["per_label"]["c"].keys())
+    none = evaluate_constant(np.full(2, 0.3), truth[:, 1:], ("b", "c"), optimize="accuracy")
+    assert "roc_auc" not in none
+    blind = evaluate_constant(np.full(3, 0.3), truth, NAMES, optimize="accuracy")
+    assert blind["roc_auc"] == 0.5

@@ -1,0 +1,159 @@
+"""Noisy counts, abstentions and the rest of the public pool in the student's training."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from models import Linear
+from pate import ReleasedLabels
+from pate._labeling.runs.released import sealing_key
+from pate._labeling.runs.run import Run, labels_file
+from pate._labeling.student.metrics import targets_of
+from pate.student import Student, StudentData, masked_loss
+
+
+@pytest.fixture
+def soft_run(copied: Path) -> Path:
+    """A copy of the finished run in which noisy counts were released, and half of the queries were
+    not answered."""
+    released = ReleasedLabels.load(copied)
+    generator = np.random.default_rng(0)
+    mask = np.repeat(generator.random(len(released.ids)) < 0.5, 4).reshape(-1, 4)
+    values = np.where(mask, 5 + 20 * generator.standard_normal(mask.shape), 0)
+    labels = ((values > 5) & mask).astype(np.uint8)
+    with labels_file(Run(copied)).open("wb") as file:
+        changed = replace(released, mask=mask, labels=labels, noisy_counts=values, noise_std=20.0)
+        changed.save(file, sealing_key(Run(copied)))
+    return copied
+
+
+def trainer(epochs: int) -> pl.Trainer:
+    return pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+def rows(loader: Any) -> list[np.ndarray]:
+    return [np.concatenate([part.numpy() for part in parts]) for parts in zip(*loader, strict=True)]
+
+
+def test_shares_are_learned_unrounded(soft_run: Path) -> None:
+    released = ReleasedLabels.load(soft_run)
+    _, targets, mask = rows(StudentData(soft_run, val_fraction=0.0).train_dataloader())
+    answered = released.answered
+    assert released.noisy_counts is not None
+    assert len(targets) == answered.sum() and mask.all()
+    shares = released.noisy_counts[answered] / 10
+    np.testing.assert_allclose(np.sort(targets.ravel()), np.sort(shares.ravel()), rtol=1e-6)
+    assert targets.min() < 0 and targets.max() > 1
+    _, hard, _ = rows(StudentData(soft_run, val_fraction=0.0, soft=False).train_dataloader())
+    assert set(np.unique(hard)) == {0, 1}
+
+
+def test_labels_alone_are_learned_as_they_are(finished: Path) -> None:
+    released = ReleasedLabels.load(finished)
+    np.testing.assert_array_equal(targets_of(released), released.labels)
+
+
+@pytest.mark.slow
+def test_noise_of_mean_zero_adds_nothing_to_the_loss_on_average() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(50, 3, generator=generator, requires_grad=True)
+    shares, mask = torch.rand(50, 3, generator=generator), torch.ones(50, 3)
+    (exact,) = torch.autograd.grad(masked_loss(logits, shares, mask), logits)
+    noise = torch.randn(4000, 50, 3, generator=generator)
+    noise -= noise.mean(dim=0)
+    losses = torch.stack([masked_loss(logits, shares + each, mask) for each in noise])
+    (averaged,) = torch.autograd.grad(losses.mean(), logits)
+    torch.testing.assert_close(losses.mean(), masked_loss(logits, shares, mask))
+    torch.testing.assert_close(averaged, exact)
+    # a thresholded label is biased: this is what the loss is for
+    hard = torch.stack([masked_loss(logits, (shares + each > 0.5).float(), mask) for each in noise])
+    assert abs(float((hard.mean() - masked_loss(logits, shares, mask)).detach())) > 1e-3
+
+
+def test_unlabelled_samples_are_shown_without_labels(soft_run: Path) -> None:
+    data = StudentData(soft_run, val_fraction=0.0, unlabelled=2, batch_size=8)
+    released = ReleasedLabels.load(soft_run)
+    num = int(released.answered.sum())
+    loader = data.train_dataloader()
+    first, targets, mask = rows(loader)
+    assert len(first) == 3 * num and mask.any(axis=1).sum() == num
+    assert not targets[~mask.any(axis=1)].any()
+    loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
+    second, _, _ = rows(loader)
+    blank = ~mask.any(axis=1)
+    assert not np.array_equal(np.sort(first[blank].ravel()), np.sort(second[blank].ravel()))
+    with_none = rows(StudentData(soft_run, val_fraction=0.0).train_dataloader())
+    assert with_none[2].all()
+
+
+def test_validation_judges_shares_by_their_loss(soft_run: Path) -> None:
+    data = StudentData(soft_run, val_fraction=0.5)
+    student = Student(Linear, input_shape=data.input_shape, label_names=data.label_names)
+    (found,) = trainer(1).validate(student, data, verbose=False)
+    assert set(found) == {"val_loss"}
+    features, targets, _ = (torch.from_numpy(part) for part in rows(data.val_dataloader()))
+    expected = masked_loss(student(features), targets, torch.ones(targets.shape))
+    assert found["val_loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
+
+
+def test_pseudo_labels_teach_where_nothing_was_released() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(64, 5, generator=generator)
+    mask = torch.zeros(64, 2)
+    student = Student(
+        Linear, input_shape=(5,), label_names=("a", "b"), pseudo_confidence=0.6, average_decay=0.9
+    )
+    student.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    blank = (features, torch.zeros(64, 2), mask)
+    loss = student.training_step(blank, 0)
+    assert loss is not None and loss > 0
+    slopes = torch.autograd.grad(loss, list(student.network.parameters()))
+    assert any(slope.abs().sum() > 0 for slope in slopes)
+    # what was released is not labeled again
+    assert student._pseudo_loss((features, mask, torch.ones(64, 2)), student(features)) == 0
+    assert student.average is not None
+    assert all(parameter.grad is None for parameter in student.average.parameters())
+
+
+def test_the_average_follows_the_network(soft_run: Path) -> None:
+    data = StudentData(soft_run, val_fraction=0.0, unlabelled=1)
+    student = Student(
+        Linear,
+        lambda parameters: torch.optim.Adam(parameters, lr=0.05),
+        input_shape=data.input_shape,
+        label_names=data.label_names,
+        pseudo_confidence=0.9,
+        average_decay=0.5,
+    )
+    assert student.average is not None
+    before = [parameter.clone() for parameter in student.average.parameters()]
+    trainer(2).fit(student, data)
+    after = list(student.average.parameters())
+    assert not any(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert "average.module.1.weight" in student.state_dict()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pseudo_confidence": 0.4},
+        {"pseudo_confidence": 1.0},
+        {"average_decay": 1.0},
+        {"pseudo_weight": 0.0},
+    ],
+)
+def test_bad_settings_raise(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+        Student(Linear, input_shape=(5,), label_names=("a",), **wrong)

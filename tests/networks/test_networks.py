@@ -1,0 +1,225 @@
+"""Networks by the names of factories, of which none is given a shape for weights."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torchvision import models as vision
+
+import pate.models
+from pate import cli
+from pate._labeling.networks import make_network
+from pate._networks.settings import require_logits
+from pate.data import Arrays
+from pate.student import Student
+from tests.conftest import make_arrays
+
+SHAPE = (3, 32, 32)
+
+
+def house(shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    return pate.models.Linear(shape, num_labels)
+
+
+def with_options(shape: tuple[int, ...], num_labels: int, **options: Any) -> nn.Module:
+    return pate.models.Linear(shape, num_labels)
+
+
+def one_default(shape: tuple[int, ...], num_labels: int = 5) -> nn.Module:
+    return pate.models.Linear(shape, num_labels)
+
+
+def elsewhere(pretrained: bool = False, **options: Any) -> nn.Module:
+    """As those of timm are."""
+    assert pretrained is False, "a network that was asked for no weights"
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(3 * 32 * 32, **{"out_features": options["num_classes"]})
+    )
+
+
+def unannotated(shape: Any, num_labels: Any):  # type: ignore[no-untyped-def]
+    return pate.models.Linear(shape, num_labels)
+
+
+MAKERS = {
+    "class": pate.models.Linear,
+    "partial": partial(pate.models.MLP, hidden=(4,)),
+    "function": house,
+    "function with options": with_options,
+    "function with a default": one_default,
+    "timm": elsewhere,
+    "torchvision": vision.resnet18,
+    "torchvision's weights": vision.mobilenet_v3_small,
+    "with settings": partial(
+        pate.models.Factory,
+        name="torchvision.models.resnet18",
+        settings={"zero_init_residual": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_each_kind_of_factory_makes_a_network(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(*args: object, **options: object) -> None:
+        raise AssertionError(f"weights are asked for: {args}")
+
+    monkeypatch.setattr("torch.hub.load_state_dict_from_url", download)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)
+    network = make_network(MAKERS[name], SHAPE, 5)
+    assert network.eval()(torch.rand(2, *SHAPE)).shape == (2, 5)
+
+
+def test_what_makes_no_network_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a network that is made, Linear"):
+        make_network(nn.Linear(3, 5), (3,), 5)
+    with pytest.raises(ValueError, match=r"a network made by <lambda>, got network='str'"):
+        make_network(lambda shape, labels: "nothing", (3,), 5)  # type: ignore[arg-type, return-value]
+    for name, message in (
+        ("resnet18", "the path of a function"),
+        ("torchvision.models.resnet17", "a function that can be imported"),
+        ("no_such_package.resnet18", "a function that can be imported"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pate.models.Factory(SHAPE, 5, name)
+
+
+class OfPictures(torch.nn.Conv2d):
+    """A network of pictures, whatever the records are."""
+
+    def __init__(self, input_shape: tuple[int, ...], num_labels: int) -> None:
+        super().__init__(3, num_labels, 1)
+
+
+def test_a_student_of_a_factory() -> None:
+    student = Student(vision.resnet18, input_shape=SHAPE, label_names=("a", "b"))
+    assert student(torch.rand(2, *SHAPE)).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["teachers", "fit", "--num_teachers=4", "--num_steps=1", "--batch_size=2"],
+        ["student", "fit"],
+    ],
+)
+def test_a_factory_without_a_type_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    option = "--model.network" if words[0] == "student" else "--network"
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*words, f"{option}=tests.networks.test_networks.unannotated", "--run=runs/none"])
+    assert stopped.value.code == 2
+    assert "test_networks.unannotated" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("network", "line"),
+    [
+        (
+            "torch.nn.Linear",
+            "Expected a network of (input_shape, num_labels) = ((6,), 4), got TypeError: ",
+        ),
+        (
+            "tests.networks.test_networks.OfPictures",
+            "Expected a network of records of shape [6], as the map of the data makes them, got"
+            " OfPictures (Expected ",
+        ),
+    ],
+)
+def test_a_network_of_other_arguments_or_records_is_refused_in_one_line(
+    network: str, line: str, copied: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    words = [
+        "teachers",
+        "fit",
+        "--config",
+        str(copied / "private/teachers_fit.yaml"),
+        "--network",
+        network,
+    ]
+    assert cli.main([*words, "--ledger", str(tmp_path / "new.sqlite"), "--run", str(new)]) == 2
+    error = capsys.readouterr().err
+    assert line in error and len(error.splitlines()) == 1
+    assert not new.exists()
+
+
+class Ended(nn.Module):
+    """A network with something behind its last layer, which may begin with zeros or a bias."""
+
+    def __init__(
+        self, end: Callable[[torch.Tensor], Any], bias: float | None = None, extra: int = 0
+    ) -> None:
+        super().__init__()
+        self.layer, self.end = nn.Linear(6, 4 + extra), end
+        if bias is not None:
+            nn.init.zeros_(self.layer.weight)
+            nn.init.constant_(self.layer.bias, bias)
+
+    def forward(self, features: torch.Tensor) -> Any:
+        return self.end(self.layer(features))
+
+
+def whole(shape: tuple[int, ...], num_labels: int, **settings: Any) -> nn.Module:
+    return Ended(**settings)
+
+
+@dataclass
+class Answer:
+    logits: torch.Tensor
+
+
+HONEST: dict[str, dict[str, Any]] = {
+    "logits": {"end": lambda z: z},
+    "zeros": {"end": lambda z: z, "bias": 0.0},
+    "of rare labels": {"end": lambda z: z, "bias": -4.6},
+    "of rare labels, normed": {"end": lambda z: nn.functional.layer_norm(z, (4,)) - 1.5},
+    "bounded": {"end": torch.tanh},
+}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "sigmoid": ({"end": torch.sigmoid}, "outputs='never below 0'"),
+    "softmax": ({"end": lambda z: z.softmax(1)}, "no sigmoid, softmax or ReLU comes last"),
+    "relu": ({"end": torch.relu}, "from the network Ended, of both signs"),
+    "logs": ({"end": nn.functional.logsigmoid}, "outputs='never above 0'"),
+    "a tuple": (
+        {"end": lambda z: (z, z)},
+        "in one tensor from the network Ended, got type='tuple'",
+    ),
+    "an object": ({"end": Answer}, "got type='Answer'"),
+    "integers": ({"end": lambda z: z.long()}, "dtype='int64'"),
+    "not finite": ({"end": lambda z: z / 0}, "finite logits from the network Ended"),
+    "a wrong width": (
+        {"end": lambda z: z, "extra": 1},
+        "float logits of shape [8, 4] from the network Ended, got shape=[8, 5]",
+    ),
+    "no batch": ({"end": lambda z: z.sum()}, "got shape=[]"),
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Arrays:
+    path = tmp_path_factory.mktemp("source") / "data.npz"
+    np.savez(path, **make_arrays())  # type: ignore[arg-type]
+    return Arrays(path)
+
+
+@pytest.mark.parametrize("settings", HONEST.values(), ids=HONEST)
+def test_networks_of_logits_are_taken(settings: dict[str, Any], source: Arrays) -> None:
+    for seed in range(20):
+        require_logits(partial(whole, **settings), source, seed=seed)
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED.values(), ids=REFUSED)
+def test_networks_of_something_else_are_refused(
+    settings: dict[str, Any], message: str, source: Arrays
+) -> None:
+    for seed in range(20):
+        with pytest.raises(ValueError, match=r"^Expected ") as caught:
+            require_logits(partial(whole, **settings), source, seed=seed)
+        assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -1,0 +1,186 @@
+"""Errors, places and the pruned table of the joint mechanism."""
+
+import itertools
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate.accounting import RDPAccountant
+from pate.mechanisms import GumbelPeeling
+from scripts.reproduction import (
+    Effort,
+    Verdict,
+    gillenwater_figures,
+    gillenwater_joint,
+    gillenwater_times,
+    pruned_joint,
+)
+from scripts.reproduction.gillenwater import (
+    DELTA,
+    EPSILON,
+    RELATION,
+    RIVALS,
+    VECTORS,
+    Rival,
+    error_place,
+    round_epsilon,
+    trial_rows,
+)
+from tests.core.mechanisms import oracles
+
+COUNTS = np.array([7, 5, 5, 2, 0])
+FLAT = np.arange(100)
+
+
+@pytest.mark.parametrize("k", [1, 5, 195])
+def test_rounds_of_cdp_peel_spend_the_budget_by_the_published_conversion(k: int) -> None:
+    rho = k * round_epsilon(k) ** 2 / 8
+    published = rho + 2 * math.sqrt(rho * math.log(1 / DELTA))
+    assert published == pytest.approx(EPSILON) if k > 50 else published >= EPSILON
+    spent = RDPAccountant(relation=RELATION)
+    spent.compose(GumbelPeeling(k=k, scale=1 / round_epsilon(k)).event(RELATION))
+    assert spent.get_epsilon(delta=DELTA) <= EPSILON
+
+
+def test_the_place_of_the_largest_error_by_hand() -> None:
+    # lost are 0, 0, 3 and then 2, 0, -2 votes
+    chosen = np.array([[0, 1, 3], [1, 2, 0]])
+    assert error_place(np.tile(COUNTS, (2, 1)), chosen).tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("rival", RIVALS, ids=lambda each: each.name)
+def test_rivals_return_the_best_of_far_apart_counts(rival: Rival) -> None:
+    counts = np.tile(np.array([0, 10**7, 3 * 10**7, 2 * 10**7]), (5, 1))
+    found = rival.draw(counts, 2, np.random.default_rng(0))
+    assert found.tolist() == [[2, 3]] * 5
+
+
+def test_rows_have_quartiles_and_the_same_seeds_the_same_numbers() -> None:
+    rows = trial_rows("GAMES", FLAT, [5], 9, Effort(seed=3), lambda: None)
+    assert [row["mechanism"] for row in rows] == [rival.name for rival in RIVALS]
+    for row in rows:
+        assert float(row["l_inf_low"]) <= float(row["l_inf_median"]) <= float(row["l_1_high"])
+    assert rows == trial_rows("GAMES", FLAT, [5], 9, Effort(seed=3), lambda: None)
+    assert rows != trial_rows("GAMES", FLAT, [5], 9, Effort(seed=4), lambda: None)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 6, 20])
+def test_the_table_counts_all_sequences(limit: int) -> None:
+    expected: Counter[tuple[int, int]] = Counter()
+    for sequence in itertools.permutations(range(COUNTS.size), 3):
+        lost = np.minimum(np.maximum(COUNTS[:3] - COUNTS[list(sequence)], 0), limit)
+        expected[int(lost.max()), int(lost.argmax())] += 1
+    with np.errstate(divide="ignore"):
+        found = np.exp(pruned_joint.log_loss_counts(COUNTS, 3, limit))
+    assert found.sum() == pytest.approx(60)
+    for place, number in expected.items():
+        assert found[place] == pytest.approx(number), place
+
+
+def test_the_pruned_table_draws_from_the_law_of_the_joint_mechanism() -> None:
+    epsilon, generator, trials = 0.8, np.random.default_rng(5), 3000
+    law = oracles.softmax(-epsilon / 2 * oracles.sequence_losses(COUNTS.tolist(), 2))
+    places = {
+        tuple(sequence): place for place, sequence in enumerate(oracles.sequences(COUNTS.size, 2))
+    }
+    drawn = np.zeros(law.size)
+    for _ in range(trials):
+        drawn[places[tuple(pruned_joint.draw(COUNTS, 2, epsilon, 1e-6, generator).tolist())]] += 1
+    deviations = (drawn - trials * law) / np.sqrt(trials * law * (1 - law))
+    assert np.abs(deviations).max() < 4.5
+    # the negative control: at another epsilon the law is another one
+    other = oracles.softmax(-oracles.sequence_losses(COUNTS.tolist(), 2))
+    assert np.abs((drawn - trials * other) / np.sqrt(trials * other * (1 - other))).max() > 6
+
+
+def test_the_cut_by_hand() -> None:
+    # 5 * 4 sequences, a thousandth
+    assert pruned_joint.cut(k=2, num_items=5, epsilon=0.5, beta=1e-3) == math.ceil(
+        4 * math.log(20_000)
+    )
+
+
+def test_theorem_3_3_by_all_sequences() -> None:
+    """All 5 * 4 sequences, one by one; the table is cut off at twice the loss."""
+    losses = oracles.sequence_losses(COUNTS.tolist(), 2)
+    law = oracles.softmax(-EPSILON / 2 * losses)
+    for loss in (4, 6, 7):
+        exact = float(law[losses >= loss].sum())
+        assert gillenwater_joint.probability_beyond(COUNTS, 2, loss) == pytest.approx(exact)
+    # losses of 5 and 7 are taken for 4
+    assert (
+        1 < gillenwater_joint.probability_beyond(COUNTS, 2, 2) / float(law[losses >= 2].sum()) < 1.5
+    )
+    beta = 0.05
+    bound = gillenwater_joint.bound(k=2, num_items=COUNTS.size, beta=beta)
+    assert bound == pytest.approx(2 * math.log(5 * 4 / beta)) and law[losses > bound].sum() <= beta
+    # the negative control: half of the bound is exceeded more often on counts that lie close
+    # together
+    near = oracles.softmax(-EPSILON / 2 * oracles.sequence_losses(list(range(5)), 2))
+    assert near[oracles.sequence_losses(list(range(5)), 2) > 2].sum() > beta
+
+
+def test_the_example_of_permute_and_flip_by_draws() -> None:
+    claim = gillenwater_joint._differ_claim()
+    assert (
+        "0.9820 under Joint, 0.9908 under PNFJoint" in claim.ours
+        and claim.verdict is Verdict.REPRODUCED
+    )
+    generator, trials = np.random.default_rng(0), 200_000
+    keys = np.array([4.0, 0.0]) + np.stack(
+        (generator.gumbel(size=(trials, 2)), generator.standard_exponential((trials, 2)))
+    )
+    for share, chance in zip(
+        (keys[..., 0] > keys[..., 1]).mean(axis=1), (0.9820, 0.9908), strict=True
+    ):
+        assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / trials) + 5e-5
+
+
+def test_forms_that_differ_are_not_alike() -> None:
+    place: dict[str, str | int | float] = {"vector": "GAMES", "k": 4}
+    near = [
+        place | {"mechanism": name, "low": 1.0, "median": 2.0, "high": 3.0}
+        for name in gillenwater_joint.NOISES
+    ]
+    assert gillenwater_joint._alike_claim(near).verdict is Verdict.DIFFERENT  # said of other data
+    apart = [near[0], near[1] | {"low": 4.0, "median": 5.0, "high": 6.0}]
+    assert gillenwater_joint._alike_claim(apart).verdict is Verdict.UNTESTABLE
+
+
+@pytest.fixture
+def effort(tmp_path: Path) -> Effort:
+    """A data folder of counts that are few, but more than the largest k."""
+    (tmp_path / "topk").mkdir()
+    for file in VECTORS.values():
+        np.save(
+            tmp_path / "topk" / file, np.random.default_rng(1).permutation(np.arange(1100) ** 2)
+        )
+    return Effort(data=tmp_path)
+
+
+def test_gaps_and_histograms_of_small_vectors(effort: Effort) -> None:
+    found = gillenwater_figures.vectors(effort)
+    # all three are one vector, so that none has the wider gaps
+    assert found.claims[0].verdict is Verdict.UNTESTABLE
+    # between squares the gaps are odd numbers
+    assert [row["gap"] for row in found.rows[:3]] == [2197, 2195, 2193]
+
+
+@pytest.mark.slow
+def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Effort, "trials", lambda *_: 2)
+    errors, places = gillenwater_figures.errors(effort), gillenwater_figures.places(effort)
+    times = gillenwater_times.times(effort, oracles.joint_slow)
+    assert errors.claims[-1].verdict is Verdict.REPRODUCED
+    joint = gillenwater_joint.permute_and_flip(effort)
+    verdicts = [claim.verdict for claim in joint.claims]
+    assert (
+        verdicts == [Verdict.REPRODUCED, Verdict.DIFFERENT, Verdict.REPRODUCED]
+        and len(joint.rows) == 3 * 10 * 2
+    )
+    assert len(errors.rows) == 3 * 10 * 5 and "place_median" in places.rows[0]
+    assert {row["k"] for row in times.rows} == {10, 50, 100, 200, 500, 1000}
+    assert all(float(row["milliseconds"]) > 0 for row in times.rows)

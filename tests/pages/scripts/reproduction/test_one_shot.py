@@ -1,0 +1,117 @@
+"""One-shot noises by hand, permute-and-flip by all orders of visiting, and the script in a small
+form."""
+
+import itertools
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from pate._core.testing.laws import chi_square_p_value
+from pate.accounting import ComposedEvent, GaussianEvent, NeighboringRelation, epsilon_of
+from pate.mechanisms import GumbelPeeling
+from scripts.reproduction import Verdict, one_shot as o, one_shot_claims
+from scripts.reproduction.__main__ import main
+from scripts.reproduction.findings import kept
+
+ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
+
+
+def test_deviations_by_hand() -> None:
+    assert o.laplace_by_theorem(4, 100, 0.2, 0.05) == pytest.approx(
+        8 * math.sqrt(2 * 4 * math.log(2000)) / 0.2
+    )
+    assert o.laplace_by_pure_bound(3, 0.5, REPLACE) == pytest.approx(
+        math.sqrt(2) * 3 * 2 / 0.5, rel=1e-4
+    )
+    assert o.laplace_by_pure_bound(3, 0.5, ADD) == pytest.approx(math.sqrt(2) * 3 / 0.5, rel=1e-4)
+    # zCDP of e'^2 / 4 in all, so that epsilon is rho + 2 sqrt(rho log(1 / delta))
+    found = o.gumbel_by_the_post(9, 0.2, 1e-6)
+    rho = (math.sqrt(9) / (found.finding / o.GUMBEL_SD)) ** 2 / 4
+    assert rho + 2 * math.sqrt(rho * math.log(1e6)) == pytest.approx(0.2)
+    assert found.counts == pytest.approx(2 * math.sqrt(2) * found.finding / o.GUMBEL_SD)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_tight_noise_meets_the_target(relation: NeighboringRelation) -> None:
+    found = o.gumbel_by_tight_curves(5, 0.2, 1e-6, relation, gaussian=True)
+    peeling = GumbelPeeling(k=5, scale=found.finding / o.GUMBEL_SD).event(relation)
+    # each count moves by one vote under both relations
+    counting = GaussianEvent(
+        noise_multiplier=found.counts / math.sqrt(5), neighboring_relation=relation
+    )
+    event = ComposedEvent(events=(peeling, counting))
+    assert epsilon_of(event, count=1, delta=1e-6) == pytest.approx(0.2, rel=1e-4)
+
+
+def by_visiting(scores: tuple[float, ...], scale: float) -> np.ndarray:
+    """Permute-and-flip by its definition: over all orders, the first whose coin shows heads."""
+    coins = np.exp((np.asarray(scores) - max(scores)) / scale)
+    law = np.zeros(len(scores))
+    orders = list(itertools.permutations(range(len(scores))))
+    for order in orders:
+        left = 1.0
+        for item in order:
+            law[item] += left * coins[item]
+            left *= 1 - coins[item]
+    return law / len(orders)
+
+
+@pytest.mark.parametrize("scores", [(0,), (0, 1), (3, 3, 0), (5, 2, 4, 2)])
+def test_permute_and_flip_by_all_orders(scores: tuple[float, ...]) -> None:
+    np.testing.assert_allclose(
+        o.permute_and_flip_law(scores, 1.3), by_visiting(scores, 1.3), rtol=1e-12
+    )
+
+
+def test_bounded_ranges_by_hand() -> None:
+    one_way = o.worst_bounded_range(2, 3, 1.0, ADD)
+    assert (
+        one_way.bounded_range
+        == pytest.approx(o.bound_of_the_post(1.0))
+        == pytest.approx(1 + math.log(2 - math.exp(-1)))
+    )
+    either = o.worst_bounded_range(2, 3, 1.0, REPLACE)
+    assert either.bounded_range == pytest.approx(2 * math.log(2 * math.exp(0.5) - 1))
+    # never above that of two pure guarantees, one in each direction
+    assert one_way.bounded_range < either.bounded_range < 2
+
+
+def test_noise_added_once_has_the_law_of_rounds() -> None:
+    """By integrals over the noise, by the product of rounds, and by draws; another scale has
+    another law."""
+    scores, draws = (3, 2, 2, 0), 20_000
+    rounds, once = o.peeling_law(scores, 2, 1.5), o.one_shot_pairs(scores, 1.5)
+    assert sum(rounds.values()) == pytest.approx(1) and o.peeling_law((1, 0), 1, 1.0)[
+        0,
+    ] == pytest.approx(expit(1))
+    assert list(once) == list(rounds)
+    np.testing.assert_allclose(list(once.values()), list(rounds.values()), atol=1e-11)
+    assert (
+        max(abs(o.one_shot_pairs(scores, 1.6)[pair] - chance) for pair, chance in once.items())
+        > 1e-3
+    )
+    drawn = GumbelPeeling(k=2, scale=1.5)(
+        np.tile(scores, (draws, 1)), generator=np.random.default_rng(3)
+    )
+    seen = Counter(map(tuple, drawn.tolist()))
+    observed, expected = [seen[pair] for pair in once], draws * np.array(list(once.values()))
+    assert chi_square_p_value(np.array(observed), expected) > 1e-3
+
+
+@pytest.mark.slow
+def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = one_shot_claims.Grid((1, 10), (0.5, 1.0), ((2, 2), (3, 1)))
+    monkeypatch.setattr(one_shot_claims, "QUICK", small)
+    main(["one_shot_noises", "--output", str(tmp_path / "found")])
+    (found,) = kept(tmp_path / "found")
+    verdicts = [claim.verdict for claim in found.claims]
+    assert verdicts[:3] == [Verdict.REPRODUCED] * 3 and Verdict.REFUTED not in verdicts
+    # of which the post alone was read
+    assert verdicts[3] is Verdict.UNTESTABLE
+    assert verdicts[4] is Verdict.REPRODUCED and "equal to within 1e-9" in found.claims[4].ours
+    assert found.claims[-1].ours.startswith("at epsilon 1: 1.490")
+    assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".csv", ".json", ".png"}

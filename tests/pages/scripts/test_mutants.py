@@ -1,0 +1,28 @@
+"""Mutants are faults in programs that still parse, at places that are there."""
+
+import ast
+
+import pytest
+
+from scripts import mutants
+
+
+@pytest.mark.slow  # the table follows the code, and need not with each commit
+@pytest.mark.parametrize("fault", mutants.DELIBERATE, ids=lambda fault: f"{fault[0]}: {fault[2]}")
+def test_deliberate_faults_have_one_place(fault: tuple[str, str, str]) -> None:
+    mutant = mutants.deliberate(*fault)
+    source = (mutants.ROOT / mutant.path).read_text()
+    ast.parse(source[: mutant.start] + mutant.text + source[mutant.end :])
+    with pytest.raises(SystemExit, match="has 0 times 'none of it'"):
+        mutants.deliberate(mutant.path, "none of it", "")
+
+
+@pytest.mark.parametrize("path", ["pate/_core/mechanisms/gaps.py", "pate/_core/accounting/cost.py"])
+def test_every_mutant_is_another_program(path: str) -> None:
+    source = (mutants.ROOT / path).read_text()
+    plain, made = ast.dump(ast.parse(source)), list(mutants.mutants_of(path))
+    assert len(made) > 40
+    for mutant in made[::5] + [mutant for mutant in made if mutant.text == ""]:
+        changed = source[: mutant.start] + mutant.text + source[mutant.end :]
+        assert ast.dump(ast.parse(changed)) != plain, mutant.show()
+        assert mutant.show().startswith(path) and mutant.show().count("\n") == 2

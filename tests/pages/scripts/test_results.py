@@ -1,0 +1,178 @@
+"""Pages show what the files of results have, and results come out again."""
+
+import json
+import sys
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.results import __main__ as results
+from scripts.results.__main__ import Result
+
+RUN = {"commit": "12345678", "date": "2026-01-02", "processor_seconds": 1, "versions": {}}
+SMALL = Result(
+    command="python -c \"print('| way | epsilon | mAP |\\n|---|---|---|\\n"
+    "| **a** | 0.5 | 0.31 |\\n| b | | 0.{seed}2 |')\"",
+    run=RUN,
+    keys=2,
+    columns=["way", "epsilon", "mAP"],
+    rows=[["**a**", "0.5", "0.31"], ["b", "", "0.02"]],
+)
+FILES = {"small": SMALL, "both": Result(columns=["", "a"], rows=[["mAP", "=small/a/0.5/mAP"]])}
+PAGE = """The first is 0.3 <!-- results: small/a/0.5/mAP --> and ahead by
+.29 <!-- results: small/a/0.5/mAP - small/b//mAP -->.
+
+<!-- table: both -->
+<!-- end -->
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "README.md").write_text(results.rendered(PAGE, FILES))
+    return tmp_path
+
+
+def test_every_page_agrees_with_the_files() -> None:
+    assert list(results.found(results.ROOT, results.read())) == []
+
+
+def test_the_readme_quotes_only_what_was_run() -> None:
+    files = results.read()
+    quoted = files["readme"].quoted
+    assert quoted and all(files[name].run for name in quoted)
+
+
+def test_a_table_names_its_file_and_its_run(checkout: Path) -> None:
+    assert list(results.found(checkout, FILES)) == []
+    text = results.rendered("<!-- table: small -->\n| old |\n<!-- end -->\n", FILES)
+    assert text.splitlines()[2:9] == [
+        "| way | epsilon | mAP |",
+        "| --- | ---: | ---: |",
+        "| **a** | 0.5 | 0.31 |",
+        "| b |  | 0.02 |",
+        "",
+        "*`scripts/results/small.json`, run at 12345678 on 2026-01-02; again: "
+        "`python -m scripts.results run small`.*",
+        "",
+    ]
+    assert results.rendered(text, FILES) == text
+    older = {"small": replace(SMALL, run=None, reason="no GPU")}
+    assert "not run at this version: no GPU.*" in results.rendered(text, older)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("| 0.31 |", "| 0.32 |", "scripts.results render"),
+        ("is 0.3 <", "is 0.4 <", r"Expected 0.31 of small/a/0.5/mAP, got \['0.4'\]"),
+        (".29 <", ".28 <", "Expected 0.29 of small/a/0.5/mAP - small/b//mAP"),
+        ("is 0.3 <", "is so <", r"got \[\]"),
+        ("small/a/0.5/mAP -->", "small/c/0.5/mAP -->", "Expected a place .*c/0.5/mAP"),
+        ("table: both", "table: none", "Expected a place .*none"),
+        ("ahead by\n", "\n\n| a |\n|---|\n| 0.2 |\n\n", r"Expected a table .*\| 0.2 \|"),
+    ],
+)
+def test_what_differs_is_found(checkout: Path, before: str, after: str, fault: str) -> None:
+    page = checkout / "README.md"
+    assert before in page.read_text()
+    page.write_text(page.read_text().replace(before, after, 1))
+    with pytest.raises(AssertionError, match=fault):
+        assert list(results.found(checkout, FILES)) == []
+
+
+def test_a_file_that_no_page_shows_is_found(checkout: Path) -> None:
+    more = FILES | {"hidden": SMALL}
+    assert list(results.found(checkout, more)) == [
+        "hidden.json: Expected a page that shows or quotes it"
+    ]
+
+
+def test_a_run_is_compared_with_the_stated_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert results.again("small", SMALL, write=False, noise=False) == []
+    assert capsys.readouterr().out.startswith("small: 0 of 2 rows")
+    far = replace(SMALL, rows=[["**a**", "0.5", "0.33"], ["b", "", "0.02"]])
+    (line,) = results.again("small", far, write=False, noise=False)
+    assert line == "small: Expected mAP 0.33 of ['**a**', '0.5'], got 0.31"
+    near = replace(far, tolerance={"mAP": 0.02}, noise="by hand")
+    assert results.again("small", near, write=False, noise=False) == []
+    assert len(results.differences(near, [["**a**", "0.5", "0.3"], ["b", "", "0.02"]])) == 1
+    assert len(results.differences(near, [["**a**", "0.5", "refused"], ["b", "", "0.02"]])) == 1
+    assert len(results.differences(near, [["**a**", "0.5", "0.33"]])) == 1
+    assert len(results.differences(near, [["**a**", "1", "0.33"], ["b", "", "0.02"]])) == 1
+
+
+def test_a_run_is_kept_with_its_commit_and_its_noise(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(results, "_git", lambda *words: "" if "status" in words else "abcdef12")
+    monkeypatch.setattr(results, "OTHER_SEED", 3)
+    results.again("small", replace(SMALL, rows=[]), write=True, noise=True)
+    (kept,) = results.read(tmp_path).values()
+    assert kept.rows == SMALL.rows and kept.tolerance == {"mAP": 0.6}
+    assert kept.run is not None and kept.run["commit"] == "abcdef12"
+    assert kept.run["versions"]["python"] == sys.version.split()[0]
+    assert '["b", "", "0.02"]' in (tmp_path / "small.json").read_text()
+
+    def changed(*words: str) -> str:
+        return " M pate/_labeling/linear.py" if "status" in words else "abcdef12"
+
+    monkeypatch.setattr(results, "_git", changed)
+    results.again("small", SMALL, write=True, noise=False)
+    (line,) = results.found(checkout, FILES | results.read(tmp_path))
+    assert line == "small.json: Expected a run of a commit, got 'abcdef12+'"
+
+
+def test_nights_run_all_results_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PATE_DATA", raising=False)
+    files: dict[str, Any] = dict.fromkeys("abcde", SMALL)
+    files |= {"long": replace(SMALL, run=RUN | {"processor_seconds": 1e4})}
+    files |= {"data": replace(SMALL, needs="PATE_DATA")}
+    days = [results.sample(files, 2, date.fromordinal(day)) for day in range(1, 6)]
+    assert all(len(set(day)) == 2 for day in days)
+    assert sorted(name for day in days for name in day) == sorted("abcde" * 2)
+    monkeypatch.setenv("PATE_DATA", "data")
+    assert "data" in results.sample(files, 6, date.fromordinal(1))
+
+
+def test_a_result_has_a_run_or_a_reason() -> None:
+    with pytest.raises(ValueError, match="a run, or the reason"):
+        replace(SMALL, run=None)
+    with pytest.raises(ValueError, match="how the noise was found"):
+        replace(SMALL, tolerance={"mAP": 0.1})
+
+
+def test_the_command_renders_checks_and_runs(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(results, "ROOT", checkout)
+    monkeypatch.setattr(results, "read", lambda: dict(FILES))
+    monkeypatch.setattr(results, "findings", lambda: {"made": SMALL})
+    results.main(["check"])
+    page = checkout / "README.md"
+    page.write_text(page.read_text().replace("| 0.31 |", "| 0.32 |"))
+    with pytest.raises(SystemExit, match=r"README.md: Expected tables"):
+        results.main(["check"])
+    results.main(["render"])
+    results.main(["check"])
+    results.main(["run", "small"])
+    assert "small: 0 of 2 rows" in capsys.readouterr().out
+    results.main(["run", "--sample", "2"])
+    out = capsys.readouterr().out
+    assert "small: 0 of 2 rows" in out and "made: 0 of 2 rows" in out
+    for names in (["both"], ["none"], []):
+        with pytest.raises(SystemExit):
+            results.main(["run", *names])
+        assert "Expected names of results with a command" in capsys.readouterr().err
+
+
+def test_files_are_as_the_command_writes_them(tmp_path: Path) -> None:
+    for name, result in results.read().items():
+        results.save(result, tmp_path / "again.json")
+        kept = (results.FOLDER / f"{name}.json").read_text()
+        assert (tmp_path / "again.json").read_text() == kept
+        assert json.loads(kept)["columns"] == result.columns

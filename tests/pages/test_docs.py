@@ -1,0 +1,324 @@
+"""What README and docs show is run, and what is shipped works."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import models
+import pate
+from pate import cli
+from pate._labeling.commands.table import command_of, commands
+from pate.data import CelebA
+from tests.networks.student.test_carried import carried, student_on
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.fixture
+def left(finished: Path, faces: Path, tmp_path: Path) -> Path:
+    """A folder with what runs left, by the names that the pages use: two students, and new samples
+    for them."""
+    source = CelebA(faces, size=12)
+    carried(
+        tmp_path / "runs" / "faces" / "public" / "student",
+        student_on(source, models.Linear),
+        "pate.models.Linear",
+        source,
+    )
+    (tmp_path / "runs" / "table").symlink_to(finished)
+    (tmp_path / "photos").mkdir()
+    shutil.copy(faces / "img_align_celeba" / "000241.jpg", tmp_path / "photos")
+    np.savez(tmp_path / "new.npz", X=np.zeros((3, 6)))
+    return tmp_path
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem
+)
+def test_python_blocks_run(page: Path, left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page share their names, as a reader would type them."""
+    monkeypatch.chdir(left)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
+
+
+COMMANDS = [
+    (page.stem, line.split("#")[0].strip())
+    for page in PAGES
+    for block in blocks(page, "console")
+    for line in block.splitlines()
+    if line.removeprefix("$ ").startswith("pate ")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for _, line in COMMANDS if "pate calibrate " in line])
+def test_calibrations_print_noise(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(shlex.split(line.removeprefix("$ "))[1:]) == 0
+    assert "epsilon" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_commands_are_understood(
+    page: str,
+    line: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Those that take long are parsed only; `test_shipped_configs` runs the recipes."""
+    words = shlex.split(line.removeprefix("$ "))[1:]
+    if words[0] == "account":
+        assert cli.main(words) == 0
+        assert "epsilon" in capsys.readouterr().out
+        return
+    if words[0] == "predict":
+        monkeypatch.chdir(request.getfixturevalue("left"))
+        assert cli.main(words) == 0
+        return
+    if "--neighbor" in words:
+        monkeypatch.chdir(tmp_path)
+        assert cli.main(words) == 2 and "`pate label` to be finished" in capsys.readouterr().err
+        return
+    if words[0] == "audit":
+        assert cli.main([*words, "--print_config"]) == 0
+        assert capsys.readouterr().out.startswith("# NOT PRIVATE")
+        return
+    if words[0] == "run":
+        monkeypatch.chdir(tmp_path)
+        for _, recipe in (
+            command
+            for command in COMMANDS
+            if command[0] == page and f"init {words[1]} " in command[1]
+        ):
+            assert cli.main(shlex.split(recipe.removeprefix("$ "))[1:]) == 0
+        capsys.readouterr()
+        assert (
+            cli.main([*words, *(["--print_config"] if "--print_config" not in words else [])]) == 0
+        )
+        assert capsys.readouterr().out.count("\n---\n") == 3
+        return
+    if words[0] == "init":
+        monkeypatch.chdir(tmp_path)
+        assert cli.main(words) == 0
+        return
+    name = command_of(words)
+    assert name is not None
+    given = words[len(name.split()) :]
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*name.split(), *given, "--print_config"])
+    assert stopped.value.code == 0
+
+
+def test_sentences_speak_of_commands_that_exist() -> None:
+    names = tuple(f"{name} " for name in commands())
+    for page in PAGES:
+        for spoken in re.findall(r"`pate\s+([a-z][^`]*)`", page.read_text()):
+            command = " ".join(spoken.split()) + " "
+            groups = (name for name in names if name.startswith(command))  # such as `pate ledger`
+            assert command.startswith(names) or any(groups), (page, spoken)
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        for target in re.findall(
+            r"^make ([a-z-]+)", "\n".join(blocks(page, "console")), flags=re.MULTILINE
+        ):
+            assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def planned_by_make(target: str, venv: Path) -> str:
+    command = ["make", "--dry-run", target, f"VENV={venv}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_what_is_installed_is_said_before_it_is(tmp_path: Path) -> None:
+    planned = planned_by_make("demo", tmp_path / "new")
+    size = re.search(r"echo \"pate, its tests and Ray go into \S+: (\d+ GB), most of it", planned)
+    assert size is not None and size.start() < planned.index(" install ")
+    assert f"`.venv`: {size[1]} with the tools" in (ROOT / "docs/installation.md").read_text()
+
+
+def test_the_site_needs_its_extra_and_nothing_else(tmp_path: Path) -> None:
+    planned = planned_by_make("docs", tmp_path / "new")
+    (install,) = (line for line in planned.splitlines() if " install " in line)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {each.partition(">")[0] for each in extras["optional-dependencies"]["docs"]}
+    assert set(shlex.split(install.partition("constraints.txt ")[2])) == needed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_sentence_is_broken_into_a_list(page: Path) -> None:
+    """A line that begins with a plus, a dash or a number is an item to some readers of Markdown,
+    and not to others."""
+    prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    item = re.compile(r" *([-+*]|\d+[.)]) ")
+    for paragraph in prose.split("\n\n"):
+        first, *rest = paragraph.strip("\n").split("\n")
+        assert item.match(first) or not [line for line in rest if item.match(line)], paragraph
+
+
+def test_the_page_of_design_names_files_that_exist() -> None:
+    page = (ROOT / "docs" / "design.md").read_text()
+    modules = [
+        f"/{path.relative_to(ROOT)}"
+        for room in ("pate", "scripts", "tests")
+        for path in (ROOT / room).rglob("*.py")
+    ]
+    named = re.findall(r"`([\w/]+\.py)`", page)
+    assert len(named) > 40
+    for name in named:
+        assert any(module.endswith(f"/{name}") for module in modules), name
+
+
+def test_two_pages_agree_on_when_to_use_which_aggregator() -> None:
+    table = re.compile(r"^\| you want .*?(?=\n\n)", flags=re.DOTALL | re.MULTILINE)
+    pages = [(ROOT / name).read_text() for name in ("README.md", "docs/ten-minutes.md")]
+    assert len({found for page in pages for found in table.findall(page)}) == 1
+    assert all(len(table.findall(page)) == 1 for page in pages)
+    assert all(f"`{name}`" in pages[0] for name in ("StableTopK", "Canonical", "Peeling"))
+
+
+def test_every_dependency_is_explained() -> None:
+    text = (ROOT / "pyproject.toml").read_text().split("[tool.")[0]
+    said = (ROOT / "CONTRIBUTING.md").read_text()
+    for name in re.findall(
+        r'^    "([A-Za-z][\w-]*)', text[text.index("dependencies = [") :], flags=re.MULTILINE
+    ):
+        assert name in said, name
+
+
+def test_constraints_pin_what_is_depended_on() -> None:
+    pinned = {
+        line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    assert {
+        "torch",
+        "torchvision",
+        "pytorch-lightning",
+        "jsonargparse",
+        "autodp",
+        "ray",
+        "mypy",
+        "ruff",
+    } <= pinned
+
+
+NOISELESS = [
+    "--label.aggregator.init_args.scale_gap=0.1",
+    "--label.aggregator.init_args.sigma_test=0.1",
+]
+LOUD = ["--label.target_epsilon=1e5", "--data.init_args.size=12"]
+SMALL = {
+    "faces": [*LOUD, "--teachers.num_teachers=200"],
+    "faces_stable_topk": [*LOUD, "--teachers.num_teachers=12"],
+    # a few steps deny a rare label; eight teachers who agree are three votes from a tie, and more
+    "celeba": [
+        *NOISELESS,
+        *("--teachers.num_teachers=8", "--teachers.num_steps=4"),
+        *("--data.init_args.size=16", '--data.init_args.labels=["Bald"]'),
+        *("--teachers.network.init_args.weights=null", "--student.trainer.max_epochs=1"),
+        "--student.model.network.init_args.weights=null",
+        "--student.trainer.enable_progress_bar=false",
+    ],
+    # twelve teachers start from a release that hardly has noise
+    "faces_networks": [
+        *("--label.target_epsilon=1e5", "--data.init_args.size=12"),
+        *("--teachers.num_teachers=12", "--student.trainer.max_epochs=5"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "faces",
+        "faces_stable_topk",  # teachers of pictures that start from a release
+        pytest.param("faces_networks", marks=pytest.mark.slow),
+        pytest.param("celeba", marks=pytest.mark.slow),
+    ],
+)
+def test_shipped_configs(
+    name: str, faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A recipe runs as it is shipped but for sizes, and for noise that twelve teachers can be heard
+    through."""
+    # the same teachers in every session: whether they agree is not left to chance
+    private = tmp_path / "run" / "private"
+    private.mkdir(parents=True, mode=0o700)
+    (private / "partition.json").write_text(json.dumps({"key": "5e" * 32}))
+    words = [
+        *(
+            "run",
+            f"configs/{name}",
+            "--run",
+            str(tmp_path / "run"),
+            # the faces are those of other tests, which spend too
+            f"--ledger={tmp_path / 'ledger.sqlite'}",
+            f"--data.init_args.root={faces}",
+        ),
+        *("--label.num_queries=20", "--label.max_epsilon=null", *SMALL[name]),
+    ]
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert "private student" in out
+    if name == "faces":
+        require_carried(tmp_path / "run", faces)
+
+
+def require_carried(run: Path, faces: Path) -> None:
+    """What left the run says of the pictures what the student in its run says of the test set."""
+    assert cli.main(["student", "predict", "--run", str(run)]) == 0
+    with np.load(run / "public" / "student" / "predictions.npz") as answers:
+        expected, ids = answers["probabilities"], answers["ids"]
+    student = pate.load_student(run / "public" / "student" / "model")
+    paths = [faces / "img_align_celeba" / str(name) for name in ids]
+    assert np.abs(student.predict_proba(paths) - expected).max() < 1e-6 and np.ptp(expected) > 0.5
+
+
+def test_every_recipe_is_whole() -> None:
+    for recipe in (ROOT / "configs").iterdir():
+        for part in ("data", "teachers", "label", "student"):
+            assert yaml.safe_load((recipe / f"{part}.yaml").read_text()), recipe
+
+
+@pytest.mark.slow
+def test_attribute_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The recipe as it is shipped, where PATE_DATA names the data."""
+    import os
+
+    if "PATE_DATA" not in os.environ:
+        pytest.skip("PATE_DATA is not set")
+    run = ["run", "configs/celeba_attributes", "--run", str(tmp_path / "run")]
+    assert cli.main([*run, "--references"]) == 0
+    out = capsys.readouterr().out
+    assert "epsilon = 1.000 at delta = 1e-06 under REPLACE_RECORD" in out
+    row = next(line for line in out.splitlines() if line.startswith("private student"))
+    assert float(row.split()[-1]) > 0.815
