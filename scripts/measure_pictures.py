@@ -191,10 +191,12 @@ class Task(RunTask):
         """Add the row of exact sets by StableTopK, of teachers that start from a first release."""
         if self.has("StableTopK", epsilon, seed):
             return
-        start, run = time.perf_counter(), self.folder / "sets"
+        # in one ledger the tests of several runs would cost more than delta
+        start, way = time.perf_counter(), f"sets-{epsilon:g}-{seed}"
+        run = self.folder / way
         words = ["--teachers.start_from=first", "--label.aggregator=StableTopK"]
         words += [f"--label.target_epsilon={epsilon}", f"--label.noise_seed={seed}"]
-        call("run", *self.options("sets"), *words, f"--label.num_queries={QUERIES}")
+        call("run", *self.options(way), *words, f"--label.num_queries={QUERIES}")
         released = ReleasedLabels.load(run)
         truth = read_data(run / "data.yaml").load(Role.PUBLIC)
         row_of = {name: row for row, name in enumerate(truth.ids)}
