@@ -73,6 +73,17 @@ else
 endif
 
 test-all: setup
+	$(MAKE) --no-print-directory --jobs=3 all-pages all lint
+
+fast: $(FAST)
+
+# a job in one process: it imports and collects once, and only what it needs
+$(FAST): SELECTED := -m 'not slow'
+$(FAST) all-pages: setup
+	@printed=$$($(BIN)/pytest -p no:xdist $(SELECTED) $(patsubst tests/house,tests/test_*.py,tests/$(lastword $(subst -, ,$@))) 2>&1) \
+		|| { echo "$$printed"; exit 1; }; echo "$(lastword $(subst -, ,$@)):$${printed##*]}"
+
+all: setup
 	$(PYTEST) --ignore=tests/pages
 
 # by all tests, of what runs in their own processes, forked commands left out
