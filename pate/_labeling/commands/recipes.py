@@ -138,15 +138,25 @@ class _Kind:
     content: str | None = None
 
 
+_NETWORK = "student_network.yaml"
+"""The file of the other student of pictures, a network."""
 _KINDS = {
     "npz": _Kind("one .npz file of arrays", "data/mine.npz"),
     "csv": _Kind(
         "a CSV or parquet file of numbers, words and labels", "data/mine.csv", content="id"
     ),
-    "celeba": _Kind("a folder in CelebA's format", "data/celeba"),
-    "folder": _Kind("a folder of pictures with a CSV of their labels", "data/mine", content="file"),
+    "celeba": _Kind("a folder in CelebA's format", "data/celeba", files=(_NETWORK,)),
+    "folder": _Kind(
+        "a folder of pictures with a CSV of their labels",
+        "data/mine",
+        files=(_NETWORK,),
+        content="file",
+    ),
     "text": _Kind("a CSV or parquet file of texts and labels", "data/mine.csv", content="text"),
-    "huggingface": _Kind("a data set of Hugging Face", "data/mine", files=("splits.py",)),
+    "huggingface": _Kind("a data set of Hugging Face", "data/mine", files=("splits.py", _NETWORK)),
+    "torchvision": _Kind(
+        "data sets of pictures of torchvision", "data", files=("datasets.py", _NETWORK)
+    ),
     "python": _Kind("anything that your own class reads", "records.csv", files=("records.py",)),
 }
 _PRIVATE = "private"
@@ -275,7 +285,7 @@ def _read(
     Raises ``ValueError`` with a line for each fault of theirs.
     """
     guess, content = Guess(), _KINDS[kind].content
-    if kind in ("huggingface", "python"):
+    if kind in ("huggingface", "torchvision", "python"):
         return guess, None
     if not data.exists():
         guess.remarks.append(f"Nothing is at {data} yet: data.yaml describes what is expected.")
@@ -381,11 +391,14 @@ def recipe_files(
         data: the place of the data; None for a place to be filled in.
         guess: settings of the source; None for the template's.
     """
-    data_kind = _KINDS[kind]
-    written = ("teachers.yaml", "label.yaml", "student.yaml", *data_kind.files)
+    guess = Guess() if guess is None else guess
+    further = _KINDS[kind].files
+    if guess.settings.get("features") == _OF_PICTURES:
+        further = (*further, _NETWORK)
+    written = ("teachers.yaml", "label.yaml", "student.yaml", *further)
     texts = {name: (_TEMPLATES / name).read_text() for name in written}
-    filled = _data_file(kind, data, Guess() if guess is None else guess)
-    for name in data_kind.files:
+    filled = _data_file(kind, data, guess)
+    for name in further:
         filled = filled.replace(f"FOLDER/{name}", _quoted(str(folder.absolute() / name)))
     return {"data.yaml": filled, **texts}
 

@@ -470,6 +470,7 @@ _ROWS = {
     "all_majority": "best constant answer",
     "released_constant": "constant answer released",
     "student": "private student",
+    "linear_student": "linear student beside it",
     "teacher_majority": "noiseless teacher majority",
     "linear_fit": "linear fit to private records",
     "true_label_student": "true-label student",

@@ -35,6 +35,7 @@ from pate._labeling.runs.run import (
     DISCLOSURE,
     KEY_FILE,
     LABEL,
+    LINEAR_MODEL,
     METRICS,
     MODEL,
     REPORT,
@@ -304,7 +305,7 @@ _PUBLISHED = (
         f"{_STUDENT}/{name}"
         for name in ("*.ckpt", "linear.safetensors", METRICS, "predictions.npz")
     ),
-    *(f"{_STUDENT}/{name}/*" for name in (MODEL, "logs")),
+    *(f"{_STUDENT}/{name}/*" for name in (MODEL, LINEAR_MODEL, "logs")),
 )
 """Patterns of the files that commands leave in ``public/``; a star stands for folders, too."""
 

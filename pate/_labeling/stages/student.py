@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_type_hints
 
 import numpy as np
@@ -32,6 +34,7 @@ from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
     EXPORTED,
     LABEL,
+    LINEAR_MODEL,
     METRICS,
     MODEL,
     REFERENCES,
@@ -119,6 +122,8 @@ def export_or_say_why_not(
     trained: Callable[[], Trained],
     source: DataSource,
     weights: Weights,
+    *,
+    beside: bool = False,
 ) -> None:
     """Export the student from its run, or print in one line why it stays. PUBLIC.
 
@@ -130,8 +135,9 @@ def export_or_say_why_not(
         trained: reads the student.
         source: the records that it learned from.
         weights: encodes the weights as the content of a file.
+        beside: whether it is the linear student `beside` another, from which no teachers start.
     """
-    folder = student_folder(run) / MODEL
+    folder = student_folder(run) / (LINEAR_MODEL if beside else MODEL)
     try:
         require(
             learned == "released",
@@ -140,7 +146,8 @@ def export_or_say_why_not(
         )
         statement, text = (run.root / output for output in LABEL.outputs[1:])
         export_student(folder, trained(), source, statement=statement, text=text, weights=weights)
-        write_json(run.root / EXPORTED, student_digests(folder))
+        if not beside:
+            write_json(run.root / EXPORTED, student_digests(folder))
     except ValueError as error:
         shutil.rmtree(folder, ignore_errors=True)
         print(
@@ -150,9 +157,15 @@ def export_or_say_why_not(
 
 
 def write_figures(
-    folder: Path, figures: Json, constants: FloatArray, source: DataSource, *, optimize: Metric
+    folder: Path,
+    figures: Json,
+    constants: FloatArray,
+    source: DataSource,
+    *,
+    optimize: Metric,
+    others: Mapping[str, Json] = MappingProxyType({}),
 ) -> None:
-    """Write ``metrics.json``: test figures of a student, and of constant answers.
+    """Write ``metrics.json``: test figures of a student, of others and of constant answers.
 
     Args:
         folder: the folder of the student.
@@ -160,6 +173,7 @@ def write_figures(
         constants: ``[C]``, the logits of the constant answer that the release supports.
         source: the test records, with their true labels.
         optimize: the figure that decisions serve.
+        others: the figures of further students by name.
     """
     truth = source.records(Role.TEST).labels
     right, known = known_truth(truth)
@@ -169,7 +183,7 @@ def write_figures(
         name: evaluate_constant(share, truth, source.label_names, optimize=optimize)
         for name, share in shares.items()
     }
-    write_json(folder / METRICS, {"optimize": optimize, "student": figures} | compared)
+    write_json(folder / METRICS, {"optimize": optimize, "student": figures, **others} | compared)
 
 
 def write_predictions(
@@ -313,6 +327,18 @@ class Solved:
         with atomic_write(path) as file:
             file.write(weights_of_arrays(self.arrays | {"cuts": self.cuts}))
 
+    def trained(self, label_names: tuple[str, ...]) -> Trained:
+        """Return the student as it is exported."""
+        return Trained(
+            network={"class_path": LINEAR},
+            state={f"1.{name}": self.arrays[name] for name in _NAMES[:2]},
+            departs=self.arrays["departs"],
+            constant_logits=self.arrays["constant_logits"],
+            label_names=label_names,
+            optimize=self.optimize,
+            cuts=self.predictor.cuts,
+        )
+
     @property
     def predictor(self) -> LinearPredictor:
         """The student of features that are mapped already."""
@@ -364,20 +390,36 @@ def fit(run: Run, plan: LinearPlan) -> None:
             print(f"pate student fit: finished in {run.root}")
             solved = Solved.read(path, plan.optimize)
 
-        def trained() -> Trained:
-            return Trained(
-                network={"class_path": LINEAR},
-                state={f"1.{name}": solved.arrays[name] for name in _NAMES[:2]},
-                departs=solved.arrays["departs"],
-                constant_logits=solved.arrays["constant_logits"],
-                label_names=source.label_names,
-                optimize=plan.optimize,
-                cuts=solved.predictor.cuts,
-            )
-
+        trained = partial(solved.trained, source.label_names)
         export_or_say_why_not(run, plan.labels, trained, source, weights_of_arrays)
         if not run.is_finished(STUDENT):
             run.finish(STUDENT, {path: digest(path)})
+
+
+def fit_beside(run: Run, optimize: Metric) -> dict[Path, str]:
+    """Solve the linear student of the same labels, beside one that sees raw samples. PUBLIC.
+
+    It sees what the teachers see. Released answers are mostly linear in that, and so cannot say
+    which of the two is better.
+
+    Returns:
+        The digest of its file.
+    """
+    source, released = load_data(run), ReleasedLabels.load(run.root)
+    solved = Solved.by(LinearPlan(optimize=optimize), source, released)
+    path = student_folder(run) / WEIGHTS
+    solved.save(path)
+    trained = partial(solved.trained, source.label_names)
+    export_or_say_why_not(run, "released", trained, source, weights_of_arrays, beside=True)
+    return {path: digest(path)}
+
+
+def figures_beside(run: Run, optimize: Metric) -> dict[str, Json]:
+    """Return the test figures of the student of `fit_beside` by its name, if there is one."""
+    path = student_folder(run) / WEIGHTS
+    if not path.is_file():
+        return {}
+    return {"linear_student": Solved.read(path, optimize).figures(load_data(run))}
 
 
 def test(run: Run, plan: LinearPlan) -> Json:

@@ -34,6 +34,8 @@ from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import STUDENT, Run, StageInputs
 from pate._labeling.stages.student import (
     export_or_say_why_not,
+    figures_beside,
+    fit_beside,
     kept_until_trained,
     student_folder,
     student_inputs,
@@ -259,19 +261,24 @@ class StudentCLI(LightningCLI):
                 "a student of finite weights (a smaller learning rate, and `overwrite`)",
                 diverged=diverged[:3],
             )
-        self._carry(model)
+        beside = self._carry(model)
         checkpoints = filter(None, map(self._checkpoint, (_LAST, _BEST)))
-        self.run.finish(STUDENT, {path: digest(path) for path in checkpoints})
+        self.run.finish(STUDENT, {path: digest(path) for path in checkpoints} | beside)
 
-    def _carry(self, model: Student) -> None:
-        if self.trainer.is_global_zero:
-            export_or_say_why_not(
-                self.run,
-                self.settings["data"]["labels"],
-                partial(self._trained_student, model),
-                self.datamodule.source,
-                weights_of_tensors,
-            )
+    def _carry(self, model: Student) -> dict[Path, str]:
+        """Export the student, and the linear one beside it; return the digest of its file."""
+        if not self.trainer.is_global_zero:
+            return {}
+        data = self.settings["data"]
+        export_or_say_why_not(
+            self.run,
+            data["labels"],
+            partial(self._trained_student, model),
+            self.datamodule.source,
+            weights_of_tensors,
+        )
+        shown = data["raw"] and data["labels"] == "released"
+        return fit_beside(self.run, model.optimize) if shown else {}
 
     def _trained_student(self, model: Student) -> Trained:
         checkpoint = _read(self.trained())
@@ -300,6 +307,7 @@ class StudentCLI(LightningCLI):
             model.constant_logits.float().cpu().numpy(),
             self.datamodule.source,
             optimize=model.optimize,
+            others={} if self._asked is None else figures_beside(self.run, model.optimize),
         )
 
     def predict(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:

@@ -76,6 +76,7 @@ SUMMARY = {
 
 _TITLES = {
     "student": "student",
+    "linear_student": "linear student beside it",
     "released_constant": "constant answer released",
     "all_majority": "best constant answer",
 }

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from pate import ClosedFormPlan, LabelSettings, Pipeline, ReleasedLabels, StudentPlan
+from pate import (
+    ClosedFormPlan,
+    LabelSettings,
+    Pipeline,
+    ReleasedLabels,
+    StudentPlan,
+    load_student,
+)
 from pate._labeling.votes.kinds import rows_of
 from pate.data import Arrays, ChainedFeatures, PatchFeatures, PublicPCA, PublicScaling, Role
 from pate.models import ConvNet
@@ -60,12 +67,17 @@ def test_a_network_learns_pixels_from_votes_by_patches(tmp_path: Path) -> None:
     trainer = {"max_epochs": 20, "enable_progress_bar": False, "enable_model_summary": False}
     data = {"raw": True, "batch_size": 16}
     run.fit_student(StudentPlan(network=ConvNet, data=data, trainer=trainer))
-    figures = run.test_student()["student"]["per_label"]
-    assert figures["a"]["f1"] > 0.9
+    tested = run.test_student()
+    figures, linear = (tested[name]["per_label"] for name in ("student", "linear_student"))
+    assert figures["a"]["f1"] > 0.9 and linear["a"]["f1"] > 0.9
+    beside = load_student(tmp_path / "run" / "public" / "student" / "linear_model")
+    assert beside.settings["features"] is not None
     away = run.student()
     assert away.settings["features"] is None and away.input.shape == (1, 8, 8)
     found, right = away.predict(arrays["X"][500:].astype(np.float32))[:, 0], arrays["Y"][500:, 0]
     assert found[right == 1].mean() == pytest.approx(figures["a"]["recall"], abs=1e-9)
+    found = beside.predict(arrays["X"][500:].astype(np.float32))[:, 0]
+    assert found[right == 1].mean() == pytest.approx(linear["a"]["recall"], abs=1e-9)
 
 
 def test_truth_takes_the_place_of_all_queries(finished: Path) -> None:
