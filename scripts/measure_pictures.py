@@ -41,7 +41,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import yaml
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.special import expit
@@ -78,14 +77,7 @@ TASKS = {
     "textures": (0.5, 2.0),
     "small_digits": (0.5, 2.0),
 }
-SIDES = {
-    "pictures": 14,
-    "mnist": 28,
-    "rendered": 32,
-    "posters_64": 64,
-    "textures": 32,
-    "small_digits": 8,
-}
+RENDERED = 32  # pixels along the side of a face
 STUDENT = "**pate**, convolutional student"
 ON_MAP, NETWORK = "DP-SGD on the same map", "convolutional network by DP-SGD"
 ON_MAP_WITHOUT, NETWORK_WITHOUT = "logistic regression, not private", "the network, not private"
@@ -136,7 +128,7 @@ class Task(RunTask):
     def options(self, way: str) -> list[str]:
         """Return the words of `pate run`."""
         place = [f"--run={self.folder / way}", f"--ledger={self.folder / 'ledgers' / way}.sqlite"]
-        size = ["--data.init_args.size=32"] * self.is_rendered
+        size = [f"--data.init_args.size={RENDERED}"] * self.is_rendered
         delta = [f"--label.delta={self.delta}"] * self.exclusive
         return [str(self.recipe), *size, *delta, *place, "--overwrite"]
 
@@ -180,8 +172,7 @@ class Task(RunTask):
             self.add(Row(self.name, CONSTANT, math.inf, 0, _of_metrics(run, "all_majority")))
         if missing:
             start = time.perf_counter()
-            plan = self.folder / "student.yaml"
-            plan.write_text(yaml.safe_dump(student_plan(SIDES[self.name])))
+            plan = self.recipe / "student_network.yaml"
             call("student", "fit", f"--run={run}", "--overwrite", f"--config={plan}")
             call("student", "test", f"--run={run}", "--verbose=false")
             seconds = time.perf_counter() - start
@@ -252,7 +243,7 @@ class Task(RunTask):
     def pictures(self) -> tuple[list[torch.Tensor], list[NDArray[Any]]]:
         """Return private, public and test pictures ``[N, channels, height, width]``, and labels."""
         if self.is_rendered:
-            source = CelebA(self.data, size=SIDES[self.name])
+            source = CelebA(self.data, size=RENDERED)
             records = [source.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST)]
             found = [each.features[np.arange(len(each))] for each in records]
             labels = [each.labels for each in records]
@@ -327,16 +318,6 @@ def _of_metrics(run: Path, student: str) -> Values:
     found = json.loads(text)[student]
     at_cut = found["at_cut"]["macro_f1"]["macro_f1"]
     return (*(found[figure] for figure in FIGURES[:3]), at_cut)
-
-
-def student_plan(side: int) -> dict[str, Any]:
-    """Return the settings of the convolutional student of the recipe, for pictures of ``side``."""
-    text = (Path("pate") / "_labeling" / "commands" / "templates" / "student.yaml").read_text()
-    lines = [line[2:] for line in text.splitlines() if line.startswith("# ")]
-    start = lines.index("model:")
-    plan: dict[str, Any] = yaml.safe_load("\n".join(lines[start:-2]))
-    plan["model"]["augment"][0]["init_args"]["size"] = side
-    return plan
 
 
 def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
