@@ -22,8 +22,10 @@ from pate.data import (
     Arrays,
     AutoFeatures,
     CelebA,
+    ChainedFeatures,
     DataSource,
     FeatureMap,
+    PatchFeatures,
     PublicPCA,
     PublicScaling,
     RandomFeatures,
@@ -99,10 +101,15 @@ def pixels(source: DataSource) -> np.ndarray:
 # torch takes ten seconds to import what it exports with, so that the other tests of that are slow
 # ones
 @pytest.mark.slow
-def test_pictures_through_components(
-    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "feature_map",
+    [PublicPCA(8), ChainedFeatures([PatchFeatures(16, pool=2), PublicScaling()])],
+    ids=["components", "patches"],
+)
+def test_pictures_through_a_map(
+    feature_map: FeatureMap, faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = CelebA(faces, size=12, features=PublicPCA(8))
+    source = CelebA(faces, size=12, features=feature_map)
     carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
     paths, student = exported(tmp_path, "student")
     assert f"onnx of pictures [N, 3, 12, 12], 25 labels: {paths[1]}\n" in capsys.readouterr().out
