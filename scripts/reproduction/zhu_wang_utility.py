@@ -58,9 +58,9 @@ _COMPONENTS = 64
 _ENSEMBLES = {False: (200, 400, 800, 1600), True: (200, 400, 800, 1600, 3200)}
 
 PICTURES = """
-    pate run configs/celeba                                      # 800 ResNet-50 and noise as wide as published
-    pate run configs/celeba --label.target_epsilon 3.6           # the same at epsilon 3.6 under REPLACE_RECORD
-    pate run configs/celeba_features --label.target_epsilon 3.6 --teachers.num_teachers 800 --label.num_queries 600
+    pate run configs/celeba_networks                             # 800 ResNet-50 and noise as wide as published
+    pate run configs/celeba_networks --label.target_epsilon 3.6  # the same at epsilon 3.6 under REPLACE_RECORD
+    pate run configs/celeba --label.target_epsilon 3.6           # pictures that vote for themselves
 """
 
 

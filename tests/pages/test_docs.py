@@ -241,6 +241,10 @@ SMALL = {
     "faces_stable_topk": [*LOUD, "--teachers.num_teachers=12"],
     # a few steps deny a rare label; eight teachers who agree are three votes from a tie, and more
     "celeba": [
+        *("--label.target_epsilon=1e3", "--data.init_args.size=16"),
+        *("--student.trainer.max_epochs=2", "--student.trainer.enable_progress_bar=false"),
+    ],
+    "celeba_networks": [
         *NOISELESS,
         *("--teachers.num_teachers=8", "--teachers.num_steps=4"),
         *("--data.init_args.size=16", '--data.init_args.labels=["Bald"]'),
@@ -263,6 +267,7 @@ SMALL = {
         "faces_stable_topk",  # teachers of pictures that start from a release
         pytest.param("faces_networks", marks=pytest.mark.slow),
         pytest.param("celeba", marks=pytest.mark.slow),
+        pytest.param("celeba_networks", marks=pytest.mark.slow),
     ],
 )
 def test_shipped_configs(
