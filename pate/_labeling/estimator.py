@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import shutil
 import warnings
@@ -232,9 +233,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             table = check_labels(table, source="Y", unknown=self.unknown_labels, hint="")
             right, known = known_truth(table)
             answers = right.astype(np.uint8)
-        checked, targets = validate_data(
-            self, X, answers, accept_sparse="csr", multi_output=True, dtype=np.float64
-        )
+        with _finite():
+            checked, targets = validate_data(
+                self, X, answers, accept_sparse="csr", multi_output=True, dtype=np.float64
+            )
         records, targets = _bounded(checked), _dense(targets)
         labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         names = self._label_names(Y, labels.shape[1])
@@ -390,9 +392,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes, as `predict` does."""
         check_is_fitted(self)
-        samples = _bounded(
-            validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64)
-        )
+        with _finite():
+            samples = _bounded(
+                validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64)
+            )
         probabilities = self._student.predict(self._features(samples))
         if self._taken_for is not None and len(samples) >= _ENOUGH:
             (mean, deviation), (center, spread) = _moments(samples), self._taken_for
@@ -465,16 +468,17 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     ) -> FloatArray:
         bounds = self._checked_bounds()
         if X_public is not None:
-            public = _bounded(
-                validate_data(
-                    self,
-                    X_public,
-                    accept_sparse="csr",
-                    reset=False,
-                    dtype=np.float64,
-                    ensure_min_samples=2,
+            with _finite("X_public"):
+                public = _bounded(
+                    validate_data(
+                        self,
+                        X_public,
+                        accept_sparse="csr",
+                        reset=False,
+                        dtype=np.float64,
+                        ensure_min_samples=2,
+                    )
                 )
-            )
             if bounds is not None:
                 outside = ((public < bounds[0]) | (public > bounds[1])).any(axis=0)
                 require(
@@ -518,6 +522,21 @@ class _OneFit(Arrays):
     @property
     def ledger_path(self) -> None:  # type: ignore[override]
         return None
+
+
+@contextmanager
+def _finite(name: str | None = None) -> Iterator[None]:
+    """Say in one line that ``name`` has gaps, in place of scikit-learn's twenty."""
+    try:
+        yield
+    except ValueError as error:
+        gaps = re.match("Input (X|y) contains (NaN|infinity)", str(error))
+        if gaps is None:
+            raise
+        raise ValueError(
+            f"Expected {name or gaps[1].upper()} of finite numbers, got some {gaps[2]}: fill gaps"
+            " by public numbers first (`unknown_labels` is for gaps in Y)"
+        ) from None
 
 
 def _dense(values: Any) -> NDArray[Any]:

@@ -341,6 +341,21 @@ def test_data_frames_are_taken_by_their_columns(
     assert released.label_names == ("x", "y", "z")
 
 
+@pytest.mark.parametrize(
+    ("name", "gap", "word"),
+    [("X", np.nan, "NaN"), ("X", np.inf, "infinity"), ("X_public", np.nan, "NaN")],
+)
+def test_gaps_are_refused_in_one_line(
+    name: str, gap: float, word: str, arrays: tuple[FloatArray, UInt8Array]
+) -> None:
+    X, Y = arrays[0][:200], arrays[1][:200]
+    rows = {"X": X[:100].copy(), "X_public": X[100:].copy()}
+    rows[name][3, 1] = gap
+    line = rf"^Expected {name} of finite numbers, got some {word}: fill gaps .*in Y\)$"
+    with pytest.raises(ValueError, match=line):
+        PateClassifier(epsilon=8.0).fit(rows["X"], Y[:100], X_public=rows["X_public"])
+
+
 @pytest.mark.parametrize("kind", [csr_array, csr_matrix])
 def test_sparse_arrays_give_what_dense_ones_give(
     arrays: tuple[FloatArray, UInt8Array], kind: type[Any]

@@ -75,6 +75,12 @@ def test_calibrations_print_noise(line: str, capsys: pytest.CaptureFixture[str])
     assert "epsilon" in capsys.readouterr().out
 
 
+def without_data(words: list[str]) -> list[str]:
+    """Return the words of `pate init` for data that come later."""
+    place = words.index("--data") if "--data" in words else len(words)
+    return words[:place] + words[place + 2 :]
+
+
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
 def test_commands_are_understood(
     page: str,
@@ -109,7 +115,7 @@ def test_commands_are_understood(
             for command in COMMANDS
             if command[0] == page and f"init {words[1]} " in command[1]
         ):
-            assert cli.main(shlex.split(recipe.removeprefix("$ "))[1:]) == 0
+            assert cli.main(without_data(shlex.split(recipe.removeprefix("$ "))[1:])) == 0
         capsys.readouterr()
         assert (
             cli.main([*words, *(["--print_config"] if "--print_config" not in words else [])]) == 0
@@ -118,7 +124,8 @@ def test_commands_are_understood(
         return
     if words[0] == "init":
         monkeypatch.chdir(tmp_path)
-        assert cli.main(words) == 0
+        assert cli.main(words) == 2 and "missing=" in capsys.readouterr().err
+        assert cli.main(without_data(words)) == 0
         return
     name = command_of(words)
     assert name is not None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +152,17 @@ class Statement:
         Raises:
             ValueError: in one line, at the first key that differs.
         """
-        try:
+        with self._whole():
             return self._verify(ledger, released, facts)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"Expected a whole {self.kind} statement, got: {error!r}") from None
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Raise ``ValueError`` in one line where the statement lacks a part or has another type."""
+        try:
+            yield
+        except (LookupError, TypeError, AttributeError) as error:
+            kind = self.content.get("kind")
+            raise ValueError(f"Expected a whole {kind} statement, got: {error!r}") from None
 
     def _verify(
         self, ledger: Path | None, released: Path | None, facts: Mapping[str, Any] | None
@@ -197,18 +205,23 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """The statement as text, with everything that is needed to compute its figures by hand."""
-        return describe(self.content, _listed(self.content))
+        """The statement as text, with everything that is needed to compute its figures by hand.
+
+        Raises ``ValueError`` in one line if parts of the statement are missing or malformed.
+        """
+        with self._whole():
+            return describe(self.content, _listed(self.content))
 
     @property
     def total_variation(self) -> float:
         """The largest difference in the probability of any event between neighbors, in ``0..1``.
 
-        It belongs to the guarantee that is stated first.
+        It belongs to the guarantee that is stated first. Raises ``ValueError`` as `text` does.
         """
-        (name, guarantee), *_ = by_relation(self.content, "guarantees")
-        relation, book = NeighboringRelation(name), _listed(self.content)
-        total = book.total_for(book.entries[self["release"] - 1].privacy_unit, relation)
+        with self._whole():
+            (name, guarantee), *_ = by_relation(self.content, "guarantees")
+            relation, book = NeighboringRelation(name), _listed(self.content)
+            total = book.total_for(book.entries[self["release"] - 1].privacy_unit, relation)
         if total is None or guarantee["fixed_by"] != "reservation":
             return 1.0  # only the epsilon was fixed beforehand, if anything
         return account(total[1].reserved(), relation).get_delta(0.0)

@@ -27,9 +27,9 @@ from jsonargparse._typehints import ActionTypeHint
 from pate._core.files.reading import read_yaml
 from pate._core.settings import SettingsParser
 from pate._core.validation import did_you_mean, one_line, require
-from pate._labeling.aggregators.base import Aggregator, load_plugins, registered
+from pate._labeling.aggregators.base import load_plugins, registered
+from pate._labeling.commands.faults import brief, class_meant, in_our_words, unknown_option
 from pate._labeling.commands.table import commands
-from pate._labeling.data.records import FeatureMap
 from pate._labeling.data.source import DataSource
 
 _GENERAL = ("help", "config", "print_config")
@@ -150,6 +150,9 @@ class CommandParser(SettingsParser):
         An unknown option is reported before a missing one, because it may be its misspelling.
         """
         options = self.shown._option_string_actions
+        bare = args[0] if args else ""
+        if bare != "run" and f"--{bare}" in options and not Path(bare).exists():
+            self.error(f"Expected --{bare}, got {bare}")
         self._words = tuple(_with_values(args or (), options))
         if self._subcommands_action is None:
             places = {action.dest for action in self._actions if not action.option_strings}
@@ -167,7 +170,7 @@ class CommandParser(SettingsParser):
         try:
             return super().instantiate(*args, **settings)
         except ValueError as error:
-            raise ValueError(brief(str(error))) from None
+            raise ValueError(in_our_words(brief(str(error)), self.shown._actions)) from None
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help, and raise if the pipe is closed, which argparse would ignore."""
@@ -187,7 +190,8 @@ class CommandParser(SettingsParser):
         if unknown := re.fullmatch(r"Option '([\w.]+)' is not accepted", message):
             self._refuse_elsewhere(unknown[1])
         name = self.shown.prog.replace(" [options]", "")
-        line, listing = brief(message) + _class_meant(message, self._words), "--help"
+        meant, listing = class_meant(message, self._words), "--help"
+        line = brief(message)
         if "No module named 'lightning'" in message:
             line += "; its package is pytorch_lightning here, as in pytorch_lightning.callbacks"
         for key, path, setting in _OF_A_CLASS.findall(line)[-1:]:
@@ -195,6 +199,8 @@ class CommandParser(SettingsParser):
             known = list(signature(getattr(sys.modules[module], kind)).parameters)
             line = f"Expected a setting of {kind} ({', '.join(known)}), got --{key}.{setting}"
             line, listing = line + did_you_mean(setting, known), f"--{key}.help {kind}"
+        line = in_our_words(line, self.shown._actions)
+        line += "" if "did you mean" in line else meant
         sys.stderr.write(f"{name}: {one_line(line)} (`{name} {listing}` lists them)\n")
         self.exit(2)
 
@@ -240,96 +246,11 @@ def _with_run(words: Sequence[str], optional: bool, positional: bool) -> Iterato
             yield word
 
 
-_HEADINGS = re.compile(
-    r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:"
-    r"|- Expected a <class 'NoneType'>.*|Given value type: .*|Given value: .{80,}|\.\.\."
-)
-"""Lines of jsonargparse's errors without information about the fault."""
-
-
 _OF_A_CLASS = re.compile(
     r'key "([\w.]+)": Problem with given class_path \'([\w.]+)\': Option \'([\w.]+)\' is not'
     r" accepted"
 )
 """An option and a class that lacks the setting given of it, in an error of jsonargparse."""
-
-_WITHIN_A_CLASS = re.compile(
-    r'Parser key "([\w.]+)": Problem with given class_path \'[\w.]+\': Parser key "([\w.]+)"'
-)
-_VALUE_OF_A_LIST = re.compile(r"(Got value: .+?) Given value: \[.*\]")
-
-_OPTIONS = re.compile(
-    r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"
-    r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
-    r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)"
-    r"(=\w+)?`"
-)
-"""Fields and arguments that errors of other rooms mark and commands take as options."""
-
-
-def with_options(message: str) -> str:
-    """Return an error of another room with options in place of the fields that it marks.
-
-    >>> with_options("Expected no `predictions`, of which NoisyVotes makes no use")
-    'Expected no --predictions, of which NoisyVotes makes no use'
-    """
-    return _OPTIONS.sub(r"--\1\2", message)
-
-
-def brief(message: str) -> str:
-    """Return a message of jsonargparse in one line, with the objection of each type but None."""
-    lines = [line.strip() for line in message.split("\n")]
-    telling = [line.removeprefix("- ") for line in lines if not _HEADINGS.fullmatch(line)]
-    words = " ".join(" ".join(telling or lines).split())
-    return _VALUE_OF_A_LIST.sub(r"\1", _WITHIN_A_CLASS.sub(r'Parser key "\1.\2"', words))
-
-
-def unknown_option(
-    args: Iterable[str], options: Iterable[str], plain: Iterable[str] = ()
-) -> str | None:
-    """Return the first word of ``args`` that looks like an option but is not known, or None.
-
-    Settings within an option, such as ``--aggregator.k`` in ``--aggregator``, are known too;
-    ``plain`` options have none.
-    """
-    valid = set(options)
-    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")} | set(
-        plain
-    )
-    for word in args:
-        name = word.partition("=")[0].removesuffix("+")
-        if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in valid:
-            continue
-        above = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
-        if not any(outer in valid and outer not in groups for outer in above):
-            return name
-    return None
-
-
-def _class_meant(message: str, words: Iterable[str]) -> str:
-    """Return a question with the class meant by a misspelled word of ``message``, or nothing."""
-    for word in words:
-        value = word.partition("=")[2] if word.startswith("--") else word
-        module, _, name = value.rpartition(".")
-        if not name.isidentifier() or value not in message:
-            continue
-        if module:
-            known = sys.modules.get(module)
-            classes = {key for key in dir(known) if isinstance(getattr(known, key, None), type)}
-        else:
-            classes = {
-                kind.__name__
-                for base in (Aggregator, DataSource, FeatureMap)
-                for kind in _subclasses(base)
-            }
-        if name not in classes and (close := did_you_mean(name, classes)):
-            return close
-    return ""
-
-
-def _subclasses(base: type) -> list[type]:
-    direct: list[type] = base.__subclasses__()
-    return [kind for subclass in direct for kind in (subclass, *_subclasses(subclass))]
 
 
 Kind = TypeVar("Kind")

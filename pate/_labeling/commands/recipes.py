@@ -22,7 +22,7 @@ from pate._core.accounting.cost import format_guess
 from pate._core.files.writing import atomic_write, remove_drafts, write_text
 from pate._core.release.transaction import suited_delta
 from pate._core.settings import decode
-from pate._core.validation import expecting, given, require, require_given
+from pate._core.validation import did_you_mean, expecting, given, require, require_given
 from pate._labeling.commands.guesses import (
     PUBLIC_FRACTION,
     TEST_SHARE,
@@ -64,12 +64,14 @@ def find_recipe(word: Path) -> Path:
     name = word.name if word.parts[:-1] in ((), ("configs",)) else None
     if name in shipped and not (word / "data.yaml").is_file():
         return shipped[name]
-    known = f"one of {', '.join(shipped)}"
-    require(
-        word.is_dir(),
-        f"a recipe: a folder with data.yaml, such as `pate init` writes, or {known}",
-        recipe=str(word),
-    )
+    if not word.is_dir():
+        beside = word.parent.iterdir() if word.parent.is_dir() else ()
+        recipes = [str(path) for path in beside if (path / "data.yaml").is_file()]
+        raise ValueError(
+            "Expected a recipe: a folder with data.yaml, such as `pate init` writes, or one of"
+            f" {', '.join(shipped)}, got recipe={str(word)!r}"
+            + did_you_mean(str(word), [*shipped, *recipes])
+        )
     missing = [f"{part}.yaml" for part in PARTS if not (word / f"{part}.yaml").is_file()]
     require(not missing, f"a recipe's files in {word}", missing=missing)
     return word
@@ -287,9 +289,11 @@ def _read(
     guess, content = Guess(), _KINDS[kind].content
     if kind in ("huggingface", "torchvision", "python"):
         return guess, None
-    if not data.exists():
-        guess.remarks.append(f"Nothing is at {data} yet: data.yaml describes what is expected.")
-        return guess, None
+    require(
+        data.exists(),
+        "--data that are there (without --data, data.yaml describes what is expected)",
+        missing=str(data),
+    )
     if content == "file":
         guess = guess_pictures(data)
     elif content is not None:
@@ -324,6 +328,11 @@ def _read(
             " `permanent_ids: true` in data.yaml."
         )
     said = "public_fraction" in fractions
+    if source.load(Role.PRIVATE).groups is not None:
+        guess.remarks.append(
+            "Records have groups, such as persons, and teachers.yaml protects single records. `unit:"
+            " group` there protects all records of a group together."
+        )
     if not sizes[Role.TEST]:
         guess.remarks.append(
             "No test records: `pate run` leaves out its last stage, which measures the student."

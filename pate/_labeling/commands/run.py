@@ -446,11 +446,15 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
         name, equals, value = word.partition("=")
         part, dot, setting = name.removeprefix("--").partition(".")
         if not (word.startswith("--") and dot):
+            bare = dot and part in overrides and not Path(word).exists()
+            require(not bare, f"--{name}", option=word)
             others.append(word)
             continue
         if part not in overrides or not setting:
             home = _part_with(part)
-            meant = f"; did you mean --{home}{dot}{setting}?" if home else ""
+            close = get_close_matches(part, PARTS, n=1)
+            near = home or (close[0] if close else None)
+            meant = f"; did you mean --{near}{dot}{setting}?" if near else ""
             raise ValueError(
                 "Expected overrides such as --label.num_queries 100, of"
                 f" {', '.join(PARTS)}, got override={word!r}{meant}"

@@ -520,7 +520,7 @@ def write_celeba_folder(
     write_text(
         output / _ATTRIBUTE_FILE, "\n".join([str(num), " ".join(FACE_ATTRIBUTES), *rows]) + "\n"
     )
-    parts = enumerate(_partition(num, private_fraction, public_fraction))
+    parts = enumerate(partition(num, private_fraction, public_fraction))
     write_text(output / _PARTITION_FILE, "".join(f"{_name(i)} {part}\n" for i, part in parts))
     write_json(output / _FINISHED, wanted)
     (output / _BEGUN).unlink()
@@ -567,7 +567,7 @@ def _is_written(output: Path, wanted: Json) -> bool:
     return False
 
 
-def _partition(num: int, private_fraction: float, public_fraction: float) -> list[int]:
+def partition(num: int, private_fraction: float, public_fraction: float) -> list[int]:
     """Return 0 (private), 1 (public) or 2 (test) for each face, by its position."""
     train = round(num * private_fraction)
     valid = min(round(num * (private_fraction + public_fraction)), num) - train

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -469,6 +469,30 @@ def test_an_epsilon_that_is_unbounded_has_no_figure(tmp_path: Path, epsilon: flo
     else:
         with pytest.raises(ValueError, match=r"^Expected guarantees.replace_record.epsilon=None, "):
             made.verify()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda content: content.pop("guarantees"),
+        lambda content: content.pop("kind"),
+        lambda content: content.update(kind="poem"),
+        lambda content: content.update(releases=None),
+        lambda content: content.update(release="one"),
+        lambda content: content.update(release=99),
+        lambda content: content.update(delta=[]),
+        lambda content: content["releases"][0].pop("events"),
+        lambda content: content.update(guarantees={}),
+        lambda content: content.update(versions=7),
+    ],
+)
+def test_an_edited_statement_has_no_text(ledger: Ledger, edit: Callable[[Any], object]) -> None:
+    content = json.loads(json.dumps(statement(ledger).content))
+    edit(content)
+    broken = Statement(content)
+    for read in (lambda: broken.text, broken.verify):
+        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+            read()
 
 
 def test_a_statement_is_on_the_whole_ledger(ledger: Ledger, tmp_path: Path) -> None:

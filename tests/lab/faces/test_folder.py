@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pate import cli
 from pate.lab.faces.canvas import FACE_ATTRIBUTES
 from pate.lab.faces.drawing import FolderDiffersError, render_faces, write_celeba_folder
 
@@ -170,3 +171,11 @@ def test_partition(tmp_path: Path, private: float, public: float, counts: list[i
     parts = [int(line.split()[1]) for line in lines]
     assert parts == sorted(parts)
     assert [parts.count(part) for part in range(3)] == counts
+
+
+def test_too_few_faces_for_a_run_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for num, said in (("2", True), ("10", False)):
+        assert cli.main(["faces", "--output", str(tmp_path / num), "--num", num]) == 0
+        assert ("None of 2 faces is public" in capsys.readouterr().out) == said

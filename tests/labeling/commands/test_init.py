@@ -239,6 +239,24 @@ def test_a_table_is_read_for_its_recipe(
     assert len(source.load(Role.PUBLIC)) > 400
 
 
+def test_groups_that_are_found_are_named_where_records_are_protected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_patients(tmp_path / "my.csv", 30, split=True)
+    text = (tmp_path / "my.csv").read_text().splitlines()
+    for column, said in ((None, False), ("family", True), ("group", True)):
+        rows = [
+            f"{line},{column or 'plan'}" if not i else f"{line},{i // 2}"
+            for i, line in enumerate(text)
+        ]
+        (tmp_path / "my.csv").write_text("\n".join(rows))
+        assert (
+            cli.main(["init", str(tmp_path / str(column)), "--data", str(tmp_path / "my.csv")]) == 0
+        )
+        out = " ".join(capsys.readouterr().out.split())
+        assert ("`unit: group` there protects all records of a group" in out) == said
+
+
 def test_roles_of_another_name_are_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -365,8 +383,8 @@ def test_what_cannot_be_guessed_is_said(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["init", str(tmp_path / "none"), "--data", str(tmp_path / "nothing")]) == 2
     assert "or data that tell theirs, got data=" in capsys.readouterr().err
     words = ["init", str(tmp_path / "none"), "--kind", "csv", "--data", str(tmp_path / "later.csv")]
-    assert cli.main(words) == 0
-    assert "Nothing is at" in capsys.readouterr().out
+    assert cli.main(words) == 2 and not (tmp_path / "none").exists()
+    assert "Expected --data that are there (without --data," in capsys.readouterr().err
 
 
 def test_kinds_are_told_by_their_files(tmp_path: Path, faces: Path) -> None:
