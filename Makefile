@@ -4,6 +4,8 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# the demo needs neither PyTorch nor the tools of the tests
+LIGHT := $(VENV)-light
 # the site has an environment of its own, since it needs neither pate nor PyTorch
 SITE := $(VENV)-docs/.installed
 # which versions of other packages: those of constraints.txt, or with VERSIONS="--resolution lowest-direct" the lowest
@@ -29,31 +31,34 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "pate, its tests and Ray go into $(VENV): 7 GB, most of it PyTorch for GPUs (docs/installation.md has less)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(VERSIONS) --editable '.[dev,ray]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python $(VERSIONS) --editable '.[dev,ray]'
+	touch $@
+
+$(LIGHT)/.installed: pyproject.toml constraints.txt
+	@echo "pate without PyTorch goes into $(LIGHT): 0.4 GB"
+	$(PYTHON) -m venv $(LIGHT)
+	$(LIGHT)/bin/python -m pip install --quiet uv
+	$(LIGHT)/bin/uv pip install --quiet --python $(LIGHT)/bin/python $(VERSIONS) --editable .
 	touch $@
 
 # both runs at once, each of which keeps one core busy; what they print comes when they end
-demo: setup
-	$(BIN)/pate faces --output data/faces --num 80000 --private_fraction 0.91 --public_fraction 0.045
+demo: $(LIGHT)/.installed
+	$(LIGHT)/bin/pate faces --output data/faces --num 80000 --private_fraction 0.91 --public_fraction 0.045
 	@echo "two runs, by score votes and by StableTopK: a minute and a half"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target demo-faces demo-faces_stable_topk
-	$(BIN)/pate ledger show --ledger data/faces/ledger.sqlite
+	$(LIGHT)/bin/pate ledger show --ledger data/faces/ledger.sqlite
 
 demo-%:
-	$(BIN)/pate run configs/$*
+	$(LIGHT)/bin/pate run configs/$*
 
-# wheels of the lowest or highest versions that pyproject.toml allows, without PyTorch and without autodp, which has none:
-# faces, a run and an account; make bounds VERSIONS="--resolution lowest-direct"
-ABSENT := torch torchvision pytorch-lightning autodp
+# wheels alone, of the lowest or highest versions that pyproject.toml allows: faces, a run and an account;
+# make bounds VERSIONS="--resolution lowest-direct"
 WHEELS := $(VENV)-wheels
 bounds:
 	rm -rf $(WHEELS) && $(PYTHON) -m venv $(WHEELS)
 	$(WHEELS)/bin/python -m pip install --quiet uv
-	printf '%s; python_version < "0"\n' $(ABSENT) > $(WHEELS)/absent.txt
-	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python $(VERSIONS) --only-binary :all: \
-		--override $(WHEELS)/absent.txt --requirements pyproject.toml
 	$(WHEELS)/bin/uv build --quiet --wheel --out-dir $(WHEELS)
-	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python --no-deps $(WHEELS)/pate-*.whl
+	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python $(VERSIONS) --only-binary :all: $(WHEELS)/pate-*.whl
 	cd $(WHEELS) && bin/pate faces --output data/faces --num 4000
 	cd $(WHEELS) && bin/pate run faces --label.target_epsilon 8
 	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \

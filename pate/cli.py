@@ -92,8 +92,10 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
         return None, 128 + signal.SIGPIPE
 
     from pate._core.files.os_errors import explain_os_error
+    from pate._core.lazy import MissingExtraError
 
-    line = explain_os_error(stop) or (str(stop) if isinstance(stop, ValueError) else None)
+    told = isinstance(stop, ValueError | MissingExtraError)
+    line = explain_os_error(stop) or (str(stop) if told else None)
     if isinstance(stop, RecursionError):
         line = "Expected settings and files that are nested less deeply"
     if line is None:

@@ -134,7 +134,7 @@ class Missing:
     def find_spec(self, name, path=None, target=None):
         heavy = "torch torchvision pytorch_lightning lightning_fabric matplotlib autodp jinja2 Crypto"
         if name.partition(".")[0] in heavy.split():
-            raise ImportError(name)
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
 """
@@ -263,11 +263,13 @@ for words in (
         import shutil
         shutil.copytree("run/public/student/model", "copy")
     assert cli.main(words.split()) == 0, words
+for words in ("teachers fit --help", "student fit --help", "run table --student.model.network pate.models.MLP"):
+    assert cli.main(words.split()) == 2, words
 """
 
 
-def without_torch(script: str, folder: Path) -> None:
-    """Run a program where nothing that networks and plots need can be imported."""
+def without_torch(script: str, folder: Path) -> str:
+    """Run a program where nothing that networks and plots need can be imported, and return its errors."""
     blocked = WITHOUT_FRAMEWORKS.replace(" jinja2", "")  # which a report needs
     done = subprocess.run(
         [sys.executable, "-c", blocked + script],
@@ -276,13 +278,29 @@ def without_torch(script: str, folder: Path) -> None:
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    return done.stderr
 
 
 def test_commands_and_an_estimator_on_a_table_need_no_torch(tmp_path: Path) -> None:
     """From votes or records to labels, a student, its predictions and a report; whoever has a table
     and scikit-learn imports no framework for networks."""
     pytest.importorskip("sklearn")
-    without_torch(COMMANDS + CLASSIFIERS, tmp_path)
+    errors = without_torch(COMMANDS + CLASSIFIERS, tmp_path)
+    refused = r"^pate .*: Expected the package \w+, got none: pip install 'pate\[networks\]'$"
+    assert len(re.findall(refused, errors, flags=re.MULTILINE)) == 3
+
+
+def test_the_jobs_of_the_tests_run_tests() -> None:
+    """A target without a recipe would be passed over in silence."""
+    jobs = ["fast", "all-pages", "all", "lint"]
+    done = subprocess.run(
+        ["make", "--dry-run", *jobs], cwd=ROOT.parent, capture_output=True, text=True, check=True
+    )
+    for zone in (*(zone.strip("_") for zone in ZONES), "pages", "test_*.py"):
+        assert re.search(
+            rf"pytest -p no:xdist -m 'not slow' tests/{re.escape(zone)}\b", done.stdout
+        ), zone
+    assert "--ignore=tests/pages" in done.stdout and "ruff check" in done.stdout
 
 
 def loaded(module: str) -> set[str]:

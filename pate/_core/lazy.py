@@ -32,6 +32,28 @@ def tell_public_paths(tell: "Callable[[Any, str], object]") -> None:
     _told.append(tell)
 
 
+_EXTRAS = {
+    **dict.fromkeys(("torch", "torchvision", "pytorch_lightning", "lightning_fabric"), "networks"),
+    **dict.fromkeys(("autodp", "dp_accounting"), "accounting"),
+}
+"""The extra of `pate` that brings a package."""
+
+
+class MissingExtraError(ModuleNotFoundError):
+    """A package is missing that an extra of `pate` brings."""
+
+
+def naming_extra(error: ModuleNotFoundError, use: str = "") -> ModuleNotFoundError:
+    """Return the error on a package that is missing, with the extra that brings it if one does."""
+    missing = str(error.name).partition(".")[0]
+    if missing not in _EXTRAS:
+        return error
+    return MissingExtraError(
+        f"Expected the package {missing}{use}, got none: pip install 'pate[{_EXTRAS[missing]}]'",
+        name=error.name,
+    )
+
+
 def no_attribute(package: str, name: str) -> AttributeError:
     """Return the error on a name that a package does not have."""
     now = _REPLACED.get(f"{package}.{name}")
@@ -70,11 +92,14 @@ def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable
             return [name for name, home in homes.items() if home != package]
         if name not in homes:
             raise no_attribute(package, name)
-        value = (
-            import_module(f"{package}.{name}")
-            if homes[name] == package
-            else getattr(import_module(homes[name]), name)
-        )
+        try:
+            value = (
+                import_module(f"{package}.{name}")
+                if homes[name] == package
+                else getattr(import_module(homes[name]), name)
+            )
+        except ModuleNotFoundError as error:
+            raise naming_extra(error, f" for {package}.{name}") from None
         setattr(sys.modules[package], name, value)
         _public[f"{package}.{name}"] = value
         for tell in _told:

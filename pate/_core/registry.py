@@ -8,9 +8,14 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from pate._core.lazy import naming_extra
+
 
 @cache
 def find(name: str) -> Any:
     """Import the function or class ``name`` of a higher zone."""
     (entry,) = entry_points(group="pate.parts", name=name)
-    return entry.load()
+    try:
+        return entry.load()
+    except ModuleNotFoundError as error:
+        raise naming_extra(error) from None

@@ -24,7 +24,7 @@ from pate._core.accounting.events import (
     RootPeelingEvent,
     leaves,
 )
-from pate._core.validation import FloatArray, require
+from pate._core.validation import FloatArray, expecting, require
 
 # of an event, and of the module of autodp's mechanisms: its own mechanism, and how often it is
 # asked
@@ -67,7 +67,10 @@ def _autodp() -> tuple[Any, Any]:
     """Import autodp, which puts the parent of the working directory on the path."""
     before = sys.path.copy()
     try:
-        from autodp import mechanism_zoo, transformer_zoo
+        with expecting(
+            "the package autodp", ImportError, got="none: pip install 'pate[accounting]'"
+        ):
+            from autodp import mechanism_zoo, transformer_zoo
     finally:
         sys.path[:] = before
     return mechanism_zoo, transformer_zoo
