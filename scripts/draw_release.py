@@ -2,9 +2,9 @@
 
     python scripts/draw_release.py runs/faces docs/images/release.png
 
-Under each face stand the labels of the student of the released noisy counts; in red those that the
-face has not, in brackets those that it has and the student denies. Faces are the first ones that
-were queried.
+Next to each face are the labels that the student of the release gives it. Red labels are wrong;
+labels in brackets are missing. The faces are the first ones that were queried. The type is legible
+at half the size, on a small screen.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("run", type=Path, help="folder of the run, on a folder of faces")
     parser.add_argument("output", type=Path, help="the picture")
-    parser.add_argument("--faces", type=int, default=8)
+    parser.add_argument("--faces", type=int, default=4, help="an even number")
     options = parser.parse_args(arguments)
     run = Run(options.run)
     data, released = load_data(run), ReleasedLabels.load(run.root)
@@ -48,10 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     given_labels = student_of(release, features, released.num_teachers).predict(features) > 0.5
     names = [name.replace("_", " ") for name in data.label_names]
-    figure = Figure(figsize=(2.1 * options.faces, 2.4), layout="constrained")
-    for i, axes in enumerate(figure.subplots(1, options.faces)):
-        axes.imshow(imread(data.root / "img_align_celeba" / released.ids[i]))
-        axes.axis("off")
+    figure = Figure(figsize=(7.2, 1.05 * options.faces), layout="constrained")
+    panels = figure.subplots(options.faces // 2, 4, width_ratios=(1, 1.9, 1, 1.9))
+    for i, (face, words) in enumerate(panels.reshape(-1, 2)):
+        face.imshow(imread(data.root / "img_align_celeba" / released.ids[i]))
+        face.set_anchor("N")
         truth = public.labels[rows[i]] > 0
         lines = [
             (name, "black" if truth[j] else "tab:red")
@@ -59,20 +60,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if given_labels[i, j]
         ]
         lines += [
-            (f"[{name}]", "gray")
+            (f"[{name}]", "dimgray")
             for j, name in enumerate(names)
             if truth[j] and not given_labels[i, j]
         ]
-        for k, (text, colour) in enumerate(lines):
-            axes.text(
-                0.5,
-                -0.1 - 0.11 * k,
-                text,
-                transform=axes.transAxes,
-                ha="center",
-                fontsize=9,
-                color=colour,
+        for k, (text, color) in enumerate(lines):
+            place = (0.0, 1 - 0.125 * k)
+            words.annotate(
+                text, place, xycoords="axes fraction", va="top", fontsize=16, color=color
             )
+        face.axis("off")
+        words.axis("off")
     figure.savefig(options.output, dpi=100, bbox_inches="tight")
 
 

@@ -51,12 +51,18 @@ def blocks(page: Path, language: str) -> list[str]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem
 )
-def test_python_blocks_run(page: Path, left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run(
+    page: Path, left: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The blocks of a page share their names, as a reader would type them."""
     monkeypatch.chdir(left)
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), names)
+    if page.name == "README.md":
+        figure = re.compile(r"\d+(\.\d+)?")
+        printed, said = capsys.readouterr().out, "".join(blocks(page, "text"))
+        assert figure.sub("0", printed) == figure.sub("0", said)
 
 
 COMMANDS = [
@@ -207,12 +213,13 @@ def test_the_page_of_design_names_files_that_exist() -> None:
         assert any(module.endswith(f"/{name}") for module in modules), name
 
 
-def test_two_pages_agree_on_when_to_use_which_aggregator() -> None:
-    table = re.compile(r"^\| you want .*?(?=\n\n)", flags=re.DOTALL | re.MULTILINE)
-    pages = [(ROOT / name).read_text() for name in ("README.md", "docs/ten-minutes.md")]
-    assert len({found for page in pages for found in table.findall(page)}) == 1
-    assert all(len(table.findall(page)) == 1 for page in pages)
-    assert all(f"`{name}`" in pages[0] for name in ("StableTopK", "Canonical", "Peeling"))
+def test_the_picture_and_the_table_choose_among_the_same_aggregators() -> None:
+    page = (ROOT / "docs" / "which.md").read_text()
+    rows = re.findall(r"^\| \[?`(\w+)`", page.partition("## Scores")[0], flags=re.MULTILINE)
+    picture = (ROOT / "docs" / "images" / "choice.svg").read_text()
+    answers = re.findall(r"→ (.*)</text>", picture)
+    assert [name for answer in answers for name in re.findall(r"[A-Z]\w+", answer)] == rows
+    assert len(rows) == 8 and all(hasattr(pate.aggregators, name) for name in rows)
 
 
 def test_every_dependency_is_explained() -> None:

@@ -250,7 +250,7 @@ def test_every_picture_of_a_page_has_its_command() -> None:
     shown = {
         name for page in pages for name in re.findall(r"\(\S*images/(\S+)\)", page.read_text())
     }
-    assert shown == {*script.PICTURES, "flow.svg"}
+    assert shown == {*script.PICTURES, "flow.svg", "choice.svg"}
     commands = [
         script.command_above(*each)
         for each in (("frontier.md", "frontier.png"), ("planning.md", "plan.png"))
