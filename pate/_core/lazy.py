@@ -27,7 +27,7 @@ _told: "list[Callable[[Any, str], object]]" = []
 
 def tell_public_paths(tell: "Callable[[Any, str], object]") -> None:
     """Call ``tell(value, path)`` for all that public packages have imported, and will import."""
-    for path, value in _public.items():
+    for path, value in [*_public.items()]:
         tell(value, path)
     _told.append(tell)
 

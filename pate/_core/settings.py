@@ -29,15 +29,6 @@ Settings = TypeVar("Settings")
 Made_co = TypeVar("Made_co", covariant=True)
 
 
-def _name_publicly(value: Any, path: str) -> None:
-    """Let jsonargparse call a class by its public path, whose own module is private."""
-    if isinstance(value, type):
-        resolved_import_paths.add(value, path)
-
-
-tell_public_paths(_name_publicly)
-
-
 @cache
 def know_public_classes() -> None:
     """Import the classes that settings may name without a package, where their zone is there."""
@@ -353,6 +344,15 @@ def import_path(named: Any) -> str:
         "Expected a class or a function that can be imported by its name, or a functools.partial"
         f" of one, got {name} of {module}"
     )
+
+
+def _name_publicly(value: Any, _: str) -> None:
+    """Let jsonargparse call a class by its public path, whose own module is private."""
+    if isinstance(value, type):
+        resolved_import_paths.add(value, import_path(value))
+
+
+tell_public_paths(_name_publicly)
 
 
 def _encoded(

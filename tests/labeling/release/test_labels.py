@@ -362,7 +362,7 @@ def test_a_statement_that_is_not_of_these_labels_is_made_again(name: str, copied
         assert spent(copied) == paid
 
 
-def test_a_reader_follows_a_run_to_the_written_statement_in_40_functions_at_most(
+def test_a_reader_follows_a_run_to_the_written_statement_in_45_functions_at_most(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function counts once if a run is among its arguments, or among the attributes of one of
@@ -391,4 +391,4 @@ def test_a_reader_follows_a_run_to_the_written_statement_in_40_functions_at_most
     finally:
         sys.setprofile(before)
     assert status == 0 and statement.exists()
-    assert 20 < len(followed) <= 40, sorted(code.co_qualname for code in followed)
+    assert 20 < len(followed) <= 45, sorted(code.co_qualname for code in followed)

@@ -409,9 +409,9 @@ def test_whatever_fails_fails_before_anything_is_reserved(
     ("part", "stage", "way"),
     [
         ("mechanisms.NoisyMoments.__call__", "run", Way("", files=DRAWN)),
-        ("_release.labels.farthest_first", "label", label("", "query_choice=k_center")),
-        ("_release.labels.Start", "label", label("", "query_choice=margin")),
-        ("_release.labels.Start", "label", label("", "query_choice=entropy")),
+        ("_labeling.release.labels.farthest_first", "label", label("", "query_choice=k_center")),
+        ("_labeling.release.labels.Start", "label", label("", "query_choice=margin")),
+        ("_labeling.release.labels.Start", "label", label("", "query_choice=entropy")),
     ],
 )
 def test_samples_are_drawn_and_chosen_before_anything_is_reserved(
