@@ -164,7 +164,7 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
             **common,
         ),
         "fixed": stable,
-        "fixed with a fallback": replace(stable, fallback=True, scale_noise_with_rounds=True),  # type: ignore[call-arg]
+        "fixed with a fallback": replace(stable, fallback=True, scale_noise_with_rounds=True),
         "peeling": Peeling(k=2, scale_peel=2.0, **common),
         "peeling by laplace": Peeling(k=2, scale_peel=2.0, noise_law="laplace", **common),
         "peeled votes": PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=1.0, **common),

@@ -122,11 +122,11 @@ def methods(
     tau = TauVoting(
         tau=TAU, sigma_tau=1.0, threshold_tau=half, soft=False, neighboring_relation=relation
     )
-    published = replace(stable, allow_empty=False)  # type: ignore[call-arg]
+    published = replace(stable, allow_empty=False)
     calibrated: dict[str, Aggregator | None] = {
         STABLE: published.calibrated(target, shape, tolerance=1e-3, orders=COARSE_ORDERS),
         WITH_EMPTY: stable.calibrated(target, shape, tolerance=1e-3, orders=COARSE_ORDERS),
-        AS_WIDE: replace(  # type: ignore[call-arg]
+        AS_WIDE: replace(
             published, scale_gap=SCALE_GAP, sigma_test=SIGMA_TEST, delta_test=DELTA_TEST
         ),
         PATE: NoisyVotes(sigma_votes=1.0, soft=False, neighboring_relation=relation).calibrated(

@@ -13,13 +13,13 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from itertools import product
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
     Self,
     TypeVar,
     cast,
+    dataclass_transform,
     get_args,
     get_type_hints,
 )
@@ -27,11 +27,16 @@ from typing import (
 import numpy as np
 from scipy.special import ndtr
 
-from pate import mechanisms
 from pate._core.accounting.accountant import COARSE_ORDERS, Target
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event
 from pate._core.mechanisms.base import FACTS, Law, Mechanism, NotStatedError
+from pate._core.mechanisms.canonical import CanonicalLoss, CanonicalMechanism
+from pate._core.mechanisms.gaps import GapNoise, TestedBy
+from pate._core.mechanisms.joint import JointMechanism
+from pate._core.mechanisms.limited_domain import LimitedDomain, TopStable
+from pate._core.mechanisms.noise import ChoiceNoise, Noise
+from pate._core.mechanisms.peeling import NoisyTopK, PeeledCounts, PermuteAndFlipPeeling
 from pate._core.mechanisms.stable_top_k import (
     FixedTopKMechanism,
     MajorityMechanism,
@@ -44,6 +49,7 @@ from pate._labeling.votes.kinds import Counts, VoteShape
 Bound = TypeVar("Bound", bound=Mechanism[Any])
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclass(frozen=True, kw_only=True)
 class MechanismAggregator(Aggregator, Generic[Bound]):
     """The aggregator of the mechanism in brackets.
@@ -53,21 +59,18 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
     there once, with defaults and checks. ``noise`` and ``test_noise`` are called ``noise_law`` and
     ``test_law``, and names of noise and of failure probabilities end with the ``tag``, so that none
     is carried over silently when the class in a configuration changes. A subclass needs no
-    decorator.
+    decorator. Fields that it declares again, with the same defaults, are known to type checkers and
+    editors.
 
     Raises:
-        ValueError: on fields that the mechanism refuses.
+        ValueError: on fields that the mechanism refuses; for a class, on another default than the
+            mechanism's.
     """
 
     kind: ClassVar[Any] = Mechanism
     """The class of the mechanism, taken from the brackets."""
     names: ClassVar[Mapping[str, str]] = {}
     """Names of the fields, and how the mechanism calls them."""
-
-    if TYPE_CHECKING:  # fields are made of the mechanism's
-
-        def __init__(self, **settings: Any) -> None: ...
-        def __getattr__(self, name: str) -> Any: ...
 
     def __init_subclass__(cls, *, tag: str = "", **options: Any) -> None:
         bases = vars(cls).get("__orig_bases__", ())
@@ -83,7 +86,10 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
         cls.__annotations__ = {public[name]: types[name] for name in public} | own
         for field in settings:
             if field.default is not MISSING:
-                setattr(cls, public[field.name], field.default)
+                name = public[field.name]
+                default = vars(cls).get(name, field.default)
+                require(default == field.default, f"{name}={field.default!r}", **{name: default})
+                setattr(cls, name, field.default)
         cls.names = {name: field for field, name in public.items()}
         cls.noise_parameters = tuple(public[name] for name in cls.kind.noise_parameters)
         super().__init_subclass__(**options)
@@ -160,7 +166,7 @@ def _public_name(field: str, kind: type[Mechanism[Any]], tag: str) -> str:
     return f"{field}_{tag}" if tag and tagged else field
 
 
-class Canonical(MechanismAggregator[mechanisms.CanonicalMechanism], tag="canonical"):
+class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
     Choose it if every sample has k labels and there are at most 25 in all, or k is most of them:
@@ -194,8 +200,14 @@ class Canonical(MechanismAggregator[mechanisms.CanonicalMechanism], tag="canonic
             unknown loss.
     """
 
+    k: int
+    scale_canonical: float
+    gamma: float = 0.5
+    noise_law: ChoiceNoise = "gumbel"
+    loss: CanonicalLoss = "lead"
 
-class Peeling(MechanismAggregator[mechanisms.NoisyTopK], tag="peel"):
+
+class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     """Release the k labels of the largest noisy counts.
 
     Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of
@@ -223,8 +235,12 @@ class Peeling(MechanismAggregator[mechanisms.NoisyTopK], tag="peel"):
         ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
     """
 
+    k: int
+    scale_peel: float
+    noise_law: Noise = "gumbel"
 
-class Joint(MechanismAggregator[mechanisms.JointMechanism], tag="joint"):
+
+class Joint(MechanismAggregator[JointMechanism], tag="joint"):
     """Release a set of k labels by one choice among all sequences of k labels.
 
     Choose it to compare with the paper: `Canonical` makes a single choice too, on scores that move
@@ -251,8 +267,12 @@ class Joint(MechanismAggregator[mechanisms.JointMechanism], tag="joint"):
         ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
     """
 
+    k: int
+    scale_joint: float
+    noise_law: ChoiceNoise = "gumbel"
 
-class PermuteAndFlip(MechanismAggregator[mechanisms.PermuteAndFlipPeeling], tag="flip"):
+
+class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
     """Release a set of k labels, one after another by permute-and-flip.
 
     Choose it for a few queries of which a single pure epsilon counts: at the same pure epsilon it
@@ -276,8 +296,11 @@ class PermuteAndFlip(MechanismAggregator[mechanisms.PermuteAndFlipPeeling], tag=
         ValueError: on a scale that is not positive or ``k < 1``.
     """
 
+    k: int
+    scale_flip: float
 
-class LimitedDomainTopK(MechanismAggregator[mechanisms.LimitedDomain], tag="domain"):
+
+class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
     """Release at most k of the kbar most voted labels, by peeling that ends at a noisy threshold.
 
     Choose it if the labels themselves are not public, such as words or places: labels of rank
@@ -307,8 +330,13 @@ class LimitedDomainTopK(MechanismAggregator[mechanisms.LimitedDomain], tag="doma
             outside (0, 1).
     """
 
+    k: int
+    kbar: int
+    delta_domain: float
+    scale_domain: float
 
-class TopStableTopK(MechanismAggregator[mechanisms.TopStable], tag="stable"):
+
+class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
     """Release the labels above the first gap that passes a noisy threshold, at most k of them.
 
     Choose it to compare with the papers: `FixedStableTopK` finds a gap at less cost.
@@ -335,8 +363,16 @@ class TopStableTopK(MechanismAggregator[mechanisms.TopStable], tag="stable"):
             of its range.
     """
 
+    k: int
+    kbar: int
+    delta_stable: float
+    scale_threshold_stable: float
+    scale_gap_stable: float
+    scale_peel_stable: float
+    fallback: bool = False
 
-class PeeledVotes(MechanismAggregator[mechanisms.PeeledCounts], tag="chosen"):
+
+class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
     """Choose k labels by peeling, then count only their votes, with noise.
 
     Choose it if samples have up to k of many labels: a label is given if it is chosen and more than
@@ -367,6 +403,9 @@ class PeeledVotes(MechanismAggregator[mechanisms.PeeledCounts], tag="chosen"):
         ValueError: on noise that is not positive, or ``k < 1``.
     """
 
+    k: int
+    scale_chosen: float
+    sigma_chosen: float
     soft: bool = False
 
     def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
@@ -381,10 +420,10 @@ class PeeledVotes(MechanismAggregator[mechanisms.PeeledCounts], tag="chosen"):
             return Release(labels, chosen, noisy, self.sigma_chosen)
         return Release(labels, np.ones_like(chosen))
 
-    def law(self, votes: Counts) -> mechanisms.Law:
+    def law(self, votes: Counts) -> Law:
         """Return the law of the sets of labels that are chosen, and given by their counts."""
         if self.soft:
-            raise mechanisms.NotStatedError("the law of PeeledVotes with noisy counts is not known")
+            raise NotStatedError("the law of PeeledVotes with noisy counts is not known")
         chosen = self.mechanism(votes.shape).choice.law(votes.counts)
         given = ndtr((votes.counts - votes.num_teachers / 2) / self.sigma_chosen)
         chances: dict[bytes, FloatArray] = {}
@@ -396,7 +435,7 @@ class PeeledVotes(MechanismAggregator[mechanisms.PeeledCounts], tag="chosen"):
                 part = chance * np.where(sides, given[:, items], 1 - given[:, items]).prod(axis=1)
                 chances[some.tobytes()] = chances.get(some.tobytes(), 0.0) + part
         sets = np.frombuffer(b"".join(chances), dtype=np.bool_).reshape(len(chances), -1)
-        return mechanisms.Law(np.column_stack([*chances.values()]), sets)
+        return Law(np.column_stack([*chances.values()]), sets)
 
 
 class StableTopK(MechanismAggregator[StableTopKMechanism]):
@@ -442,6 +481,15 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), an
             unknown noise, a regularizer that is NaN or plus infinity, or ``kbar < 1``.
     """
+
+    scale_gap: float
+    sigma_test: float
+    delta_test: float
+    allow_empty: bool = True
+    noise_law: GapNoise = "gumbel"
+    test_law: TestedBy = "gaussian"
+    regularizer: tuple[float, ...] | None = None
+    kbar: int | None = None
 
     splits_noise: ClassVar[bool] = True
 
@@ -560,6 +608,18 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
             ``rank_penalty < 0``.
     """
 
+    scale_gap_fixed: float
+    sigma_test_fixed: float
+    delta_test_fixed: float
+    allow_empty: bool = True
+    noise_law: GapNoise = "gumbel"
+    test_law: TestedBy = "gaussian"
+    k: int
+    rank_penalty: float
+    scale_peel_fixed: float
+    fallback: bool = False
+    scale_noise_with_rounds: bool = False
+
     @classmethod
     def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
         return _sizes_of(super().variants(outlook), outlook)
@@ -591,6 +651,9 @@ class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
     Raises:
         ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
     """
+
+    sigma_majority: float
+    delta_majority: float
 
 
 def _lowest(points: Sequence[float], value: Callable[[float], float]) -> float:

@@ -7,7 +7,7 @@ from pate import mechanisms
 
 OFFERED = {
     name: value
-    for name, value in vars(mechanisms).items()
+    for name, value in ((name, getattr(mechanisms, name)) for name in dir(mechanisms))
     if name[0] != "_" and not inspect.ismodule(value)
 }
 

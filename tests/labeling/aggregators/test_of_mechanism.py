@@ -1,13 +1,22 @@
 """An aggregator of one mechanism is that mechanism on votes; the contract of the mechanism is its proof."""
 
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
+import pate
 from pate import Partial, Votes, VoteShape, mechanisms as m
+from pate._labeling.aggregators import top_k
 from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import (
     Canonical,
@@ -178,3 +187,64 @@ def test_noise_and_failures_have_names_of_their_own() -> None:
     ]
     tagged = [name for each in names for name in each if name not in ("k", "kbar", "rank_penalty")]
     assert len(tagged) == len(set(tagged)) > 15
+
+
+SHIPPED = [
+    kind
+    for kind in vars(top_k).values()
+    if isinstance(kind, type)
+    and issubclass(kind, MechanismAggregator)
+    and kind is not MechanismAggregator
+]
+
+
+@pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.__name__)
+def test_fields_are_declared_for_editors_as_the_mechanism_has_them(
+    kind: type[MechanismAggregator[Any]],
+) -> None:
+    (body,) = (
+        node
+        for node in ast.parse(inspect.getsource(top_k)).body
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__
+    )
+    declared = {
+        node.target.id: node.value is not None
+        for node in body.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    own, their = get_type_hints(kind), get_type_hints(kind.kind)
+    assert kind.names.keys() <= declared.keys()
+    for name, field in kind.names.items():
+        (made,) = (each for each in fields(kind.kind) if each.name == field)
+        assert own[name] == their[field] and declared[name] == (made.default is not MISSING)
+
+
+def test_another_default_than_the_mechanism_s_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Expected gamma=0\.5, got gamma=0\.9$"):
+
+        class _Mine(MechanismAggregator[m.CanonicalMechanism], tag="mine"):
+            gamma: float = 0.9
+
+
+MISTAKEN = """
+from pate.aggregators import Canonical, StableTopK
+
+Canonical(k=3, scale_canonical=1.0)
+Canonical(k="three", scale_canonical=1.0, nonsense=1.0)
+StableTopK(nonsense=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_refuses_wrong_settings(tmp_path: Path) -> None:
+    """Of a program of a user, which imports from the public package."""
+    (tmp_path / "mine.py").write_text(MISTAKEN)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "mine.py"],
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": str(Path(pate.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    lines = re.findall(r"^mine\.py:(\d+): error: (.*)", done.stdout, flags=re.MULTILINE)
+    assert {line for line, _ in lines} == {"5", "6"} and len(lines) >= 3, done.stdout

@@ -71,6 +71,8 @@ class PickOne(ScoreMechanism[IntArray]):
 class PickLabel(MechanismAggregator[PickOne], tag="pick"):
     """Give the label that `PickOne` picks. ``scale_pick`` is the scale of its noise, in votes."""
 
+    scale_pick: float
+
 
 class Silent(PickOne):
     """The same with an item that is never picked, of which it states nothing."""
@@ -81,6 +83,8 @@ class Silent(PickOne):
 
 class SilentLabel(MechanismAggregator[Silent], tag="silent"):
     """Give the label that `Silent` picks."""
+
+    scale_silent: float
 
 
 class TestPickOne(MechanismContract):

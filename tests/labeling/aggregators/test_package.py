@@ -34,7 +34,7 @@ from pate.aggregators import (
 from pate.lab.plan.frontier import candidates
 from tests.labeling.aggregators.test_of_mechanism import is_its_mechanism
 
-EXPORTED = list(vars(pate.aggregators).values())
+EXPORTED = [getattr(pate.aggregators, name) for name in dir(pate.aggregators)]
 CLASSES = [cls for cls in EXPORTED if inspect.isclass(cls) and issubclass(cls, Aggregator)]
 CONCRETE = [cls for cls in CLASSES if not inspect.isabstract(cls)]
 
@@ -143,13 +143,13 @@ def test_noise_that_may_be_infinite_is_refused() -> None:
         assert str(raised.value) == expected
 
 
-STABLE: dict[str, float] = {"scale_gap": 2.0, "sigma_test": 9.0, "delta_test": 1e-4}
-LISTED: dict[str, float] = {
+STABLE: dict[str, Any] = {"scale_gap": 2.0, "sigma_test": 9.0, "delta_test": 1e-4}
+LISTED: dict[str, Any] = {
     "scale_threshold_stable": 3.0,
     "scale_gap_stable": 3.0,
     "scale_peel_stable": 1.0,
 }
-FIXED: dict[str, float] = {f"{name}_fixed": scale for name, scale in STABLE.items()} | {
+FIXED: dict[str, Any] = {f"{name}_fixed": scale for name, scale in STABLE.items()} | {
     "scale_peel_fixed": 1.0
 }
 LIMITED = LimitedDomainTopK(k=1, kbar=2, scale_domain=4.0, delta_domain=1e-4)
@@ -194,8 +194,8 @@ def test_a_list_is_bounded_by_the_widest_of_its_gaps() -> None:
     assert not listed.fallback
     most = listed.max_answer_probability(shape)
     assert most == pytest.approx(listed.mechanism(shape).chance_to_pass(38)) and 0.2 < most < 1
-    assert replace(listed, delta_stable=0.9).max_answer_probability(shape) == 1  # type: ignore[call-arg]
-    assert replace(listed, fallback=True).max_answer_probability(shape) == 1  # type: ignore[call-arg]
+    assert replace(listed, delta_stable=0.9).max_answer_probability(shape) == 1
+    assert replace(listed, fallback=True).max_answer_probability(shape) == 1
     votes = Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40)
     answered = listed.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
     assert most / 4 < answered < most + 4 * math.sqrt(most / 2000)

@@ -128,7 +128,7 @@ def test_all_neighbors_of_small_panels_are_within_the_curve() -> None:
                     and made_for is not relation
                     and relation is Relation.ADD_REMOVE_TEACHER
                 ):
-                    cheap = replace(stable, allow_empty=False).event(  # type: ignore[call-arg]
+                    cheap = replace(stable, allow_empty=False).event(
                         VoteShape(num_teachers, num_labels), relation
                     )
                     cost = cheap.cost(ORDERS)
@@ -487,7 +487,7 @@ def test_ranks_that_are_ruled_out_answer_nothing() -> None:
         regularizer=(0.0, -np.inf, 0.0),
     )
     assert ruled.max_answer_probability(VoteShape(6, 2)) == pytest.approx(ndtr(2 + ndtri(1e-3)))
-    assert replace(ruled, regularizer=None).max_answer_probability(  # type: ignore[call-arg]
+    assert replace(ruled, regularizer=None).max_answer_probability(
         VoteShape(6, 2)
     ) == pytest.approx(ndtr(5 + ndtri(1e-3)))
 
@@ -551,7 +551,7 @@ def test_noise_is_split_for_the_narrowest_gap() -> None:
     assert epsilon_of(found.scaled(1 - 1e-4).event(shape), count=100, delta=1e-6) > 4.0
     # no other split of the same budget needs a narrower gap
     for ratio in (0.3, 0.8, 3.0):
-        other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(  # type: ignore[call-arg]
+        other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(
             target, shape, tolerance=1e-3
         )
         assert other is not None

@@ -176,5 +176,5 @@ def test_no_votes_are_answered_more_often_than_is_said(
 
 def test_answers_that_are_always_given_are_never_refused() -> None:
     fixed = next(each for each in HOPELESS if isinstance(each, FixedStableTopK))
-    assert replace(fixed, fallback=True).max_answer_probability(VoteShape(10, 3)) == 1  # type: ignore[call-arg]
+    assert replace(fixed, fallback=True).max_answer_probability(VoteShape(10, 3)) == 1
     rehearse(NoisyVotes(sigma_votes=1e6), VoteShape(10, 3))

@@ -56,7 +56,7 @@ ELSEWHERE = {
 }
 """Settings that these records refuse before they are compared, and how."""
 LABELS: dict[str, Any] = {
-    "aggregator": replace(ANSWERS, sigma_test=0.6),  # type: ignore[call-arg]
+    "aggregator": replace(ANSWERS, sigma_test=0.6),
     "delta": 9e-4,
     "num_queries": 70,
     "max_epsilon": 900.0,
