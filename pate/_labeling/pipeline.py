@@ -25,6 +25,7 @@ from pate._labeling.release.between_runs import (
     require_ledger,
 )
 from pate._labeling.release.completion import (
+    describe_absent,
     describe_few,
     describe_hopeless,
     resolve_settings,
@@ -435,7 +436,9 @@ def say_hopeless(run: Run, data: DataSource, plan: Any, settings: LabelSettings)
     """Print why a release that is yet to be paid for promises or shows next to nothing. PRIVATE."""
     if is_paid(run, settings):
         return
-    for line in describe_hopeless(plan, settings, _num_units(data, plan)):
+    lines = [*describe_hopeless(plan, settings, _num_units(data, plan))]
+    lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
+    for line in lines:
         print(line, file=sys.stderr)
 
 

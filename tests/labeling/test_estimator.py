@@ -341,6 +341,16 @@ def test_data_frames_are_taken_by_their_columns(
     assert released.label_names == ("x", "y", "z")
 
 
+def test_released_labels_are_shown_in_a_line(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays
+    classifier = PateClassifier(epsilon=4.0, noise_seed=0).fit(
+        X[:300], Y[:300], X_public=X[300:400]
+    )
+    assert repr(classifier.released_) == (
+        "StatedLabels(samples=100, answered=100, labels=3, release=1, delta=1e-06)"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "gap", "word"),
     [("X", np.nan, "NaN"), ("X", np.inf, "infinity"), ("X_public", np.nan, "NaN")],

@@ -161,7 +161,7 @@ class Statement:
         try:
             yield
         except (LookupError, TypeError, AttributeError) as error:
-            kind = self.content.get("kind")
+            kind = self.content.get("kind", "privacy")
             raise ValueError(f"Expected a whole {kind} statement, got: {error!r}") from None
 
     def _verify(

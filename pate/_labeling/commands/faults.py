@@ -63,6 +63,8 @@ def in_our_words(line: str, options: Iterable[argparse.Action]) -> str:
         word = extra[1].partition(" ")[0]
         meant = did_you_mean(f"--{word}", (name for names in named.values() for name in names))
         return f"Expected options, each with -- before its name, got {extra[1]}{meant}"
+    if config := re.fullmatch("Unexpected config: ?(.*)", line):
+        return f"Expected settings in each file of --config, as `name: value`, got {config[1] or 'none'}"
     if bare := re.fullmatch(r"argument (\S+): expected .*arguments?", line):
         return f"Expected a value behind {bare[1]}"
     if chosen := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", line):
@@ -87,7 +89,8 @@ def in_our_words(line: str, options: Iterable[argparse.Action]) -> str:
     others = _KIND.sub("", re.sub(r"(Got|Given) value: .*?(?= Expected |$)", "", reason))
     if kinds and not re.search(r"\w{2}", others.replace(value, "")):
         return f"Expected {' or '.join(kinds)} for {option}, got {value}"
-    return f"Expected another {option}: {' '.join(reason.split())}"
+    plain = _KIND.sub(lambda kind: f"Expected {_KINDS.get(kind[1], kind[1])}", reason)
+    return f"Expected another {option}: {' '.join(plain.split())}"
 
 
 def _among(option: str, names: Iterable[str], value: str) -> str:

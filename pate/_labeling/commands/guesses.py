@@ -34,6 +34,7 @@ from pate._labeling.data.pictures import Pictures
 from pate._labeling.data.records import Role, are_row_numbers
 from pate._labeling.data.source import SPLIT_OF_ROLE, DataSource, split_by_hash
 from pate._labeling.data.tables import FORMATS, number_of
+from pate._labeling.release.completion import describe_absent
 
 PUBLIC_FRACTION = 0.2
 """The share of public records that is proposed, and used for guesses, without a column of roles."""
@@ -423,11 +424,7 @@ def shown(source: DataSource, guess: Guess, strip: Image.Image | None) -> list[s
     ]
     which = f"the {_MOST_SHOWN} rarest labels" if len(rare) < len(names) else "labels"
     lines = [f"PRIVATE: {which} of {num:,} private records: {', '.join(counts)}."]
-    if none := [names[j] for j in rare if not have[j]]:
-        lines.append(
-            f"PRIVATE: no private record has {', '.join(none)}: nothing can be learned about such"
-            " labels. Are their names as in the file?"
-        )
+    lines += describe_absent(labels, names)
     if always := [names[j] for j in rare if 0 < have[j] == known[j] < num]:
         lines.append(
             f"PRIVATE: all private records that know {', '.join(always)} have it: it will always"

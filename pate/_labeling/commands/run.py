@@ -310,7 +310,8 @@ def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
         f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters
     )
     lines = (
-        f"Labels of {count} public samples by {type(mechanism).__name__} with {noise}:",
+        f"Labels of {count} public samples by {type(mechanism).__name__}"
+        + (f" with {noise}:" if noise else ":"),
         f"    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
         f" {settings.relation.name}",
         explain_epsilon(epsilon),

@@ -10,7 +10,7 @@ from pate._core.registry import find
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.pipeline import open_run
 from pate._labeling.stages.model_selection import Candidates, Figure, choose_student
-from pate._labeling.student.carried import ExportFormat, load_student
+from pate._labeling.student.carried import ExportedStudent, ExportFormat, load_student
 from pate._labeling.student.predictions import Unreadable, predict_files
 
 
@@ -53,7 +53,7 @@ def predict(
     for line in (*(f"left out: {picture}" for picture in skipped), *unknown):
         print(line, file=sys.stderr)
     left_out = f", {len(skipped)} left out" if skipped else ""
-    print(f"{num_samples} samples, {len(student.label_names)} labels{left_out}: {output}")
+    print(f"{_number(num_samples, 'sample')}, {_labels(student)}{left_out}: {output}")
 
 
 def export(model: Path, *, format: ExportFormat, output: Path, trust: bool = False) -> None:
@@ -71,9 +71,15 @@ def export(model: Path, *, format: ExportFormat, output: Path, trust: bool = Fal
         student = load_student(model, trust=trust)
     find("export_program")(student, output, format=format)
     shape = ", ".join(map(str, ["N", *student.input.shape]))
-    print(
-        f"{format} of {student.input.kind} [{shape}], {len(student.label_names)} labels: {output}"
-    )
+    print(f"{format} of {student.input.kind} [{shape}], {_labels(student)}: {output}")
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _labels(student: ExportedStudent) -> str:
+    return _number(len(student.label_names), "label")
 
 
 def choose(

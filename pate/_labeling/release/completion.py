@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from pate._core.accounting.accountant import Target, calibrate_scale, epsilon_of
 from pate._core.accounting.charges import Budget, Charge
 from pate._core.accounting.cost import (
@@ -24,7 +26,7 @@ from pate._core.accounting.events import GaussianEvent
 from pate._core.accounting.filters import affordable
 from pate._core.release.transaction import require_promise, suited_delta
 from pate._core.settings import Partial, decode, parts
-from pate._core.validation import MOST_VOTERS, require, require_given
+from pate._core.validation import MOST_VOTERS, UInt8Array, require, require_given
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, Outlook
 from pate._labeling.aggregators.clipped_votes import Rounds
 from pate._labeling.aggregators.noisy_votes import SiloVotes
@@ -470,6 +472,19 @@ def describe_few(plan: Any, num_units: int) -> Iterator[str]:
             f"PRIVATE: {num_units} private records (or groups) for {plan.num_teachers} teachers:"
             " most have one or none, and learn nothing. Choose fewer teachers, or `fit:"
             " closed_form`."
+        )
+
+
+_MOST_NAMED = 40  # labels
+
+
+def describe_absent(labels: UInt8Array, names: Sequence[str]) -> Iterator[str]:
+    """Yield a line if no private record has some of the labels ``[N, C]``. PRIVATE."""
+    if none := [names[j] for j in np.flatnonzero(~(labels == 1).any(axis=0)).tolist()]:
+        more = f" and {len(none) - _MOST_NAMED} more" if len(none) > _MOST_NAMED else ""
+        yield (
+            f"PRIVATE: no private record has {', '.join(none[:_MOST_NAMED])}{more}: nothing can be"
+            " learned about such labels. Are their names as in the file?"
         )
 
 

@@ -136,7 +136,7 @@ def farthest_first(features: FloatArray, number: int) -> IntArray:
     return rows
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StatedLabels(ReleasedLabels):
     """Released labels with the statement on their cost and the cost of earlier releases. PUBLIC.
 

@@ -96,7 +96,7 @@ class Queries:
         return VoteShape(self.num_teachers, len(self.label_names))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ReleasedLabels(Queries):
     """The answers to `Queries`, the content of ``labels.npz``. PUBLIC.
 
@@ -125,6 +125,12 @@ class ReleasedLabels(Queries):
     linear: bool = False
     columns: BoolArray | None = None
     variance_ratio: float | None = None
+
+    def __repr__(self) -> str:
+        facts = {"samples": len(self.ids), "answered": int(self.answered.sum())}
+        facts |= {"labels": len(self.label_names), "release": self.release}
+        words = ", ".join(f"{name}={value}" for name, value in facts.items())
+        return f"{type(self).__name__}({words}, delta={self.delta:g})"
 
     @property
     def unlike(self) -> str | None:

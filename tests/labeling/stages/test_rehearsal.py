@@ -222,7 +222,7 @@ WAYS: dict[str, Way] = {
     "another split": data("split in 0", split=np.full(600, 7)),
     "rows in two roles": data(
         "public samples that are no private records: they are published (copies=True says that",
-        X=np.tile(make_arrays()["X"][:100], (6, 1)),
+        X=make_arrays()["X"][np.r_[:400, :100, 500:600]],
     ),
     "a misspelled array": data("did you mean group?", groups=np.zeros(600)),
     "budgets that nobody declared": data("budget", budget=np.ones(600)),
@@ -358,7 +358,9 @@ WAYS: dict[str, Way] = {
     "a folder that is a file": Way("", ("--run=recipe/data.yaml",)),
     "a ledger that is a folder": Way("", ("--ledger=recipe",)),
     "a ledger of other bytes": Way("", ("--ledger=data.npz",)),
-    "a recipe without a stage": Way("Unexpected config", files={"label.yaml": ""}),
+    "a recipe without a stage": Way(
+        "Expected settings in each file of --config", files={"label.yaml": ""}
+    ),
     "a key that is no setting": Way("trainers", files={"student.yaml": "trainers: {}\n"}),
     "a file that is no YAML": Way("Problems parsing config", files={"teachers.yaml": "a: [\n"}),
     "a stage that is none": Way("overrides such as", ("--labels.num_queries=3",)),
@@ -461,6 +463,12 @@ def test_stages_say_what_is_hopeless_as_a_run_does(
     place(tmp_path, Way("", files={"teachers.yaml": FIRST.replace("start_from: first\n", "")}))
     assert cli.main(["teachers", "fit", *words, "--num_teachers=201", "--dry_run"]) == 0
     assert "400 private records (or groups) for 201 teachers: most" in capsys.readouterr().err
+    names = make_arrays()["label_names"]
+    absent = np.where(names == "c", 0, make_arrays()["Y"])
+    np.savez(tmp_path / "data.npz", **(make_arrays() | {"Y": absent}))  # type: ignore[arg-type]
+    assert run("--dry_run") == 0
+    assert "PRIVATE: no private record has c: nothing can" in capsys.readouterr().err
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     (tmp_path / "recipe" / "teachers.yaml").write_text(CLOSED)
     assert cli.main(["teachers", "fit", *words]) == cli.main(["teachers", "vote", "--run=run"]) == 0
     assert "hopeless" not in capsys.readouterr().err
