@@ -1,4 +1,4 @@
-"""Savings from counting choices and tests as many bits: the table of docs/accounting.md.
+"""Savings from counting choices and tests as many bits: the table of docs/appendix/costs.md.
 
 python scripts/measure_bits.py
 """

@@ -1,4 +1,4 @@
-"""Time and memory of `pate label` on many made-up votes; `docs/reliability.md` shows the output.
+"""Time and memory of `pate label` on many made-up votes; `docs/appendix/reliability.md` shows the output.
 
 python scripts/measure_load.py [--silos 20] [--teachers 100] [--queries 1000] [--labels 1000]
 [--counts]

@@ -1,4 +1,4 @@
-"""What the order of releases is worth: the table of docs/accounting.md.
+"""What the order of releases is worth: the table of docs/appendix/costs.md.
 
 python scripts/measure_order.py
 """

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
+APPENDIX = ("appendix/", "reproduction")
+"""Pages outside of the navigation."""
 
 
 def mathml(tex: str) -> str:
@@ -87,7 +89,11 @@ def _others(page: str, named: set[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
-    """Complete a page of the API, draw formulas, and lead to the pages of notebooks."""
+    """Complete a page of the API, draw formulas, and lead to the pages of notebooks.
+
+    Search finds the pages of the navigation alone.
+    """
+    page.meta.setdefault("search", {"exclude": page.file.src_uri.startswith(APPENDIX)})
     if page.file.src_uri.startswith("api/"):
         path = Path(str(page.file.abs_src_path))
         markdown = reference(path.parent)[path.name]

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,15 @@ from pate.data import CelebA
 from tests.networks.student.test_carried import carried, student_on
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    [
+        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+        *(*DOCS.glob("*.md"), *(DOCS / "appendix").glob("*.md")),
+    ]
+)
+MOST_WORDS = 68_600
+"""The most words that the navigation leads to. Lower it when pages get shorter."""
 
 
 @pytest.fixture
@@ -187,6 +196,32 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+def pages_of(navigation: object) -> Iterator[str]:
+    if isinstance(navigation, str):
+        yield navigation
+    elif isinstance(navigation, list | dict):
+        inner = navigation.values() if isinstance(navigation, dict) else navigation
+        for each in inner:
+            yield from pages_of(each)
+
+
+def words_of(page: Path) -> int:
+    """Return the words of a page, its tables and code included, or those of a notebook's cells."""
+    if page.exists():
+        return len(page.read_text().split())
+    cells = json.loads(page.with_suffix(".ipynb").read_text())["cells"]
+    return sum(len("".join(cell["source"]).split()) for cell in cells)
+
+
+def test_the_pages_of_the_navigation_are_short() -> None:
+    """Proofs and measurements belong in the appendix, which is linked and not in the navigation."""
+    text = (ROOT / "mkdocs.yml").read_text()
+    pages = list(pages_of(yaml.safe_load(text[text.index("\nnav:") :])["nav"]))
+    words = {page: words_of(DOCS / page) for page in pages}
+    assert len(words) == len(pages) > 40
+    assert sum(words.values()) <= MOST_WORDS, words
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

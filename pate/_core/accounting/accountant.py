@@ -64,7 +64,7 @@ class RDPAccountant:
         relation: the neighboring relation that every event must be stated under.
         orders: Renyi orders above 1, ascending, shape ``[K]``.
         in_order: whether the events are releases that were fixed beforehand and happen in the order
-            in which they are composed (docs/accounting.md, "The order of releases"). An epsilon
+            in which they are composed (docs/appendix/costs.md, "The order of releases"). An epsilon
             then may use the order; a delta does not.
     """
 

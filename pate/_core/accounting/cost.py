@@ -12,7 +12,7 @@ kind of bit there are numbers ``weight`` and ``width`` with which
 and ``excess(v) = min(pi / 2 - 1, 1 / (1 + min(v, 512)))``. So releases of total weight ``t`` are,
 in any order and chosen adaptively, at most the Gaussian mechanism of ``mu^2 = t`` plus the sum of
 their excesses, if no width exceeds a common one. An event of larger width is charged its own
-``mu^2``. Proof: docs/accounting.md; tests compute bounds for all pairs of laws of a kind.
+``mu^2``. Proof: docs/appendix/costs.md; tests compute bounds for all pairs of laws of a kind.
 
 **Gaussian mechanisms** with noise multipliers ``s_i`` compose, even adaptively, to one of ``mu =
 sqrt(sum 1 / s_i^2)`` (Dong, Roth & Su (2022), Corollary 3.3). Its delta at epsilon is
@@ -189,7 +189,7 @@ class Cost(NamedTuple):
         mu_squared: the square of the smallest known ``mu`` for which the release, apart from
             delta0, is ``mu``-GDP (Dong, Roth & Su (2022)); infinite if none is known.
         weights: the same for releases among many, at each of the widths ``[W]`` that these may
-            have; ``mu_squared`` at all of them if None (docs/accounting.md, "Many bits").
+            have; ``mu_squared`` at all of them if None (docs/appendix/costs.md, "Many bits").
         rounds: the number of releases with a weight less than their ``mu_squared``.
     """
 
@@ -383,7 +383,7 @@ def tightest_guarantee(cost: Cost, orders: FloatArray, *, delta: float) -> Guara
     It follows from the best Renyi order (Canonne, Kamath & Steinke (2020), Proposition 12), or from
     the trade-off of a Gaussian mechanism of ``mu`` (Balle & Wang (2018), Theorem 8) that dominates
     all that was composed: one by one (Dong, Roth & Su (2022), Corollary 3.3), or as the many that
-    they are (docs/accounting.md, "Many bits"). For events fixed in advance the best of these is
+    they are (docs/appendix/costs.md, "Many bits"). For events fixed in advance the best of these is
     valid.
     """
     require_in_open_unit_interval(delta=delta)

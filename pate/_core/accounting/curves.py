@@ -536,7 +536,7 @@ def bounded_range_pairs(eta: float, *, sides: int = 64) -> Pairs:
 
     A release of largest loss ``t`` is a post-processing of randomized response with losses ``t``
     and ``t - eta``, for which ``p = (e^eta - e^t) / (e^eta - 1)`` and ``q = p e^-t``
-    (docs/accounting.md). These points lie on a hyperbola with coordinates ``e^t`` and
+    (docs/appendix/costs.md). These points lie on a hyperbola with coordinates ``e^t`` and
     ``e^(eta - t)``. Two of its tangents meet at the harmonic means of the coordinates.
     """
     require_positive(eta=eta)

@@ -68,7 +68,7 @@ class PrivacyFilter(ABC):
 
     The bounds hold for every adversary who chooses each release after seeing all earlier ones, so
     that all releases together are (max_epsilon, delta)-DP for the budget from which the filter was
-    made (proof: `docs/accounting.md`).
+    made (proof: `docs/appendix/budgets.md`).
     """
 
     name: ClassVar[FilterName]
@@ -223,7 +223,7 @@ class GaussianFilter(PrivacyFilter):
 
 @dataclass(frozen=True, kw_only=True)
 class MixedFilter(PrivacyFilter):
-    """Bounds the weights of releases among many bits (docs/accounting.md), and delta0.
+    """Bounds the weights of releases among many bits (docs/appendix/costs.md), and delta0.
 
     It admits choices, tests and Gaussian noise in any order at about the price that a `RenyiFilter`
     or a `GaussianFilter` has for one kind of them. A release of larger ``width`` is charged its

@@ -24,7 +24,7 @@ pairs of decimal numbers, each of which is rounded outwards.
 Noise in shares: each party adds a share to its integers, and only the sum is revealed. A share is a
 normal number rounded to a grid, in steps of the grid, so that sums are exact modulo 2^64 and can be
 masked. The sum of n shares of deviation s is the rounded normal of deviation ``s sqrt(n)`` but for
-a probability of `failure`: the proof is in docs/privacy.md, "Noise in shares".
+a probability of `failure`: the proof is in docs/appendix/noise.md, "Noise in shares".
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def unpaid_loss(p: FloatArray, q: FloatArray, paid: FloatArray, delta0: FloatArr
     An outcome is charged ``paid`` ``[m, ORDERS]`` and ``delta0`` ``[m]``. A filter that counts
     these charges holds if there are laws p' and q' with ``(1 - delta0) p' <= p`` and ``(1 - delta0)
     q' <= q`` for which ``log(sum of p'^a q'^(1 - a) exp(-(a - 1) paid)) / (a - 1)`` is at most 0
-    (`docs/accounting.md`). The result is the least value of it, or some value of at most 0;
+    (`docs/appendix/budgets.md`). The result is the least value of it, or some value of at most 0;
     infinite where there are no such laws.
 
     The sum is convex in (p', q'). For one of them given, the other is cut down where ``p'/q'

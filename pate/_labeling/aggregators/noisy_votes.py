@@ -380,7 +380,7 @@ class SiloVotes(Aggregator):
 
     Privacy: a Gaussian mechanism on the counts, of L2 sensitivity ``sqrt(C)`` under REPLACE_RECORD
     and ADD_REMOVE_TEACHER alike, except with a probability of 2^-64 for each label and silo
-    (docs/privacy.md, "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians
+    (docs/appendix/noise.md, "Noise in shares"; Kairouz, Liu & Steinke (2021) sum discrete Gaussians
     instead).
 
     Args:

@@ -413,7 +413,7 @@ def test_an_attack_on_forty_queries_comes_close() -> None:
 
 @pytest.mark.slow
 def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
-    """The figures of docs/accounting.md."""
+    """The figures of docs/appendix/costs.md."""
     query = ComposedEvent(
         events=(
             BoundedRangeEvent(eta=4 / 39, neighboring_relation=REPLACE),
@@ -482,7 +482,7 @@ def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> N
 
 @pytest.mark.parametrize("eta", [1e-3, 0.1, 1.0, 6.0, 20.0])
 def test_symmetric_choices_are_the_worst_in_gaussian_dp(eta: float) -> None:
-    """The kink of generalised randomised response over t, which docs/accounting.md proves is widest
+    """The kink of generalised randomised response over t, which docs/appendix/costs.md proves is widest
     at eta / 2."""
     losses = np.linspace(0.001, 0.999, 999) * eta
     p, q = choices(eta, losses).transpose(1, 2, 0)

@@ -128,7 +128,7 @@ def levels(ratio: float) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_bit_beside_every_gaussian_is_bounded(kind: str) -> None:
-    """What docs/accounting.md rests on: more Gaussian never needs more, so that levels cover what
+    """What docs/appendix/costs.md rests on: more Gaussian never needs more, so that levels cover what
     lies between them."""
     places = levels(1.12)
     for v, further in zip(places, [*places[1:], places[-1]], strict=True):
@@ -164,7 +164,7 @@ def test_sums_of_excesses_bound_every_order_of_bits() -> None:
 
 
 def test_a_sum_of_weights_has_the_stated_mu_squared() -> None:
-    """That of docs/accounting.md, raised by a part in 10^12."""
+    """That of docs/appendix/costs.md, raised by a part in 10^12."""
     for width in (2.0**-20, 0.25):
         for number in (0.3, 4.999, 5.0, 5.5, 300.0, 516.9, 517.0, 518.0, 1500.0, 1e5):
             v = min(max(number - 5, 0), 512)
@@ -316,7 +316,7 @@ def test_a_played_strategy_comes_within_two_percent_of_the_published_query() -> 
 def test_the_page_says_how_far_600_queries_are_above_the_limit_of_many() -> None:
     """The limit is that of infinitely many bits: ``eta^2 / 4`` for a choice, ``2 mu^2 / pi`` for a
     test."""
-    page = " ".join(Path("docs/accounting.md").read_text().split())
+    page = " ".join(Path("docs/appendix/costs.md").read_text().split())
     shape, said = VoteShape(800, 40), []
     for relation in (REPLACE, NeighboringRelation.ADD_REMOVE_TEACHER):
         aggregator = StableTopK(

@@ -85,7 +85,7 @@ class TestStableTopKWithoutEmpty(TestStableTopK):
 
 @pytest.mark.slow
 def test_all_neighbors_of_small_panels_are_within_the_curve() -> None:
-    """The figures of docs/privacy.md: the law written out, both kinds of releases, both relations
+    """The figures of docs/appendix/proofs.md: the law written out, both kinds of releases, both relations
     of neighbors."""
     noises = [(1, 0.8, 0.02), (2, 1.5, 0.02), (0.5, 0.4, 0.01), (4, 0.6, 1e-3), (0.7, 3, 1e-4)]
     noises += [(8, 8, 1e-6), (0.3, 0.3, 0.1), (3, 0.3, 1e-5), (1.5, 5, 0.05), (20, 0.5, 1e-3)]

@@ -154,7 +154,7 @@ def test_the_worst_neighbors_of_800_teachers_do_not() -> None:
 
 
 def test_stable_top_k_with_gumbel_noise_costs_nearly_what_its_two_curves_say() -> None:
-    """The figures of docs/accounting.md: 600 queries on two gaps of 400 votes, of which one record
+    """The figures of docs/appendix/costs.md: 600 queries on two gaps of 400 votes, of which one record
     moves both by 2."""
     scale, sigma, threshold = 39.0, 60.0, -float(ndtri(1e-9))
 
