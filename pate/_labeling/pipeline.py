@@ -444,8 +444,9 @@ def say_hopeless(run: Run, data: DataSource, plan: Any, settings: LabelSettings)
 
 def say_few(data: DataSource, plan: Any) -> None:
     """Print that there are too few private records for networks, if so. PRIVATE."""
-    for line in describe_few(plan, _num_units(data, plan)):
-        print(line, file=sys.stderr)
+    with suppress(ValueError):  # the stage itself refuses such records
+        for line in describe_few(plan, _num_units(data, plan)):
+            print(line, file=sys.stderr)
 
 
 def _num_units(data: DataSource, plan: Any) -> int:

@@ -101,7 +101,7 @@ def _among(option: str, names: Iterable[str], value: str) -> str:
 _NESTED = re.compile(r"NestedArg\(key='(.*?)', val='?(.*?)'?\)")
 _KIND = re.compile(r"Expected a (?:<class '(?:\w+\.)*)?(\w+(?: import)?)(?:'>| path string:?)?")
 _KINDS = {
-    "float": "a number",
+    "float": "a finite number",
     "int": "a whole number",
     "bool": "true or false",
     "str": "a text",

@@ -425,11 +425,6 @@ def shown(source: DataSource, guess: Guess, strip: Image.Image | None) -> list[s
     which = f"the {_MOST_SHOWN} rarest labels" if len(rare) < len(names) else "labels"
     lines = [f"PRIVATE: {which} of {num:,} private records: {', '.join(counts)}."]
     lines += describe_absent(labels, names)
-    if always := [names[j] for j in rare if 0 < have[j] == known[j] < num]:
-        lines.append(
-            f"PRIVATE: all private records that know {', '.join(always)} have it: it will always"
-            " be given. If a gap means 0 there, write 0."
-        )
     if strip is not None and np.asarray(strip).max() < _DARK:
         lines.append(
             "PRIVATE: pictures are nearly black. White is 65,535 of 16 bits: values of 12 bits are"

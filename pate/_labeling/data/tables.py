@@ -20,6 +20,7 @@ import numpy as np
 
 from pate._core.files.reading import digest
 from pate._core.validation import (
+    LARGEST,
     BoolArray,
     Faults,
     Float32Array,
@@ -494,7 +495,8 @@ def fit_encoding(
         texts = [table.values[name][row] for row in rows]
         numbers = [written.number(name, text) for text in texts if not is_gap(text, written.gaps)]
         if known := [number for number in numbers if number is not None]:
-            medians[name] = float(np.median(known))
+            # the mean of two of the largest numbers would be infinite
+            medians[name] = float(np.median(np.clip(known, -LARGEST, LARGEST)))
     return replace(written, levels=levels, fills=medians)
 
 

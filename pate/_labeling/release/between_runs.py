@@ -60,6 +60,7 @@ from pate._labeling.runs.data_file import describe_data, load_data, load_ledger
 from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
     EXPORTED,
+    KEY_FILE,
     LABEL,
     MODEL,
     STUDENT,
@@ -129,7 +130,15 @@ def choose_ledger_of(
         overwrite: whether the run's first stage is done again.
     """
     ledger_of_run = root / "ledger.sqlite"
-    begun, recorded = (root / "data.yaml").is_file(), load_ledger(root)
+    begun = (root / "data.yaml").is_file()
+    # another data.yaml, such as a recipe's, does not say which ledger counts the records
+    of_a_run = (root / KEY_FILE).is_file() or (root / "public").is_dir()
+    require(
+        not begun or of_a_run,
+        "a folder of a run, or a new one: choose another with `run`",
+        with_a_data_yaml_of_yours=str(root),
+    )
+    recorded = load_ledger(root)
     same = (
         requested is None
         or expand_path(requested).resolve() == (recorded or ledger_of_run).resolve()

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from pate._core.accounting.accountant import Target, calibrate_scale, epsilon_of
 from pate._core.accounting.charges import Budget, Charge
 from pate._core.accounting.cost import (
@@ -26,7 +24,7 @@ from pate._core.accounting.events import GaussianEvent
 from pate._core.accounting.filters import affordable
 from pate._core.release.transaction import require_promise, suited_delta
 from pate._core.settings import Partial, decode, parts
-from pate._core.validation import MOST_VOTERS, UInt8Array, require, require_given
+from pate._core.validation import MOST_VOTERS, UNKNOWN, UInt8Array, require, require_given
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, Outlook
 from pate._labeling.aggregators.clipped_votes import Rounds
 from pate._labeling.aggregators.noisy_votes import SiloVotes
@@ -479,13 +477,24 @@ _MOST_NAMED = 40  # labels
 
 
 def describe_absent(labels: UInt8Array, names: Sequence[str]) -> Iterator[str]:
-    """Yield a line if no private record has some of the labels ``[N, C]``. PRIVATE."""
-    if none := [names[j] for j in np.flatnonzero(~(labels == 1).any(axis=0)).tolist()]:
-        more = f" and {len(none) - _MOST_NAMED} more" if len(none) > _MOST_NAMED else ""
+    """Yield a line if no private record has some of the labels ``[N, C]``, or all have. PRIVATE."""
+    have, known = (labels == 1).sum(axis=0).tolist(), (labels != UNKNOWN).sum(axis=0).tolist()
+    if none := [name for name, number in zip(names, have, strict=True) if not number]:
         yield (
-            f"PRIVATE: no private record has {', '.join(none[:_MOST_NAMED])}{more}: nothing can be"
-            " learned about such labels. Are their names as in the file?"
+            f"PRIVATE: no private record has {_listed(none)}: nothing can be learned about such"
+            " labels. Are their names as in the file?"
         )
+    facts = zip(names, have, known, strict=True)
+    if always := [name for name, number, known in facts if 0 < number == known]:
+        yield (
+            f"PRIVATE: all private records that know {_listed(always)} have it: it will always"
+            " be given. If a gap means 0 there, write 0."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def describe_unanswered(released: StatedLabels) -> str | None:

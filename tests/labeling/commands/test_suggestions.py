@@ -115,7 +115,7 @@ def test_a_mistake_is_one_line(line: str, said: str, capsys: pytest.CaptureFixtu
         ("student test", "run"),
         (
             "run configs/table --run x --data.init_args.path=y.npz --data.init_args.budgets=[1,inf]",
-            "Expected a number for --data.budgets, got inf (`",
+            "Expected a finite number for --data.budgets, got inf (`",
         ),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_switch_and_a_run_may_be_written_either_way(
 WORDS = [
     ("run R --teachers.unit grup", "--unit among record, group, got grup; did you mean group?"),
     ("run R --teachers.num_teachers many", "a whole number for --num_teachers, got many"),
-    ("run R --label.target_epsilon two", "a number for --target_epsilon, got two"),
+    ("run R --label.target_epsilon two", "a finite number for --target_epsilon, got two"),
     (
         "run R --label.aggregator ScoreVote",
         "a class, by name or import path, for --aggregator, got ScoreVote; did you mean ScoreVotes?",
@@ -390,5 +390,5 @@ def test_a_nested_setting_is_named_whole() -> None:
         [],
     )
     assert line == (
-        "Expected a number or a class, by name or import path, for --model.optimizer.lr, got x"
+        "Expected a finite number or a class, by name or import path, for --model.optimizer.lr, got x"
     )

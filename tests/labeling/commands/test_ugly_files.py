@@ -116,6 +116,9 @@ FAST = {
     "packed": Ugly(gzip.compress(PLAIN.encode()), name="mine.csv.gz"),
     "latin": Ugly(rows("city", lambda i: ["Zürich", "Rome"][i % 2]).encode("cp1252")),
     "-1 among 0 and 1": Ugly(PLAIN.replace("r0x,private,0", "r0x,private,-1"), said="of 29 known"),
+    "numbers beyond all, and a gap": Ugly(
+        rows("age,big", lambda i: f"{plain(i)},{'9' * 400 if i else ''}"), said="big 99%"
+    ),
     "a label that nobody has": Ugly(
         renamed(PLAIN, "age", "asthma")
         .replace("private,0", "private,1")
@@ -182,17 +185,32 @@ SLOW = {
         gzip.compress(PLAIN.encode())[:-20], refused="a CSV file", name="mine.csv.gz"
     ),
     "a null byte": Ugly(PLAIN.replace("r7x", "r\x007x"), refused=""),
+    "a folder": Ugly(PLAIN, refused="or data that tell theirs", name="mine.csv/labels.txt"),
+    "headings that move a terminal": Ugly(renamed(PLAIN, "age", "\u202eage\x1b[2J")),
+    "objects of JSON": Ugly(rows("age,meta", lambda i: f'{plain(i)},"{{""a"": {i % 3}}}"')),
+    "hexadecimal numbers and hours": Ugly(rows("age,t", lambda i: f"{hex(i)},{i % 24:02}:00")),
+    "a label that all have": Ugly(
+        PLAIN.replace("e,0,", "e,1,"), said="all private records that know gout have it"
+    ),
+    "roles of capitals": Ugly(PLAIN.replace("private", "Private"), refused="private, public or"),
+    "no public records": Ugly(PLAIN.replace(",public,", ",private,"), refused="one public record"),
+    "four records": Ugly(
+        "\n".join(PLAIN.splitlines()[:5]), refused="public features that differ", by="run"
+    ),
+    "an archive": Ugly(b"PK\x03\x04" + bytes(range(256)) * 4, refused="a CSV file"),
+    "null bytes alone": Ugly(b"\0" * 4000, refused="lines below the headings"),
+    "a comment": Ugly(PLAIN.replace("\n", "\n# by hand\n", 1), refused="4 values in each line"),
     "a constant column": Ugly(rows("age,unit", lambda i: f"{plain(i)},mg")),
     "an empty column": Ugly(rows("age,notes", lambda i: f"{plain(i)},")),
-    "a number beyond float32": Ugly(
-        rows("age", lambda i: "1e300" if i == 4 else plain(i)), refused="a column of numbers, dates"
-    ),
+    "a number beyond float32": Ugly(rows("age", lambda i: "1e300" if i == 4 else plain(i))),
     "headings that YAML reads otherwise": Ugly(
         rows('"age: years #1","no","{x}"', lambda i: f"{plain(i)},{i},{i * i}")
     ),
     "unicode headings": Ugly(renamed(PLAIN, "age", "Größe (µg/l) 👍")),
     "a heading of a thousand letters": Ugly(renamed(PLAIN, "age", "a" * 1000)),
-    "a column called budget": Ugly(renamed(PLAIN, "age", "budget"), refused="budgets"),
+    "a column called budget": Ugly(
+        rows("age,budget", lambda i: f"{plain(i)},1"), refused="budgets"
+    ),
     "leading zeros": Ugly(rows("code", lambda i: f"00{i % 4}")),
     "words and numbers": Ugly(rows("stage", lambda i: ["1", "2", "unknown", "3a"][i % 4])),
     "ids with blanks and commas": Ugly(PLAIN.replace("r7x", '"r, 7 x"')),
@@ -219,13 +237,20 @@ SLOW = {
 
 def lay(case: Ugly, folder: Path) -> Path:
     path = folder / case.name
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(case.content if isinstance(case.content, bytes) else case.content.encode())
     return path
 
 
 def init(case: Ugly, folder: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     """Write the recipe, or check how the file is refused; return whether there is a recipe."""
-    words = ["init", "recipe", "--data", lay(case, folder).name, *case.words]
+    words = [
+        "init",
+        "recipe",
+        "--data",
+        lay(case, folder).relative_to(folder).parts[0],
+        *case.words,
+    ]
     status, caught = cli.main(words), capsys.readouterr()
     said = " ".join(caught.out.split())
     if case.refused and case.by == "init":

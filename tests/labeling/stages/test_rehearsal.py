@@ -355,6 +355,9 @@ WAYS: dict[str, Way] = {
     "a callback that is not there": student("Gone", "trainer.callbacks=[Gone]"),
     "training in closed form": Way("closed form", ("--student.trainer.max_epochs=3",)),
     # files and places
+    "the folder of the recipe": Way(
+        "a folder of a run, or a new one: choose another with --run", ("--run=recipe",)
+    ),
     "a folder that is a file": Way("", ("--run=recipe/data.yaml",)),
     "a ledger that is a folder": Way("", ("--ledger=recipe",)),
     "a ledger of other bytes": Way("", ("--ledger=data.npz",)),
@@ -464,10 +467,12 @@ def test_stages_say_what_is_hopeless_as_a_run_does(
     assert cli.main(["teachers", "fit", *words, "--num_teachers=201", "--dry_run"]) == 0
     assert "400 private records (or groups) for 201 teachers: most" in capsys.readouterr().err
     names = make_arrays()["label_names"]
-    absent = np.where(names == "c", 0, make_arrays()["Y"])
+    absent = np.where(names == "c", 0, np.where(names == "d", 1, make_arrays()["Y"]))
     np.savez(tmp_path / "data.npz", **(make_arrays() | {"Y": absent}))  # type: ignore[arg-type]
     assert run("--dry_run") == 0
-    assert "PRIVATE: no private record has c: nothing can" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "PRIVATE: no private record has c: nothing can" in said
+    assert "PRIVATE: all private records that know d have it: it will always be given" in said
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     (tmp_path / "recipe" / "teachers.yaml").write_text(CLOSED)
     assert cli.main(["teachers", "fit", *words]) == cli.main(["teachers", "vote", "--run=run"]) == 0
