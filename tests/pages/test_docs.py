@@ -22,10 +22,11 @@ from tests.networks.student.test_carried import carried, student_on
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+CARDS = sorted((DOCS / "mechanisms").glob("*.md"))
 PAGES = sorted(
     [
         *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
-        *(*DOCS.glob("*.md"), *(DOCS / "appendix").glob("*.md")),
+        *(*DOCS.glob("*.md"), *(DOCS / "appendix").glob("*.md"), *CARDS),
     ]
 )
 MOST_WORDS = 72_000
@@ -255,6 +256,21 @@ def test_the_picture_and_the_table_choose_among_the_same_aggregators() -> None:
     answers = re.findall(r"→ (.*)</text>", picture)
     assert [name for answer in answers for name in re.findall(r"[A-Z]\w+", answer)] == rows
     assert len(rows) == 8 and all(hasattr(pate.aggregators, name) for name in rows)
+
+
+PARTS = ["Algorithm", "Theorem", "Gap and law", "Example", "Speed"]
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.stem)
+def test_a_card_has_all_parts(card: Path) -> None:
+    """Pseudo-code, a theorem with its proof and displayed costs, a gap, an example, and the paper."""
+    text = card.read_text()
+    parts = re.findall(r"^## (.*)", text, flags=re.MULTILINE)
+    assert [part for part in parts if part != "Fixed k"][:5] == PARTS
+    assert parts[-1] in ("The paper", "The papers")
+    assert "**Question.**" in text and "**Proof.**" in text and " ∎" in text
+    assert all(blocks(card, language) for language in ("text", "math", "python"))
+    assert f"mechanisms/{card.name}" in (DOCS / "mechanisms.md").read_text()
 
 
 def test_every_dependency_is_explained() -> None:
