@@ -1,4 +1,4 @@
-"""Measure the knowledge of each party of a sum of silos: the threat table of docs/silos.md.
+"""Measure the knowledge of each party of a sum of silos: the threat table of docs/appendix/silo-parties.md.
 
 python -m scripts.measure_silos
 

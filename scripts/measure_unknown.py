@@ -1,7 +1,7 @@
 """Measure `pate run` where labels of private records are unknown, as Markdown.
 
     export PATE_DATA=...    # the folder that holds multilabel/
-    python -m scripts.measure_unknown    # the table of docs/data.md
+    python -m scripts.measure_unknown    # the table of docs/appendix/data-measured.md
     python -m scripts.measure_unknown yeast --lost 0.5 --epsilons 1 8 --seeds 5
 
 A share of the private labels is removed at random, and then declared to be unknown, or taken for 0.

@@ -269,6 +269,6 @@ def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 def test_forty_silos_are_summed_in_two_minutes() -> None:
-    """With the figure of docs/silos.md: all parties in one process, one after the other."""
+    """With the figure of docs/appendix/silo-parties.md: all parties in one process, one after the other."""
     seconds = measure(silos=40, queries=5000, labels=40, colluding=4, dropouts=4)
     assert sum(seconds.values()) < 120

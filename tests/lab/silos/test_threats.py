@@ -1,5 +1,5 @@
-"""The threat table of docs/silos.md: what each party learns is measured, and is what the page
-says."""
+"""The threat table of docs/appendix/silo-parties.md: what each party learns is measured, and
+is what the page says."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ from pate.aggregators import SiloVotes
 from pate.lab.silos.exchange import say
 from scripts.measure_silos import SMALL, measure, opened_sums
 
-PAGE = (Path(__file__).parents[3] / "docs" / "silos.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "appendix" / "silo-parties.md").read_text()
 PARTIES = {
     "the world": "the world",
     "a silo, honest but curious": "one silo",
