@@ -185,15 +185,13 @@ def third_party(zone: str) -> set[str]:
     return found - {"pate"} - sys.stdlib_module_names
 
 
-def test_the_page_lists_every_module_in_its_zone() -> None:
-    """A row names a folder, and the modules in it."""
-    listed = set()
-    for line in DESIGN.read_text().splitlines():
-        if row := re.fullmatch(r"\| `(pate/[a-z_/]*)` \| (.*) \|", line):
-            place = row[1].strip("/").replace("/", ".")
-            listed |= {f"{place}.{name}" for name in re.findall(r"`(\w+)`", row[2])}
-    modules = {module for module, file in FILES.items() if file.stem != "__init__"}
-    assert modules <= listed
+def test_the_page_lists_every_folder() -> None:
+    """A module speaks for itself, by its docstring."""
+    listed = set(re.findall(r"^\| `(pate/[a-z_/]*)` \|", DESIGN.read_text(), flags=re.MULTILINE))
+    folders = {f"{file.parent.relative_to(ROOT.parent)}/" for file in FILES.values()}
+    holding = {folder for folder in folders if len([*(ROOT.parent / folder).glob("*.py")]) > 1}
+    assert len(listed) > 20 and holding <= listed <= folders
+    assert not [module for module, tree in TREES.items() if not ast.get_docstring(tree)]
 
 
 def test_names_on_the_page_are_names_in_the_code() -> None:
@@ -207,7 +205,7 @@ def test_names_on_the_page_are_names_in_the_code() -> None:
     compound = {
         name for name in names if re.search(r"_|[a-z][A-Z]", name.strip("_")) or name[0] == "_"
     }
-    assert len(compound) > 100 and compound - words == set()
+    assert len(compound) > 40 and compound - words == set()
     modules = {name for code in shown for name in re.findall(r"\w+\.py$", code)}
     assert modules <= {file.name for file in files}
 
