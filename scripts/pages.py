@@ -99,8 +99,20 @@ def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
         markdown = reference(path.parent)[path.name]
     drawn = re.sub(
         r"^```math\n(.*?)^```$",
-        lambda match: f'<div class="formula">{mathml(match[1])}</div>',
+        lambda match: f'<div class="formula" tabindex="0">{mathml(match[1])}</div>',
         markdown,
         flags=re.DOTALL | re.MULTILINE,
     )
     return re.sub(r"(\]\([^)\s]*)\.ipynb\)", r"\1.md)", drawn)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Let blocks of code that may be wider than the page take the keyboard, which scrolls them."""
+    return re.sub(r"(<pre[^>]*>(?:<span></span>)?)<code>", r'\1<code tabindex="0">', html)
+
+
+def on_config(config: "MkDocsConfig") -> None:
+    """Name the version of the project at the foot of each page."""
+    module = (ROOT / "pate" / "_core" / "version.py").read_text()
+    (version,) = re.findall(r'__version__ = "(.*)"', module)
+    config.copyright = f"pate {version}"

@@ -126,6 +126,37 @@ def test_a_console_shows_what_is_typed_by_a_prompt() -> None:
     ] == []
 
 
+GROUNDS = {"default": ("#ffffff", "#f5f5f5"), "slate": ("#1e2129", "#272a35")}  # page and code
+
+
+def contrast(first: str, second: str) -> float:
+    """Return the contrast of two colors by the Web Content Accessibility Guidelines."""
+
+    def luminance(color: str) -> float:
+        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(first), luminance(second)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_text_is_legible_on_its_ground() -> None:
+    text = (DOCS / "stylesheets" / "extra.css").read_text()
+    header = re.findall(r"--md-primary-fg-color: (#\w{6})", text)
+    assert header and all(contrast(color, "#ffffff") >= 4.5 for color in header)
+    for scheme, grounds in GROUNDS.items():
+        (rule,) = re.findall(
+            rf'^\[data-md-color-scheme="{scheme}"\] {{(.*--.*)}}', text, re.MULTILINE
+        )
+        colors = re.findall(r"(#\w{6});", rule)
+        assert len(colors) == 4
+        assert all(contrast(color, ground) >= 4.5 for color in colors for ground in grounds)
+    assert contrast("#009485", "#ffffff") < 4.5  # the theme's own teal
+
+
 @cache
 def documented() -> dict[str, Any]:
     """Return what the reference shows, by its path."""
@@ -274,6 +305,10 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
         parts = Parts(page)
         assert max(Counter(parts.ids).values()) == 1, (page, Counter(parts.ids).most_common(1))
         assert "math" not in parts.languages, page
+    card = (tmp_path / "mechanisms" / "stable-top-k.html").read_text()
+    assert "pate 0." in card and '<code tabindex="0">' in card
+    assert not re.search(r"<pre[^>]*>(<span></span>)?<code>", card)
+    assert 'class="formula" tabindex="0"' in card
     assert 'id="pate.label"' in (tmp_path / "api" / "pate.html").read_text()
     assert Parts(tmp_path / "notebooks" / "pipeline.html").pictures == 1
     # the theme copies what is shown under the attribute by which our stylesheet hides prompts and
