@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import getdoc, signature
@@ -431,11 +432,27 @@ def settings_of(parser: CommandParser, parsed: Namespace) -> dict[str, Any]:
 
 
 def _content(file: Path) -> dict[str, Any]:
+    """Return the settings in a file. Raises ``ValueError`` if one is there twice."""
     try:
-        content = read_yaml(file.read_text())
+        text = file.read_text()
+        content = read_yaml(text)
     except (OSError, ValueError, yaml.YAMLError):
         return {}  # the parser reports the fault
+    # YAML keeps the last one without a word
+    twice = sorted({*_repeated(yaml.compose(text, Loader=yaml.SafeLoader))})
+    require(not twice, f"each setting once in {file}", twice=twice)
     return content if isinstance(content, dict) else {}
+
+
+def _repeated(node: yaml.Node | None) -> Iterator[str]:
+    """Yield the keys that a mapping of YAML has twice, at any depth."""
+    if isinstance(node, yaml.MappingNode):
+        names = Counter(str(key.value) for key, _ in node.value)
+        yield from (name for name, times in names.items() if times > 1)
+    parts = node.value if isinstance(node, yaml.CollectionNode) else ()
+    for part in parts:
+        for child in part if isinstance(part, tuple) else (part,):
+            yield from _repeated(child)
 
 
 def prints_and_exits(args: Sequence[str]) -> bool:

@@ -485,6 +485,18 @@ def rehearse_student(run: Run, content: Json, source: DataSource) -> None:
         ValueError: in one line, if these settings leave no student with figures.
     """
     trainer: Json = content.get("trainer") or {}
+    every, epochs = trainer.get("check_val_every_n_epoch") or 1, trainer.get("max_epochs") or -1
+    require(
+        epochs < 0 or every <= epochs,
+        f"trainer.check_val_every_n_epoch <= {epochs}, the epochs, or none leaves a student",
+        check_val_every_n_epoch=every,
+    )
+    time = trainer.get("max_time")
+    require(
+        not (isinstance(time, str) and not time.strip("0:")),
+        "a trainer that leaves a student with figures",
+        max_time=time,
+    )
     limits = {f"limit_{role}_batches": 1 for role in ("train", "val", "test")}
     brief: Json = {
         name: 0 if trainer.get(name) == 0 else value

@@ -342,6 +342,15 @@ WAYS: dict[str, Way] = {
     "no steps of the student": student("got max_steps=0", "trainer.max_steps=0"),
     "no batches": student("got limit_train_batches=0", "trainer.limit_train_batches=0"),
     "no figures": student("got limit_test_batches=0", "trainer.limit_test_batches=0"),
+    "no time": student(
+        "a trainer that leaves a student with figures, got max_time='00:00:00:00'",
+        "trainer.max_time=00:00:00:00",
+    ),
+    "no epoch that is checked": student(
+        "trainer.check_val_every_n_epoch <= 2",
+        "trainer.max_epochs=2",
+        "trainer.check_val_every_n_epoch=5",
+    ),
     "no checkpoints": student(
         "got enable_checkpointing=False", "trainer.enable_checkpointing=false"
     ),
@@ -365,6 +374,16 @@ WAYS: dict[str, Way] = {
         "Expected settings in each file of --config", files={"label.yaml": ""}
     ),
     "a key that is no setting": Way("trainers", files={"student.yaml": "trainers: {}\n"}),
+    "a setting twice": Way(
+        "each setting once in recipe/label.yaml, got twice=['delta']",
+        files={"label.yaml": LABEL + "delta: 1.0e-3\n"},
+    ),
+    "a setting twice, within another": Way(
+        "each setting once in recipe/data.yaml, got twice=['path']",
+        files={
+            "data.yaml": "data:\n  class_path: Arrays\n  init_args: {path: data.npz, path: b.npz}\n"
+        },
+    ),
     "a file that is no YAML": Way("Problems parsing config", files={"teachers.yaml": "a: [\n"}),
     "a stage that is none": Way("overrides such as", ("--labels.num_queries=3",)),
 }
