@@ -15,14 +15,14 @@ from html.parser import HTMLParser
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, get_args
 from xml.etree import ElementTree
 
 import pytest
 
 from pate._labeling.runs.run import Run, Stage, StageState, first_stage
-from scripts.pages import mathml, reference
+from scripts.pages import mathml, on_page_markdown, reference
 from tests import test_door
 from tests.test_layers import PRIVATE_PATH
 
@@ -72,6 +72,20 @@ def test_every_page_has_a_place_and_every_link_leads_somewhere(tmp_path: Path) -
     build(tmp_path, DOCS)
     made = {path.relative_to(tmp_path).with_suffix(".md") for path in tmp_path.rglob("*.html")}
     assert {path.relative_to(DOCS) for path in DOCS.rglob("*.md")} <= made
+
+
+@pytest.mark.parametrize(
+    ("place", "left_out"),
+    [
+        ("privacy.md", False),
+        ("appendix/proofs.md", True),
+        ("reproduction/one_shot_noises.md", True),
+    ],
+)
+def test_search_finds_the_navigation_alone(place: str, left_out: bool) -> None:
+    page: Any = SimpleNamespace(file=SimpleNamespace(src_uri=place), meta={})
+    on_page_markdown("# A page", page)
+    assert page.meta["search"]["exclude"] is left_out
 
 
 @pytest.mark.usefixtures("quiet")
