@@ -83,6 +83,17 @@ class Pipeline:
     work of the other: a finished stage is skipped, an interrupted stage continues, and a stage with
     changed settings is refused unless ``overwrite`` is set.
 
+    >>> from pate.data import Arrays
+    >>> from tempfile import TemporaryDirectory
+    >>> place = TemporaryDirectory()
+    >>> folder = Path(place.name)
+    >>> ids = [f"r{i}" for i in range(4)]
+    >>> np.savez(folder / "mine.npz", X=np.eye(4), Y=np.eye(4)[:, :2], ids=ids)
+    >>> run = Pipeline(folder / "run", Arrays(folder / "mine.npz", public_fraction=0.25))
+    >>> run.folder.name, run.data.num_labels
+    ('run', 2)
+    >>> place.cleanup()
+
     Args:
         folder: the run's folder, created if it is missing.
         data: the source of the records, for the first stage; later stages read it from the folder.

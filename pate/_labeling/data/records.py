@@ -154,7 +154,11 @@ _BLOCK_BYTES = 1 << 24
 
 
 class Role(StrEnum):
-    """The purpose of records."""
+    """The purpose of records.
+
+    >>> Role("public") is Role.PUBLIC
+    True
+    """
 
     PRIVATE = "private"
     """Records on which teachers are trained. Everything computed from them is PRIVATE."""

@@ -77,6 +77,11 @@ def choose_thresholds(probabilities: ArrayLike) -> FloatArray:
     largest F1 (Lipton, Elkan & Naryanaswamy (2014)). For macro-F1 the sums run over the samples of
     one label; for micro-F1 over all pairs of a sample and a label, so that all labels have one cut.
 
+    >>> choose_thresholds([[0.9, 0.2], [0.6, 0.1]]).round(2)
+    array([[0.5 , 0.5 ],
+           [0.43, 0.15],
+           [0.39, 0.39]])
+
     Args:
         probabilities: ``[N, C]``, of public samples.
     """
@@ -105,6 +110,11 @@ def agreement(
 
     Entries that are not ``known`` are left out. The F1 of a label that is neither given nor true is
     0.
+
+    >>> given = np.array([[True, False], [True, True]])
+    >>> truth = np.array([[True, False], [False, True]])
+    >>> agreement(given, truth)["accuracy"]
+    0.75
     """
     counted = np.ones(truth.shape, dtype=np.bool_) if known is None else known
     given, truth = given & counted, truth & counted
@@ -125,6 +135,13 @@ def evaluate(
     optimize: Metric,
 ) -> dict[str, Any]:
     """Return the figures of predictions on samples with known labels.
+
+    >>> probabilities = np.array([[0.9, 0.2], [0.4, 0.6]])
+    >>> cuts = choose_thresholds(probabilities)
+    >>> truth = [[1, 0], [0, 1]]
+    >>> figures = evaluate(probabilities, truth, ("a", "b"), cuts=cuts, optimize="accuracy")
+    >>> figures["mAP"], figures["accuracy"]
+    (1.0, 1.0)
 
     Args:
         probabilities: ``[N, C]``.
@@ -178,7 +195,12 @@ def evaluate(
 def evaluate_constant(
     shares: ArrayLike, truth: UInt8Array, label_names: tuple[str, ...], *, optimize: Metric
 ) -> dict[str, Any]:
-    """Return the figures of constant probabilities ``shares`` ``[C]``, by their own cuts."""
+    """Return the figures of constant probabilities ``shares`` ``[C]``, by their own cuts.
+
+    >>> truth = np.array([[1, 0], [1, 1]], dtype=np.uint8)
+    >>> evaluate_constant([0.8, 0.3], truth, ("a", "b"), optimize="accuracy")["accuracy"]
+    0.75
+    """
     probabilities = np.broadcast_to(np.asarray(shares), truth.shape)
     return evaluate(
         probabilities,

@@ -72,6 +72,9 @@ class ClosedFormPlan:
     Nothing is trained, and no teacher is written down. These settings are public. The number of
     records is private, and counted with noise when labels are released.
 
+    >>> ClosedFormPlan(num_teachers=100).nominal
+    100
+
     Args:
         num_teachers: None for a teacher of each record (of each group, with ``unit: group``); or
             the number of teachers, at least 2, to which a keyed hash assigns them.

@@ -21,14 +21,24 @@ from pate._networks.data.torch_maps import load_weights
 
 
 class Linear(nn.Sequential):
-    """One linear layer on flattened features."""
+    """One linear layer on flattened features.
+
+    >>> import torch
+    >>> Linear((10,), 4)(torch.zeros(3, 10)).shape
+    torch.Size([3, 4])
+    """
 
     def __init__(self, input_shape: Sequence[int], num_labels: int) -> None:
         super().__init__(nn.Flatten(), nn.Linear(prod(input_shape), num_labels))
 
 
 class MLP(nn.Sequential):
-    """Hidden layers of ReLUs, with dropout, on flattened features."""
+    """Hidden layers of ReLUs, with dropout, on flattened features.
+
+    >>> import torch
+    >>> MLP((10,), 4, hidden=(32, 16))(torch.zeros(3, 10)).shape
+    torch.Size([3, 4])
+    """
 
     def __init__(
         self,
@@ -46,6 +56,10 @@ class MLP(nn.Sequential):
 
 class SmallCNN(nn.Sequential):
     """Convolutions that halve the picture, GroupNorm, mean over the picture, one linear layer.
+
+    >>> import torch
+    >>> SmallCNN((3, 16, 16), 4)(torch.zeros(2, 3, 16, 16)).shape
+    torch.Size([2, 4])
 
     Args:
         input_shape: ``(channels, height, width)``.
@@ -86,6 +100,10 @@ class ConvNet(nn.Sequential):
     norm ties samples together, which a student of released labels may. Pictures are halved until a
     side has at most 8 pixels, by further convolutions of the last width.
 
+    >>> import torch
+    >>> ConvNet((16, 16), 4)(torch.zeros(2, 16, 16)).shape
+    torch.Size([2, 4])
+
     Args:
         input_shape: ``(channels, height, width)``, or ``(height, width)``.
         num_labels: number of labels.
@@ -122,6 +140,10 @@ class ResNet8(nn.Sequential):
     """Eight layers with GroupNorm: a convolution, three residual blocks, one linear layer.
 
     The second and the third block double the width.
+
+    >>> import torch
+    >>> ResNet8((3, 16, 16), 4)(torch.zeros(2, 3, 16, 16)).shape
+    torch.Size([2, 4])
 
     Args:
         input_shape: ``(channels, height, width)``.

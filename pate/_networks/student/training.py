@@ -481,6 +481,11 @@ def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """Return the mean of ``log(1 + exp(z)) - y z`` over the mask ``[B, C]``; 0 if it is empty.
 
     Targets are labels, or noisy shares of any size.
+
+    >>> import torch
+    >>> logits, labels = torch.tensor([[0.0, 4.0]]), torch.tensor([[1.0, 0.0]])
+    >>> round(float(masked_loss(logits, labels, torch.tensor([[1.0, 0.0]]))), 3)
+    0.693
     """
     losses: Tensor = (softplus(logits) - targets * logits) * mask
     return losses.sum() / mask.sum().clamp(min=1)

@@ -49,7 +49,13 @@ class EntryLoss(RecordsInitArgs, ABC):
 
 
 class BinaryCrossEntropy(EntryLoss):
-    """Cross-entropy of each label."""
+    """Cross-entropy of each label.
+
+    >>> import torch
+    >>> logits, labels = torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0])
+    >>> [round(float(loss), 3) for loss in BinaryCrossEntropy()(logits, labels, torch.ones(2))]
+    [0.127, 1.313]
+    """
 
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
         """Return the losses, of the shape of ``labels``."""
@@ -64,6 +70,12 @@ class AsymmetricLoss(EntryLoss):
     With p the predicted probability, a positive label costs ``-(1 - p)^gamma_positive log p``; a
     negative one, with ``q = max(p - margin, 0)``, costs ``-q^gamma_negative log(1 - q)`` (Ridnik et
     al. 2021).
+
+    >>> import torch
+    >>> logits, labels = torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0])
+    >>> losses = AsymmetricLoss(gamma_positive=1.0)(logits, labels, torch.ones(2))
+    >>> [round(float(loss), 3) for loss in losses]
+    [0.015, 0.96]
 
     Args:
         gamma_positive: exponent of positive labels, at least 0.
@@ -99,6 +111,11 @@ class AsymmetricLoss(EntryLoss):
 class FocalLoss(AsymmetricLoss):
     """Cross-entropy times ``(1 - p)^gamma``, p the right answer's probability (Lin et al. 2017).
 
+    >>> import torch
+    >>> logits, labels = torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0])
+    >>> [round(float(loss), 3) for loss in FocalLoss(gamma=2.0)(logits, labels, torch.ones(2))]
+    [0.002, 0.702]
+
     Args:
         gamma: the exponent, at least 0; 0 is cross-entropy.
     """
@@ -131,6 +148,11 @@ class TeacherPlan:
     """How every teacher is trained. These settings are public and do not depend on the partitions.
 
     The seed is no secret: privacy does not rest on it.
+
+    >>> from pate.models import Linear
+    >>> plan = TeacherPlan(network=Linear, num_teachers=100, num_steps=40, batch_size=32)
+    >>> plan.unit, plan.num_teachers
+    ('record', 100)
 
     Args:
         network: makes a teacher's network for an input shape and a number of labels.

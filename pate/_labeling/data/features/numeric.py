@@ -47,6 +47,10 @@ class PublicPCA(FeatureMap):
     ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64 pixels. Fewer samples than
     features are all held instead, which takes less: their inner products have the same eigenvalues.
 
+    >>> table = ArrayFeatures(np.array([[1.0, 300.0], [2.0, 100.0], [3.0, 250.0], [5.0, 200.0]]))
+    >>> PublicPCA(num_components=1).fit(table).transform(table).shape
+    (4, 1)
+
     Args:
         num_components: number of components, less than the numbers of features and of public
             samples.
@@ -184,6 +188,13 @@ class PublicScaling(FeatureMap):
     A row ``x`` then becomes ``sqrt(2) x / sqrt(m^2 + |x|^2)``, where ``m`` is the public median
     length: the median row has length 1 and none exceeds ``sqrt(2)``, so that long rows, and extreme
     private ones, count for little more.
+
+    >>> table = ArrayFeatures(np.array([[1.0, 300.0], [2.0, 100.0], [3.0, 250.0], [5.0, 200.0]]))
+    >>> PublicScaling().fit(table).transform(table).round(2)
+    array([[-0.71,  0.71],
+           [-0.21, -1.26],
+           [ 0.  ,  0.  ],
+           [ 0.71, -0.71]], dtype=float32)
     """
 
     by_rows = True
@@ -291,6 +302,10 @@ class RandomFeatures(FeatureMap):
     approximate ``exp(-|x - y|^2 / (2 b^2))`` (Rahimi & Recht (2007)). The bandwidth ``b`` is the
     median distance of public samples; frequencies and phases are drawn from ``seed``.
 
+    >>> table = ArrayFeatures(np.array([[1.0, 300.0], [2.0, 100.0], [3.0, 250.0], [5.0, 200.0]]))
+    >>> RandomFeatures(num_features=4).fit(table).transform(table).shape
+    (4, 4)
+
     Args:
         num_features: the number ``m`` of features; None for 600, or half the number of public
             samples where that is less.
@@ -382,6 +397,11 @@ class AutoFeatures(RandomFeatures):
     256 columns, or more than half as many as samples, or if at least three quarters of the entries
     equal their column's median, as words do. Such rows have one part, as after `PublicScaling`.
 
+    >>> columns = np.random.default_rng(0).standard_normal((40, 3))
+    >>> features = AutoFeatures(num_features=8).fit(ArrayFeatures(columns))
+    >>> features.transform(ArrayFeatures(columns)).shape
+    (40, 11)
+
     Args:
         num_features: as of `RandomFeatures`.
         seed: as of `RandomFeatures`.
@@ -451,6 +471,11 @@ class ChainedFeatures(FeatureMap):
 
     For example, `FrozenBackbone` describes pictures, and `PublicScaling` brings its features to the
     scale that linear answers need.
+
+    >>> table = ArrayFeatures(np.array([[1.0, 300.0], [2.0, 100.0], [3.0, 250.0], [5.0, 200.0]]))
+    >>> features = ChainedFeatures([PublicPCA(num_components=1), PublicScaling()]).fit(table)
+    >>> features.transform(table).shape
+    (4, 1)
 
     Args:
         maps: the maps, at least one.

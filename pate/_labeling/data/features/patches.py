@@ -38,6 +38,11 @@ class PatchFeatures(FeatureMap):
     Pictures are ``[height, width]``, ``[channels, height, width]`` or, with at most four channels,
     ``[height, width, channels]``, in any unit.
 
+    >>> pictures = np.random.default_rng(0).random((30, 8, 8))
+    >>> features = PatchFeatures(num_centers=5, pool=2).fit(ArrayFeatures(pictures))
+    >>> features.transform(ArrayFeatures(pictures)).shape
+    (30, 20)
+
     Args:
         num_centers: number of centers.
         patch_size: pixels along the side of a patch; None for a third of the picture's, at least 3
