@@ -137,6 +137,12 @@ CASES = {
     "frontier": Case(
         "empty", f"{TASK} --epsilons [4] --seeds 1 --num_queries 20 --delta 1e-3", quick=False
     ),
+    "study": Case(
+        "empty",
+        "--mechanisms [Peeling] --k [1] --epsilons [4] --seeds 1 --num_queries 5"
+        " --simulate '[{{num_labels: 3, num_teachers: 40, num_public: 20}}]'",
+        quick=False,
+    ),
     "faces": Case("empty", "--output faces --num 12"),
     "completion": Case("empty", "bash", quick=False),
 }

@@ -109,6 +109,7 @@ CASES = (
     Case("plan --num_records 2000 --num_labels 5 --num_public 500 --epsilons [1] --output plan"),
     Case("frontier --run run --num_queries 50 --output frontier"),
     Case(f"frontier {SIMULATED} --num_queries 50 --output frontier"),
+    Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.csv] --seeds 2"),
     Case(
         "choose run/public/student/model read/public/student/model --run run --output choice.csv"
         " --target_epsilon 1 --delta 1e-3"

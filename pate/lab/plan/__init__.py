@@ -23,4 +23,10 @@ COMMANDS = {
         "--simulate.label_density 0.2 --simulate.teacher_accuracy 0.85 --student true",
         own_code=True,
     ),
+    "study": Command(
+        "pate.lab.plan.command:study_main",
+        "compare mechanisms at one price over k, epsilons, votes and seeds",
+        "pate study --mechanisms [Peeling,Canonical] --k [3,5] --epsilons [1,4] --counts [films.npy]",
+        own_code=True,
+    ),
 }

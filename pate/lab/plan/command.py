@@ -1,10 +1,11 @@
 """The commands that look ahead, from parameters and public facts.
 
 `pate account` computes the cost of queries by several accountants. `pate frontier` compares
-aggregators, and `pate plan` numbers of teachers.
+aggregators, `pate plan` numbers of teachers, and `pate study` mechanisms over many settings.
 """
 
 import textwrap
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +43,8 @@ from pate.lab.plan.output import (
     write_sweep,
 )
 from pate.lab.plan.peers import PEERS, opinions
+from pate.lab.plan.study import Study, StudyResult, run_study
+from pate.lab.plan.study_output import study_text, write_study
 from pate.lab.plan.sweep import Sweep, SweepResult, TaskFacts, run_sweep
 
 _EPSILONS = ("tightest", "optimal", "classic", "exact", *PEERS)
@@ -250,3 +253,38 @@ def plan(facts: TaskFacts, sweep: Sweep, output: Path = Path("plan")) -> SweepRe
 
 
 plan_main = partial(run_command, "plan", plan, grouped={"facts": TaskFacts, "sweep": Sweep})
+
+
+def study(settings: Study, output: Path = Path("study"), workers: int = 1) -> StudyResult:
+    """Compare mechanisms at one price, over many k, epsilons, votes and seeds of the noise.
+
+    Each has its own best noise for each target. A release is compared with the exact top k of its
+    votes, or with a given truth: on private votes the results are PRIVATE, for the owner's screen.
+    A command that was stopped goes on with the cells that its folder lacks.
+
+    Args:
+        settings: the settings of the study.
+        output: folder for study.csv, study.txt, study.tex and study.png, and for the finished
+            cells; study.parquet if pyarrow is installed.
+        workers: number of processes.
+
+    Returns:
+        The written rows.
+
+    Raises:
+        ValueError: on votes or a target that a mechanism cannot serve, before the first release.
+    """
+    folder = Path(output)
+    result = run_study(settings, folder, workers=workers)
+    written = write_study(folder, result)
+    print(study_text(result), end="")
+    print(f"\n{', '.join(map(str, written))}")
+    return result
+
+
+def study_main(args: Sequence[str]) -> None:
+    """Run `pate study`, whose first word may be a file of its settings."""
+    words = [*args]
+    if words and not words[0].startswith("-"):
+        words.insert(0, "--config")
+    run_command("study", study, words, grouped={"settings": Study})

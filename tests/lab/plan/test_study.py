@@ -1,0 +1,313 @@
+"""`pate study`: cells at one price, compared with the exact top k, which are never made twice."""
+
+import csv
+import json
+import math
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from scipy.stats import t as student_t
+
+from pate import cli
+from pate._core.settings import Partial
+from pate._core.validation import BoolArray
+from pate._labeling.runs.named_votes import NamedVotes
+from pate.aggregators import Canonical, NoisyVotes, Peeling, StableTopK
+from pate.lab.plan.frontier import Simulation
+from pate.lab.plan.study import FREE, PRIVATE, PUBLIC, Study, hits, name_of, run_study
+from pate.lab.plan.study_output import method_text, study_tex, study_text
+
+COUNTS = [900, 700, 400, 399, 30, 20]
+SIMULATED = Simulation(num_labels=5, num_teachers=100, num_public=40)
+
+
+@pytest.fixture
+def histogram(tmp_path: Path) -> Path:
+    path = tmp_path / "films.npy"
+    np.save(path, np.array(COUNTS))
+    return path
+
+
+def small(histogram: Path, **changed: object) -> Study:
+    settings: dict[str, object] = {
+        "mechanisms": [Partial(Peeling), Partial(Canonical)],
+        "k": (1, 3),
+        "epsilons": (1.0,),
+        "counts": (histogram,),
+        "seeds": 2,
+    }
+    return Study(**settings | changed)  # type: ignore[arg-type]
+
+
+def test_hits_are_the_most_that_any_top_k_has() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        counts, k = generator.integers(0, 4, (1, 5)), int(generator.integers(1, 5))
+        released = generator.random((1, 5)) < 0.5
+        best = max(counts[0, list(some)].sum() for some in combinations(range(5), k))
+        tops = [some for some in combinations(range(5), k) if counts[0, list(some)].sum() == best]
+        expected = max(int(released[0, list(some)].sum()) for some in tops)
+        assert hits(released, counts, k).tolist() == [expected]
+
+
+def test_a_cell_for_each_setting_at_one_price(histogram: Path, tmp_path: Path) -> None:
+    result = run_study(small(histogram), tmp_path / "study")
+    assert len(result.rows) == 8 and len([*(tmp_path / "study/cells").iterdir()]) == 8
+    for row in result.rows:
+        # no noise that is less would do: the whole of epsilon is spent
+        assert 1 - 1e-4 < row["spent"] <= 1
+        assert row["num_queries"] == 1 and row["num_teachers"] is None
+    by_peeling = [row for row in result.rows if row["mechanism"] == "Peeling"]
+    noise = [json.loads(row["noise"])["scale_peel"] for row in by_peeling]
+    assert noise[0] == noise[1] < noise[2] == noise[3]  # three choices cost more than one
+
+
+@pytest.mark.parametrize(("epsilon", "found"), [(1e3, True), (1e-3, False)])
+def test_much_epsilon_finds_the_top_k_and_little_does_not(
+    epsilon: float, found: bool, histogram: Path, tmp_path: Path
+) -> None:
+    study = small(histogram, epsilons=(epsilon,), seeds=20, k=(2,))
+    result = run_study(study, tmp_path / "study")
+    for name in ("Peeling", "Canonical"):
+        exact, _ = result.interval("exact", mechanism=name)
+        assert (exact == 1) == found and (exact < 0.6) == (not found)
+        recall, precision = (
+            result.values(each, mechanism=name) for each in ("recall", "precision")
+        )
+        assert (recall == precision).all()  # sets of two, of two that are right
+
+
+def test_finished_cells_are_kept_and_others_made_again(histogram: Path, tmp_path: Path) -> None:
+    study, folder = small(histogram), tmp_path / "study"
+    first = run_study(study, folder)
+    cells = sorted((folder / "cells").iterdir())
+    made = {path: path.stat().st_mtime_ns for path in cells}
+    content = cells[3].read_text()
+    cells[3].unlink()
+    assert run_study(study, folder).rows == first.rows
+    assert cells[3].read_text() == content
+    kept = [path for path in cells if path.stat().st_mtime_ns == made[path]]
+    assert kept == [*cells[:3], *cells[4:]]
+    more = run_study(small(histogram, seeds=3), folder)
+    assert len(more.rows) == 12 and all(row in more.rows for row in first.rows)
+    assert all(path.stat().st_mtime_ns == made[path] for path in kept)
+
+
+def test_changed_counts_are_other_cells(histogram: Path, tmp_path: Path) -> None:
+    study, folder = small(histogram), tmp_path / "study"
+    run_study(study, folder)
+    np.save(histogram, np.array(COUNTS[::-1]))
+    assert run_study(study, folder).rows and len([*(folder / "cells").iterdir()]) == 16
+
+
+@pytest.mark.slow
+def test_noise_is_that_of_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """StableTopK by its bare name, which needs more than one factor."""
+    study = Study(
+        mechanisms=[Partial(StableTopK), Partial(NoisyVotes)],
+        k=(2,),
+        epsilons=(4.0,),
+        simulate=(SIMULATED,),
+        num_queries=3,
+        seeds=1,
+    )
+    stable, noisy = run_study(study, tmp_path / "study").rows
+    for row in (stable, noisy):
+        words = (
+            f"calibrate --aggregator {row['mechanism']} --target_epsilon 4 --num_queries 3"
+            " --delta 1e-6 --num_teachers 100 --num_labels 5"
+        )
+        capsys.readouterr()
+        assert cli.main(words.split()) == 0
+        out = capsys.readouterr().out
+        for name, scale in json.loads(row["noise"]).items():
+            assert f"{name}: {scale}"[:16] in out.replace("aggregator.", "")
+
+
+def test_intervals_are_students(histogram: Path, tmp_path: Path) -> None:
+    study = small(histogram, epsilons=(0.02,), seeds=6, k=(3,))
+    result = run_study(study, tmp_path / "study")
+    values = result.values("recall", mechanism="Peeling")
+    mean, half = result.interval("recall", mechanism="Peeling")
+    assert len(values) == 6 and values.std() > 0
+    assert math.isclose(mean, values.mean())
+    expected = student_t(5).ppf(0.975) * values.std(ddof=1) / math.sqrt(6)
+    assert math.isclose(half, expected)
+    one = run_study(small(histogram, seeds=1), tmp_path / "study")
+    assert math.isnan(one.interval("recall", mechanism="Peeling", k=3)[1])
+
+
+def votes_file(path: Path) -> tuple[Path, BoolArray]:
+    truth = np.random.default_rng(1).random((30, 4)) < 0.5
+    counts = np.where(truth, 90, 10)
+    ids = np.array([f"s{i:02}" for i in range(30)])
+    named = NamedVotes(ids=ids, label_names=tuple("abcd"), counts=counts, num_teachers=100)
+    named.save(path)
+    return path, truth
+
+
+def test_a_truth_takes_the_place_of_the_top_k(tmp_path: Path) -> None:
+    votes, truth = votes_file(tmp_path / "votes.npz")
+    shuffled = np.random.default_rng(2).permutation(30)
+    ids = np.array([f"s{i:02}" for i in range(30)])[shuffled]
+    right, wrong = tmp_path / "right.npz", tmp_path / "wrong.npz"
+    np.savez(right, ids=ids, Y=truth[shuffled].astype(np.uint8))
+    np.savez(wrong, ids=ids, Y=~truth[shuffled])
+    for path, accuracy in ((right, 1.0), (wrong, 0.0)):
+        study = Study(
+            mechanisms=[Partial(NoisyVotes)],
+            k=(1,),
+            epsilons=(1000.0,),
+            votes=(votes,),
+            truth=path,
+            seeds=1,
+            num_queries=20,
+        )
+        (row,) = run_study(study, tmp_path / "study").rows
+        assert row["accuracy"] == row["recall"] == accuracy and row["num_queries"] == 20
+
+
+def test_names_have_the_settings_that_are_not_the_default(histogram: Path) -> None:
+    laplace = Partial(Peeling, noise_law="laplace")
+    study = small(histogram, mechanisms=[laplace, Partial(Peeling, noise_law="gumbel")])
+    assert [*map(name_of, study.partials)] == ["Peeling (noise_law=laplace)", "Peeling"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"mechanisms": []}, "at least one value of mechanisms"),
+        ({"k": (3, 0)}, r"k\[1\] >= 1"),
+        ({"epsilons": (-1.0,)}, r"epsilons\[0\] > 0"),
+        ({"counts": ()}, "votes, counts or simulate"),
+        ({"mechanisms": [Partial(Peeling)] * 2}, "names of mechanisms that occur once"),
+        ({"mechanisms": [Partial(Peeling, k=3)]}, "k of the study, not of Peeling"),
+        ({"num_queries": 3}, "no num_queries with counts alone"),
+        ({"truth": Path("truth.npz")}, "`truth` with files of votes alone"),
+        (
+            {"mechanisms": [Partial(Peeling, neighboring_relation="add_remove_teacher")]},
+            "Peeling for the relation of the study, replace_record",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    changed: dict[str, object], message: str, histogram: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(histogram, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"k": (1, 6)}, r"k < 6, the number of items, got k=6 \(Peeling, k = 6, epsilon = 1"),
+        ({"mechanisms": [Partial(Peeling), Partial(StableTopK, delta_test=1e-3)]}, "delta"),
+        ({"counts": (Path("none.npy"),)}, "none.npy"),
+    ],
+)
+def test_nothing_is_released_where_one_cell_cannot_be(
+    changed: dict[str, object], message: str, histogram: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "study"
+    with pytest.raises(ValueError, match=message) as refused:
+        run_study(small(histogram, **changed), folder)
+    assert "\n" not in str(refused.value)
+    assert not (folder / "cells").exists()
+
+
+def test_fractions_are_no_votes(tmp_path: Path) -> None:
+    path = tmp_path / "means.npy"
+    np.save(path, np.array([0.5, 1.5]))
+    with pytest.raises(ValueError, match="whole numbers"):
+        run_study(small(path, k=(1,)), tmp_path / "study")
+
+
+def test_results_say_whether_they_are_private(histogram: Path, tmp_path: Path) -> None:
+    assert small(histogram).notice == PRIVATE and small(histogram, public=True).notice == PUBLIC
+    assert small(histogram, counts=(), simulate=(SIMULATED,)).notice == FREE
+    result = run_study(small(histogram), tmp_path / "study")
+    assert study_text(result).startswith(PRIVATE) and study_tex(result).startswith(f"% {PRIVATE}")
+    assert "REPLACE_RECORD" in method_text(result) and "numpy" in method_text(result)
+    tex = study_tex(result)
+    # a row for each mechanism and a column for each k, all of them cells
+    assert [line.count("&") for line in tex.splitlines() if "&" in line] == [2] * 3
+
+
+@pytest.mark.slow
+def test_the_command_reads_a_file_and_writes_a_table(
+    histogram: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = tmp_path / "study.yaml", tmp_path / "study"
+    file.write_text(
+        "mechanisms:\n- Peeling\n- {class_path: Peeling, init_args: {noise_law: laplace}}\n"
+        f"k: [2]\nepsilons: [1]\ncounts: [{histogram}]\nseeds: 2\n"
+    )
+    assert cli.main(["study", str(file), f"--output={folder}"]) == 0
+    assert capsys.readouterr().out.startswith(PRIVATE)
+    head, *lines = (folder / "study.csv").read_text().splitlines()
+    rows = [*csv.DictReader(lines)]
+    assert head == f"# {PRIVATE}"
+    names = [row["mechanism"] for row in rows]
+    assert names == ["Peeling"] * 2 + ["Peeling (noise_law=laplace)"] * 2
+    written = {path.name for path in folder.iterdir()}
+    assert {"cells", "study.csv", "study.png", "study.tex", "study.txt"} <= written
+    from pyarrow import parquet
+
+    table = parquet.read_table(folder / "study.parquet")
+    assert table.num_rows == 4 and table.schema.metadata[b"notice"] == PRIVATE.encode()
+
+
+@pytest.mark.slow
+def test_a_class_of_ones_own_is_compared_in_processes(
+    histogram: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine_for_study.py").write_text(
+        "from dataclasses import dataclass\nfrom pate.aggregators import NoisyVotes\n\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Mine(NoisyVotes):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    words = f"--mechanisms [NoisyVotes,mine_for_study.Mine] --k [2] --epsilons [1] --counts [{histogram}]"
+    assert cli.main(["study", *words.split(), "--seeds=2", "--workers=2"]) == 0
+    lines = (tmp_path / "study" / "study.csv").read_text().splitlines()[1:]
+    ours, theirs = (
+        [r for r in csv.DictReader(lines) if r["mechanism"] == name]
+        for name in ("NoisyVotes", "Mine")
+    )
+    assert len(ours) == len(theirs) == 2
+    assert [row["noise"] for row in ours] == [row["noise"] for row in theirs]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--k [2] --epsilons [1] --mechanisms [Peeling]", "votes, counts or simulate"),
+        ("none.yaml", "none.yaml"),
+        ("--k [2] --epsilons [1] --mechanisms [Peling] --counts [a.npy]", "Peling"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = cli.main(["study", *words.split()])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_the_page_has_a_study_of_two_k_and_six_mechanisms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "study.md").read_text()
+    file = tmp_path / "study.yaml"
+    file.write_text(page.split("```yaml\n")[1].split("```")[0])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["study", str(file), "--print_config"])
+    assert stopped.value.code == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert len(printed["mechanisms"]) == 6 and printed["k"] == [2, 5]
