@@ -43,7 +43,7 @@ from pate.lab.plan.output import (
     write_sweep,
 )
 from pate.lab.plan.peers import PEERS, opinions
-from pate.lab.plan.study import Study, StudyResult, run_study
+from pate.lab.plan.study import PRIVATE, Study, StudyResult, run_study
 from pate.lab.plan.study_output import study_text, write_study
 from pate.lab.plan.sweep import Sweep, SweepResult, TaskFacts, run_sweep
 
@@ -255,7 +255,7 @@ def plan(facts: TaskFacts, sweep: Sweep, output: Path = Path("plan")) -> SweepRe
 plan_main = partial(run_command, "plan", plan, grouped={"facts": TaskFacts, "sweep": Sweep})
 
 
-def study(settings: Study, output: Path = Path("study"), workers: int = 1) -> StudyResult:
+def study(settings: Study, output: Path | None = None, workers: int = 1) -> StudyResult:
     """Compare mechanisms at one price, over many k, epsilons, votes and seeds of the noise.
 
     Each has its own best noise for each target. A release is compared with the exact top k of its
@@ -265,7 +265,8 @@ def study(settings: Study, output: Path = Path("study"), workers: int = 1) -> St
     Args:
         settings: the settings of the study.
         output: folder for study.csv, study.txt, study.tex and study.png, and for the finished
-            cells; study.parquet if pyarrow is installed.
+            cells; study.parquet if pyarrow is installed. None for private/study, or study for
+            simulated and public votes.
         workers: number of processes.
 
     Returns:
@@ -274,7 +275,8 @@ def study(settings: Study, output: Path = Path("study"), workers: int = 1) -> St
     Raises:
         ValueError: on votes or a target that a mechanism cannot serve, before the first release.
     """
-    folder = Path(output)
+    default = Path("private/study" if settings.notice == PRIVATE else "study")
+    folder = default if output is None else Path(output)
     result = run_study(settings, folder, workers=workers)
     written = write_study(folder, result)
     print(study_text(result), end="")

@@ -23,7 +23,7 @@ from pate._core.accounting.accountant import Target, epsilon_of
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.files.reading import code_version, digest, read_arrays, read_json
-from pate._core.files.writing import locked_output, require_place, write_json
+from pate._core.files.writing import locked_output, make_folder, require_place, write_json
 from pate._core.own_code import OwnCode, finder_in_use
 from pate._core.progress import stage_bar
 from pate._core.release.histogram import read_counts
@@ -420,6 +420,7 @@ def run_study(study: Study, output: Path, *, workers: int = 1) -> StudyResult:
         )
     ]
     files = [[cells / f"{g.key(study, seed)}.json" for seed in range(study.seeds)] for g in groups]
+    make_folder(output)
     with locked_output(output / "study.csv"):
         todo = [
             (group, {seed: path for seed, path in enumerate(paths) if not path.is_file()})

@@ -92,7 +92,7 @@ def method_text(result: StudyResult) -> str:
         (row["votes"], row["num_queries"], row["num_teachers"], row["num_labels"]) for row in rows
     }
     votes = "; ".join(
-        f"{name}: {queries} queries on {labels} items"
+        f"{name}: {queries} {'query' if queries == 1 else 'queries'} on {labels} items"
         + ("" if teachers is None else f" by {teachers} teachers")
         for name, queries, teachers, labels in sorted(kinds, key=str)
     )

@@ -238,14 +238,18 @@ def test_results_say_whether_they_are_private(histogram: Path, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_the_command_reads_a_file_and_writes_a_table(
-    histogram: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    histogram: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file, folder = tmp_path / "study.yaml", tmp_path / "study"
+    monkeypatch.chdir(tmp_path)
+    file, folder = tmp_path / "study.yaml", tmp_path / "private" / "study"
     file.write_text(
         "mechanisms:\n- Peeling\n- {class_path: Peeling, init_args: {noise_law: laplace}}\n"
         f"k: [2]\nepsilons: [1]\ncounts: [{histogram}]\nseeds: 2\n"
     )
-    assert cli.main(["study", str(file), f"--output={folder}"]) == 0
+    assert cli.main(["study", str(file)]) == 0 and folder.stat().st_mode & 0o77 == 0
     assert capsys.readouterr().out.startswith(PRIVATE)
     head, *lines = (folder / "study.csv").read_text().splitlines()
     rows = [*csv.DictReader(lines)]
@@ -271,7 +275,7 @@ def test_a_class_of_ones_own_is_compared_in_processes(
     monkeypatch.chdir(tmp_path)
     words = f"--mechanisms [NoisyVotes,mine_for_study.Mine] --k [2] --epsilons [1] --counts [{histogram}]"
     assert cli.main(["study", *words.split(), "--seeds=2", "--workers=2"]) == 0
-    lines = (tmp_path / "study" / "study.csv").read_text().splitlines()[1:]
+    lines = (tmp_path / "private/study/study.csv").read_text().splitlines()[1:]
     ours, theirs = (
         [r for r in csv.DictReader(lines) if r["mechanism"] == name]
         for name in ("NoisyVotes", "Mine")
