@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import textwrap
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -144,7 +145,8 @@ def study_figure(result: StudyResult) -> Figure:
                 axes.errorbar(means, [i], xerr=np.nan_to_num(halves), **style)
             else:
                 axes.errorbar(epsilons, means, yerr=np.nan_to_num(halves), label=name, **style)
-        axes.set_title(f"{Path(place['votes']).name[:40]}, k = {place['k']}", fontsize="medium")
+        short = textwrap.shorten(Path(place["votes"]).name, 34, placeholder=" ...)")
+        axes.set_title(f"{short}, k = {place['k']}", fontsize="medium")
         if len(epsilons) == 1:
             axes.set_yticks(range(len(names)), names)
             axes.set_xlabel(_SHOWN)
