@@ -33,6 +33,7 @@ from pate._core.validation import (
     BoolArray,
     FloatArray,
     IntArray,
+    expecting,
     require,
     require_count,
     require_distinct,
@@ -435,8 +436,14 @@ def run_study(study: Study, output: Path, *, workers: int = 1) -> StudyResult:
             for (group, missing), aggregator in zip(todo, found, strict=True)
         ]
         _in_processes(workers, study, "study", _release_cells, jobs)
-    rows = [read_json(path.read_text()) for paths in files for path in paths]
+    rows = [_read_cell(path) for paths in files for path in paths]
     return StudyResult(study=study, rows=tuple(rows))
+
+
+def _read_cell(path: Path) -> Mapping[str, Any]:
+    with expecting(f"a finished cell in {path} (delete it to make it again)", ValueError):
+        row: Mapping[str, Any] = read_json(path.read_text())
+    return row
 
 
 Made = TypeVar("Made")

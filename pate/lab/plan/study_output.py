@@ -107,7 +107,7 @@ def method_text(result: StudyResult) -> str:
         f" {', '.join(f'{value:g}' for value in study.epsilons)} at most, at delta ="
         f" {format_exact(study.delta)} under {relation}; the cost was {min(spent):.4g} to"
         f" {max(spent):.4g}. One factor scales all noise of a mechanism to the least that meets"
-        f" epsilon; StableTopK splits its noise for it. Noise is drawn {study.seeds} times;"
+        f" epsilon; a class such as StableTopK splits its noise for it. Noise is drawn {study.seeds} times;"
         f" intervals of 95% are Student's t over these draws, for the same votes. Figures compare"
         f" releases with {against}, which is private where the votes are; what is not released"
         f" counts as not found. pate {code_version()}, {versions}, Python"

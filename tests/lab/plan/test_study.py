@@ -96,6 +96,16 @@ def test_finished_cells_are_kept_and_others_made_again(histogram: Path, tmp_path
     assert all(path.stat().st_mtime_ns == made[path] for path in kept)
 
 
+def test_a_damaged_cell_is_named(histogram: Path, tmp_path: Path) -> None:
+    study, folder = small(histogram), tmp_path / "study"
+    run_study(study, folder)
+    cell = min((folder / "cells").iterdir())
+    cell.write_text("{")
+    with pytest.raises(ValueError, match=f"a finished cell in {cell} .delete it") as refused:
+        run_study(study, folder)
+    assert "\n" not in str(refused.value)
+
+
 def test_changed_counts_are_other_cells(histogram: Path, tmp_path: Path) -> None:
     study, folder = small(histogram), tmp_path / "study"
     run_study(study, folder)
