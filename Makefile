@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | coverage | lint | bounds | bench | reproduce | docs, in .venv or in VENV=<folder>
+# make setup | demo | test | test-all | without | coverage | lint | bounds | bench | reproduce | docs, in .venv or in VENV=<folder>
 # make test ZONE=core, or labeling, networks, lab, pages: the fast tests of one zone, without lint
 VENV ?= .venv
 PYTHON ?= python3
@@ -23,7 +23,7 @@ ZONES := labeling lab networks core pages
 FAST := $(addprefix fast-,$(ZONES) house)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs
+.PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs without
 
 setup: $(INSTALLED)
 
@@ -63,6 +63,16 @@ bounds:
 	cd $(WHEELS) && bin/pate run faces --label.target_epsilon 8
 	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \
 		--num_teachers 200 --num_labels 6
+
+# that the lab, and then networks, can be deleted: what is left passes its fast tests, in a copy of what git tracks
+ALONE := $(VENV)-alone
+PROVEN := $(abspath $(BIN)/python) -m pytest -p no:xdist -m 'not slow'
+without: setup
+	rm -rf $(ALONE) && git checkout-index --all --prefix=$(ALONE)/
+	rm -r $(ALONE)/pate/lab $(ALONE)/tests/lab
+	cd $(ALONE) && PYTHONPATH=$(abspath $(ALONE)) $(PROVEN) tests/core tests/labeling tests/networks
+	rm -r $(ALONE)/pate/_networks $(ALONE)/tests/networks
+	cd $(ALONE) && PYTHONPATH=$(abspath $(ALONE)/tests/without):$(abspath $(ALONE)) $(PROVEN) tests/core tests/labeling
 
 lint: setup
 	$(BIN)/ruff check

@@ -7,17 +7,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pate import cli
 from pate.accounting import Ledger, read_ledger
-from pate.lab.faces.drawing import write_celeba_folder
 from tests.processes import start
 
 __all__ = ["start"]
@@ -107,11 +107,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def write_faces(folder: Path, **settings: Any) -> None:
+    """Draw faces into a folder in CelebA's format; skip the test if the lab, which draws them, is deleted."""
+    drawing = pytest.importorskip("pate.lab.faces.drawing")
+    drawing.write_celeba_folder(folder, progress=False, **settings)
+
+
+LAB = {"account", "audit", "faces", "frontier", "plan", "report", "silo"}
+"""The commands of the lab, by their first words."""
+
+
+def needs_zone_of(words: Sequence[str]) -> None:
+    """Skip the test of a command whose zone is deleted."""
+    if words and words[0] in LAB:
+        pytest.importorskip("pate.lab")
+
+
 @pytest.fixture(scope="session")
 def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 300 faces in CelebA's format."""
     folder = tmp_path_factory.mktemp("faces") / "faces"
-    write_celeba_folder(folder, num=300, private_fraction=0.6, public_fraction=0.2, progress=False)
+    write_faces(folder, num=300, private_fraction=0.6, public_fraction=0.2)
     return folder
 
 
@@ -138,7 +154,8 @@ def write_arrays(tmp_path: Path) -> Write:
 
 
 def recipe(folder: Path, data: Path, *, steps: int = 20, chunk_size: int = 4) -> Path:
-    """Write a recipe that runs in seconds."""
+    """Write a recipe that runs in seconds; skip the test if networks, which its teachers are, are deleted."""
+    pytest.importorskip("pate._networks.teachers.plan")
     folder.mkdir(parents=True)
     (folder / "data.yaml").write_text(
         f"data:\n  class_path: Arrays\n  init_args:\n    path: {data}\n"

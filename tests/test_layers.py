@@ -122,6 +122,48 @@ def test_no_text_of_a_lower_zone_names_a_higher_one() -> None:
     assert not named
 
 
+TESTS = {
+    file: ast.parse(file.read_text())
+    for file in sorted((ROOT.parent / "tests").rglob("*.py"))
+    if file.parts[len(ROOT.parent.parts) + 1] in ("core", "labeling", "networks")
+}
+
+
+def test_tests_of_a_zone_import_nothing_of_a_higher_one_at_their_top() -> None:
+    """So that they are collected, and run, where the higher zones are deleted (`make without`).
+
+    What a single test wants of a higher zone, it asks `pytest.importorskip` for.
+    """
+    names = [zone.strip("_") for zone in ZONES]
+    assert len(TESTS) > 100
+    upward = set()
+    for file, tree in TESTS.items():
+        place = file.relative_to(ROOT.parent / "tests").parts[0]
+        for zone in ZONES[names.index(place) + 1 :]:
+            # tests of core use aggregators, which stay where tests of core run
+            above = (
+                f"tests.{zone.strip('_')}.",
+                *([f"pate.{zone}."] if zone != "_labeling" else []),
+            )
+            upward |= {
+                f"{file.relative_to(ROOT.parent)}: {module}"
+                for module in imported_by(tree)
+                if f"{module}.".startswith(above)
+            }
+    assert not upward
+
+
+def imported_by(tree: ast.AST) -> set[str]:
+    """Return the modules that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
 PARTS = entry_points(group="pate.parts")
 
 
@@ -131,17 +173,8 @@ def test_a_name_of_a_higher_zone_is_found(name: str) -> None:
     assert find(name).__name__ == name
 
 
-WITHOUT_FRAMEWORKS = """
-import importlib, sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        heavy = "torch torchvision pytorch_lightning lightning_fabric matplotlib autodp jinja2 Crypto"
-        if name.partition(".")[0] in heavy.split():
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Missing())
-"""
+WITHOUT = ROOT.parent / "tests" / "without" / "sitecustomize.py"
+WITHOUT_FRAMEWORKS = WITHOUT.read_text()
 
 
 def test_the_two_lower_zones_import_no_framework() -> None:
@@ -152,7 +185,9 @@ def test_the_two_lower_zones_import_no_framework() -> None:
         if module != "pate.__main__" and zone_of(module) in ("_core", "_labeling", "")
     ]
     assert len(lower) > 90
-    script = WITHOUT_FRAMEWORKS + f"for name in {lower}: importlib.import_module(name)"
+    script = (
+        WITHOUT_FRAMEWORKS + f"import importlib\nfor name in {lower}: importlib.import_module(name)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -272,7 +307,7 @@ for words in ("teachers fit --help", "student fit --help", "run table --student.
 
 def without_torch(script: str, folder: Path) -> str:
     """Run a program where nothing that networks and plots need can be imported, and return its errors."""
-    blocked = WITHOUT_FRAMEWORKS.replace(" jinja2", "")  # which a report needs
+    blocked = WITHOUT_FRAMEWORKS.replace(', "jinja2"', "")  # which a report needs
     done = subprocess.run(
         [sys.executable, "-c", blocked + script],
         capture_output=True,

@@ -40,12 +40,14 @@ _EXTRAS = {
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """A package is missing that an extra of `pate` brings."""
+    """A package that an extra of `pate` brings, or a folder of `pate`, is missing."""
 
 
 def naming_extra(error: ModuleNotFoundError, use: str = "") -> ModuleNotFoundError:
-    """Return the error on a package that is missing, with the extra that brings it if one does."""
+    """Return the error on what is missing: a package, with its extra, or a folder of `pate`."""
     missing = str(error.name).partition(".")[0]
+    if missing == "pate":  # a zone whose folder was deleted
+        return MissingExtraError(f"Expected the folder of {error.name}{use}", name=error.name)
     if missing not in _EXTRAS:
         return error
     return MissingExtraError(

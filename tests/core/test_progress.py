@@ -18,10 +18,8 @@ from typing import Any
 
 import pytest
 
-from pate import cli
 from pate._core import progress
 from pate._core.progress import stage_bar, step_bar
-from tests.conftest import Write, make_arrays, recipe
 
 
 def test_a_short_stage_prints_nothing_where_there_is_no_terminal(
@@ -158,6 +156,7 @@ def test_slow_units_after_fast_ones_are_told_of(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("width", [100, 0])
 def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
     """The command itself, on a pseudo-terminal: one line, drawn again and again."""
+    pytest.importorskip("pate.lab.faces")
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     words = ["faces", "--output", str(tmp_path / "faces"), "--num", "300"]
@@ -180,31 +179,3 @@ def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
     assert len(lines) == 1
     assert lines[0].split("\r")[-1].startswith("faces: 100%") and "300/300" in lines[0]
     assert max(map(len, lines[0].split("\r"))) <= (width or 80)
-
-
-@pytest.mark.slow
-def test_bars_of_teachers_say_nothing_of_the_records(
-    write_arrays: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """How many there are is PRIVATE; steps and chunks are public."""
-    told: list[tuple[object, object]] = []
-
-    def recorded(total: int | None, name: str, **options: Any) -> Any:
-        told.append((total, name))
-        return stage_bar(total, name, **options)
-
-    monkeypatch.setattr("pate._networks.teachers.stage.stage_bar", recorded)
-    arrays = make_arrays()
-    for world, rows in (("integer_scores", slice(0, None)), ("less", slice(37, None))):
-        data = write_arrays(
-            f"{world}.npz", **{name: arrays[name][rows] for name in ("X", "Y", "ids", "split")}
-        )
-        made = recipe(tmp_path / f"{world}_recipe", data, steps=2)
-        words = [
-            f"--config={made}/data.yaml",
-            f"--config={made}/teachers.yaml",
-            f"--run={tmp_path / world}",
-        ]
-        assert cli.main(["teachers", "fit", *words]) == 0
-        assert cli.main(["teachers", "vote", f"--run={tmp_path / world}"]) == 0
-    assert told == [(6, "teachers"), (3, "votes")] * 2

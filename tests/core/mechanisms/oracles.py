@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln, ndtr
+from scipy.special import expit, gammaln, ndtr, ndtri
 
 Array = NDArray[Any]
 Scores = Sequence[float] | Array
@@ -363,3 +363,8 @@ def stable_top_k_slow(
     k = max(range(len(q)), key=lambda j: q[j] - scale * math.log(generator.standard_exponential()))
     passed = max(shift, q[k]) + sigma * generator.standard_normal() - z * sigma > shift
     return order[:k] if passed else None
+
+
+def passing(gap: float, shift: float, sigma: float, delta: float) -> float:
+    """Return the chance of passing a stability test."""
+    return float(ndtr((max(gap, shift) - shift) / sigma + ndtri(delta)))

@@ -9,7 +9,7 @@ from pate._core.testing.mechanisms import Grid
 from pate._core.validation import FloatArray, IntArray
 from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
-from tests.labeling.aggregators.oracles import passing
+from tests.core.mechanisms.oracles import passing
 
 
 class TestMajority(MechanismContract):

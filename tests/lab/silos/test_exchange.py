@@ -25,6 +25,7 @@ from pate.lab.silos.exchange import SERVER, AwaitedError, Exchange, Invitation, 
 from pate.lab.silos.secrets import Secrets, SigningKey, WordArray
 from pate.lab.silos.server import invite
 from tests.lab.silos.exchanges import LABELS, Hospitals
+from tests.labeling.data.test_edges import named
 
 
 def test_a_missing_package_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -713,3 +714,19 @@ def test_waiting_ends_when_others_have_sent_or_time_is_over(
         return "done"
 
     assert waiting(step, None) == "done"
+
+
+@named
+def test_label_names_of_an_invitation(name: str) -> None:
+    with pytest.raises(ValueError, match="label_names"):
+        Invitation(
+            teachers={"north": 2, "south": 3},
+            ids=["x"],
+            label_names=["a", name],
+            sigma_silos=3.0,
+            colluding=0,
+            dropouts=0,
+            keys={"north": "00" * 32, "south": "11" * 32},
+            server_key="22" * 32,
+            delta=1e-6,
+        )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from pate import Votes
 from pate._labeling.testing.aggregators import Law, Outcome
@@ -30,11 +30,6 @@ def unanswered(num_labels: int, tier: int = 0) -> Outcome:
     return (*(0 for _ in range(2 * num_labels)), tier)
 
 
-def passing(gap: float, shift: float, sigma: float, delta: float) -> float:
-    """Return the chance of passing a stability test."""
-    return float(ndtr((max(gap, shift) - shift) / sigma + ndtri(delta)))
-
-
 def passing_laplace(gap: float, shift: float, scale: float, delta: float) -> float:
     """Return the chance of passing a stability test with Laplace noise."""
     return float(
@@ -48,7 +43,7 @@ def stable_law(
     sigma: float,
     delta: float,
     choice: Callable[[np.ndarray], np.ndarray],
-    test: Callable[[float, float, float, float], float] = passing,
+    test: Callable[[float, float, float, float], float] = oracles.passing,
 ) -> Law:
     """Law of StableTopK whose rank is chosen with the law ``choice`` of the gaps; a majority weighs
     the ``shift``."""
@@ -83,7 +78,7 @@ def fixed_law(
         (np.array(gaps) - rank_penalty * np.abs(np.arange(len(gaps)) - k)) / scale
     )
     for j, chance in enumerate(chances.tolist()):
-        p = passing(gaps[j], shift, sigma, delta)
+        p = oracles.passing(gaps[j], shift, sigma, delta)
         if fallback:
             peels = oracles.sequences(len(h), k)
             parts = oracles.peel_law(tuple(np.array(h) / scale_peel), peels, oracles.softmax)

@@ -1,12 +1,11 @@
 """A mechanism from another package: one class, and its aggregator of two lines, go through everything.
 
-`pate label`, `topk`, `account`, `calibrate`, `frontier` and `audit` know it by its name, and no
+`pate label`, `topk` and `calibrate` know it by its name, and no
 table of this package does.
 """
 
 import json
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,11 +17,9 @@ from numpy.typing import ArrayLike
 from pate import ReleasedLabels, Votes, VoteShape, cli
 from pate._core.validation import FloatArray, IntArray
 from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation, Target
-from pate.aggregators import MechanismAggregator, Outlook, Release, registered
-from pate.lab.plan.frontier import candidates
+from pate.aggregators import MechanismAggregator, Release, registered
 from pate.mechanisms import Law, NotStatedError, ScoreMechanism, seeded_generator
 from pate.testing import MechanismContract, exact_epsilon
-from tests.conftest import make_arrays, recipe
 from tests.core.mechanisms import oracles
 
 
@@ -130,10 +127,6 @@ def test_it_labels_votes_and_is_calibrated_and_compared(installed: Path) -> None
     found = PickLabel.for_target(target, SHAPE)
     gap = found and found.gap_needed(SHAPE, probability=0.9)
     assert gap and gap.meaning == f"A lead of {gap.votes:.1f} votes is what a query needs,"
-    outlook = Outlook(
-        shape=SHAPE, num_queries=50, delta=1e-5, relation=relation, labels_per_sample=1
-    )
-    assert [each.name for each in candidates(outlook)].count("PickLabel") == 1
     with pytest.raises(ValueError, match=r"^Expected scale_pick > 0, got scale_pick=-1\.0$"):
         PickLabel(scale_pick=-1.0)
 
@@ -163,18 +156,6 @@ def test_the_commands_know_and_explain_it(
     assert isinstance(PickLabel.names, Mapping) and "scale_pick" in (PickLabel.__doc__ or "")
 
 
-def test_pate_account_prints_its_settings_and_guarantee(
-    installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["--num_teachers=200", "--num_labels=5", "--num_queries=50", "--delta=1e-5"]
-    words = ["account", "--aggregator=PickLabel", *asked]
-    assert cli.main([*words, "--aggregator.scale_pick=20"]) == 0
-    printed = capsys.readouterr().out
-    assert "scale_pick=20.0" in printed and "replace_record" in printed
-    assert cli.main(words) == 2
-    assert capsys.readouterr().err.endswith("Expected --aggregator.scale_pick of PickLabel\n")
-
-
 def test_pate_label_releases_by_it(
     installed: Path, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,40 +168,3 @@ def test_pate_label_releases_by_it(
     assert released.labels.sum(axis=1).tolist() == [1] * 40
     public = [f"--statement={copied / 'public/privacy.json'}", f"--ledger={copied}/ledger.sqlite"]
     assert cli.main(["ledger", "verify", *public]) == 0
-
-
-def test_pate_frontier_compares_it(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = {"num_labels": 3, "num_teachers": 60, "num_public": 60}
-    words = ["frontier", *(f"--simulate.{name}={size}" for name, size in sizes.items())]
-    words += [
-        "--aggregators+=PickLabel",
-        "--aggregators.scale_pick=1",
-        "--num_queries=20",
-        "--epsilons=[8]",
-    ]
-    assert cli.main([*words, "--seeds=1"]) == 0
-    assert "PickLabel" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [PickLabel, SilentLabel])
-def test_pate_audit_uses_its_law_or_says_that_there_is_none(
-    kind: type[MechanismAggregator[Any]], installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(installed / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    folder = recipe(installed / "mine", installed / "data.npz")
-    (noise,) = kind.noise_parameters
-    (folder / "label.yaml").write_text(
-        f"aggregator:\n  class_path: {kind.__name__}\n  init_args:\n    {noise}: 2.0\n"
-        "num_queries: 80\ndelta: 0.001\n"
-    )
-    words = ["audit", "mine", "--output=audited", "--canaries=8"]
-    # status 3 says that a part has no test
-    with nullcontext() if kind is PickLabel else pytest.raises(SystemExit, match="3"):
-        assert cli.main(words) == 0
-    printed = capsys.readouterr().out
-    content = json.loads(Path("audited/audit.json").read_text())
-    if kind is PickLabel:
-        assert content["exact"]["epsilon"] > 0
-    else:
-        assert content["exact"] == "the law of Silent is not known" and content["exact"] in printed

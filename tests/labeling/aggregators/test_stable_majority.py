@@ -14,7 +14,8 @@ from pate.accounting import NeighboringRelation as Relation, StabilityTestEvent
 from pate.aggregators import Aggregator, StableMajority
 from pate.mechanisms import exceeds
 from pate.testing import AggregatorContract
-from tests.labeling.aggregators.oracles import answered, counts, passing, unanswered
+from tests.core.mechanisms.oracles import passing
+from tests.labeling.aggregators.oracles import answered, counts, unanswered
 from tests.labeling.aggregators.test_of_mechanism import Bound
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from torch import nn
 
 from pate import LabelSettings, Partial, VoteShape, cli
 from pate._core.accounting.cost import format_epsilon
@@ -550,7 +549,9 @@ NOISY = "{class_path: NoisyVotes, init_args: {sigma_votes: 1}}"
 AROUND = "{class_path: TauVoting, init_args: {sigma_tau: 1, tau: 2, threshold_tau: 2, around_predictions: true}}"
 
 
-def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
+def too_narrow(shape: tuple[int, ...], num_labels: int) -> Any:
+    from torch import nn
+
     return nn.Sequential(nn.Linear(shape[0], 3), nn.ReLU(), nn.Linear(3, num_labels - 1))
 
 

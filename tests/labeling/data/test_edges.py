@@ -8,7 +8,6 @@ import pytest
 import pate
 from pate import cli
 from pate._core.validation import require_label_names
-from pate.lab.silos.exchange import Invitation
 from tests.conftest import make_arrays, recipe
 
 NAMES = {
@@ -92,22 +91,6 @@ def test_label_names_of_votes(
     assert not (tmp_path / "run").exists() and not list(tmp_path.glob("*.sqlite"))
 
 
-@named
-def test_label_names_of_an_invitation(name: str) -> None:
-    with pytest.raises(ValueError, match="label_names"):
-        Invitation(
-            teachers={"north": 2, "south": 3},
-            ids=["x"],
-            label_names=["a", name],
-            sigma_silos=3.0,
-            colluding=0,
-            dropouts=0,
-            keys={"north": "00" * 32, "south": "11" * 32},
-            server_key="22" * 32,
-            delta=1e-6,
-        )
-
-
 def test_names_of_all_languages_are_label_names() -> None:
     require_label_names(
         "label names", ["effusion", "Größe", "می‌خواهم", "👩‍⚕️", "two words", "a" * 1000, "a\u00a0b"]
@@ -115,5 +98,6 @@ def test_names_of_all_languages_are_label_names() -> None:
 
 
 def test_more_faces_than_the_disk_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pate.lab.faces")
     error = refused(["faces", "--output", str(tmp_path / "faces"), "--num", str(10**12)], capsys)
     assert "GB of free disk for the faces in" in error and not (tmp_path / "faces").exists()

@@ -12,14 +12,11 @@ from pate.data import (
     ArrayFeatures,
     Arrays,
     DataSource,
-    HuggingFace,
-    Keys,
     NumberTable,
     PythonFile,
     Records,
     Role,
     TextTable,
-    TorchDatasets,
 )
 
 ROWS = 30
@@ -70,12 +67,13 @@ class Items:
 
 
 def in_torch(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    datasets = pytest.importorskip("pate._networks.data.datasets")
     private, public, test = (
         Items([name for name, split in zip(ids, SPLIT, strict=True) if split == number])
         for number in range(3)
     )
     parts: dict[str, Any] = {"private": private, "public": public, "test": test}
-    return TorchDatasets(**parts, label_names=["y"], keys=Keys(**options))
+    return datasets.TorchDatasets(**parts, label_names=["y"], keys=datasets.Keys(**options))
 
 
 class Columns(Items):
@@ -90,12 +88,15 @@ class Columns(Items):
 
 
 def in_columns(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    datasets = pytest.importorskip("pate._networks.data.datasets")
     parts = [
         [name for name, split in zip(ids, SPLIT, strict=True) if split == number]
         for number in range(3)
     ]
     splits = {role.value: Columns(part) for role, part in zip(Role, parts, strict=True)}
-    return HuggingFace(splits, Keys(features="x", labels=["y"], ids="id", **options))
+    return datasets.HuggingFace(
+        splits, datasets.Keys(features="x", labels=["y"], ids="id", **options)
+    )
 
 
 def in_python(folder: Path, ids: list[str], **options: Any) -> DataSource:

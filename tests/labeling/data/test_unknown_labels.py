@@ -12,14 +12,12 @@ from pate.data import (
     UNKNOWN,
     Arrays,
     DataSource,
-    Keys,
     NumberTable,
     PictureTable,
     PythonFile,
     Records,
     Role,
     TextTable,
-    TorchDatasets,
 )
 
 ROLES = [role.value for role in Role]
@@ -68,13 +66,14 @@ def pictures(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
 
 def items(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
     """Items whose unknown labels are None."""
+    datasets = pytest.importorskip("pate._networks.data.datasets")
     rows = [[None if np.isnan(value) else value for value in row] for row in labels]
     private, public, test = (
         cast(Any, [(np.ones(3), rows[i], f"item {i}") for i in range(role, 6, 3)])
         for role in range(3)
     )
-    keys = Keys(unknown_labels=unknown)
-    return TorchDatasets(private, public, test, ["gout", "asthma"], keys=keys)
+    keys = datasets.Keys(unknown_labels=unknown)
+    return datasets.TorchDatasets(private, public, test, ["gout", "asthma"], keys=keys)
 
 
 SOURCES = (arrays, numbers, texts, pictures, items)

@@ -1,10 +1,8 @@
 """A target completes a partial aggregator; without a target it is refused."""
 
-from dataclasses import replace
-
 import pytest
 
-from pate import ClosedFormPlan, LabelSettings, Partial, TeacherPlan, VoteShape, cli
+from pate import ClosedFormPlan, LabelSettings, Partial, VoteShape, cli
 from pate._core.settings import decode, encode
 from pate._labeling.release.completion import complete_aggregator, describe_hopeless
 from pate.accounting import NeighboringRelation, Target
@@ -17,9 +15,7 @@ from pate.aggregators import (
     StableMajority,
     StableTopK,
 )
-from pate.models import Linear
 
-TRAINED = TeacherPlan(network=Linear, num_teachers=60, num_steps=1, batch_size=1)
 PANEL = VoteShape(60, 6)
 TARGET = Target(epsilon=4.0, delta=1e-4, num_queries=50)
 
@@ -130,14 +126,6 @@ def test_a_wrong_value_is_refused_by_the_parser(
             "29 private records (or groups), each with a vote, for noise of 3",
         ),
         (ClosedFormPlan(), 1e-5, 30, None),
-        (
-            TRAINED,
-            1e-5,
-            119,
-            "119 private records (or groups) for 60 teachers: most have one or none",
-        ),
-        (TRAINED, 1e-5, 120, None),
-        (replace(TRAINED, start_from="first"), 1e-5, 4, None),
     ],
 )
 def test_what_shows_or_promises_nothing_is_told(

@@ -15,8 +15,7 @@ from pate._labeling.release.between_runs import choose_ledger, ledger_scope, req
 from pate._labeling.runs.run import LABEL, TEACHERS_FIT, Run, labels_file
 from pate.accounting import Ledger, read_ledger, verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
-from pate.lab.faces.drawing import write_celeba_folder
-from tests.conftest import make_arrays, recipe
+from tests.conftest import make_arrays, recipe, write_faces
 
 Captured = pytest.CaptureFixture[str]
 
@@ -309,12 +308,12 @@ def test_the_place_of_a_new_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_faces_drawn_anew_leave_the_ledger(tmp_path: Path) -> None:
     """A folder that was left half drawn, and one that is finished, keep what was spent on them."""
     folder = tmp_path / "faces"
-    write_celeba_folder(folder, num=4, progress=False)
+    write_faces(folder, num=4)
     ledger = Ledger(folder / "ledger.sqlite").path.read_bytes()
-    write_celeba_folder(folder, num=4, progress=False)
+    write_faces(folder, num=4)
     (folder / "faces.json").rename(folder / "faces.json.begun")
     (folder / "list_attr_celeba.txt").unlink()
-    write_celeba_folder(folder, num=4, progress=False)
+    write_faces(folder, num=4)
     assert (folder / "list_attr_celeba.txt").is_file()
     assert (folder / "ledger.sqlite").read_bytes() == ledger
 

@@ -12,9 +12,7 @@ import yaml
 
 from pate import NamedVotes, cli
 from pate.accounting import read_ledger
-from pate.lab.faces.drawing import write_celeba_folder
-from tests.conftest import make_arrays
-from tests.lab.silos.exchanges import Hospitals
+from tests.conftest import make_arrays, write_faces
 
 Captured = pytest.CaptureFixture[str]
 BUDGET = ("--max_epsilon=1", "--delta=1e-5")
@@ -180,49 +178,13 @@ def test_two_ledgers_that_were_there_are_never_the_ledger_of_the_data(
     assert statement["ledger"]["counts"] == "private data"  # as it was then
 
 
-class TestSilo:
-    """`pate silo` and `pate label` of the same votes."""
-
-    @pytest.fixture
-    def hospitals(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hospitals:
-        monkeypatch.chdir(tmp_path)
-        return Hospitals(tmp_path)
-
-    @staticmethod
-    def send(hospitals: Hospitals, capsys: Captured, *words: str) -> str:
-        """Let north send what it can, and return what it says on stderr."""
-        hospitals.advance("south", "west", rounds=3)
-        files = ["--votes=north/votes.npz", "--state=north/private", "--signing_key=north/silo.pem"]
-        files += [f"--confirm={hospitals.exchange.invitation.digest}", "--wait=0"]
-        for _ in range(3):
-            cli.main(["silo", "exchange", "--name=north", *files, *words])
-            hospitals.advance("south", "west")
-        return capsys.readouterr().err
-
-    def test_first_label(self, hospitals: Hospitals, capsys: Captured) -> None:
-        assert label("north", "run") == 0
-        assert "Expected epsilon <= 1" in self.send(hospitals, capsys)
-        assert (
-            ledgers()["north/ledger.sqlite"] == 1 and "north/votes.ledger.sqlite" not in ledgers()
-        )
-        assert not (hospitals.folder / "exchange" / "masked-north.npz").exists()
-
-    def test_first_silo(self, hospitals: Hospitals, capsys: Captured) -> None:
-        assert not self.send(hospitals, capsys, "--max_epsilon=9", "--delta=1e-6")
-        assert ledgers()["north/votes.ledger.sqlite"] == 1
-        assert label("north", "run") == 2
-        assert "other=" in capsys.readouterr().err and "north/ledger.sqlite" not in ledgers()
-        assert label("north/votes.npz", "run") == 2
-        assert "Expected the budget of the ledger" in capsys.readouterr().err
-
-
 class TestPictures:
     """A folder of pictures, and a table file in it."""
 
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.chdir(tmp_path)
-        write_celeba_folder(Path("faces"), num=60, progress=False)
+        write_faces(Path("faces"), num=60)
         np.savez("faces/table.npz", **make_arrays())  # type: ignore[arg-type]
         Path("teachers.yaml").write_text("fit: closed_form\nunit: record\n")
         return tmp_path

@@ -29,7 +29,6 @@ from pate.aggregators import (
     ScoreVotes,
 )
 from pate.data import Role
-from pate.student import StudentData
 from pate.teachers import VoteStore
 from tests.conftest import make_arrays
 
@@ -80,7 +79,8 @@ def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(
         == 0
     )
     assert cli.main(["student", "predict", "--run", str(copied)]) == 0
-    public = StudentData(copied).source.records(Role.PUBLIC)
+    training = pytest.importorskip("pate._networks.student.training")
+    public = training.StudentData(copied).source.records(Role.PUBLIC)
     student = linear_student_of(
         public.features[rows_of(released.ids, public.ids)],
         released.noisy_counts / 10,

@@ -282,8 +282,6 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
     )
     assert place.vote("--workers=2") == 2
     refused(capsys, "no workers for teachers in closed form")
-    assert cli.main(["frontier", "--run", str(place.root), "--num_queries=10"]) == 2
-    refused(capsys, "Expected student=True for Moments, which have no majority")
 
 
 def test_more_records_than_are_summed_exactly_are_refused_without_their_number(
@@ -333,6 +331,8 @@ def test_a_dry_run_says_what_will_be_written_and_writes_nothing(
 def test_other_settings_are_refused(
     settings: str, words: list[str], message: str, tmp_path: Path, capsys: Captured
 ) -> None:
+    if "steps" in message or "Linear" in message:  # fields of the plan of networks
+        pytest.importorskip("pate._networks.teachers.plan")
     place = Place(tmp_path, settings)
     assert place.fit(*words) == 2
     refused(capsys, message)
@@ -413,5 +413,6 @@ def test_records_on_another_scale_than_public_samples_are_told(
     place.write(scale)
     place.all()
     assert told in capsys.readouterr().out and place.released.unlike is not None
+    pytest.importorskip("pate.lab.report.page")
     assert cli.main(["report", str(place.root)]) == 0
     assert told in (place.root / "public" / "report.html").read_text()

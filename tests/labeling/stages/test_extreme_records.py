@@ -24,19 +24,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch.utils.data import Dataset
 
 import pate
 from pate._core.validation import as_float32
 from pate.data import (
     Arrays,
     DataSource,
-    Keys,
     NumberTable,
     PictureTable,
     Role,
     TextTable,
-    TorchDatasets,
 )
 from tests.conftest import make_arrays, recipe
 from tests.labeling.data.test_picture_table import write_pictures
@@ -97,7 +94,7 @@ def of_numbers(folder: Path, value: object) -> DataSource:
     return NumberTable(folder / "data.csv", labels=["label"], fill="public")
 
 
-class _Rows(Dataset[Any]):
+class _Rows:
     def __init__(self, features: list[Any], role: str) -> None:
         self.features, self.role = features, role
 
@@ -109,9 +106,12 @@ class _Rows(Dataset[Any]):
 
 
 def of_items(folder: Path, value: Any) -> DataSource:
+    datasets = pytest.importorskip("pate._networks.data.datasets")
     plain: list[Any] = [np.full(2, row / 7) for row in range(8)]
     private = [*plain[:3], np.full(2, value), *plain[4:]]
-    return TorchDatasets(_Rows(private, "a"), _Rows(plain, "b"), _Rows(plain, "c"), ["label"])
+    return datasets.TorchDatasets(
+        _Rows(private, "a"), _Rows(plain, "b"), _Rows(plain, "c"), ["label"]
+    )
 
 
 @pytest.mark.parametrize("value", [*WIDE])
@@ -147,14 +147,15 @@ TEXTS = ("", " ", "\ud800 lone", "\0", "🙂" * 3000, LONG)
 
 @pytest.mark.parametrize("text", [*TEXTS, None])
 def test_texts_of_all_kinds_are_read(text: str | None) -> None:
+    datasets = pytest.importorskip("pate._networks.data.datasets")
     plain: list[Any] = [f"a word {row}" for row in range(8)]
     private = [*plain[:3], text, *plain[4:]]
-    source = TorchDatasets(
+    source = datasets.TorchDatasets(
         _Rows(private, "a"),
         _Rows(plain, "b"),
         _Rows(plain, "c"),
         ["label"],
-        keys=Keys(num_features=16),
+        keys=datasets.Keys(num_features=16),
     )
     values = np.asarray(source.load(Role.PRIVATE).features)
     assert values.shape == (8, 16) and np.isfinite(values).all()
@@ -230,6 +231,7 @@ def test_a_private_picture_that_cannot_be_read_is_black(damage: str, tmp_path: P
 
 def test_a_picture_of_a_data_set_that_cannot_be_read_is_black(tmp_path: Path) -> None:
     """One that is opened, and decoded when it is used; the first of all, too."""
+    datasets = pytest.importorskip("pate._networks.data.datasets")
     write_pictures(tmp_path / "pictures")
     paths = sorted((tmp_path / "pictures").glob("*.jpg"))
     for path in paths[:2]:
@@ -238,12 +240,12 @@ def test_a_picture_of_a_data_set_that_cannot_be_read_is_black(tmp_path: Path) ->
     def opened(paths: list[Path]) -> list[Any]:
         return [Image.open(io.BytesIO(path.read_bytes())) for path in paths]
 
-    source = TorchDatasets(
+    source = datasets.TorchDatasets(
         _Rows(opened(paths[:4]), "a"),
         _Rows(opened(paths[4:8]), "b"),
         _Rows(opened(paths[8:12]), "c"),
         ["label"],
-        keys=Keys(size=8),
+        keys=datasets.Keys(size=8),
     )
     values = np.asarray(source.load(Role.PRIVATE).features)
     assert [bool(picture.any()) for picture in values] == [False, False, True, True]

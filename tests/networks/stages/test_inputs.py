@@ -27,7 +27,7 @@ from pate.data import Arrays, PublicPCA
 from pate.teachers import FocalLoss
 from tests.conftest import copy_run
 from tests.labeling.commands.test_run import everything
-from tests.labeling.test_pipeline import ANSWERS, PLAN, STUDENT
+from tests.networks.test_pipeline import ANSWERS, PLAN, STUDENT
 
 TEACHERS: dict[str, Any] = {
     "network": partial(MLP, hidden=(3,)),

@@ -20,7 +20,8 @@ from pate._labeling.data.pictures import ImageFiles
 from pate._labeling.runs.data_file import read_data
 from pate._networks.data.torch_maps import _contents
 from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
-from pate.lab.faces.drawing import write_celeba_folder
+from tests.conftest import write_faces
+from tests.labeling.data.test_source import Counted
 
 CALLS = 0
 
@@ -148,9 +149,7 @@ def test_names_of_kept_features_stay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
-    write_celeba_folder(
-        tmp_path / "faces", num=6, private_fraction=0.5, public_fraction=0.5, progress=False
-    )
+    write_faces(tmp_path / "faces", num=6, private_fraction=0.5, public_fraction=0.5)
     features = FrozenBackbone(
         partial(models.Backbone, name="torchvision.resnet50"), tmp_path / "cache", batch_size=3
     )
@@ -211,3 +210,12 @@ def test_how_many_records_there_are_is_not_printed(
     load."""
     backbone(tmp_path).transform(ArrayFeatures(pictures(37)))
     assert capfd.readouterr().err == ""
+
+
+def test_lazy_features_are_digested_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pate._labeling.data.records._BLOCK_BYTES", 1 << 16)
+    lazy = Counted()
+    whole = ArrayFeatures(lazy[np.arange(20_000)])
+    lazy.reads.clear()
+    assert digest(*_contents(lazy)) == digest(*_contents(whole))
+    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000

@@ -18,7 +18,7 @@ from pate.data import (
     PublicScaling,
 )
 from pate.student import as_module
-from tests.labeling.data.features.test_backbone import Backbone, pictures
+from tests.networks.data.test_backbone import Backbone, pictures
 
 PICTURES = ArrayFeatures(pictures())
 

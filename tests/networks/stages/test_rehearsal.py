@@ -17,7 +17,7 @@ from pate.aggregators import NoisyVotes, Release
 from pate.data import Arrays, PublicPCA, Records, Role
 from tests.conftest import make_arrays, recipe
 
-HERE = "tests.labeling.stages.test_rehearsal"
+HERE = "tests.networks.stages.test_rehearsal"
 FIRST = """network: models.Linear
 num_teachers: 40
 num_steps: 2

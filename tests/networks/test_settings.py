@@ -79,12 +79,12 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
         ({"k": Path("p")}, {"k": "p"}),
         (Role.PUBLIC, "PUBLIC"),
         (Linear, {"class_path": import_path(Linear)}),
-        (make_network, "tests.core.test_settings.make_network"),
+        (make_network, "tests.networks.test_settings.make_network"),
         (
             partial(partial(MLP, dropout=0.5), hidden=(3,)),
             made_by(import_path(MLP), dropout=0.5, hidden=[3]),
         ),
-        (Pair(1, Path("q")), made_by("tests.core.test_settings.Pair", left=1, right="q")),
+        (Pair(1, Path("q")), made_by("tests.networks.test_settings.Pair", left=1, right="q")),
         (
             v2.RandomApply([v2.Resize((4, 4))], p=0.25),
             made_by(
@@ -101,7 +101,7 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
                 p=0.25,
             ),
         ),
-        (Opaque(1, x=2.0), made_by("tests.core.test_settings.Opaque", first=1, x=2.0)),
+        (Opaque(1, x=2.0), made_by("tests.networks.test_settings.Opaque", first=1, x=2.0)),
         (
             CelebA(Path("f"), features=PublicPCA(3)),
             made_by(
@@ -186,7 +186,7 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
 
 def test_a_function_is_a_network_too() -> None:
     made = encode(NetworkFactory, make_network)
-    assert made == "tests.core.test_settings.make_network"
+    assert made == "tests.networks.test_settings.make_network"
 
 
 def test_data_are_described_as_a_file_describes_them() -> None:
@@ -232,5 +232,5 @@ def test_a_class_has_one_path_however_it_is_written() -> None:
             "init_args": {"class": "a.b", "of": {"class_path": "pate.models.MLP"}},
         }
         assert canonical(written) == {"trainer": [held]}
-    for path in ("tests.core.test_settings.MLP2", "no.such.Class"):
+    for path in ("tests.networks.test_settings.MLP2", "no.such.Class"):
         assert canonical({"class_path": path}) == {"class_path": path}

@@ -1,0 +1,27 @@
+"""Patches of pictures in torch."""
+
+import numpy as np
+import pytest
+import torch
+
+from pate._labeling.data.features.numeric import save_map
+from pate._networks.settings import restored_network
+from pate.data import ChainedFeatures, PublicScaling
+from pate.student import as_module
+from tests.labeling.data.features.test_patches import COLOR, GRAY, LAST, pictures, small
+
+
+@pytest.mark.parametrize("shape", [GRAY, COLOR, LAST])
+def test_it_leaves_as_a_module_and_as_arrays(shape: tuple[int, ...]) -> None:
+    raw = pictures(80, shape)
+    mapping = ChainedFeatures([small(), PublicScaling()]).fit(raw)
+    expected = np.asarray(mapping.transform(raw))
+    settings, module = as_module(mapping, shape)
+    with torch.no_grad():
+        assert np.allclose(module(torch.from_numpy(raw.values)).numpy(), expected, atol=1e-5)
+    saved = save_map(mapping, shape)
+    assert saved.settings == settings
+    restored = restored_network(saved.settings, shape)
+    restored.load_state_dict({name: torch.tensor(part) for name, part in saved.state.items()})
+    with torch.no_grad():
+        assert np.allclose(restored(torch.from_numpy(raw.values)).numpy(), expected, atol=1e-5)

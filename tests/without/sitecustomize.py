@@ -1,0 +1,22 @@
+"""Let no process find the packages that networks, plots and reports need.
+
+Python imports it at its start if its folder is in ``PYTHONPATH``.
+"""
+
+import sys
+from importlib.abc import MetaPathFinder
+
+FRAMEWORKS = {"torch", "torchvision", "pytorch_lightning", "lightning_fabric"}
+FRAMEWORKS |= {"autodp", "matplotlib", "jinja2", "Crypto"}
+
+
+class Missing(MetaPathFinder):
+    """A finder that says of `FRAMEWORKS` that they are not installed."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Raise ``ModuleNotFoundError`` for a framework, and know nothing of other modules."""
+        if name.partition(".")[0] in FRAMEWORKS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Missing())
