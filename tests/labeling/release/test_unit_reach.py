@@ -100,6 +100,7 @@ def test_all_releases_are_stated_for_the_units_that_reach_most(
 def test_what_is_disclosed_is_for_them_too(capsys: Captured) -> None:
     """Today's figures, where the release that reaches more teachers came after the labels that are
     disclosed."""
+    pytest.importorskip("pate.lab.report.page")
     assert label("one") == 0 and label("two", TWO) == 0
     before = stated("one")["guarantees"]["replace_record"]["epsilon"]
     assert cli.main(["report", "one", "--disclosure"]) == 0
