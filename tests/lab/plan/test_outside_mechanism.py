@@ -22,7 +22,7 @@ from tests.labeling.aggregators.test_outside_mechanism import (
 
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
-def test_it_is_a_candidate(relation: NeighboringRelation) -> None:
+def test_it_is_a_candidate(relation: NeighboringRelation, installed: Path) -> None:
     outlook = Outlook(
         shape=SHAPE, num_queries=50, delta=1e-5, relation=relation, labels_per_sample=1
     )
