@@ -300,6 +300,12 @@ for words in (
         import shutil
         shutil.copytree("run/public/student/model", "copy")
     assert cli.main(words.split()) == 0, words
+for words in ("--label.target_epsilom 1", "--teachers.unti record", "--epsilon 1"):
+    try:
+        code = cli.main(["run", "table", *words.split()])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2, words
 for words in ("teachers fit --help", "student fit --help", "run table --student.model.network pate.models.MLP"):
     assert cli.main(words.split()) == 2, words
 """

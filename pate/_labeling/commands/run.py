@@ -5,6 +5,7 @@ overrides of its parts; at the end the summary, with figures of the student and 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +19,7 @@ from pate._core.accounting.charges import Charge
 from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
 from pate._core.files.reading import Json, read_json
 from pate._core.files.writing import lock_run, require_place
+from pate._core.lazy import MissingExtraError
 from pate._core.registry import find
 from pate._core.tables import text_table
 from pate._core.validation import MOST_VOTERS, require
@@ -430,7 +432,8 @@ def _parts_of_settings() -> Iterator[dict[str, str]]:
         **dict.fromkeys(("model", "trainer", "optimize", "seed_everything"), "student"),
         **{field.name: "label" for field in fields(LabelSettings)},
     }
-    yield {field.name: "teachers" for field in fields(find("TeacherPlan"))}
+    with suppress(MissingExtraError):  # a suggestion is worth no refusal
+        yield {field.name: "teachers" for field in fields(find("TeacherPlan"))}
 
 
 def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

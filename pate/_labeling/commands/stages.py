@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from jsonargparse import Namespace
 
 from pate._core.files.reading import Json
 from pate._core.files.writing import lock_run, make_folder
+from pate._core.lazy import MissingExtraError
 from pate._core.registry import find
 from pate._core.validation import AwaitedError, expecting, require, require_count, require_given
 from pate._labeling.aggregators.base import load_plugins
@@ -136,8 +138,10 @@ def _fit_parser(in_closed_form: bool) -> CommandParser:
 
 
 def _needs_training(option: str) -> str | None:
-    names = {f"--{field.name}" for field in fields(find("TeacherPlan"))}
-    return f"--fit steps with {option}" if option in names else None
+    with suppress(MissingExtraError):  # a suggestion is worth no refusal
+        names = {f"--{field.name}" for field in fields(find("TeacherPlan"))}
+        return f"--fit steps with {option}" if option in names else None
+    return None
 
 
 def teachers_vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:

@@ -12,15 +12,14 @@ from pate.lab.faces.drawing import partition, write_celeba_folder
 
 @wraps(write_celeba_folder)
 def _write(output: Path, *, num: int, **options: Any) -> None:
-    roles = partition(num, options["private_fraction"], options["public_fraction"])
-    lacking = [
-        role.value for role in (Role.PRIVATE, Role.PUBLIC) if SPLIT_OF_ROLE[role] not in roles
-    ]
     write_celeba_folder(output, num=num, **options)
-    for role in lacking:
-        print(
-            f"None of {num} faces is {role}: `pate run` needs some. More faces (--num) have them."
-        )
+    roles = partition(num, options["private_fraction"], options["public_fraction"])
+    for role in (Role.PRIVATE, Role.PUBLIC):
+        if SPLIT_OF_ROLE[role] not in roles:
+            print(
+                f"None of {num} faces is {role.value}: `pate run` needs some. More faces (--num)"
+                " have them."
+            )
 
 
 main = partial(run_command, "faces", _write, special={"--output": {"type": Path, "required": True}})

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.aggregators import NoisyVotes
 from tests.conftest import copy_run, make_arrays, recipe
 from tests.statements import RECORDS
+
+with suppress(ImportError):  # where there is no torch, a test skips
+    from torch import nn
 
 
 def current_umask() -> int:
@@ -549,9 +553,7 @@ NOISY = "{class_path: NoisyVotes, init_args: {sigma_votes: 1}}"
 AROUND = "{class_path: TauVoting, init_args: {sigma_tau: 1, tau: 2, threshold_tau: 2, around_predictions: true}}"
 
 
-def too_narrow(shape: tuple[int, ...], num_labels: int) -> Any:
-    from torch import nn
-
+def too_narrow(shape: tuple[int, ...], num_labels: int) -> "nn.Module":
     return nn.Sequential(nn.Linear(shape[0], 3), nn.ReLU(), nn.Linear(3, num_labels - 1))
 
 

@@ -698,7 +698,10 @@ def test_killed_after_the_reservation_the_same_release_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr("pate._labeling.aggregators.noisy_votes.NoisyVotes.aggregate", cut)
-        for name in ("_labeling.release.labels.rehearse", "_release.label_settings.rehearse"):
+        for name in (
+            "_labeling.release.labels.rehearse",
+            "_labeling.release.label_settings.rehearse",
+        ):
             patch.setattr(f"pate.{name}", lambda *_, **__: None)
         patch.setattr("pate._labeling.pipeline.rehearse_release", lambda *_: None)
         assert label("--votes=votes.npz") == 130
