@@ -34,13 +34,13 @@ MODULES = (
         "pate/_core/mechanisms/*.py",
         "pate/_labeling/aggregators/*.py",
         "pate/_core/accounting/*.py",
+        "pate/_core/release/*.py",
         "pate/_labeling/release/*.py",
     ),
     *(
         "pate/_labeling/data/records.py",
         "pate/_networks/teachers/plan.py",
         "pate/_labeling/linear.py",
-        "pate/_labeling/votes/voters.py",
         "pate/_labeling/votes/voters.py",
     ),
 )
@@ -424,7 +424,7 @@ def tests_of(path: str, *, pins: bool, near: bool, rest: bool) -> list[tuple[str
         groups.append((str(mirror),))
     groups.append(tuple(user for user in users if user != str(mirror)))
     if near or not (mirror.is_file() or users):
-        groups.append((str(package),) if folder != Path("pate") else ("tests/aggregators",))
+        groups.append((str(package),))
     groups.append(("tests/test_house.py",))
     return [*(group for group in groups if group), *([("tests",)] if rest else [])]
 

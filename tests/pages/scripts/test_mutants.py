@@ -17,6 +17,12 @@ def test_deliberate_faults_have_one_place(fault: tuple[str, str, str]) -> None:
         mutants.deliberate(mutant.path, "none of it", "")
 
 
+def test_faults_are_drawn_from_all_that_releases() -> None:
+    """A folder that moved would be passed over in silence."""
+    assert [each for each in mutants.MODULES if not [*mutants.ROOT.glob(each)]] == []
+    assert "pate/_core/release/transaction.py" in mutants.modules()
+
+
 @pytest.mark.parametrize("path", ["pate/_core/mechanisms/gaps.py", "pate/_core/accounting/cost.py"])
 def test_every_mutant_is_another_program(path: str) -> None:
     source = (mutants.ROOT / path).read_text()
