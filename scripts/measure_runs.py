@@ -41,6 +41,7 @@ from pate import cli
 from pate._labeling.data.features.numeric import ChainedFeatures, PublicScaling
 from pate._labeling.data.features.patches import PatchFeatures
 from pate.data import Arrays, CelebA, DataSource
+from scripts.reproduction.tasks import LABELS
 from scripts.rivals.__main__ import arena_of
 from scripts.rivals.contest import Contest, hold, rivals_of
 from scripts.rivals.descent import Descent
@@ -90,28 +91,6 @@ data:
 FIGURES = ("accuracy", "mAP", "macro_f1", "macro_f1_at_its_cut")
 TITLES = ("accuracy", "mAP", "macro-F1", "macro-F1 at its cut")
 PRIVATE, PUBLIC, TEST = range(3)
-ATTRIBUTES = (
-    *(
-        "Male",
-        "Heavy_Makeup",
-        "Wearing_Lipstick",
-        "No_Beard",
-        "Young",
-        "Attractive",
-        "Smiling",
-        "High_Cheekbones",
-    ),
-    *(
-        "Mouth_Slightly_Open",
-        "5_o_Clock_Shadow",
-        "Goatee",
-        "Mustache",
-        "Sideburns",
-        "Gray_Hair",
-        "Chubby",
-    ),
-    *("Double_Chin", "Bags_Under_Eyes", "Big_Nose", "Wearing_Earrings", "Wearing_Necklace"),
-)
 
 
 @dataclass(frozen=True)
@@ -351,7 +330,7 @@ def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
         return _arrays(features, labels, split)
     if name in ("celeba", "celeba_persons"):
         arrays = np.load(folder / "celeba_attributes.npz")
-        chosen = np.isin(arrays["attr_names"], ATTRIBUTES)
+        chosen = np.isin(arrays["attr_names"], LABELS)
         arrays_of_records = _arrays(
             arrays["attr"][:, ~chosen], arrays["attr"][:, chosen], arrays["partition"]
         )

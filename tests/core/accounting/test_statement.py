@@ -43,7 +43,7 @@ from pate.accounting import (
 )
 from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, Peeling, Rounds
 from tests.core.accounting import oracles
-from tests.statements import PUBLISHED, RECORDS, edits
+from tests.statements import COMMON_KEYS, PUBLISHED, RECORDS, edits
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 SIGMA, SCALE, DELTA_TEST, TEACHERS = 25.0, 30.0, 1e-9, 100
@@ -210,37 +210,8 @@ def stated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
 
 
 KEYS = [
-    *(
-        "kind",
-        "private",
-        "release",
-        "neighboring_relation",
-        "guarantees",
-        "this_release",
-        "costs",
-        "reach",
-    ),
-    *(
-        "conversion",
-        "budget",
-        "budget_unit",
-        "filter",
-        "declared_after",
-        "num_queries",
-        "delta",
-        "unit",
-        "max_teachers_per_unit",
-    ),
-    *(
-        "num_teachers",
-        "num_labels",
-        "aggregator",
-        "versions",
-        "sha256",
-        "num_answered",
-        "ledger",
-        "releases",
-    ),
+    *COMMON_KEYS,
+    *("num_teachers", "num_labels", "aggregator", "versions", "sha256", "num_answered"),
 ]
 
 

@@ -16,7 +16,7 @@ from pate._core.release.histogram import Histogram, HistogramFiles
 from pate._core.release.top_k import TopKSettings, release_top_k
 from pate.accounting import Ledger, NeighboringRelation, PrivacyUnit, Statement, read_ledger
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, LimitedDomain
-from tests.statements import edits
+from tests.statements import COMMON_KEYS, edits
 
 ADD_REMOVE = NeighboringRelation.ADD_REMOVE_TEACHER
 COUNTS = {"a": 9, "b": 7, "c": 5, "d": 3, "e": 1, "f": 0}
@@ -79,29 +79,8 @@ def test_each_statement_follows_though_more_was_released_since(folder: Path) -> 
 
 
 KEYS = [
-    *(
-        "kind",
-        "private",
-        "release",
-        "neighboring_relation",
-        "guarantees",
-        "this_release",
-        "costs",
-        "reach",
-    ),
-    *(
-        "conversion",
-        "budget",
-        "budget_unit",
-        "filter",
-        "declared_after",
-        "num_queries",
-        "delta",
-        "unit",
-        "max_teachers_per_unit",
-    ),
+    *COMMON_KEYS,
     *("contributions", "mechanism", "num_items", "ordered", "gap", "versions", "sha256"),
-    *("ledger", "releases"),
 ]
 
 

@@ -21,6 +21,7 @@ from pate._labeling.runs.run import LABEL, Run
 from pate.accounting import NeighboringRelation, read_ledger
 from pate.aggregators import NoisyVotes, Release
 from tests.conftest import copy_run
+from tests.faults import read_only
 
 Aggregators = dict[str, Any]
 STABLE: Aggregators = {
@@ -127,16 +128,8 @@ def test_what_an_aggregator_refuses_spends_nothing(
 @pytest.fixture
 def sealed_folder(copied: Path) -> Iterator[Path]:
     """A run into whose public folder nobody may write, the superuser neither."""
-    folder = copied / "public"
-    if os.geteuid() != 0:
-        folder.chmod(0o500)
+    with read_only(copied / "public"):
         yield copied
-        folder.chmod(0o755)
-        return
-    if os.system(f"chattr +i {folder} 2>/dev/null") != 0:
-        pytest.skip("the file system has no immutable folders")
-    yield copied
-    os.system(f"chattr -i {folder}")
 
 
 def test_a_folder_that_cannot_be_written_spends_nothing(

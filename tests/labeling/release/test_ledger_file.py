@@ -16,6 +16,7 @@ from pate._labeling.runs.run import LABEL, TEACHERS_FIT, Run, labels_file
 from pate.accounting import Ledger, read_ledger, verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
 from tests.conftest import make_arrays, recipe, write_faces
+from tests.faults import read_only
 
 Captured = pytest.CaptureFixture[str]
 
@@ -148,16 +149,8 @@ def test_a_folder_that_is_marked_read_only_is_left_as_it_is(place: Path) -> None
 @pytest.fixture
 def sealed(place: Path) -> Iterator[Path]:
     """A data folder in which nobody may make a file, the superuser neither."""
-    folder = place / "data"
-    if os.geteuid() != 0:
-        folder.chmod(0o500)
+    with read_only(place / "data"):
         yield place
-        folder.chmod(0o755)
-        return
-    if os.system(f"chattr +i {folder} 2>/dev/null") != 0:
-        pytest.skip("the file system has no immutable folders")
-    yield place
-    os.system(f"chattr -i {folder}")
 
 
 @pytest.mark.slow

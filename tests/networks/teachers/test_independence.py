@@ -19,6 +19,7 @@ from pate.data import Records
 from pate.teachers import AsymmetricLoss, EntryLoss, FocalLoss, TeacherChunk, TeacherPlan
 from tests.conftest import make_arrays
 from tests.networks.teachers.test_training import (
+    assert_one_teacher_changes,
     partitions,
     plan,
     records,
@@ -100,17 +101,7 @@ TOGETHER = ("batch norm and dropout", "clipping", "schedule", "asymmetric loss")
 def test_one_record_changes_one_teacher_bit_for_bit(
     name: str, chunk_size: int, tmp_path: Path
 ) -> None:
-    settings = plan(chunk_size=chunk_size, **SETTINGS[name])
-    parts = partitions([30, 25, 0, 35])
-    before = train(settings, records(), parts, tmp_path / "a")
-    features, labels = make_arrays(120)["X"], make_arrays(120)["Y"]
-    features[40] *= -30
-    labels[40] = 1 - labels[40]
-    altered = train(settings, records(X=features, Y=labels), parts, tmp_path / "b")
-    assert teachers_that_differ(before, altered) == [1]
-    without = [part[part != 40] for part in parts]
-    removed = train(settings, records(), without, tmp_path / "c")
-    assert teachers_that_differ(before, removed) == [1]
+    assert_one_teacher_changes(plan(chunk_size=chunk_size, **SETTINGS[name]), tmp_path, factor=-30)
 
 
 class InFloat64(nn.Module):

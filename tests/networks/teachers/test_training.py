@@ -69,6 +69,20 @@ def train(plan: TeacherPlan, data: Records, parts: list[np.ndarray], folder: Pat
     return {name: torch.cat([state[name] for state in states]) for name in states[0]}
 
 
+def assert_one_teacher_changes(settings: TeacherPlan, folder: Path, *, factor: float) -> None:
+    """Check that a record that is altered, or removed, changes the weights of its teacher alone."""
+    parts = partitions([30, 25, 0, 35])
+    before = train(settings, records(), parts, folder / "a")
+    features, labels = make_arrays(120)["X"], make_arrays(120)["Y"]
+    features[40] *= factor
+    labels[40] = 1 - labels[40]
+    altered = train(settings, records(X=features, Y=labels), parts, folder / "b")
+    assert teachers_that_differ(before, altered) == [1]
+    without = [part[part != 40] for part in parts]
+    removed = train(settings, records(), without, folder / "c")
+    assert teachers_that_differ(before, removed) == [1]
+
+
 def plain(name: str) -> str:
     """Return the name of a weight or buffer within a teacher's network."""
     for prefix in ("network.", "stacked.", "buffer/"):
@@ -98,17 +112,9 @@ DROPPING = partial(MLP, hidden=(5,), dropout=0.3)
 def test_one_record_changes_one_teacher_bit_for_bit(
     network: Callable[..., nn.Module], chunk_size: int, tmp_path: Path
 ) -> None:
-    settings = plan(network=network, chunk_size=chunk_size, positive_weight_power=0.5)
-    parts = partitions([30, 25, 0, 35])
-    before = train(settings, records(), parts, tmp_path / "a")
-    features, labels = make_arrays(120)["X"], make_arrays(120)["Y"]
-    features[40] *= -3
-    labels[40] = 1 - labels[40]
-    altered = train(settings, records(X=features, Y=labels), parts, tmp_path / "b")
-    assert teachers_that_differ(before, altered) == [1]
-    without = [part[part != 40] for part in parts]
-    removed = train(settings, records(), without, tmp_path / "c")
-    assert teachers_that_differ(before, removed) == [1]
+    assert_one_teacher_changes(
+        plan(network=network, chunk_size=chunk_size, positive_weight_power=0.5), tmp_path, factor=-3
+    )
 
 
 def test_chunk_sizes_agree(tmp_path: Path) -> None:
