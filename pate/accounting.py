@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pate._core.accounting.cost import (
         DEFAULT_ORDERS as DEFAULT_ORDERS,
         Cost as Cost,
-        Guarantee as Guarantee,
         NeighboringRelation as NeighboringRelation,
         gaussian_epsilon as gaussian_epsilon,
     )
@@ -51,6 +50,11 @@ if TYPE_CHECKING:
         verify_ledger as verify_ledger,
     )
     from pate._core.accounting.privacy_unit import PrivacyUnit as PrivacyUnit
+    from pate._core.accounting.proofs import (
+        Accountant as Accountant,
+        Composed as Composed,
+        Guarantee as Guarantee,
+    )
     from pate._core.accounting.statement import Statement as Statement
     from pate.lab.plan.autodp import from_autodp as from_autodp, to_autodp as to_autodp
 else:

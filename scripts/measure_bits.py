@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pate import VoteShape
-from pate._core.accounting.cost import smallest_where, tightest_guarantee
-from pate.accounting import DEFAULT_ORDERS, RDPAccountant, Target
+from pate._core.accounting.accountant import TIGHTEST
+from pate._core.accounting.cost import smallest_where
+from pate._core.accounting.gaussian import ManyBitsAccountant
+from pate.accounting import RDPAccountant, Target
 from pate.aggregators import (
     Aggregator,
     Canonical,
@@ -56,7 +58,8 @@ def epsilon_without(aggregator: Aggregator, count: int) -> float:
     total = RDPAccountant(relation=aggregator.neighboring_relation).compose(
         aggregator.event(PANEL), count
     )
-    return tightest_guarantee(total.cost._replace(rounds=0.0), DEFAULT_ORDERS, delta=DELTA).epsilon
+    others = [each for each in TIGHTEST if not isinstance(each, ManyBitsAccountant)]
+    return total.guarantee(delta=DELTA, by=others).epsilon
 
 
 def rows() -> Iterator[str]:

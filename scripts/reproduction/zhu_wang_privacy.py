@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pate import VoteShape
-from pate._core.accounting.cost import Conversion
+from pate._core.accounting.accountant import Conversion
 from pate._core.progress import stage_bar
 from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK, TauVoting

@@ -1,14 +1,13 @@
-"""The accountant, which states a sum of costs as epsilon at a delta, and noise for a target.
+"""The total of events, stated as epsilon at a delta, and noise for a target.
 
-It takes the smallest figure that the sum proves. Where all rounds are equal, or the order of
-releases is known, this may be the optimum of the best adversary (`pate._core.accounting.adaptive`).
+It is the smallest figure that one of `TIGHTEST` proves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Literal, get_args
@@ -16,22 +15,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._core.accounting.adaptive import equal_rounds, ordered_profile
-from pate._core.accounting.base import Event, leaves, total_cost
-from pate._core.accounting.cost import (
-    DEFAULT_ORDERS,
-    Conversion,
-    Cost,
-    Guarantee,
-    NeighboringRelation,
-    convert,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussians,
-    remaining_delta,
-    tightest_guarantee,
-)
-from pate._core.accounting.events import GaussianEvent
+from pate._core.accounting.base import Event, total_cost
+from pate._core.accounting.cost import DEFAULT_ORDERS, Cost, NeighboringRelation
+from pate._core.accounting.gaussian import GaussianAccountant, ManyBitsAccountant
+from pate._core.accounting.optimum import EqualRoundsAccountant, OrderedAccountant
+from pate._core.accounting.proofs import Accountant, Composed, Guarantee
+from pate._core.accounting.renyi import RenyiAccountant
 from pate._core.validation import (
     FloatArray,
     IntArray,
@@ -40,6 +29,22 @@ from pate._core.validation import (
     require_in_open_unit_interval,
     require_positive,
 )
+
+TIGHTEST: tuple[Accountant, ...] = (
+    RenyiAccountant(),
+    GaussianAccountant(),
+    ManyBitsAccountant(),
+    EqualRoundsAccountant(),
+    OrderedAccountant(),
+)
+"""The accountants of a total: each is told the smallest epsilon that those before it prove."""
+Conversion = Literal["tightest", "optimal", "classic", "exact"]
+CONVERSIONS: tuple[Conversion, ...] = get_args(Conversion)
+_BY_ONE: Mapping[str, Accountant] = {
+    "optimal": RenyiAccountant(),
+    "classic": RenyiAccountant("classic"),
+    "exact": GaussianAccountant(exact=True),
+}
 
 
 class RDPAccountant:
@@ -92,7 +97,7 @@ class RDPAccountant:
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
         """The events composed so far, as (event, count) pairs in order."""
-        return tuple(self._parts())
+        return tuple(self._composed().parts())
 
     @property
     def delta0(self) -> float:
@@ -136,11 +141,12 @@ class RDPAccountant:
             self._batches.append((members, times))
         return self
 
-    def guarantee(self, *, delta: float) -> Guarantee:
+    def guarantee(self, *, delta: float, by: Sequence[Accountant] | None = None) -> Guarantee:
         """Return the smallest proven epsilon at ``delta``, with the figures of its proof.
 
-        The proof is the best of a Renyi order, a dominating Gaussian mechanism, and the optimum of
-        equal rounds or, `in_order`, of all releases.
+        It is the smallest one that the accountants in ``by`` prove: by default of a Renyi order, a
+        dominating Gaussian mechanism, and the optimum of equal rounds or, `in_order`, of all
+        releases. For events fixed in advance it is valid.
 
         >>> relation = NeighboringRelation.REPLACE_RECORD
         >>> accountant = RDPAccountant(relation=relation)
@@ -149,17 +155,14 @@ class RDPAccountant:
         >>> round(guarantee.epsilon, 2), guarantee.mu
         (2.25, 0.5)
         """
-        tightest = tightest_guarantee(self._cost, self.orders, delta=delta)
-        left, parts = remaining_delta(delta, self._cost.log_survival), list(self._parts())
-        equal, ordered = equal_rounds(parts), None
-        if self.in_order and equal is None and left > 0:
-            spread = math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0]))
-            ordered = ordered_profile(parts, epsilon=tightest.epsilon, spread=spread)
-        number, profile = equal or ordered or (0, None)
-        if profile is None or left <= 0 or (epsilon := profile.at(left)) >= tightest.epsilon:
-            return tightest
-        proven = Guarantee(epsilon=epsilon, delta=delta, delta0=self.delta0)
-        return replace(proven, **{"in_order" if equal is None else "rounds": number})
+        require_in_open_unit_interval(delta=delta)
+        composed = self._composed()
+        tightest = composed.proven(math.inf, delta)
+        for accountant in TIGHTEST if by is None else by:
+            tightest = (
+                accountant.guarantee(composed, delta=delta, below=tightest.epsilon) or tightest
+            )
+        return tightest
 
     def get_epsilon(self, *, delta: float, conversion: Conversion = "tightest") -> float:
         """Return the smallest epsilon at ``delta`` that the conversion proves of the sum.
@@ -168,23 +171,21 @@ class RDPAccountant:
         """
         if conversion == "tightest":
             return self.guarantee(delta=delta).epsilon
-        if conversion == "exact":
-            return gaussian_epsilon(delta, self._mu())
-        return self.get_epsilon_and_order(delta=delta, conversion=conversion)[0]
+        proven = self._proven_by(conversion, delta)
+        return math.inf if proven is None else proven.epsilon
 
     def get_epsilon_and_order(
         self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
     ) -> tuple[float, float]:
         """Return the smallest epsilon that the Renyi curve proves, and its order."""
-        require_in_open_unit_interval(delta=delta)
-        _require_renyi(conversion)
-        if not self._batches:
-            return 0.0, float(self.orders[-1])
-        epsilons = convert(self._cost, self.orders, delta=delta, conversion=conversion)
-        best = int(np.argmin(epsilons))
-        return float(epsilons[best]), float(
-            self.orders[best] if np.isfinite(epsilons[best]) else self.orders[-1]
+        require(
+            conversion in ("optimal", "classic"),
+            "conversion optimal or classic",
+            conversion=conversion,
         )
+        proven = self._proven_by(conversion, delta)
+        last = float(self.orders[-1])
+        return (math.inf, last) if proven is None else (proven.epsilon, proven.order or last)
 
     def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
         """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves.
@@ -196,52 +197,36 @@ class RDPAccountant:
         '9.4e-06'
         """
         require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
-        if conversion == "exact":
-            return gaussian_delta(epsilon, self._mu())
-        if conversion == "tightest":
-            cost = self._cost
-            deltas = [
-                lost + gaussian_delta(epsilon, math.sqrt(mu_squared))
-                for mu_squared, lost, _ in gaussians(cost)
-            ]
-            equal = equal_rounds(self._parts())
-            if equal is not None:
-                deltas.append(equal[1].delta_at(epsilon))
-            both = (self.delta0 + math.exp(cost.log_survival) * delta for delta in deltas)
-            return min(1.0, *both, self.get_delta(epsilon, conversion="optimal"))
-        _require_renyi(conversion)
+        by = TIGHTEST if conversion == "tightest" else (self._accountant(conversion),)
         if not self._batches:
             return 0.0
-        far = self.orders - 1
-        exponent = far * (self._cost.rdp - epsilon)
-        if conversion == "optimal":
-            exponent = exponent + far * np.log1p(-1 / self.orders) - np.log(self.orders)
-        # delta0 + (1 - delta0) delta, where either may be far smaller than the other
-        log_delta = min(float(exponent.min()), 0.0)
-        return min(1.0, self.delta0 + math.exp(self._cost.log_survival + log_delta))
+        return min(1.0, *(each.get_delta(self._composed(), epsilon) for each in by))
 
-    def _parts(self) -> Iterator[tuple[Event, int]]:
-        for events, counts in self._batches:
-            yield from zip(events, map(int, counts), strict=True)
-
-    def _mu(self) -> float:
-        parts = [leaf for event, count in self.events for leaf in leaves(event, count)]
-        kinds = {type(event).__name__ for event, n in parts if n}
+    def unsupported(self, conversion: Conversion) -> list[str]:
+        """Return the names of the kinds of events that a conversion has no figure for."""
+        if conversion == "tightest":
+            return []
         require(
-            kinds <= {GaussianEvent.__name__},
-            "only Gaussian events, for their exact epsilon",
-            events=sorted(kinds),
+            conversion in _BY_ONE,
+            f"conversion among {', '.join(CONVERSIONS)}",
+            conversion=conversion,
         )
-        # the curve is alpha mu^2 / 2
-        return math.sqrt(2 * float(self._cost.rdp[0]) / float(self.orders[0])) if parts else 0.0
+        return _BY_ONE[conversion].unsupported(event for event, n in self.events if n)
 
+    def _accountant(self, conversion: Conversion) -> Accountant:
+        unknown = self.unsupported(conversion)
+        require(not unknown, f"events with a figure by the {conversion} conversion", events=unknown)
+        return _BY_ONE[conversion]
 
-def _require_renyi(conversion: str) -> None:
-    require(
-        conversion in ("optimal", "classic"),
-        f"conversion among {', '.join(get_args(Conversion))}",
-        conversion=conversion,
-    )
+    def _proven_by(self, conversion: Conversion, delta: float) -> Guarantee | None:
+        require_in_open_unit_interval(delta=delta)
+        accountant, composed = self._accountant(conversion), self._composed()
+        if not self._batches:
+            return composed.proven(0.0, delta)
+        return accountant.guarantee(composed, delta=delta)
+
+    def _composed(self) -> Composed:
+        return Composed(self._batches, self._cost, self.orders, self.in_order)
 
 
 def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:

@@ -306,6 +306,11 @@ def _step(leaf: Event) -> _Step:
         return float(leaf.cost().mu_squared)
 
 
+def is_known(leaf: Event) -> bool:
+    """Return whether a basic event has pairs of laws, or a ``mu``."""
+    return _step(leaf) != math.inf
+
+
 def _moves_of(step: _Step) -> int:
     if isinstance(step, float):
         return _GAUSSIAN_MOVES

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import ROUND_FLOOR, Context
 from functools import lru_cache
 from itertools import product
-from typing import Any, ClassVar, NamedTuple, NoReturn, get_args
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, get_args
 
 import numpy as np
 
@@ -82,6 +82,19 @@ class PrivacyFilter(ABC):
     def orders(self) -> FloatArray:
         """The Renyi orders ``[K]`` of costs: one, of any value, for bounds that need no curve."""
         return DEFAULT_ORDERS[:1]
+
+    @classmethod
+    @abstractmethod
+    def keeps(cls, budget: Budget, cost: Cost) -> bool:
+        """Return whether a filter of ``budget`` could admit releases of total ``cost``."""
+
+    @classmethod
+    @abstractmethod
+    def fitted(cls, budget: Budget, cost: Cost) -> Self:
+        """Return the filter of ``budget`` that leaves the most if ``cost`` is the total of all.
+
+        Raises ``ValueError`` if failures or the overhead of the conversion take the whole budget.
+        """
 
     @abstractmethod
     def epsilon(self, budget: Budget, cost: Cost) -> float:
@@ -175,6 +188,31 @@ class RenyiFilter(PrivacyFilter):
         """The one order, shape ``[1]``."""
         return np.array([self.order])
 
+    @classmethod
+    def keeps(cls, budget: Budget, cost: Cost) -> bool:
+        rest = _remaining_delta(budget, cost)
+        return rest > 0 and bool(
+            (cost.rdp + conversion_overhead(DEFAULT_ORDERS, rest)).min() <= budget.max_epsilon
+        )
+
+    @classmethod
+    def fitted(cls, budget: Budget, cost: Cost) -> Self:
+        max_delta0 = _delta_for_failures(budget, cost)
+        _require_delta_left(budget, max_delta0)
+        overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
+        possible = overhead <= budget.max_epsilon
+        require(
+            possible.any(),
+            f"max_epsilon >= {overhead.min()} at this delta",
+            max_epsilon=budget.max_epsilon,
+        )
+        best = int(np.argmin(np.where(possible, cost.rdp + overhead, np.inf)))
+        return cls(
+            order=float(DEFAULT_ORDERS[best]),
+            max_rdp=budget.max_epsilon - float(overhead[best]),
+            max_delta0=max_delta0,
+        )
+
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return budget.max_epsilon + float(cost.rdp[0]) - self.max_rdp
 
@@ -208,6 +246,20 @@ class GaussianFilter(PrivacyFilter):
     def __post_init__(self) -> None:
         require_positive(max_mu_squared=self.max_mu_squared)
         super().__post_init__()
+
+    @classmethod
+    def keeps(cls, budget: Budget, cost: Cost) -> bool:
+        remaining = _remaining_delta(budget, cost)
+        return remaining > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, remaining) ** 2
+
+    @classmethod
+    def fitted(cls, budget: Budget, cost: Cost) -> Self:
+        max_delta0 = _delta_for_failures(budget, cost)
+        _require_delta_left(budget, max_delta0)
+        return cls(
+            max_mu_squared=largest_mu(budget.max_epsilon, budget.delta - max_delta0) ** 2,
+            max_delta0=max_delta0,
+        )
 
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return gaussian_epsilon(budget.delta - self.max_delta0, math.sqrt(cost.mu_squared))
@@ -245,6 +297,33 @@ class MixedFilter(PrivacyFilter):
         require(self.width in WIDTHS, "a width among those of Cost.weights", width=self.width)
         super().__post_init__()
 
+    @classmethod
+    def keeps(cls, budget: Budget, cost: Cost) -> bool:
+        try:
+            return cls.fitted(budget, cost).admits(cost)
+        except BudgetExceededError:
+            return False
+
+    @classmethod
+    def fitted(cls, budget: Budget, cost: Cost) -> Self:
+        largest = largest_mu(budget.max_epsilon, budget.delta) ** 2
+        lost, once = lost_delta(cost.rounds, largest), lost_delta(1.0, largest)
+        aside = _delta_for_failures(
+            budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5)))
+        )
+        if once > min(aside, budget.delta):
+            raise BudgetExceededError(
+                f"Expected a filter other than mixed, which takes {once:.3g} of delta for one"
+                f" choice or test at so large an epsilon, got max_epsilon={budget.max_epsilon:g}"
+            )
+        _require_delta_left(budget, aside)
+        mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
+        most = largest_weights(mu_squared)
+        best = int(
+            np.argmin(np.where(_NARROW * mu_squared <= WIDTHS, cost.narrow_weights / most, np.inf))
+        )
+        return cls(max_weights=float(most[best]), width=float(WIDTHS[best]), max_delta0=aside)
+
     def epsilon(self, budget: Budget, cost: Cost) -> float:
         return gaussian_epsilon(
             budget.delta - self.max_delta0, math.sqrt(self._mu_squared(self._weights(cost)))
@@ -274,16 +353,20 @@ class MixedFilter(PrivacyFilter):
         return float(cost.narrow_weights[np.searchsorted(WIDTHS, self.width)])
 
 
+FILTERS: Mapping[FilterName, type[PrivacyFilter]] = {
+    kind.name: kind for kind in (RenyiFilter, GaussianFilter, MixedFilter)
+}
+"""The kinds of filter; of two that admit as much, the first is taken."""
+
+
 def filter_from_dict(description: Mapping[str, float]) -> PrivacyFilter:
     """Return the filter that `PrivacyFilter.to_dict` described."""
-    kinds: dict[str, type[PrivacyFilter]] = {
-        "max_mu_squared": GaussianFilter,
-        "max_weights": MixedFilter,
-    }
-    kind: type[PrivacyFilter] = next(
-        (kinds[name] for name in kinds if name in description), RenyiFilter
+    named = (
+        kind
+        for kind in FILTERS.values()
+        if {*description} == {bound.name for bound in fields(kind)}  # type: ignore[arg-type]
     )
-    return kind(**description)
+    return next(named, RenyiFilter)(**description)
 
 
 def affordable(budget: Budget, query: Cost) -> int:
@@ -319,28 +402,7 @@ def make_filter(
     }
     name = max(reach, key=lambda kind: reach[kind])
     last = first * max(1, reach[name])  # a filter that admits no query can at least say so
-    if name == "mixed":
-        return _mixed_filter(budget, last)
-    max_delta0 = _delta_for_failures(budget, last)
-    _require_delta_left(budget, max_delta0)
-    if name == "gaussian":
-        return GaussianFilter(
-            max_mu_squared=largest_mu(budget.max_epsilon, budget.delta - max_delta0) ** 2,
-            max_delta0=max_delta0,
-        )
-    overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
-    possible = overhead <= budget.max_epsilon
-    require(
-        possible.any(),
-        f"max_epsilon >= {overhead.min()} at this delta",
-        max_epsilon=budget.max_epsilon,
-    )
-    best = int(np.argmin(np.where(possible, last.rdp + overhead, np.inf)))
-    return RenyiFilter(
-        order=float(DEFAULT_ORDERS[best]),
-        max_rdp=budget.max_epsilon - float(overhead[best]),
-        max_delta0=max_delta0,
-    )
+    return FILTERS[name].fitted(budget, last)
 
 
 def require_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
@@ -419,35 +481,14 @@ def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: i
     )
 
 
-def _affordable_counts(budget: Budget, query: Cost) -> dict[str, int]:
+def _affordable_counts(budget: Budget, query: Cost) -> dict[FilterName, int]:
     """Return how many such queries each filter that the budget allows would admit."""
     require(bool(query.rdp.max() > 0 or query.log_survival < 0), "a query that costs something")
 
-    def reach(keeps: Callable[[Budget, Cost], bool]) -> int:
-        return largest_count_where(lambda n: keeps(budget, query * n))
+    def reach(kind: type[PrivacyFilter]) -> int:
+        return largest_count_where(lambda n: kind.keeps(budget, query * n))
 
-    return {name: reach(keeps) for name, keeps in _KEEPS.items() if budget.filter in (None, name)}
-
-
-def _mixed_filter(budget: Budget, cost: Cost) -> MixedFilter:
-    """Return the mixed filter that leaves the most if ``cost`` is the total of all releases."""
-    largest = largest_mu(budget.max_epsilon, budget.delta) ** 2
-    lost, once = lost_delta(cost.rounds, largest), lost_delta(1.0, largest)
-    aside = _delta_for_failures(
-        budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5)))
-    )
-    if once > min(aside, budget.delta):
-        raise BudgetExceededError(
-            f"Expected a filter other than mixed, which takes {once:.3g} of delta for one choice or"
-            f" test at so large an epsilon, got max_epsilon={budget.max_epsilon:g}"
-        )
-    _require_delta_left(budget, aside)
-    mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
-    most = largest_weights(mu_squared)
-    best = int(
-        np.argmin(np.where(_NARROW * mu_squared <= WIDTHS, cost.narrow_weights / most, np.inf))
-    )
-    return MixedFilter(max_weights=float(most[best]), width=float(WIDTHS[best]), max_delta0=aside)
+    return {name: reach(kind) for name, kind in FILTERS.items() if budget.filter in (None, name)}
 
 
 def _require_delta_left(budget: Budget, max_delta0: float) -> None:
@@ -473,32 +514,6 @@ def _remaining_delta(budget: Budget, cost: Cost) -> float:
     """
     aside = _delta_for_failures(budget, cost)
     return budget.delta - aside if cost.delta0 <= aside * (1 + _SLACK) else 0.0
-
-
-def _renyi_keeps(budget: Budget, cost: Cost) -> bool:
-    rest = _remaining_delta(budget, cost)
-    return rest > 0 and bool(
-        (cost.rdp + conversion_overhead(DEFAULT_ORDERS, rest)).min() <= budget.max_epsilon
-    )
-
-
-def _gaussian_keeps(budget: Budget, cost: Cost) -> bool:
-    remaining = _remaining_delta(budget, cost)
-    return remaining > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, remaining) ** 2
-
-
-def _mixed_keeps(budget: Budget, cost: Cost) -> bool:
-    try:
-        return _mixed_filter(budget, cost).admits(cost)
-    except BudgetExceededError:
-        return False
-
-
-_KEEPS: Mapping[FilterName, Callable[[Budget, Cost], bool]] = {
-    "renyi": _renyi_keeps,
-    "gaussian": _gaussian_keeps,
-    "mixed": _mixed_keeps,
-}
 
 
 WEIGHT_BITS = 16  # fractional bits of a weight: sums over all voters are exact

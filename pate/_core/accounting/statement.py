@@ -23,7 +23,7 @@ from pate._core.accounting.charges import (
     for_group_size,
     to_world,
 )
-from pate._core.accounting.cost import DEFAULT_ORDERS, Guarantee, NeighboringRelation
+from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
 from pate._core.accounting.filters import (
     filter_from_dict,
     personal_figures,
@@ -33,6 +33,7 @@ from pate._core.accounting.filters import (
 from pate._core.accounting.history import LedgerEntry, LedgerHead, LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger
 from pate._core.accounting.privacy_unit import PrivacyUnit
+from pate._core.accounting.proofs import Guarantee
 from pate._core.accounting.statement_words import (
     AUDIT,
     WORDS,

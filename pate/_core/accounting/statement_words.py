@@ -2,33 +2,30 @@
 
 The conditions on which figures of several releases hold are worded here for reports and commands
 too. `Statement.verify` compares the sentences that a statement holds, so that a change of
-``neighbors`` or `CONVERSION` comes with a new version of `pate`.
+``neighbors`` or `conversion` comes with a new version of `pate`.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from pate._core.accounting.base import Event, leaves
+from pate._core.accounting.accountant import TIGHTEST
+from pate._core.accounting.base import leaves
 from pate._core.accounting.charges import Charge, cost_of_charges, for_group_size
 from pate._core.accounting.cost import (
-    EXCESS_LIMIT,
-    LOSS_LIMIT,
-    WIDTHS,
-    Cost,
-    Guarantee,
     NeighboringRelation,
     explain_epsilon,
     format_epsilon,
     format_exact,
 )
-from pate._core.accounting.events import PureDPEvent
 from pate._core.accounting.filters import describe_personal
 from pate._core.accounting.history import LedgerSnapshot
+from pate._core.accounting.optimum import OrderedAccountant
 from pate._core.accounting.privacy_unit import NOT_NAMED, PrivacyUnit
+from pate._core.accounting.proofs import Accountant, Guarantee, ProofText, Term
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """The first line of every file that an audit writes."""
@@ -38,43 +35,6 @@ WORLD = "To the world, if all of them drew their noise and tell nobody,"
 """Begins the second figure of releases with noise from several parties."""
 
 _SAID_BEFORE = ("type", "neighboring_relation")  # of an event, where its parameters are listed
-CONVERSION = (
-    "the smallest of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and of Balle & Wang (2018),"
-    " Theorem 8, for the Gaussian mechanisms that dominate all releases, one by one or as many bits, and of the optimum"
-    " of rounds that are all equal (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
-)
-_CONVERSION_IN_ORDER = f"{CONVERSION}, and of all releases in the order of their ledger"
-_BY_CURVE = (
-    "    d = (delta - delta0) / (1 - delta0)",
-    "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
-    "    (Canonne, Kamath & Steinke (2020), Proposition 12)",
-)
-_BY_GAUSSIAN = (
-    "    d = (delta - delta0) / (1 - delta0)",
-    "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
-    "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
-)
-_BY_BITS = (
-    f"    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0), at most {EXCESS_LIMIT:g};"
-    f" + (t/w - 5 - v) w / {1 + EXCESS_LIMIT:g}",
-    f"    d = (delta - delta0) / (1 - delta0) - 2 n Phi(sqrt(mu^2 + 1)/2 - {LOSS_LIMIT:g}), n = the number of bits",
-    "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)",
-    "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
-)
-_BY_PURE_ROUNDS = (
-    "    d = (delta - delta0) / (1 - delta0)",
-    "    d = sum over k < n/2 of C(n, k) max(0, exp((n - k) e) - exp(epsilon + k e)) / (1 + exp(e))^n, e: of one round",
-    "    (Kairouz, Oh & Viswanath (2017), Theorem 3.3)",
-)
-_BY_CHOICES = (
-    "    d = (delta - delta0) / (1 - delta0), which no adversary exceeds in n choices",
-    "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers (2020) have it)",
-)
-_BY_ORDER = (
-    "    d = (delta - delta0) / (1 - delta0), which no adversary exceeds against these releases in this order, if queries",
-    "    of one release are answered one by one, or each part of all queries before the next part",
-    "    (The order of releases, docs/accounting.md)",
-)
 AUDIT = "audit"
 """The scope of the ledger of an audit."""
 _LEDGERS = {
@@ -115,13 +75,21 @@ class StatementText:
 
 def counts_order(statement: Mapping[str, Any]) -> bool:
     """Return whether a figure of a statement follows from the order of releases."""
+    return _uses(statement, OrderedAccountant())
+
+
+def _uses(statement: Mapping[str, Any], accountant: Accountant) -> bool:
     parts = (statement.get(name, {}) for name in ("guarantees", "this_release", "costs", "world"))
-    return any("in_order" in figures for part in parts for figures in part.values())
+    return any({*accountant.figures} <= {*figures} for part in parts for figures in part.values())
 
 
 def conversion(statement: Mapping[str, Any]) -> str:
     """Return the sentence on the theorems behind the figures of a statement."""
-    return _CONVERSION_IN_ORDER if counts_order(statement) else CONVERSION
+    return "the smallest of " + ", and of ".join(
+        accountant.theorem
+        for accountant in TIGHTEST
+        if accountant.theorem and (not accountant.only_where_used or _uses(statement, accountant))
+    )
 
 
 Total = tuple[PrivacyUnit, LedgerSnapshot]
@@ -406,79 +374,26 @@ def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]
     return lines if as_reserved else [*lines, *_sum(paid, cost, relation, "What happened")]
 
 
-class _Term(NamedTuple):
-    """One basic event of a sum: the number of times that it happens, and its cost at one order."""
-
-    event: Event
-    times: int
-    cost: Cost
-
-    def line(self, price: str) -> str:
-        """Return the line of the event in a sum, with its ``price`` in figures of the proof."""
-        shown = ", ".join(
-            f"{name}={value!r}"
-            for name, value in self.event.to_dict().items()
-            if value is not None and name not in _SAID_BEFORE
-        )
-        return (
-            f"    {self.times} x {type(self.event).__name__}({shown}):"
-            f" {price}delta0 = {self.cost.delta0!r} each"
-        )
-
-
-class _Proof(NamedTuple):
-    """How a sum of terms proves its epsilon.
-
-    Attributes:
-        method: the method, for the heading.
-        price: words the price of one event.
-        total: the sum in figures of the method.
-        formulas: the lines from the sum to epsilon.
-    """
-
-    method: str
-    price: Callable[[Cost], str]
-    total: str
-    formulas: tuple[str, ...]
-
-
-def _proof(guarantee: Guarantee, terms: Sequence[_Term]) -> _Proof:
-    """Return the proof that the figures of ``guarantee`` belong to."""
-    if guarantee.rounds is not None:
-        pure = any(isinstance(term.event, PureDPEvent) for term in terms)
-        return _Proof(
-            "as rounds that are all equal",
-            lambda cost: "",
-            f"n = {guarantee.rounds} rounds",
-            _BY_PURE_ROUNDS if pure else _BY_CHOICES,
-        )
-    if guarantee.in_order is not None:
-        total = f"n = {guarantee.in_order} steps"
-        return _Proof("in the order of the ledger", lambda cost: "", total, _BY_ORDER)
-    if guarantee.order is not None:
-        return _Proof(
-            f"at the Renyi order a = {guarantee.order!r}",
-            lambda cost: f"rdp = {float(cost.rdp[0])!r}, ",
-            f"rdp = {guarantee.rdp!r}",
-            _BY_CURVE,
-        )
-    method = "in Gaussian differential privacy"
-    if guarantee.width is None:
-        return _Proof(
-            method,
-            lambda cost: f"mu^2 = {cost.mu_squared!r}, ",
-            f"mu^2, mu = {guarantee.mu!r}",
-            _BY_GAUSSIAN,
-        )
-    at = int(np.searchsorted(WIDTHS, guarantee.width))
-    weights = sum(term.times * float(term.cost.narrow_weights[at]) for term in terms)
-    bits = sum(term.times * term.cost.rounds for term in terms)
-    return _Proof(
-        f"{method}, among many bits of width w = {guarantee.width!r} at most",
-        lambda cost: f"weight = {float(cost.narrow_weights[at])!r}, ",
-        f"weights t = {weights!r} of n = {bits:.0f} bits, mu = {guarantee.mu!r}",
-        _BY_BITS,
+def _line(term: Term, price: str) -> str:
+    """Return the line of an event in a sum, with its ``price`` in figures of the proof."""
+    shown = ", ".join(
+        f"{name}={value!r}"
+        for name, value in term.event.to_dict().items()
+        if value is not None and name not in _SAID_BEFORE
     )
+    return (
+        f"    {term.times} x {type(term.event).__name__}({shown}):"
+        f" {price}{', ' * bool(price)}delta0 = {term.cost.delta0!r} each"
+    )
+
+
+def _proof(guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
+    """Return the words of the accountant whose figures ``guarantee`` has."""
+    given = {name for name, value in vars(guarantee).items() if value is not None}
+    (accountant,) = (
+        each for each in TIGHTEST if {*each.figures} == given - {"epsilon", "delta", "delta0"}
+    )
+    return accountant.words(guarantee, terms)
 
 
 def _sum(
@@ -491,14 +406,14 @@ def _sum(
         return [f"{where}: delta0 = {guarantee.delta0!r}, and no epsilon is known at this delta."]
     order = np.array([guarantee.order or 2.0])
     terms = [
-        _Term(leaf, times, leaf.cost(order))
+        Term(leaf, times, leaf.cost(order))
         for events, count in charges
         for leaf, times in leaves(events[relation], count)
     ]
     proof = _proof(guarantee, terms)
     return [
         f"{where}, {proof.method}:",
-        *(term.line(proof.price(term.cost)) for term in terms),
+        *map(_line, terms, proof.prices),
         f"    sum: {proof.total}, delta0 = 1 - product of (1 - delta0) = {guarantee.delta0!r}",
         *proof.formulas,
     ]

@@ -5,6 +5,7 @@ autodp is imported when needed.
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,8 +23,8 @@ from pate._core.accounting.events import (
     PureDPEvent,
     RenyiCurveEvent,
     RootPeelingEvent,
-    leaves,
 )
+from pate._core.accounting.proofs import Accountant, Composed, Guarantee
 from pate._core.validation import FloatArray, expecting, require
 
 # of an event, and of the module of autodp's mechanisms: its own mechanism, and how often it is
@@ -37,30 +38,29 @@ _MECHANISMS: Mapping[type[Event], Callable[[Any, Any], tuple[Any, int]]] = {
 }
 
 
-def unknown_to_autodp(event: Event) -> list[str]:
-    """Return the classes of the parts of an event for which autodp has no mechanism, in order."""
-    kinds = dict.fromkeys(type(leaf) for leaf, _ in leaves(event))
-    return [kind.__name__ for kind in kinds if kind not in _MECHANISMS]
+class AutodpAccountant(Accountant):
+    """The mechanisms, composition and conversion of autodp: a second opinion.
 
-
-def epsilon_by_autodp(event: Event, *, count: int, delta: float) -> float | None:
-    """Return epsilon of ``count`` events by autodp: its mechanisms, composition and conversion.
-
-    A second opinion, from curves of its own. Its curve of a choice of bounded range is that of
-    concentrated DP, which is above ours. None if it has no mechanism for a part of the event.
-    Raises ``ImportError`` if autodp is not installed.
+    Its curve of a choice of bounded range is that of concentrated DP, which is above ours. Its
+    guarantees raise ``ImportError`` if autodp is not installed.
     """
-    zoo, transformers = _autodp()
-    if unknown_to_autodp(event):
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        parts, counts = [], []
-        for leaf, number in leaves(event, count):
-            mechanism, times = _MECHANISMS[type(leaf)](leaf, zoo)
-            parts.append(mechanism)
-            counts.append(number * times)
-        return float(transformers.Composition()(parts, counts).get_approxDP(delta))
+
+    def supports(self, event: Event) -> bool:
+        return type(event) in _MECHANISMS
+
+    def guarantee(
+        self, composed: Composed, *, delta: float, below: float = math.inf
+    ) -> Guarantee | None:
+        zoo, transformers = _autodp()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parts, counts = [], []
+            for leaf, number in composed.leaves():
+                mechanism, times = _MECHANISMS[type(leaf)](leaf, zoo)
+                parts.append(mechanism)
+                counts.append(number * times)
+            epsilon = float(transformers.Composition()(parts, counts).get_approxDP(delta))
+        return composed.proven(epsilon, delta) if epsilon < below else None
 
 
 def _autodp() -> tuple[Any, Any]:

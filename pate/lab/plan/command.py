@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pate._core.accounting.accountant import RDPAccountant
+from pate._core.accounting.accountant import CONVERSIONS, RDPAccountant
 from pate._core.accounting.charges import Events
 from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
-from pate._core.accounting.events import GaussianEvent, leaves
 from pate._core.files.writing import write_text
 from pate._core.settings import require_made
 from pate._core.tables import text_table, write_csv
@@ -47,7 +46,7 @@ from pate.lab.plan.study import PRIVATE, Study, StudyResult, run_study
 from pate.lab.plan.study_output import study_text, write_study
 from pate.lab.plan.sweep import Sweep, SweepResult, TaskFacts, run_sweep
 
-_EPSILONS = ("tightest", "optimal", "classic", "exact", *PEERS)
+_EPSILONS = (*CONVERSIONS, *PEERS)
 
 
 def account(
@@ -136,14 +135,12 @@ def _costs_of(
     costs: dict[str, dict[str, float | None]] = {}
     for relation, event in events.items():
         total = RDPAccountant(relation=relation).compose(event, num_queries)
-        gaussian = all(type(leaf) is GaussianEvent for leaf, _ in leaves(event))
         costs[relation.value] = {
-            "tightest": total.get_epsilon(delta=delta),
-            "optimal": total.get_epsilon(delta=delta, conversion="optimal"),
-            "classic": total.get_epsilon(delta=delta, conversion="classic"),
-            "exact": total.get_epsilon(delta=delta, conversion="exact") if gaussian else None,
-            "delta0": total.delta0,
-        }
+            name: None
+            if total.unsupported(name)
+            else total.get_epsilon(delta=delta, conversion=name)
+            for name in CONVERSIONS
+        } | {"delta0": total.delta0}
     return costs
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from pate._core.accounting.accountant import epsilon_of
-from pate._core.accounting.cost import Conversion, NeighboringRelation
+from pate._core.accounting.accountant import Conversion, epsilon_of
+from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event
 from pate._core.files.reading import Json
 from pate._core.files.writing import atomic_write, write_text

@@ -14,14 +14,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
-from pate._core.accounting.events import BoundedRangeEvent, Event, GaussianEvent, leaves
+from pate._core.accounting.accountant import RDPAccountant
+from pate._core.accounting.base import Event
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.proofs import Accountant
 from pate._core.validation import one_line
-from pate.lab.plan.autodp import epsilon_by_autodp, unknown_to_autodp
+from pate.lab.plan.autodp import AutodpAccountant
+from pate.lab.plan.pld import PLDAccountant
 
-PEERS = ("autodp", "dp_accounting")
+PEERS: Mapping[str, Accountant] = {
+    "autodp": AutodpAccountant(),
+    "dp_accounting": PLDAccountant(),
+}
+"""Accountants of other packages, by the name of the package."""
 SECONDS = 20
 BYTES = 2 << 30  # of address space, on Linux: macOS does not limit it
 _LONGEST = 60  # characters of a reason
@@ -47,7 +54,7 @@ def opinions(
     """
     if not _is_installed(peer):
         return dict.fromkeys(events, Opinion(None, "is not installed"))
-    if unknown := _unknown(peer, next(iter(events.values()))):
+    if unknown := PEERS[peer].unsupported(events.values()):
         nothing = f"has no mechanism for {', '.join(unknown)}"
         return dict.fromkeys(events, Opinion(None, nothing))
     return dict(zip(events, _asked((peer, [*events.values()], count, delta)), strict=True))
@@ -58,14 +65,6 @@ def _is_installed(name: str) -> bool:
         return find_spec(name) is not None
     except ImportError:  # of a finder that hides it
         return False
-
-
-def _unknown(peer: str, event: Event) -> list[str]:
-    """Return the classes of the parts of an event that a package does not know, in order."""
-    if peer == "autodp":
-        return unknown_to_autodp(event)
-    kinds = dict.fromkeys(type(leaf) for leaf, _ in leaves(event))
-    return [kind.__name__ for kind in kinds if kind not in (GaussianEvent, BoundedRangeEvent)]
 
 
 def _asked(request: tuple[str, Sequence[Event], int, float]) -> list[Opinion]:
@@ -100,34 +99,14 @@ def answer() -> None:
 
 
 def _opinion(peer: str, event: Event, count: int, delta: float) -> Opinion:
-    epsilon_by = epsilon_by_autodp if peer == "autodp" else _by_dp_accounting
+    total = RDPAccountant(relation=event.neighboring_relation).compose(event, count)
     try:
-        epsilon = epsilon_by(event, count=count, delta=delta)
+        epsilon = total.guarantee(delta=delta, by=[PEERS[peer]]).epsilon
     except MemoryError:
         return Opinion(None, f"takes more than {BYTES >> 30} GiB of memory")
     except Exception as error:  # of code that is not ours
         said = one_line(f"{type(error).__name__}: {error}")
         return Opinion(None, f"fails with {said[:_LONGEST]}")
-    if epsilon is None or math.isnan(epsilon):
+    if math.isinf(epsilon):
         return Opinion(None, "finds no number")
     return Opinion(epsilon)
-
-
-def _by_dp_accounting(event: Event, *, count: int, delta: float) -> float:
-    """Return epsilon from dp_accounting, by privacy-loss distribution or, for zCDP, by Renyi DP."""
-    import dp_accounting
-    from dp_accounting import pld, rdp
-
-    parts: list[Any] = []
-    gaussian = True
-    for leaf, n in leaves(event, count):
-        if isinstance(leaf, GaussianEvent):
-            single = dp_accounting.GaussianDpEvent(leaf.noise_multiplier)
-        else:
-            assert isinstance(leaf, BoundedRangeEvent)
-            single, gaussian = dp_accounting.ZCDpEvent(leaf.eta**2 / 8), False
-        parts.append(dp_accounting.SelfComposedDpEvent(single, n))
-    accountant = (
-        pld.PLDAccountant() if gaussian else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
-    )
-    return float(accountant.compose(dp_accounting.ComposedDpEvent(parts)).get_epsilon(delta))

@@ -228,7 +228,7 @@ def test_bad_arguments_of_the_conversion_raise() -> None:
             total.get_epsilon(delta=delta)
     with pytest.raises(ValueError, match="Expected conversion among"):
         total.get_epsilon(delta=1e-6, conversion="best")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="Expected only Gaussian events"):
+    with pytest.raises(ValueError, match="Expected events with a figure by the exact conversion"):
         total.get_epsilon(delta=1e-6, conversion="exact")
     for orders in (
         [1.0, 2.0],

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pate._core.accounting.cost import tightest_guarantee
+from pate._core.accounting.accountant import TIGHTEST
 from pate.accounting import (
     BoundedRangeEvent,
     Event,
@@ -48,7 +48,7 @@ def test_equal_rounds_take_the_noise_that_their_statement_needs(
     total = RDPAccountant(relation=REPLACE).compose(event_of(scale), count)
     stated = total.guarantee(delta=1e-6)
     assert stated.rounds == count and 4 * (1 - 1e-5) < stated.epsilon <= 4
-    assert tightest_guarantee(total.cost, total.orders, delta=1e-6).epsilon > 4 * gain
+    assert total.guarantee(delta=1e-6, by=TIGHTEST[:3]).epsilon > 4 * gain
     assert epsilon_of(event_of(scale * (1 - 2e-6)), count=count, delta=1e-6) > 4
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from pate._core.accounting.cost import WIDTHS
+from pate._core.accounting.gaussian import ManyBitsAccountant
 from pate._core.accounting.privacy_unit import EACH
 from pate._core.accounting.statement_words import (
-    _BY_BITS,
     AUDIT,
     FIXED_BEFOREHAND,
     _call,
@@ -19,7 +20,7 @@ from pate._core.accounting.statement_words import (
     describe_keeping,
     describe_ledger,
 )
-from pate.accounting import LedgerEntry, LedgerSnapshot, NeighboringRelation, PrivacyUnit
+from pate.accounting import Guarantee, LedgerEntry, LedgerSnapshot, NeighboringRelation, PrivacyUnit
 from tests.core.accounting.ledgers import gaussian
 
 
@@ -250,5 +251,7 @@ def test_no_test_of_a_gap_is_told_of_a_mechanism_of_others(
 
 
 def test_the_formula_of_many_bits_has_the_numbers_of_its_theorem() -> None:
-    assert _BY_BITS[0].endswith(", at most 512; + (t/w - 5 - v) w / 513")
-    assert " n Phi(sqrt(mu^2 + 1)/2 - 8)," in _BY_BITS[1]
+    guarantee = Guarantee(epsilon=1.0, delta=1e-6, delta0=0.0, mu=0.5, width=float(WIDTHS[0]))
+    weights, delta, *_ = ManyBitsAccountant().words(guarantee, []).formulas
+    assert weights.endswith(", at most 512; + (t/w - 5 - v) w / 513")
+    assert " n Phi(sqrt(mu^2 + 1)/2 - 8)," in delta

@@ -19,7 +19,7 @@ from pate.accounting import (
     from_autodp,
     to_autodp,
 )
-from pate.lab.plan.autodp import _MECHANISMS, epsilon_by_autodp, unknown_to_autodp
+from pate.lab.plan.autodp import _MECHANISMS, AutodpAccountant
 from tests.core.accounting.test_accountant import REPLACE, accountant, gaussian, pure, stable_top_k
 
 ORDERS = tuple(DEFAULT_ORDERS.tolist())
@@ -43,11 +43,11 @@ def test_epsilon_equals_that_of_autodp(event: Event, above: float, count: int) -
     pytest.importorskip("autodp")
     warnings.simplefilter("ignore")
     ours = accountant((event, count))
-    assert unknown_to_autodp(event) == []
+    assert AutodpAccountant().unsupported([event]) == []
     for delta in (1e-8, 1e-5):
         epsilon = ours.get_epsilon(delta=delta, conversion="optimal")
-        theirs = epsilon_by_autodp(event, count=count, delta=delta)
-        assert theirs is not None and epsilon * (1 - 1e-3) <= theirs <= epsilon * (1 + above)
+        theirs = ours.guarantee(delta=delta, by=[AutodpAccountant()]).epsilon
+        assert epsilon * (1 - 1e-3) <= theirs <= epsilon * (1 + above)
         assert epsilon == pytest.approx(float(to_autodp(ours).get_approxDP(delta)), rel=1e-3)
 
 
@@ -56,8 +56,7 @@ def test_autodp_knows_every_event_with_a_mechanism_of_its_own() -> None:
     pytest.importorskip("autodp")
     assert {type(leaf) for event, _ in PEERS for leaf, _ in leaves(event)} == set(_MECHANISMS)
     event = stable_top_k(REPLACE, scale_gap=39, sigma=60, delta_test=1e-9)
-    assert unknown_to_autodp(event) == ["StabilityTestEvent"]
-    assert epsilon_by_autodp(event, count=3, delta=1e-5) is None
+    assert AutodpAccountant().unsupported([event]) == ["StabilityTestEvent"]
 
 
 def test_autodp_puts_no_folder_on_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +65,7 @@ def test_autodp_puts_no_folder_on_the_import_path(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "path", before.copy())
     for name in [name for name in sys.modules if name.split(".")[0] == "autodp"]:
         monkeypatch.delitem(sys.modules, name)
-    assert epsilon_by_autodp(gaussian(1.0), count=1, delta=1e-5) is not None
+    accountant((gaussian(1.0), 1)).guarantee(delta=1e-5, by=[AutodpAccountant()])
     assert sys.path == before and "autodp" in sys.modules
 
 

@@ -10,6 +10,7 @@ from pate import VoteShape
 from pate.accounting import Event, GaussianEvent, NeighboringRelation, gaussian_epsilon
 from pate.aggregators import NoisyVotes
 from pate.lab.plan import peers
+from pate.lab.plan.autodp import AutodpAccountant
 from pate.lab.plan.command import account
 from pate.lab.plan.peers import Opinion, opinions
 
@@ -48,12 +49,11 @@ def test_a_package_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatc
 def test_a_package_that_fails_gives_the_reason_in_one_line(
     raised: Exception | None, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: Any, **__: Any) -> float:
+    def fails(*_: Any, **__: Any) -> None:
         if raised is not None:
             raise raised
-        return float("nan")
 
-    monkeypatch.setattr(peers, "epsilon_by_autodp", fails)
+    monkeypatch.setattr(AutodpAccountant, "guarantee", fails)
     given = peers._opinion("autodp", events(2.0)[REPLACE], 3, 1e-5)
     assert given.epsilon is None and given.reason.startswith(reason)
     assert given.reason.isprintable() and len(given.reason) < 90

@@ -1,0 +1,108 @@
+"""Accountants are ways to prove an epsilon; a total is the smallest one."""
+
+import math
+
+import pytest
+
+from pate._core.accounting.accountant import TIGHTEST
+from pate._core.accounting.gaussian import GaussianAccountant, ManyBitsAccountant
+from pate._core.accounting.optimum import EqualRoundsAccountant, OrderedAccountant
+from pate._core.accounting.renyi import RenyiAccountant
+from pate._core.accounting.statement_words import conversion
+from pate.accounting import (
+    Accountant,
+    BoundedRangeEvent,
+    Composed,
+    Event,
+    Guarantee,
+    RDPAccountant,
+    RenyiCurveEvent,
+)
+from tests.core.accounting.test_accountant import REPLACE, accountant, gaussian, pure, stable_top_k
+
+CURVE = RenyiCurveEvent(orders=(2.0, 8.0), rdp=(0.1, 0.4), neighboring_relation=REPLACE)
+CHOICE = BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE)
+TEST = stable_top_k(REPLACE, scale_gap=39, sigma=60, delta_test=1e-9)
+
+# the kinds of events whose price each accountant does not know
+UNKNOWN: list[tuple[Accountant, list[str]]] = [
+    (RenyiAccountant(), []),
+    (GaussianAccountant(), ["RenyiCurveEvent"]),
+    (
+        GaussianAccountant(exact=True),
+        ["RenyiCurveEvent", "BoundedRangeEvent", "StabilityTestEvent", "PureDPEvent"],
+    ),
+    (ManyBitsAccountant(), ["RenyiCurveEvent"]),
+    (EqualRoundsAccountant(), ["RenyiCurveEvent", "StabilityTestEvent", "GaussianEvent"]),
+    (OrderedAccountant(), ["RenyiCurveEvent"]),
+]
+
+
+@pytest.mark.parametrize(("by", "unknown"), UNKNOWN)
+def test_an_accountant_says_which_events_it_supports(by: Accountant, unknown: list[str]) -> None:
+    assert by.unsupported([CURVE, CHOICE, TEST, gaussian(9.0), pure(0.1)]) == unknown
+
+
+@pytest.mark.parametrize(
+    ("by", "event"),
+    [
+        (GaussianAccountant(), CURVE),
+        (ManyBitsAccountant(), gaussian(9.0)),
+        (EqualRoundsAccountant(), gaussian(9.0)),
+        (OrderedAccountant(), CHOICE),
+    ],
+)
+def test_there_is_no_epsilon_without_a_proof(by: Accountant, event: Event) -> None:
+    total = accountant((event, 3))
+    assert total.guarantee(delta=1e-6, by=[by]) == Guarantee(
+        epsilon=math.inf, delta=1e-6, delta0=0.0
+    )
+    assert total.guarantee(delta=1e-6).epsilon < math.inf
+
+
+def test_a_total_is_the_smallest_figure_and_tells_its_proof() -> None:
+    total = RDPAccountant(relation=REPLACE, in_order=True).compose([gaussian(20.0), CHOICE], [1, 9])
+    so_far = [total.guarantee(delta=1e-6, by=TIGHTEST[:n]) for n in range(1, len(TIGHTEST) + 1)]
+    epsilons = [each.epsilon for each in so_far]
+    assert epsilons == sorted(epsilons, reverse=True) and epsilons[0] > epsilons[-1]
+    assert so_far[0].order is not None
+    assert so_far[-1] == total.guarantee(delta=1e-6) and so_far[-1].in_order == 10
+
+
+def test_proofs_are_told_apart_by_their_figures() -> None:
+    assert len({each.figures for each in TIGHTEST}) == len(TIGHTEST)
+    assert {name for each in TIGHTEST for name in each.figures} < set(Guarantee.__annotations__)
+
+
+class Halves(Accountant):
+    """An accountant of a user, who is wrong by half."""
+
+    def supports(self, event: Event) -> bool:
+        return True
+
+    def guarantee(
+        self, composed: Composed, *, delta: float, below: float = math.inf
+    ) -> Guarantee | None:
+        epsilon = sum(event.epsilon * n / 2 for event, n in composed.leaves())  # type: ignore[attr-defined]
+        return composed.proven(epsilon, delta) if epsilon < below else None
+
+
+def test_an_accountant_of_a_user_is_asked_too() -> None:
+    total = accountant((pure(0.5), 4))
+    assert total.guarantee(delta=1e-6, by=[*TIGHTEST, Halves()]).epsilon == 1.0
+    assert total.get_epsilon(delta=1e-6) > 1.0
+    large = accountant((pure(0.5), 4000))
+    assert large.guarantee(delta=1e-6, by=[*TIGHTEST, Halves()]) == large.guarantee(delta=1e-6)
+    assert Halves().get_delta(large._composed(), 1.0) == 1.0
+
+
+def test_a_statement_names_the_theorems_of_its_accountants() -> None:
+    sentence = (
+        "the smallest of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and"
+        " of Balle & Wang (2018), Theorem 8, for the Gaussian mechanisms that dominate all"
+        " releases, one by one or as many bits, and of the optimum of rounds that are all equal"
+        " (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
+    )
+    assert conversion({"guarantees": {"replace_record": {"epsilon": 1.0}}}) == sentence
+    in_order = conversion({"costs": {"replace_record": {"epsilon": 1.0, "in_order": 4}}})
+    assert in_order == f"{sentence}, and of all releases in the order of their ledger"
