@@ -154,9 +154,10 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         CHOICE + "peeling.py",
-        'noise="exponential",\n                        scale=self.scale,',
-        'noise="exponential",\n                        scale=self.scale / 2,',
+        "FlipRounds(scores[0], self.scale, generator)",
+        "FlipRounds(scores[0], self.scale / 2, generator)",
     ),
+    (CHOICE + "flips.py", "wait) / rate", "wait) / rate / 2"),
     (
         CHOICE + "noise.py",
         "rounded_normal(beyond, sigma / grid",

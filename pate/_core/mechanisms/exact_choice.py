@@ -52,7 +52,7 @@ from pate._core.validation import BoolArray, FloatArray, IntArray, require
 EXTREME = 2.0**-20  # tails in which the digits that are not drawn move noise by more than 2^-33
 # Elsewhere they move it by 2^-32 at most, for any law; logarithms are taken to err by less than
 # 2^-40 of their value, 2^12 times the error that numpy promises; and both keys of a pair err.
-_MARGIN = 2.0**-28
+MARGIN = 2.0**-28
 _LARGEST = 1e300  # noise is less than a thousand scales, and has to be finite
 
 
@@ -122,7 +122,7 @@ def sample_k_smallest(
 
 
 def _margins(keys: ArrayLike, widest: FloatArray) -> FloatArray:
-    return np.asarray(_MARGIN * widest + 2.0**-50 * np.abs(keys))
+    return np.asarray(MARGIN * widest + 2.0**-50 * np.abs(keys))
 
 
 def _in_order(
@@ -301,9 +301,9 @@ def draw(
                 past += [
                     LazyReal.of(drawn[np.searchsorted(of, row)]) for of, drawn in waits[len(past) :]
                 ]
-                log_rate = Fraction(float(log_rates[row]))
-                kept[place] = _is_taken(
-                    proposals.loss(place), past, log_rate, LazyReal.of(coins[i]), generator
+                slowness = Chance(Fraction(1), Fraction(float(log_rates[row])))
+                kept[place] = is_taken(
+                    proposals.loss(place), past, slowness, LazyReal.of(coins[i]), generator
                 )
         elif noise != "gumbel":
             assert_never(noise)
@@ -321,7 +321,7 @@ def _are_kept(proposals: Proposals, generator: np.random.Generator) -> BoolArray
     kept = lead > 0
     doubtful = ~(np.abs(lead) > _LOG_MARGIN) | (coins < EXTREME) & (proposals.log_chances < -_FAR)
     for place in np.flatnonzero(doubtful).tolist():
-        kept[place] = _happens(proposals.chance(place), LazyReal.of(coins[place]), generator)
+        kept[place] = happens(proposals.chance(place), LazyReal.of(coins[place]), generator)
     return kept
 
 
@@ -332,18 +332,15 @@ def _are_taken(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         needed = np.log1p(-np.expm1(-losses) * np.expm1(times))
         lead = -np.log(coins) - needed
-        doubtful = ~(np.abs(lead) > _MARGIN * (1 + needed)) | (coins < EXTREME) & (needed > _FAR)
+        doubtful = ~(np.abs(lead) > MARGIN * (1 + needed)) | (coins < EXTREME) & (needed > _FAR)
     return lead > 0, doubtful | uncertain
 
 
-def _happens(chance: Chance, uniform: LazyReal, generator: np.random.Generator) -> bool:
+def happens(chance: Chance, uniform: LazyReal, generator: np.random.Generator) -> bool:
     """Return whether ``uniform`` is below ``chance``."""
     while True:
         with decimal_precision(uniform.length):
-            falls = exp_of(enclose(-chance.low))
-            if chance.high is not None:
-                falls = total(falls, negative(exp_of(enclose(-chance.high))))
-            bounds = product(enclose(chance.factor), falls)
+            bounds = _bounds_of(chance)
             least, most = uniform.bounds
             if most <= bounds[0]:
                 return True
@@ -352,17 +349,28 @@ def _happens(chance: Chance, uniform: LazyReal, generator: np.random.Generator) 
         uniform.draw_more_bits(generator)
 
 
-def _is_taken(
+def _bounds_of(chance: Chance) -> Interval:
+    falls = exp_of(enclose(-chance.low))
+    if chance.high is not None:
+        falls = total(falls, negative(exp_of(enclose(-chance.high))))
+    return product(enclose(chance.factor), falls)
+
+
+def is_taken(
     loss: Fraction,
     waits: list[LazyReal],
-    log_rate: Fraction,
+    slowness: Chance,
     coin: LazyReal,
     generator: np.random.Generator,
 ) -> bool:
-    """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))`` for the sum t of waits."""
+    """Return whether ``coin`` is below ``1 / (p + (1 - p) exp(t))``, where ``p = exp(-loss)``.
+
+    The time t is the sum of ``waits`` times ``slowness``, which is one over the rate of proposals.
+    """
     while loss:
         with decimal_precision(coin.length):
-            grown = exp_of(product(sum_of_exponentials(waits), exp_of(enclose(-log_rate))))
+            time = product(sum_of_exponentials(waits), _bounds_of(slowness))
+            grown = exp_of(time)
             heads = exp_of(enclose(-loss))
             tails = total((Decimal(1), Decimal(1)), negative(heads))
             bounds = product(coin.bounds, total(heads, product(tails, grown)))

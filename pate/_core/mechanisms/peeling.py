@@ -35,7 +35,8 @@ from pate._core.mechanisms.base import (
     peeling_law,
 )
 from pate._core.mechanisms.exact_choice import sample_k_smallest
-from pate._core.mechanisms.noise import DIGITS, Noise, add_gaussian, require_noise
+from pate._core.mechanisms.flips import FlipRounds
+from pate._core.mechanisms.noise import Noise, add_gaussian, require_noise
 from pate._core.mechanisms.ranking import (
     REACH,
     ROWS,
@@ -291,8 +292,6 @@ class GumbelPeeling(TopKMechanism):
 
 
 _LONG = 1024  # items from which a list is peeled by itself
-_COIN = 16  # binary digits of uniform numbers that are drawn for all items
-_LEAD = 60.0  # scales up to which they are in float32's range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +315,8 @@ class PermuteAndFlipPeeling(TopKMechanism):
     ordered: ClassVar[bool] = True
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        size, peel = (1, self._peel_long) if rows.shape[1] >= _LONG else (ROWS, self._peel)
+        one_by_one = len(rows) == 1 or rows.shape[1] >= _LONG
+        size, peel = (1, self._peel_one) if one_by_one else (ROWS, self._peel)
 
         def draw(part: Rows) -> IntArray:
             order, scores = rank(part)
@@ -343,53 +343,10 @@ class PermuteAndFlipPeeling(TopKMechanism):
             taken[np.arange(len(scores)), ranks[:, place]] = True
         return ranks
 
-    def _peel_long(self, scores: Rows, generator: np.random.Generator) -> IntArray:
-        """Return ranks ``[1, k]`` like `_peel`, from one long row ``[1, d]``.
-
-        No item comes before the best one unless its noise reaches that far: unless its uniform
-        number is at most ``exp(-below / scale)``. Two bytes of these numbers leave out nearly all;
-        the others draw what follows.
-        """
-        items, reach = scores[0], REACH * self.scale
-        ranks, taken, best = (
-            np.empty((1, self.k), dtype=np.int64),
-            np.zeros(items.size, dtype=np.bool_),
-            0,
-        )
-        below = distances(items, items[:1], reach=reach)
-        chances = np.exp(-below / self.scale).astype(np.float32)
-        for place in range(self.k):
-            best += int(np.argmin(taken[best:]))
-            lead = float(below[best]) / self.scale
-            if lead > _LEAD:
-                below, lead = distances(items, items[best : best + 1], reach=reach), 0.0
-                chances = np.exp(-np.maximum(below / self.scale, 0.0)).astype(np.float32)
-            words = generator.integers(1 << 64, size=items.size // 4 + 1, dtype=np.uint64)
-            coins = words.view(np.uint16)[: items.size]
-            # one unit more: chances in float32, and their products, err by less than 2^-21 of 2^16
-            heads = np.flatnonzero(
-                coins <= chances * np.float32(2.0**_COIN * math.exp(lead)) + np.float32(1)
-            )
-            heads = heads[~taken[heads]]
-            if heads.size > 1:
-                digits = generator.integers(1 << (DIGITS - _COIN), size=heads.size)
-                tails = (
-                    (coins[heads].astype(np.int64) << (DIGITS - _COIN)) | digits
-                ) * 2.0**-DIGITS
-                near = distances(items[heads], items[best : best + 1], reach=reach)
-                heads = heads[
-                    sample_k_smallest(
-                        near[None],
-                        1,
-                        noise="exponential",
-                        scale=self.scale,
-                        generator=generator,
-                        tails=tails[None],
-                    )[0]
-                ]
-            ranks[0, place] = heads[0]
-            taken[heads[0]] = True
-        return ranks
+    def _peel_one(self, scores: Rows, generator: np.random.Generator) -> IntArray:
+        """Return ranks ``[1, k]`` like `_peel`, from one row ``[1, d]``."""
+        rounds = FlipRounds(scores[0], self.scale, generator)
+        return np.array([[rounds.choose() for _ in range(self.k)]])
 
     def event(self, relation: NeighboringRelation) -> Event:
         return choice_event(

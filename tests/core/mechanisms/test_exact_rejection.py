@@ -128,7 +128,7 @@ def test_what_floats_decide_is_what_digits_decide(
     """Nothing is left to floats in the second half, and all comes out the same."""
     expected = draw(scores)
     monkeypatch.setattr(race, "_LOG_MARGIN", math.inf)
-    monkeypatch.setattr(race, "_MARGIN", math.inf)
+    monkeypatch.setattr(race, "MARGIN", math.inf)
     for one, other in zip(draw(scores), expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -185,7 +185,7 @@ def test_what_lies_within_the_margins_is_left_to_digits_and_nothing_else(
         decided.append(chance)
         return True
 
-    monkeypatch.setattr(race, "_happens", happens)
+    monkeypatch.setattr(race, "happens", happens)
     shares, extreme = np.array([-1.05, -0.95, 0.95, 1.05]), np.array([0.98, 0.98, 1.02]) * 2.0**-20
     log_chances = np.concatenate((np.full(4, -1.0), [-13.1, -12.9, -20.0]))
     coins = np.concatenate((np.exp(-1 - shares * 2.0**-14), extreme))
@@ -230,7 +230,7 @@ def test_bounds_that_enclose_a_coin_do_not_decide(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(race, "exp_of", exp_of)
     chance = Chance(Fraction(1), Fraction(1))
     for digits, word, expected in ((0, 2**63, True), (0, 2**64 - 1, False), (1, 0, False)):
-        assert race._happens(chance, LazyReal(digits, 1), Scripted(word)) == expected
+        assert race.happens(chance, LazyReal(digits, 1), Scripted(word)) == expected
 
 
 @pytest.mark.parametrize("factor", [1, 1000])
@@ -241,22 +241,22 @@ def test_chances_beyond_the_digits_of_a_float_are_met(factor: int) -> None:
     chance = Chance(Fraction(factor, 3), Fraction(38), Fraction(39))
     exact = mpmath.mpf(factor) / 3 * (mpmath.exp(-38) - mpmath.exp(-39)) * 2**53
     digits = int(mpmath.floor(exact))
-    happened = [race._happens(chance, LazyReal(digits, 53), generator) for _ in range(700)]
+    happened = [race.happens(chance, LazyReal(digits, 53), generator) for _ in range(700)]
     rest = float(exact - digits)
     assert 0.05 < rest < 0.95 and abs(np.mean(happened) - rest) < 4 * math.sqrt(
         rest * (1 - rest) / 700
     )
-    assert race._happens(chance, LazyReal(digits - 1, 53), generator) or digits == 0
-    assert not race._happens(chance, LazyReal(digits + 1, 53), generator)
+    assert race.happens(chance, LazyReal(digits - 1, 53), generator) or digits == 0
+    assert not race.happens(chance, LazyReal(digits + 1, 53), generator)
 
 
 def test_times_beyond_the_digits_of_a_float_are_told_apart() -> None:
     """A wait that is known to a half only: the coin passes with the mean of the chance over what it
     may be."""
     generator, coin, draws = np.random.default_rng(2), 0.85, 250
-    loss, rate = Fraction(1, 2), Fraction(1, 4)
+    loss, rate = Fraction(1, 2), Chance(Fraction(1), Fraction(1, 4))
     taken = [
-        race._is_taken(loss, [LazyReal(1, 1)], rate, LazyReal(int(coin * 2**53), 53), generator)
+        race.is_taken(loss, [LazyReal(1, 1)], rate, LazyReal(int(coin * 2**53), 53), generator)
         for _ in range(draws)
     ]
     heads = math.exp(-0.5)
@@ -266,8 +266,8 @@ def test_times_beyond_the_digits_of_a_float_are_told_apart() -> None:
     assert 0.1 < passes < 0.9 and abs(np.mean(taken) - passes) < 4 * math.sqrt(
         passes * (1 - passes) / draws
     )
-    assert race._is_taken(Fraction(0), [LazyReal(0, 53)], rate, LazyReal(2**53 - 1, 53), generator)
-    assert not race._is_taken(loss, [LazyReal(0, 300)], rate, LazyReal(2**52, 53), generator)
+    assert race.is_taken(Fraction(0), [LazyReal(0, 53)], rate, LazyReal(2**53 - 1, 53), generator)
+    assert not race.is_taken(loss, [LazyReal(0, 300)], rate, LazyReal(2**52, 53), generator)
 
 
 def test_weights_are_integers_however_small_the_masses() -> None:
