@@ -33,7 +33,6 @@ PAGES = ["index.md", "installation.md", "ten-minutes.md"] + [
 # these take more than a few seconds; of them the fast tests see that each command is understood
 LONG = {
     "how-to/rivals.md",
-    "tutorials/aggregator.md",
     "tutorials/budget.md",
     "tutorials/cluster.md",
     "tutorials/demo.md",
