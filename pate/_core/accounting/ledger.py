@@ -45,9 +45,20 @@ from pate._core.validation import (
     require_in_open_unit_interval,
 )
 
-_IN_FOLDER, _BESIDE = "ledger.sqlite", ".ledger.sqlite"
+_NAME = "ledger.sqlite"
+_BESIDE = f".{_NAME}"
 # endings of files that lie next to data of the same name
 _NO_DATA = (".yaml", ".yml", ".json", ".md", ".py", ".log")
+
+
+def ledger_in(folder: Path) -> Path:
+    """Return the ledger of all data in a folder."""
+    return folder / _NAME
+
+
+def ledger_beside(data: Path) -> Path:
+    """Return the ledger of a file, which lies next to it."""
+    return data.with_suffix(_BESIDE)
 
 
 def one_ledger(place: Path) -> Path:
@@ -59,7 +70,7 @@ def one_ledger(place: Path) -> Path:
     Raises:
         ValueError: if another ledger there counts the same records, or may count them.
     """
-    in_folder = place.with_name(_IN_FOLDER)
+    in_folder = ledger_in(place.parent)
     if place == in_folder:
         _require_folder_of_one_ledger(place)
         return place

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._core.accounting.ledger import is_ledger_of, one_ledger
+from pate._core.accounting.ledger import is_ledger_of, ledger_beside, one_ledger
 from pate._core.accounting.privacy_unit import EACH, PrivacyUnit
 from pate._core.files.reading import read_array, read_arrays
 from pate._core.validation import (
@@ -267,7 +267,7 @@ class HistogramFiles:
     @property
     def _place(self) -> Path:
         data = self.path.resolve() if self.path.is_symlink() else self.path
-        return data.with_suffix(".ledger.sqlite")
+        return ledger_beside(data)
 
     @property
     def files(self) -> tuple[Path, ...]:

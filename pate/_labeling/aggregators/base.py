@@ -317,15 +317,18 @@ class Aggregator(Completable, ABC):
         )
         return proposed[0].calibrated(target, shape)
 
+    takes: ClassVar[frozenset[Need]] = frozenset({Counts})
+    """The `needs` of all objects of a class."""
+
     @property
     def needs(self) -> frozenset[Need]:
         """The kinds of votes, such as ``Counts`` or ``Ballots | Scores``, and side information.
 
         Votes of another kind, or without ``"predictions"`` or ``"features"`` that are needed, are
         refused before anything is drawn or spent. `Ballots` are `Counts` too. An aggregator that
-        holds others needs all that they need.
+        holds others needs all that they need. By default it is `takes`.
         """
-        return frozenset({Counts})
+        return self.takes
 
     def require_kind(self, kind: type[Votes]) -> None:
         """Raise ``ValueError`` in one line unless it takes votes of a ``kind``."""

@@ -402,6 +402,7 @@ class SiloVotes(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_silos",)
+    takes: ClassVar[frozenset[Need]] = frozenset({Counts | MaskedTotal})
     offered: ClassVar[bool] = False  # `--silos` names it
 
     sigma_silos: float
@@ -452,11 +453,6 @@ class SiloVotes(Aggregator):
     def world_sigma(self) -> float:
         """The standard deviation of the noise to whoever knows none of the shares, in votes."""
         return self.share_sigma * math.sqrt(self.silos - self.dropouts)
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """The sum of the silos, or the counts of all in one hand."""
-        return frozenset({Counts | MaskedTotal})
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
@@ -525,13 +521,9 @@ class Powerset(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_powerset",)
+    takes: ClassVar[frozenset[Need]] = frozenset({Ballots})  # the sets that are voted for
 
     scale_powerset: float
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """The ballots, which are the sets that are voted for."""
-        return frozenset({Ballots})
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:

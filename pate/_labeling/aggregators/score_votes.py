@@ -386,6 +386,7 @@ class ScoreVotes(Aggregator):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("multiplier_scores",)
+    takes: ClassVar[frozenset[Need]] = frozenset({"features", Ballots | Scores | Moments})
 
     multiplier_scores: float
     rounds: tuple[float, ...] = (0.1, 0.15, 0.25, 0.5)
@@ -399,11 +400,6 @@ class ScoreVotes(Aggregator):
         object.__setattr__(self, "rounds", tuple(self.rounds))
         require_positive(**{f"rounds[{i}]": share for i, share in enumerate(self.rounds)})
         require(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Votes of voters, who are asked in every round, and features, on which answers depend."""
-        return frozenset({"features", Ballots | Scores | Moments})
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None

@@ -367,8 +367,8 @@ DATA: Mapping[str, Mapping[str, Any]] = {
     "--ledger": {
         "type": Path | None,
         "default": None,
-        "help": "ledger of the private data set, shared by all runs on it; by default the file next"
-        " to the data or, if there can be none, ledger.sqlite in the run's folder",
+        "help": "ledger of the private data set, shared by all runs on it; by default one next"
+        " to the data or, if there can be none, in the run's folder",
     },
 }
 """The settings of ``data.yaml``."""

@@ -208,7 +208,7 @@ _OF_VOTES: dict[str, tuple[Any, str]] = {
     "ledger": (
         Path | None,
         "with --votes: ledger of the private data behind the votes, shared by all runs on them;"
-        " None for votes.ledger.sqlite next to votes.npz, and ledger.sqlite in a folder; with"
+        " None for one next to a file of votes, or in a folder of them; with"
         " --silos for the run's own",
     ),
     "teachers": (

@@ -25,7 +25,7 @@ def topk(
         output: the .csv or .json to write; the statement is next to it, in .privacy.json and
             .privacy.txt.
         ledger: ledger of the private data, one for all releases from them; by default a file next
-            to the data, pairs.ledger.sqlite for pairs.csv (for a link, next to its target).
+            to the data, which has their name (for a link, next to its target).
 
     Raises:
         ValueError: on input out of range, before anything is spent.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from pate._core.validation import (
     BoolArray,
     Faults,
     FloatArray,
+    IntArray,
+    StrArray,
     expecting,
     require,
     require_distinct,
@@ -155,12 +157,62 @@ def read_label_table(
     required = tuple(dict.fromkeys((identity, *content, *consent)))
     require_known("`names` of columns", reading.names, (*required, "split", *_GROUPS))
     table, faults = read_columns(path, required, reading.names, reading.encoding), Faults()
-    columns, wanted = table.values, reading.labels
-    head = [*columns]
+    columns = table.values
     with faults.gather():
         columns[identity] = [name and normal(name) for name in columns[identity]]
         _require_unique(table, identity)
-    unnamed = {name: columns[name] for name in head if name not in (wanted or ())}
+    headings = _headings_of(table, reading, required, listed, faults)
+    labels = _labels_of(table, headings.labels, reading, faults)
+    ids, groups = np.array(columns[identity]), None
+    with faults.gather():
+        groups = _groups_of(table, headings.group, identity, reading.group_pattern)
+    split = np.full(len(ids), SPLIT_OF_ROLE[Role.PUBLIC], dtype=np.int64)
+    with faults.gather():
+        split = _split_of(table, ids if groups is None else groups, reading.fractions)
+    budgets = None
+    with faults.gather():
+        if consent:
+            budgets = _budgets(table, split == SPLIT_OF_ROLE[Role.PRIVATE], reading.budgets)
+    used = {"split", *consent, *headings.used, *(reading.labels or ())}
+    rest = {name: values for name, values in columns.items() if name not in used}
+    with faults.gather():
+        made = features(Columns(path, rest, table.lines), split == SPLIT_OF_ROLE[Role.PUBLIC])
+    faults.refuse()
+    given = np.array([*labels.values()], dtype=np.float32).T
+    return Table(
+        features=made,
+        names=[*labels],
+        labels=check_labels(given, source=str(path), unknown=reading.unknown_labels),
+        ids=ids,
+        split=split,
+        groups=groups,
+        budgets=budgets,
+    )
+
+
+class _Headings(NamedTuple):
+    """The columns of a table that are no features.
+
+    Attributes:
+        group: the column of groups, if there is one.
+        misspelled: columns that look like a misspelled special column.
+        labels: the columns of labels.
+    """
+
+    group: str | None
+    misspelled: Collection[str]
+    labels: list[str]
+
+    @property
+    def used(self) -> tuple[str | None, ...]:
+        return (self.group, *self.misspelled, *self.labels)
+
+
+def _headings_of(
+    table: Columns, reading: TableReading, required: Sequence[str], listed: bool, faults: Faults
+) -> _Headings:
+    path, head, wanted = table.path, [*table.values], reading.labels
+    unnamed = {name: table.values[name] for name in head if name not in (wanted or ())}
     misspelled = _misspelled(unnamed, required, wanted is None)
     for name, meant in misspelled.items():
         faults.require(False, f"a column `{meant}` of {path}", column=name)
@@ -175,62 +227,53 @@ def read_label_table(
         " feature of this name is listed as one)",
     )
     group = next((name for name in _GROUPS if name in head), None)
-    pattern = reading.group_pattern
     faults.require(
-        pattern is None or group is None,
+        reading.group_pattern is None or group is None,
         f"`group_pattern` or a column of groups in {path}, not both",
     )
     others = [name for name in head if name not in (*required, "split", group, *misspelled)]
-    chosen: list[str] = []
+    labels: list[str] = []
     with faults.gather():
         require(others, f"a column of labels in {path}", columns=head)
         names = None if wanted is None else list(wanted)
-        chosen = [others[place] for place in select_labels(others, names, source=path.name)]
+        labels = [others[place] for place in select_labels(others, names, source=Path(path).name)]
+    return _Headings(group, misspelled, labels)
+
+
+def _labels_of(
+    table: Columns, chosen: Sequence[str], reading: TableReading, faults: Faults
+) -> dict[str, list[float]]:
     labels: dict[str, list[float]] = {}
-    unknown = reading.unknown_labels
     for name in chosen:
-        gaps = () if unknown is None else filter(is_gap, set(columns[name]))
-        signs = LABELS | dict.fromkeys(gaps, math.nan)
+        unknown = reading.unknown_labels is not None
+        gaps = filter(is_gap, set(table.values[name])) if unknown else ()
         with faults.gather():
-            if isinstance(wanted, Mapping):
-                labels |= _listed(table, name, wanted[name], labels)
+            if isinstance(reading.labels, Mapping):
+                labels |= _listed(table, name, reading.labels[name], labels)
             else:
+                signs = LABELS | dict.fromkeys(gaps, math.nan)
                 labels[name] = _coded(table, name, signs, "0 or 1", BY_FIELD)
-    ids, groups = np.array(columns[identity]), None
-    if group is not None:
-        with faults.gather():
-            table.require(group, columns[group], "a value")
-        groups = np.array(columns[group])
-    with faults.gather():
-        if pattern is not None:
-            groups = np.array(_groups_of_ids(table, identity, pattern))
-    keys = ids if groups is None else groups
-    split = np.full(len(ids), SPLIT_OF_ROLE[Role.PUBLIC], dtype=np.int64)
-    with faults.gather():
-        if "split" in head:
-            split[:] = _coded(table, "split", _SPLIT, "private, public or test")
-            split = with_tests(split, keys, reading.fractions[1])
-        else:
-            split[:] = split_by_hash(keys, *reading.fractions, source=str(path))
-    budgets = None
-    with faults.gather():
-        if consent:
-            budgets = _budgets(table, split == SPLIT_OF_ROLE[Role.PRIVATE], reading.budgets)
-    used = {"split", group, *consent, *misspelled, *chosen, *(wanted or ())}
-    rest = Columns(path, {name: columns[name] for name in head if name not in used}, table.lines)
-    with faults.gather():
-        made = features(rest, split == SPLIT_OF_ROLE[Role.PUBLIC])
-    faults.refuse()
-    given = np.array([*labels.values()], dtype=np.float32).T
-    return Table(
-        features=made,
-        names=[*labels],
-        labels=check_labels(given, source=str(path), unknown=unknown),
-        ids=ids,
-        split=split,
-        groups=groups,
-        budgets=budgets,
-    )
+    return labels
+
+
+def _groups_of(
+    table: Columns, column: str | None, identity: str, pattern: str | None
+) -> StrArray | None:
+    """Return the group ``[N]`` of each record, by a column or a part of its id; None of neither."""
+    if column is not None:
+        table.require(column, table.values[column], "a value")
+        return np.array(table.values[column])
+    return None if pattern is None else np.array(_groups_of_ids(table, identity, pattern))
+
+
+def _split_of(
+    table: Columns, keys: StrArray, fractions: tuple[float | None, float | None]
+) -> IntArray:
+    """Return the role ``[N]`` of each record, by the column ``split`` or by hashes of ``keys``."""
+    if "split" not in table.values:
+        return split_by_hash(keys, *fractions, source=str(table.path))
+    codes = np.array(_coded(table, "split", _SPLIT, "private, public or test"), dtype=np.int64)
+    return with_tests(codes, keys, fractions[1])
 
 
 def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> FloatArray:

@@ -21,6 +21,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from PIL.TiffImagePlugin import TiffImageFile
 
+from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import digest
 from pate._core.validation import (
     BoolArray,
@@ -313,8 +314,8 @@ class PictureFolder(TableSource):
 
     @property
     def ledger_path(self) -> Path:
-        """``ledger.sqlite`` in the folder."""
-        return self.root.resolve() / "ledger.sqlite"
+        """A ledger in the folder."""
+        return ledger_in(self.root.resolve())
 
     def load(self, role: Role) -> Records:
         if not self._distinct:

@@ -25,6 +25,7 @@ from zlib import crc32
 import numpy as np
 
 from pate._core.accounting.filters import require_budgets
+from pate._core.accounting.ledger import ledger_beside
 from pate._core.files.reading import digest
 from pate._core.own_code import SOURCES
 from pate._core.settings import RecordsInitArgs
@@ -364,9 +365,9 @@ class TableSource(DataSource):
 
     @property
     def ledger_path(self) -> Path:
-        """The ledger next to the file: ``data.npz`` has ``data.ledger.sqlite``."""
+        """The ledger next to the file, which has its name."""
         # a link leads to the same records, and so to the same ledger
-        return self.path.resolve().with_suffix(".ledger.sqlite")
+        return ledger_beside(self.path.resolve())
 
     @property
     def label_names(self) -> tuple[str, ...]:

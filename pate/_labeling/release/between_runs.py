@@ -24,7 +24,7 @@ import numpy as np
 from pate._core.accounting.charges import Charge
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.history import LedgerEntry
-from pate._core.accounting.ledger import Ledger, is_ledger_of, one_ledger, read_ledger
+from pate._core.accounting.ledger import Ledger, is_ledger_of, ledger_in, one_ledger, read_ledger
 from pate._core.accounting.privacy_unit import EACH, PrivacyUnit
 from pate._core.accounting.statement import Statement
 from pate._core.accounting.statement_words import AUDIT
@@ -129,7 +129,7 @@ def choose_ledger_of(
             recorded.
         overwrite: whether the run's first stage is done again.
     """
-    ledger_of_run = root / "ledger.sqlite"
+    ledger_of_run = ledger_in(root)
     begun = (root / "data.yaml").is_file()
     # another data.yaml, such as a recipe's, does not say which ledger counts the records
     of_a_run = (root / KEY_FILE).is_file() or (root / "public").is_dir()

@@ -34,7 +34,15 @@ from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels
 from pate._labeling.teachers.closed_form_plan import ClosedFormPlan
-from pate._labeling.votes.kinds import Ballots, MaskedTotal, Moments, Scores, Votes, VoteShape
+from pate._labeling.votes.kinds import (
+    Ballots,
+    MaskedTotal,
+    Moments,
+    Scores,
+    Votes,
+    VoteShape,
+    require_kind,
+)
 
 _EXCESS = 3e-6  # relative; noise that exceeds the least by less is kept as it is
 _TOLERANCE = 1e-6
@@ -87,7 +95,7 @@ def resolve_settings(
         aggregator.require_kind(kind)
     elif isinstance(aggregator, Partial) and aggregator.cls.splits_noise:
         # slow to complete, and no setting changes the kinds that it takes
-        object.__new__(aggregator.cls).require_kind(kind)
+        require_kind(kind, aggregator.cls.takes, aggregator.cls.__name__)
     if settings.target_epsilon is None:
         return replace(settings, num_queries=number)
     require(

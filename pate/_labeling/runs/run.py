@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import yaml
 
-from pate._core.accounting.ledger import read_ledger
+from pate._core.accounting.ledger import ledger_in, read_ledger
 from pate._core.files.reading import Json, digest, read_json
 from pate._core.files.writing import make_once, write_json, write_text
 from pate._core.validation import require
@@ -215,7 +215,7 @@ class Run:
     Args:
         root: the folder.
         overwrite: whether to redo a stage whose configuration changed, deleting its outputs.
-        ledger: the ledger of the private data set; None for ``ledger.sqlite`` in the run's folder.
+        ledger: the ledger of the private data set; None for one in the run's folder.
         data: the source of its records, of a rehearsal; None for the one that data.yaml describes.
     """
 
@@ -254,7 +254,7 @@ class Run:
     @property
     def ledger_path(self) -> Path:
         """The ledger's file."""
-        return self.ledger or self.root / "ledger.sqlite"
+        return self.ledger or ledger_in(self.root)
 
     @property
     def data_config(self) -> Path:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import Json
 from pate._core.registry import find
 from pate._core.settings import Partial, decode_fields, encode_fields
@@ -231,7 +232,7 @@ def _scene(run: Run, made_up: MadeUp | None) -> Iterator[Run]:
     with TemporaryDirectory(prefix="pate") as folder, own_threads():
         root = Path(folder) / run.root.resolve().name
         with redirect_stdout(said), redirect_stderr(said):
-            yield Run(root, ledger=root / "ledger.sqlite", data=made_up)
+            yield Run(root, ledger=ledger_in(root), data=made_up)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pate._core.accounting.ledger import ledger_beside, ledger_in
 from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.files.reading import Json, digest
 from pate._core.progress import step_bar
@@ -70,12 +71,12 @@ class VotesFrom:
 
     @property
     def ledger_path(self) -> Path | None:
-        """The default ledger: ``votes.ledger.sqlite``, in a folder of silos ``ledger.sqlite``."""
+        """The default ledger: next to a file of votes, or in a folder of silos."""
         if self.path is None:
             return None
         # a link to the same votes leads to the same ledger
         place = self.path.resolve()
-        return place / "ledger.sqlite" if place.is_dir() else place.with_suffix(".ledger.sqlite")
+        return ledger_in(place) if place.is_dir() else ledger_beside(place)
 
     def fingerprint(self, key: bytes) -> str:
         """Return a hash of all votes, which confirms no guess without the ``key`` of the run."""

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import yaml
 
+from pate._core.accounting.ledger import ledger_in
 from pate._core.accounting.statement_words import AUDITED
 from pate._core.files.writing import locked, write_json, write_text
 from pate._core.settings import decode, import_path
@@ -93,9 +94,7 @@ def main(args: Sequence[str]) -> None:
         write_text(copy / "data.yaml", text)
         print(AUDITED)
         try:
-            run_recipe(
-                [str(copy), f"--run={run.root}", f"--ledger={folder / 'ledger.sqlite'}", *inner]
-            )
+            run_recipe([str(copy), f"--run={run.root}", f"--ledger={ledger_in(folder)}", *inner])
         except StageChangedError as error:
             raise ValueError(f"{str(error).partition('. ')[0]}. {_CHOOSE}") from None
         finally:

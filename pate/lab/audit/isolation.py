@@ -22,6 +22,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import digest
 from pate._core.mechanisms.noise import decode
 from pate._core.settings import decode_fields
@@ -191,7 +192,7 @@ def _import(root: Path, run: Run, manifest: VoteManifest, ballots: UInt8Array) -
     named = NamedVotes(
         ids=np.array(manifest.ids), label_names=tuple(manifest.label_names), ballots=ballots
     )
-    import_votes(with_key(root, run, root.parent / "ledger.sqlite"), votes_from(named))
+    import_votes(with_key(root, run, ledger_in(root.parent)), votes_from(named))
 
 
 def with_key(root: Path, run: Run, ledger: Path | None = None) -> Run:

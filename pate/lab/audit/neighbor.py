@@ -27,7 +27,7 @@ from pate._core.accounting.charges import account, for_budget, for_group_size
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.filters import PersonalEvent
 from pate._core.accounting.history import LedgerEntry
-from pate._core.accounting.ledger import Ledger, read_ledger
+from pate._core.accounting.ledger import Ledger, ledger_in, read_ledger
 from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.progress import stage_bar
@@ -282,7 +282,7 @@ class _Side:
 
     @property
     def ledger(self) -> Path:
-        return self.folder / "ledger.sqlite"
+        return ledger_in(self.folder)
 
     def make(self, known: _Known) -> None:
         """Make a release."""

@@ -20,7 +20,7 @@ import yaml
 
 from pate._core.accounting.charges import Charge, account
 from pate._core.accounting.cost import NeighboringRelation, gaussian_epsilon
-from pate._core.accounting.ledger import Ledger, read_ledger
+from pate._core.accounting.ledger import Ledger, ledger_in, read_ledger
 from pate._core.accounting.statement import Statement
 from pate._core.mechanisms.base import NotStatedError
 from pate._core.mechanisms.noise import private_generator
@@ -514,7 +514,7 @@ def publication_epsilon(run: Run) -> float:
 def copied(run: Run) -> Iterator[Run]:
     """Yield a copy of a run without its labels and student, with a ledger of its own."""
     with scratch(run, "laws") as folder:
-        ledger = folder / "run" / "ledger.sqlite"
+        ledger = ledger_in(folder / "run")
         copy = copied_to(folder / "run", run, ledger)
         Ledger(ledger, home=ledger.resolve())
         yield replace(copy, overwrite=True)

@@ -27,7 +27,7 @@ from scipy.stats import binom
 from pate._core.accounting.accountant import RDPAccountant
 from pate._core.accounting.charges import account, for_group_size
 from pate._core.accounting.cost import NeighboringRelation, gaussian_epsilon, smallest_where
-from pate._core.accounting.ledger import read_ledger
+from pate._core.accounting.ledger import ledger_in, read_ledger
 from pate._core.accounting.statement_words import AUDITED
 from pate._core.files.writing import make_once, write_text
 from pate._core.mechanisms.base import NotStatedError
@@ -590,7 +590,7 @@ def prove(
             np.savez(folder / "drawn.npz", X=public.features[:], ids=public.ids)
             data = DrawnPublic(data._source, samples=folder / "drawn.npz", bounds=data._bounds)
         made_up = MadeUp(data, grouped=uses_groups(plan))
-        copy, ledger = folder / "run", folder / "ledger.sqlite"
+        copy, ledger = folder / "run", ledger_in(folder)
         if first is not None:
             start = Pipeline(copy / FIRST, made_up, ledger=ledger)
             start.fit_teachers(ClosedFormPlan(unit=plan.unit))

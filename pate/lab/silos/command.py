@@ -29,7 +29,7 @@ class Agreement:
         public_keys: in place of --confirm, a folder with NAME.pub, the public key of each silo, and
             server.pub, obtained from their people, never from the exchange.
         ledger: ledger of the silo's private data, which counts each sum with its masked votes; by
-            default votes.ledger.sqlite next to votes.npz.
+            default one next to the votes.
         max_epsilon: the budget of that ledger at --delta. Nothing is sent to a sum that would take
             the total beyond it. Without a budget a person must accept at a terminal.
         delta: the delta of --max_epsilon.

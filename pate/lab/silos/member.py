@@ -11,7 +11,13 @@ import numpy as np
 
 from pate._core.accounting.charges import Budget, Charge, account, to_world
 from pate._core.accounting.cost import NeighboringRelation, format_epsilon, format_exact
-from pate._core.accounting.ledger import Ledger, one_ledger, read_ledger, require_payable
+from pate._core.accounting.ledger import (
+    Ledger,
+    ledger_beside,
+    one_ledger,
+    read_ledger,
+    require_payable,
+)
 from pate._core.accounting.privacy_unit import RECORD
 from pate._core.files.reading import digest, read_json
 from pate._core.files.writing import output_errors, remove_abandoned, write_once
@@ -312,7 +318,7 @@ class Member:
 
         Raises ``ValueError`` if another may count them too.
         """
-        default = self.votes.resolve().with_suffix(".ledger.sqlite")
+        default = ledger_beside(self.votes.resolve())
         return one_ledger(default) if self.ledger is None else self.ledger.resolve()
 
     def _send(self, kind: str, make: Callable[[], bytes]) -> None:
