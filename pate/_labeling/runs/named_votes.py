@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pate._core.files.reading import Blocks, Stream, digest, read_arrays
 from pate._core.files.writing import write_arrays
@@ -31,25 +31,24 @@ from pate._core.validation import (
     require_given,
     require_label_names,
 )
-from pate._labeling.runs.vote_store import FORMS
 from pate._labeling.votes.kinds import (
     Ballots,
     Counts,
+    ScoreArray,
     Scores,
     Votes,
     VoteShape,
-    checked_bits,
     pack_ballots,
     require_counts,
+    shape_by_teacher,
     unpack_ballots,
 )
 from pate._labeling.votes.voters import SCORE_STEPS, encode_scores
 
-ScoreArray = NDArray[np.floating[Any]]
-
+_KINDS = tuple(kind for kind in Votes.kinds.values() if kind.array)
 _CHOICE = "ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers"
 _FILE = "an .npz file of votes without pickled objects"
-_NAMES = ("ids", "label_names", "ballots", "scores", "counts", "num_teachers", "features")
+_NAMES = ("ids", "label_names", *(kind.array for kind in _KINDS), "num_teachers", "features")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,9 +89,8 @@ class NamedVotes:
 
     def __post_init__(self) -> None:
         ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
-        forms = [
-            name for name in ("ballots", "scores", "counts") if getattr(self, name) is not None
-        ]
+        kinds = [kind for kind in _KINDS if getattr(self, kind.array) is not None]
+        forms = [kind.array for kind in kinds]
         require(len(forms) == 1, f"either {_CHOICE}", present=forms)
         form, votes = forms[0], getattr(self, forms[0])
         order, shape, teachers = np.argsort(ids), (len(ids), len(names)), self.num_teachers
@@ -101,14 +99,14 @@ class NamedVotes:
             behind = "num_teachers, the public number behind the counts"
             teachers = require_given(teachers, behind, num_teachers=None)
             require_count(1, num_teachers=teachers)
-            values[form] = _checked_counts(votes, shape, teachers)[order]
+            counts = require_counts(Counts.checked(votes, shape), teachers)
+            values[form] = counts.astype(np.int64)[order]
         else:
             if isinstance(votes, Blocks):
                 values["_packed"], values["counts"] = _packed_ballots(votes, order, shape)
                 values[form], num_voting = None, len(values["_packed"])
             else:
-                check = _checked_ballots if form == "ballots" else _checked_scores
-                values[form] = check(votes, shape)[order]
+                values[form] = kinds[0].checked(votes, shape)[order]
                 num_voting = values[form].shape[1]
             teachers = num_voting if teachers is None else teachers
             require(
@@ -177,35 +175,30 @@ class NamedVotes:
 
     @property
     def kind(self) -> type[Votes]:
-        """The kind of the votes: `Scores`, `Ballots` or `Counts`."""
-        if self.scores is not None:
-            return Scores
-        return Counts if self.ballots is None and self._packed is None else Ballots
+        """The kind of the votes."""
+        if self._packed is not None:
+            return Ballots
+        return next(kind for kind in _KINDS if getattr(self, kind.array) is not None)
 
     def to_store(self, kind: type[Votes]) -> UInt8Array | None:
-        """Return the ballots of each teacher in the format of a `VoteStore`; None for counts.
+        """Return the votes of each teacher in the format of a `VoteStore`; None for counts.
 
-        The array is ``[T, N, C]`` for `Scores`, which may be ballots too, else ``[T, N, ceil(C /
-        8)]``.
+        They are of their own kind, or `Scores`, which may be ballots too.
         """
         if self._packed is not None:
             if kind is not Scores:
                 return self._packed
             return encode_scores(unpack_ballots(self._packed, len(self.label_names)))
-        votes = self.ballots if self.scores is None else self.scores
-        if votes is None:
+        if self.kind is Counts:
             return None
-        teachers = votes.swapaxes(0, 1)
-        if kind is Scores:
-            return np.stack([encode_scores(ballots) for ballots in teachers])
-        return pack_ballots(teachers)
+        return kind.packed(getattr(self, self.kind.array).swapaxes(0, 1))
 
     def fingerprint(self) -> str:
         """Return a hash of all names, votes and features. PRIVATE."""
         stored = self.to_store(self.kind)
         votes = self.counts if stored is None else stored
         assert votes is not None
-        counted, form = stored is None, FORMS[self.kind]
+        counted, form = stored is None, self.kind.form
         head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, counted, form])
         arrays = (votes,) if self.features is None else (votes, self.features)
         contents = (np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays)
@@ -399,58 +392,19 @@ def _texts(name: str, values: ArrayLike) -> StrArray:
     return texts
 
 
-def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
-    """Return votes ``[N, T, C]``, with T = 1 for votes ``[N, C]``."""
-    return np.reshape(votes, _shape_by_teacher(name, np.shape(votes), shape))
-
-
-def _shape_by_teacher(
-    name: str, votes: tuple[int, ...], shape: tuple[int, int]
-) -> tuple[int, int, int]:
-    """Return the shape ``[N, T, C]`` of votes, with T = 1 for the shape ``[N, C]``."""
-    (size, labels), full = shape, (votes[0], 1, votes[1]) if len(votes) == 2 else votes
-    require(
-        len(full) == 3 and (full[0], full[2]) == shape and full[1] > 0,
-        f"{name} of shape [{size}, T, {labels}], as ids and label_names say",
-        shape=full,
-    )
-    return size, full[1], labels
-
-
 def _packed_ballots(
     ballots: Blocks, order: IntArray, shape: tuple[int, int]
 ) -> tuple[UInt8Array, IntArray]:
     """Return ballots ``[T, N, ceil(C / 8)]`` and their counts ``[N, C]``, samples in ``order``."""
-    size, teachers, labels = _shape_by_teacher("ballots", ballots.shape, shape)
+    size, teachers, labels = shape_by_teacher("ballots", ballots.shape, shape)
     packed = np.empty((teachers, size, -(-labels // 8)), dtype=np.uint8)
     counts, rows = np.empty(shape, dtype=np.int64), np.argsort(order)
     for block in ballots:
-        checked = _checked_ballots(block, (len(block), labels))
+        checked = Ballots.checked(block, (len(block), labels))
         chosen, rows = np.split(rows, [len(block)])
         counts[chosen] = checked.sum(axis=1, dtype=np.int64)
         packed[:, chosen] = pack_ballots(checked.swapaxes(0, 1))
     return packed, counts
-
-
-def _checked_ballots(ballots: ArrayLike, shape: tuple[int, int]) -> UInt8Array:
-    """Return ballots ``[N, T, C]`` as uint8."""
-    return checked_bits(_by_teacher("ballots", ballots, shape))
-
-
-def _checked_scores(scores: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float16]:
-    """Return scores ``[N, T, C]`` as float16."""
-    array = _by_teacher("scores", scores, shape)
-    require(array.dtype.kind == "f", "scores that are floats in [0, 1]", dtype=str(array.dtype))
-    # fmin and fmax ignore NaN
-    low, high = (float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax))
-    require(not (low < 0 or high > 1), "scores in [0, 1]", minimum=low, maximum=high)
-    # one teacher at a time, to save memory
-    require(
-        {np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])} <= {0, 1},
-        "scores in [0, 1], or NaN all over from a teacher that takes no part",
-        values="nan",
-    )
-    return array.astype(np.float16, copy=False)
 
 
 def _checked_features(features: ArrayLike, size: int) -> FloatArray:
@@ -464,14 +418,3 @@ def _checked_features(features: ArrayLike, size: int) -> FloatArray:
     require(array.dtype.kind in "buif", "features that are numbers", dtype=str(array.dtype))
     require(np.isfinite(array).all(), "finite features", features="others")
     return array.astype(np.float64).clip(-LARGEST, LARGEST)
-
-
-def _checked_counts(counts: ArrayLike, shape: tuple[int, int], num_teachers: int) -> IntArray:
-    """Return counts ``[N, C]`` as int64 in ``[0, num_teachers]``."""
-    array = np.asarray(counts)
-    require(
-        array.shape == shape,
-        f"counts of shape {list(shape)}, as ids and label_names say",
-        shape=array.shape,
-    )
-    return require_counts(array, num_teachers).astype(np.int64)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,6 @@ from pate._labeling.runs.run import TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, R
 from pate._labeling.votes.kinds import (
     Ballots,
     Counts,
-    MaskedTotal,
     Moments,
     Need,
     NoisyTotal,
@@ -59,20 +58,11 @@ from pate._labeling.votes.voters import (
     blocks,
 )
 
-Form = Literal["bits", "scores", "moments", "masked"]
 Known = TypeVar("Known", bound=Counts)
 
 _MANIFEST = "manifest.json"
 _COUNTS = "_counts_"
-FORMS: Mapping[type[Votes], Form] = {
-    Counts: "bits",
-    Ballots: "bits",
-    Scores: "scores",
-    Moments: "moments",
-    MaskedTotal: "masked",
-}
-"""The word for each kind of votes in manifests."""
-_KINDS = {form: kind for kind, form in FORMS.items()}
+_KINDS = {kind.form: kind for kind in Votes.kinds.values()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +84,7 @@ class VoteManifest:
     made_by: Mapping[str, str]
     chunks: Mapping[str, str]
     ids: Sequence[str]
-    ballots: Form = "bits"
+    ballots: str = Ballots.form
     budgets: Sequence[float] = ()
 
     @property
@@ -202,7 +192,7 @@ class VoteStore:
         label_names: Sequence[str],
         num_teachers: int,
         made_by: Mapping[str, str],
-        ballots: Form = "bits",
+        ballots: str = Ballots.form,
         budgets: Sequence[float] = (),
     ) -> dict[Path, str]:
         """Write the manifest of the stored chunks.

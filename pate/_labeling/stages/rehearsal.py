@@ -52,7 +52,17 @@ from pate._labeling.stages.votes_import import import_votes, votes_from
 from pate._labeling.student.carried import load_student
 from pate._labeling.teachers.closed_form_plan import FIRST, ClosedFormPlan, uses_groups
 from pate._labeling.teachers.jobs import Execution
-from pate._labeling.votes.kinds import Ballots, Moments, Scores, Votes, VoteShape, Voting, rows_of
+from pate._labeling.votes.kinds import (
+    Ballots,
+    Counts,
+    Moments,
+    Scores,
+    Votes,
+    VoteShape,
+    Voting,
+    kind_cast,
+    rows_of,
+)
 
 _ROWS = 32  # public samples
 _TEACHERS, _STEPS, _BATCH = 2, 2, 8  # of networks, whatever their plan says
@@ -127,7 +137,7 @@ def kind_of_votes(plan: Any, voting: Voting | None) -> type[Votes]:
     """Return the kind of the votes of a plan's teachers."""
     if isinstance(plan, ClosedFormPlan) and plan.start_from is None:
         return Moments
-    return Scores if voting == "scores" else Ballots
+    return kind_cast(voting or "bits")
 
 
 def rehearse_run(
@@ -300,13 +310,9 @@ def _made_up_votes(
 ) -> NamedVotes:
     """Return votes of teachers who all agree."""
     truth = np.indices((len(ids), len(label_names))).sum(axis=0) % 2
-    everybody = np.broadcast_to(truth[:, None], (len(ids), num_teachers, len(label_names)))
-    form: dict[str, Any] = {"counts": num_teachers * truth, "num_teachers": num_teachers}
-    if kind is Ballots:
-        form = {"ballots": everybody.astype(np.uint8)}
-    elif kind is Scores:
-        form = {"scores": np.where(everybody, 0.9, 0.1).astype(np.float16)}
-    return NamedVotes(ids=ids, label_names=tuple(label_names), **form)
+    named = kind if kind.array else Counts
+    votes: dict[str, Any] = {named.array: named.unanimous(truth, num_teachers)}
+    return NamedVotes(ids=ids, label_names=tuple(label_names), num_teachers=num_teachers, **votes)
 
 
 def _import(run: Run, votes: NamedVotes, data: MadeUp | None) -> None:

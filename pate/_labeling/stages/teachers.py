@@ -71,7 +71,7 @@ from pate._labeling.teachers.closed_form_plan import (
     uses_groups,
 )
 from pate._labeling.teachers.jobs import CHUNK_SIZE, Execution
-from pate._labeling.votes.kinds import Voting, pack_ballots, rows_of
+from pate._labeling.votes.kinds import Moments, Voting, pack_ballots, rows_of
 from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters
 
 _ONE_OF_MANY = (
@@ -285,7 +285,7 @@ def seal_closed_form(
             label_names=data.label_names,
             made_by=made_by | {"code": code_version()},
             ids=data.records(Role.PUBLIC).ids.tolist(),
-            ballots="moments",
+            ballots=Moments.form,
             budgets=data.budgets,
         ),
     )

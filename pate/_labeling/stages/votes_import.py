@@ -39,7 +39,7 @@ from pate._labeling.runs.run import (
     ensure_key,
     read_key,
 )
-from pate._labeling.runs.vote_store import FORMS, VoteStore, require_features
+from pate._labeling.runs.vote_store import VoteStore, require_features
 from pate._labeling.votes.kinds import Votes
 
 
@@ -238,7 +238,7 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
         label_names=silos.label_names,
         num_teachers=silos.num_teachers,
         made_by={"votes": inputs.digests["votes"]},
-        ballots=FORMS[silos.kind],
+        ballots=silos.kind.form,
     )
     run.finish(VOTES_IMPORT, files, ledger_beside=votes.ledger_path)
 

@@ -38,6 +38,7 @@ from pate._core.validation import (
 from pate._labeling.votes.voters import ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
+ScoreArray = NDArray[np.floating[Any]]
 Voting = Literal["bits", "scores", "quantile_bits"]
 """How a network votes: by decisions, by scores, or for its best samples in known shares."""
 
@@ -90,6 +91,12 @@ class Votes(ABC):
             are needed.
     """
 
+    kinds: ClassVar[dict[str, type[Votes]]] = {}
+    """All kinds of votes that a run may have, by name."""
+    form: ClassVar[str] = ""
+    """The word for the kind in manifests."""
+    array: ClassVar[str] = ""
+    """The name of its array in files of votes; empty if none holds it."""
     arrays: ClassVar[tuple[str, ...]] = ("predictions", "features")
     """Names of the arrays that have a row for each query."""
 
@@ -98,6 +105,32 @@ class Votes(ABC):
     num_queries: int = field(init=False)
     predictions: FloatArray | None = None
     features: FloatArray | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.form:
+            Votes.kinds[cls.__name__] = cls
+
+    @classmethod
+    def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
+        """Return the array of a file of votes, ``[N, T, C]`` on samples and labels of a shape.
+
+        Votes ``[N, C]`` are those of one teacher. Raises ``ValueError`` if it does not fit.
+        """
+        raise NotImplementedError(f"{cls.__name__} are in no file of votes")
+
+    @classmethod
+    def packed(cls, votes: NDArray[Any]) -> UInt8Array:
+        """Return votes ``[T, N, C]`` as they are stored."""
+        raise NotImplementedError(f"{cls.__name__} of teachers are not stored")
+
+    @classmethod
+    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
+        """Return the array of a file of votes in which all teachers vote for ``labels`` ``[N, C]``.
+
+        It is made up, for a rehearsal.
+        """
+        raise NotImplementedError(f"{cls.__name__} are in no file of votes")
 
     @staticmethod
     def from_counts(counts: ArrayLike, num_teachers: int) -> Counts:
@@ -203,6 +236,8 @@ class Counts(Votes):
         num_teachers: the nominal number of teachers.
     """
 
+    form: ClassVar[str] = "bits"
+    array: ClassVar[str] = "counts"
     arrays: ClassVar[tuple[str, ...]] = (*Votes.arrays, "counts")
 
     counts: CountArray
@@ -220,6 +255,25 @@ class Counts(Votes):
         self._set(counts=counts, num_queries=len(counts), num_labels=counts.shape[1])
         super().__post_init__()
 
+    @classmethod
+    def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
+        array = np.asarray(votes)
+        require(
+            array.shape == shape,
+            f"counts of shape {list(shape)}, as ids and label_names say",
+            shape=array.shape,
+        )
+        return array
+
+    @classmethod
+    def packed(cls, votes: NDArray[Any]) -> UInt8Array:
+        # of a silo that has ballots, where others have counts
+        return pack_ballots(votes)
+
+    @classmethod
+    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
+        return num_teachers * labels
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ballots(Counts):
@@ -231,6 +285,7 @@ class Ballots(Counts):
             these votes are complete.
     """
 
+    array: ClassVar[str] = "ballots"
     arrays: ClassVar[tuple[str, ...]] = (*Counts.arrays, "ballots")
 
     ballots: UInt8Array
@@ -246,6 +301,14 @@ class Ballots(Counts):
             ballots=ballots, counts=ballots.sum(axis=1, dtype=np.int64), num_teachers=shape[1]
         )
         super().__post_init__()
+
+    @classmethod
+    def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> UInt8Array:
+        return checked_bits(_by_teacher("ballots", votes, shape))
+
+    @classmethod
+    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
+        return np.repeat(labels[:, None].astype(np.uint8), num_teachers, axis=1)
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
         part = super().__getitem__(rows)
@@ -288,7 +351,34 @@ class Scores(_OfVoters):
         features: ``[Q, F]``, the public features of the queries.
     """
 
+    form: ClassVar[str] = "scores"
+    array: ClassVar[str] = "scores"
+
     voters: ScoreVoters
+
+    @classmethod
+    def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float16]:
+        array = _by_teacher("scores", votes, shape)
+        require(array.dtype.kind == "f", "scores that are floats in [0, 1]", dtype=str(array.dtype))
+        # fmin and fmax ignore NaN
+        low, high = (float(extreme.reduce(array, axis=None)) for extreme in (np.fmin, np.fmax))
+        require(not (low < 0 or high > 1), "scores in [0, 1]", minimum=low, maximum=high)
+        # one teacher at a time, to save memory
+        require(
+            {np.isnan(array[:, teacher]).mean() for teacher in range(array.shape[1])} <= {0, 1},
+            "scores in [0, 1], or NaN all over from a teacher that takes no part",
+            values="nan",
+        )
+        return array.astype(np.float16, copy=False)
+
+    @classmethod
+    def packed(cls, votes: NDArray[Any]) -> UInt8Array:
+        return np.stack([encode_scores(scores) for scores in votes])
+
+    @classmethod
+    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
+        everybody = np.repeat(labels[:, None], num_teachers, axis=1)
+        return np.where(everybody, 0.9, 0.1).astype(np.float16)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -299,6 +389,8 @@ class Moments(_OfVoters):
         voters: the records or groups.
         features: ``[Q, F]``, the public features of the queries.
     """
+
+    form: ClassVar[str] = "moments"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -311,6 +403,8 @@ class MaskedTotal(Votes):
         num_labels: the number of labels of each query.
         num_queries: the number of queries.
     """
+
+    form: ClassVar[str] = "masked"
 
     total: NoisyTotal
     num_teachers: int
@@ -326,7 +420,10 @@ class MaskedTotal(Votes):
         raise ValueError("Expected all queries of a noisy sum, got some")
 
 
-KINDS: tuple[type[Votes], ...] = (Counts, Ballots, Scores, Moments, MaskedTotal)
+def kind_cast(voting: Voting) -> type[Votes]:
+    """Return the kind of the votes that networks cast in a way."""
+    return Scores if voting == "scores" else Ballots
+
 
 Need: TypeAlias = type[Votes] | UnionType | Literal["predictions", "features"]
 """A need of an aggregator: a kind, several (``Counts | MaskedTotal``) or side information."""
@@ -344,7 +441,7 @@ def serves(kind: type[Votes], needs: Iterable[Need]) -> bool:
 def require_kind(kind: type[Votes], needs: Iterable[Need], name: str) -> None:
     """Raise ``ValueError`` in one line unless votes of a ``kind`` meet the needs of ``name``."""
     needed = tuple(needs)
-    taken = [each.__name__ for each in KINDS if serves(each, needed)]
+    taken = [name for name, each in Votes.kinds.items() if serves(each, needed)]
     # of records that vote for themselves
     other = " (`start_from: first` makes Ballots)" if kind is Moments and "Ballots" in taken else ""
     require(
@@ -352,6 +449,24 @@ def require_kind(kind: type[Votes], needs: Iterable[Need], name: str) -> None:
         f"votes that are {' or '.join(taken)}, which {name} takes{other}",
         votes=kind.__name__,
     )
+
+
+def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
+    """Return votes ``[N, T, C]``, with T = 1 for votes ``[N, C]``."""
+    return np.reshape(votes, shape_by_teacher(name, np.shape(votes), shape))
+
+
+def shape_by_teacher(
+    name: str, votes: tuple[int, ...], shape: tuple[int, int]
+) -> tuple[int, int, int]:
+    """Return the shape ``[N, T, C]`` of votes, with T = 1 for the shape ``[N, C]``."""
+    (size, labels), full = shape, (votes[0], 1, votes[1]) if len(votes) == 2 else votes
+    require(
+        len(full) == 3 and (full[0], full[2]) == shape and full[1] > 0,
+        f"{name} of shape [{size}, T, {labels}], as ids and label_names say",
+        shape=full,
+    )
+    return size, full[1], labels
 
 
 def require_counts(counts: NDArray[Any], num_teachers: int) -> NDArray[Any]:

@@ -41,7 +41,7 @@ from pate._labeling.runs.run import (
 from pate._labeling.runs.vote_store import VoteStore
 from pate._labeling.stages.teachers import begin_fit, origin_of, require_same_data
 from pate._labeling.teachers.jobs import CHUNK_SIZE, CurveFormat, Execution
-from pate._labeling.votes.kinds import Voting, unpack_ballots
+from pate._labeling.votes.kinds import Voting, kind_cast, unpack_ballots
 from pate._networks.data.augmentation import require_pictures
 from pate._networks.settings import require_logits
 from pate._networks.teachers.executors import available_bytes, root_device, run_jobs
@@ -313,7 +313,7 @@ def vote_teachers(
                 label_names=data.label_names,
                 num_teachers=plan.num_teachers,
                 made_by=made_by,
-                ballots="scores" if voting == "scores" else "bits",
+                ballots=kind_cast(voting).form,
             ),
         )
 

@@ -314,7 +314,7 @@ def invited(
         made_by={},
         chunks={},
         ids=ids.tolist(),
-        ballots="masked",
+        ballots=MaskedTotal.form,
     )
     require_private(
         request.exchange, signing_key=request.signing_key, public_keys=request.public_keys
