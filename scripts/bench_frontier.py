@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pate.lab.plan.frontier import Comparison, Simulation, frontier, simulated
+from pate.lab.plan.frontier import Comparison, frontier
+from pate.lab.plan.sources import Simulation, simulated
 
 NUM_LABELS, NUM_TEACHERS, NUM_QUERIES = 22, 200, 1000
 

@@ -30,7 +30,8 @@ from pate._core.accounting.accountant import COARSE_ORDERS
 from pate._labeling.aggregators.base import features_of
 from pate._labeling.linear import student_of
 from pate.accounting import NeighboringRelation, Target
-from pate.lab.plan.frontier import Simulation, candidates, score_student, simulated
+from pate.lab.plan.frontier import candidates, score_student
+from pate.lab.plan.sources import Simulation, simulated
 from pate.student import LinearStudent
 
 DELTA = 1e-6

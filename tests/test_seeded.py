@@ -41,7 +41,7 @@ from pate.aggregators import (
     TopStableTopK,
 )
 from pate.lab.faces.drawing import write_celeba_folder
-from pate.lab.plan.frontier import Simulation, simulated
+from pate.lab.plan.sources import Simulation, simulated
 
 PINS = Path(__file__).with_name("seeded.json")
 RELATIONS = tuple(NeighboringRelation)

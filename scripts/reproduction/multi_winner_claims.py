@@ -14,7 +14,8 @@ from pate._core.progress import stage_bar
 from pate._core.validation import FloatArray
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, Ballots, NoisyVotes, Powerset, TauVoting
-from pate.lab.plan.frontier import Task, label_quality
+from pate.lab.plan.frontier import label_quality
+from pate.lab.plan.sources import Task
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.multi_winner import (
     OneWay,

@@ -12,7 +12,7 @@ from pate._core.validation import FloatArray, IntArray, UInt8Array, require, req
 from pate.aggregators import Ballots
 from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role
 from pate.lab.faces.drawing import write_celeba_folder
-from pate.lab.plan.frontier import Task
+from pate.lab.plan.sources import Task
 from pate.lab.plan.sweep import TaskFacts
 
 ATTRIBUTES = "multilabel/celeba_attributes.npz"

@@ -17,7 +17,8 @@ from pate._labeling.aggregators.base import features_of
 from pate._labeling.linear import student_of
 from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.aggregators import Aggregator, Ballots, NoisyVotes, Rounds, StableTopK, TauVoting
-from pate.lab.plan.frontier import Task, label_quality, references, score_student
+from pate.lab.plan.frontier import label_quality, references, score_student
+from pate.lab.plan.sources import Task
 from pate.lab.plan.sweep import Sweep, fewest_as_good, run_sweep
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.tasks import (

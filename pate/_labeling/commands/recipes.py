@@ -77,6 +77,12 @@ def find_recipe(word: Path) -> Path:
     return word
 
 
+def find_study(word: str) -> str:
+    """Return a file of settings of a study: ``word``, or the shipped study of that name."""
+    files = (place / "studies" / f"{word}.yaml" for place in _PLACES)
+    return word if Path(word).exists() else str(next((f for f in files if f.is_file()), word))
+
+
 def unpack_recipe(file: Path, folder: Path, names: Sequence[str]) -> None:
     """Write the YAML documents of a file into a folder, each under the next of ``names``.
 

@@ -18,17 +18,10 @@ from pate._core.tables import text_table, write_csv
 from pate._core.validation import require, require_count, require_in_open_unit_interval
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator
 from pate._labeling.commands.parsing import run_command
+from pate._labeling.commands.recipes import find_study
 from pate._labeling.runs.run import Run
 from pate._labeling.votes.kinds import Votes, VoteShape
-from pate.lab.plan.frontier import (
-    Comparison,
-    Frontier,
-    Simulation,
-    Task,
-    frontier,
-    load_task,
-    simulated,
-)
+from pate.lab.plan.frontier import Comparison, Frontier, frontier, load_task
 from pate.lab.plan.output import (
     draw_epsilons,
     draw_sweep,
@@ -42,6 +35,7 @@ from pate.lab.plan.output import (
     write_sweep,
 )
 from pate.lab.plan.peers import PEERS, opinions
+from pate.lab.plan.sources import Simulation, Task, simulated
 from pate.lab.plan.study import PRIVATE, Study, StudyResult, run_study
 from pate.lab.plan.study_output import study_text, write_study
 from pate.lab.plan.sweep import Sweep, SweepResult, TaskFacts, run_sweep
@@ -282,8 +276,8 @@ def study(settings: Study, output: Path | None = None, workers: int = 1) -> Stud
 
 
 def study_main(args: Sequence[str]) -> None:
-    """Run `pate study`, whose first word may be a file of its settings."""
+    """Run `pate study`, whose first word may be a file of its settings, or a shipped study."""
     words = [*args]
     if words and not words[0].startswith("-"):
-        words.insert(0, "--config")
+        words[:1] = ["--config", find_study(words[0])]
     run_command("study", study, words, grouped={"settings": Study})

@@ -9,17 +9,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
 from pate._core.accounting.accountant import COARSE_ORDERS, Target, epsilon_of
 from pate._core.accounting.charges import account
-from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation, smallest_where
+from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
 from pate._core.progress import stage_bar
 from pate._core.validation import (
     BoolArray,
@@ -50,6 +48,7 @@ from pate._labeling.votes.kinds import (
     drawn_rows,
     require_kind,
 )
+from pate.lab.plan.sources import Task
 
 
 class Candidate(NamedTuple):
@@ -269,32 +268,6 @@ def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
     return dict(sorted(best.items()))
 
 
-Kind = TypeVar("Kind", bound=Votes, covariant=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task(Generic[Kind]):
-    """Votes on public samples, and the data on which a student is trained and evaluated.
-
-    Attributes:
-        votes: votes on ``N`` public samples, with ballots and features where they are needed.
-        test_features: features of the test samples, ``[M, ...]``; M = 0 without a student.
-        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}, or `pate.data.UNKNOWN`.
-        private: whether the votes are private.
-    """
-
-    votes: Kind
-    test_features: FloatArray
-    test_labels: UInt8Array
-    private: bool
-
-    def drawn(self, num_queries: int, *, seed: int) -> "Task[Kind]":
-        """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
-        return replace(
-            self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)]
-        )
-
-
 def load_task(
     root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
 ) -> Task[Votes]:
@@ -337,90 +310,6 @@ def load_task(
         test_features=test_features,
         test_labels=test_labels,
         private=True,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Simulation:
-    """Simulated teachers, for planning before any are trained.
-
-    A sample's features are Gaussian, and it has a label if they extend far enough in a random
-    direction. Each teacher sees that distance with noise of its own, so that teachers err on hard
-    samples.
-
-    Args:
-        num_labels: number of labels.
-        num_teachers: number of teachers.
-        label_density: the share of samples that have a label.
-        teacher_accuracy: the share of labels that one teacher gets right, above one half.
-        num_features: number of features of a sample.
-        num_public: number of public samples that can be queried.
-        seed: seed of the samples and the votes.
-    """
-
-    num_labels: int
-    num_teachers: int
-    label_density: float = 0.2
-    teacher_accuracy: float = 0.8
-    num_features: int = 20
-    num_public: int = 5000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_count(
-            1,
-            num_labels=self.num_labels,
-            num_features=self.num_features,
-            num_public=self.num_public,
-        )
-        require_count(2, num_teachers=self.num_teachers)
-        require_in_open_unit_interval(label_density=self.label_density)
-        blind = max(self.label_density, 1 - self.label_density)
-        require(
-            0.5 < self.teacher_accuracy < 1,
-            "0.5 < teacher_accuracy < 1",
-            teacher_accuracy=self.teacher_accuracy,
-            always_no=blind,
-        )
-
-
-@cache
-def normal_quadrature() -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of the mean over a standard normal variable."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    return nodes, weights / weights.sum()
-
-
-def simulated(simulation: Simulation) -> Task[Ballots]:
-    """Return a task with simulated teachers."""
-    generator = np.random.default_rng(simulation.seed)
-    directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
-    directions /= np.linalg.norm(directions, axis=0)
-    threshold = float(ndtri(1 - simulation.label_density))
-    nodes, weights = normal_quadrature()
-    blur = smallest_where(
-        lambda width: (
-            float(weights @ ndtr(np.abs(nodes - threshold) / width)) <= simulation.teacher_accuracy
-        ),
-        1e-6,
-        1e6,
-    )
-
-    def samples(number: int) -> tuple[FloatArray, FloatArray]:
-        features = generator.standard_normal((number, simulation.num_features))
-        return features, features @ directions - threshold
-
-    features, margins = samples(simulation.num_public)
-    test_features, test_margins = samples(4000)
-    size = (simulation.num_public, simulation.num_teachers, simulation.num_labels)
-    ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(
-        np.uint8
-    )
-    return Task(
-        votes=Ballots(ballots=ballots, features=features),
-        test_features=test_features,
-        test_labels=(test_margins > 0).astype(np.uint8),
-        private=False,
     )
 
 

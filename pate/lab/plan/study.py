@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -22,11 +23,11 @@ from scipy.stats import t as student_t
 from pate._core.accounting.accountant import Target, epsilon_of
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.files.reading import code_version, digest, read_arrays, read_json
+from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, leaves
+from pate._core.files.reading import code_version, digest, read_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
 from pate._core.own_code import OwnCode, finder_in_use
 from pate._core.progress import stage_bar
-from pate._core.release.histogram import read_counts
 from pate._core.release.transaction import require_promise
 from pate._core.settings import Partial, to_plain
 from pate._core.validation import (
@@ -47,18 +48,28 @@ from pate._labeling.aggregators.base import (
     predictions_of,
 )
 from pate._labeling.release.completion import complete_aggregator, scale_to_target
-from pate._labeling.runs.named_votes import NamedVotes
-from pate._labeling.votes.kinds import Counts, Votes, VoteShape, drawn_rows, rows_of
-from pate.lab.plan.frontier import Simulation, simulated
+from pate._labeling.votes.kinds import Counts, VoteShape
+from pate.lab.plan.sources import (
+    CountsFile,
+    Simulation,
+    Source,
+    Steps,
+    Zipf,
+    counts_of,
+    shape_of,
+    simulation_of,
+    votes_of,
+)
 
 FREE = "from simulated votes alone: nothing private was touched"
 PUBLIC = "from votes that were declared public"
 PRIVATE = "PRIVATE: compared with exact counts of private votes; not to be published"
-FIGURES = ("answered", "accuracy", "recall", "precision", "exact")
+FIGURES = ("answered", "accuracy", "recall", "precision", "exact", "great", "good")
 """What is measured of a release."""
 
-_MANY = 2**32  # above the counts of a histogram, as in `pate topk`: no number of users is public
+_OF_GROUP = ("votes", "k", "epsilon", "mechanism")
 _CONFIDENCE = 0.95
+_FOR_SETTINGS = 1e-6  # delta of settings that a class chooses for a target without one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +82,16 @@ class Study:
         k: numbers of items that are looked for. Mechanisms without a k are compared with the same
             top k.
         epsilons: the targets of all queries on one file of votes together.
+        names: names of the mechanisms in the results, one each; None for class and settings.
+        shown: the figure of the picture and of the table for LaTeX.
         votes: .npz files of ballots or counts, as for pate label --votes (PRIVATE).
-        counts: histograms, each one query: .csv, .npy or .npz files of whole numbers, as for pate
-            topk --counts, of which a user changes each by 1 at most (PRIVATE).
-        simulate: teachers to simulate, as for pate frontier.
+        counts: histograms, of which a user changes each count by 1 at most (PRIVATE): .csv, .npy or
+            .npz files of whole numbers as for pate topk --counts, each one query, or rows of a
+            file, a query each.
+        simulate: teachers to simulate, as for pate frontier, or histograms of a given shape.
         truth: with votes, an .npz with ids and Y [N, C] (0/1), in place of the exact top k.
-        delta: the delta at which targets hold.
+        delta: the delta at which targets hold. At 0 they are targets of pure epsilon by simple
+            addition, which choices with noise of any law meet, and no tests.
         neighboring_relation: the relation under which targets hold.
         seeds: number of draws of the noise; intervals are over them.
         num_queries: number of samples, of files of votes and simulated ones; None for all.
@@ -90,9 +105,11 @@ class Study:
     mechanisms: list[AnyAggregator]
     k: tuple[int, ...]
     epsilons: tuple[float, ...]
+    names: tuple[str, ...] | None = None
+    shown: str = "recall"
     votes: tuple[Path, ...] = ()
-    counts: tuple[Path, ...] = ()
-    simulate: tuple[Simulation, ...] = ()
+    counts: tuple[Path | CountsFile, ...] = ()
+    simulate: tuple[Simulation | Steps | Zipf, ...] = ()
     truth: Path | None = None
     delta: float = 1e-6
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
@@ -106,7 +123,8 @@ class Study:
             require(getattr(self, name), f"at least one value of {name}", **{name: "none"})
         require_count(1, seeds=self.seeds, **{f"k[{i}]": k for i, k in enumerate(self.k)})
         require_positive(**{f"epsilons[{i}]": value for i, value in enumerate(self.epsilons)})
-        require_promise(self.delta)
+        if self.delta != 0:
+            require_promise(self.delta)
         if self.num_queries is not None:
             require_count(1, num_queries=self.num_queries)
         require(
@@ -115,8 +133,10 @@ class Study:
             votes="none",
         )
         require(
-            self.num_queries is None or self.votes or self.simulate,
-            "no num_queries with counts alone, each of which is one query",
+            self.num_queries is None
+            or self.votes
+            or any(isinstance(each, Simulation) for each in self.simulate),
+            "no num_queries with histograms alone, each of which is one query",
             num_queries=self.num_queries,
         )
         require(
@@ -126,9 +146,20 @@ class Study:
         )
         require_distinct("k", self.k)
         require_distinct("epsilons", self.epsilons)
-        require_distinct("names of mechanisms", map(name_of, self.partials))
+        require(self.shown in FIGURES, f"shown in {', '.join(FIGURES)}", shown=self.shown)
+        require(
+            self.names is None or len(self.names) == len(self.mechanisms),
+            f"{len(self.mechanisms)} names, one for each mechanism",
+            names=self.names,
+        )
+        require_distinct("names of mechanisms", self.named)
         places = [*map(str, self.votes), *map(str, self.counts), *map(repr, self.simulate)]
         require_distinct("votes", places)
+
+    @property
+    def named(self) -> list[str]:
+        """The names of the mechanisms in the results."""
+        return [*map(name_of, self.partials)] if self.names is None else [*self.names]
 
     @property
     def partials(self) -> list[Partial[Aggregator]]:
@@ -142,14 +173,59 @@ class Study:
             return FREE
         return PUBLIC if self.public else PRIVATE
 
-    def target(self, epsilon: float, num_queries: int) -> Target:
-        """Return what all queries on some votes may cost together."""
-        return Target(
+    def priced(self, mechanism: Partial[Aggregator], epsilon: float, votes: Counts) -> Aggregator:
+        """Return a mechanism with the least noise at which all queries together cost an epsilon.
+
+        Raises:
+            ValueError: if no noise meets the target.
+        """
+        shape = votes.shape
+        target = Target(
             epsilon=epsilon,
-            delta=self.delta,
-            num_queries=num_queries,
+            delta=self.delta or _FOR_SETTINGS,
+            num_queries=votes.num_queries,
             neighboring_relation=self.neighboring_relation,
         )
+        made = complete_aggregator(mechanism, target, shape)
+        if self.delta:
+            return scale_to_target(made, target, shape)
+        cost = self.cost(made, votes)
+        require(math.isfinite(cost), "a mechanism of pure epsilon at delta = 0", cost="none")
+        # noise of twice the scale costs half
+        return made.scaled(cost / epsilon)
+
+    def cost(self, aggregator: Aggregator, votes: Counts) -> float:
+        """Return the epsilon of all queries on some votes together."""
+        event = aggregator.event(votes.shape, self.neighboring_relation)
+        if not self.delta:
+            return pure_epsilon(event) * votes.num_queries
+        return epsilon_of(event, count=votes.num_queries, delta=self.delta)
+
+    def spent(
+        self, aggregator: Aggregator, release: Release, shape: VoteShape, allowed: float
+    ) -> float:
+        """Return the epsilon of a release, which may settle for less than is allowed."""
+        if release.tiers is None or not self.delta:
+            return allowed
+        charges = aggregator.charges(release, shape)
+        return account(charges, self.neighboring_relation).get_epsilon(delta=self.delta)
+
+
+def pure_epsilon(event: Event) -> float:
+    """Return the pure epsilon of an event by simple addition, infinite where none is known.
+
+    A choice of bounded range eta is eta-DP, and the releases of an event add up (Dwork et al.
+    (2006)), also where earlier ones decide later ones.
+    """
+    total = 0.0
+    for leaf, count in leaves(event):
+        if isinstance(leaf, BoundedRangeEvent):
+            total += count * leaf.eta
+        elif isinstance(leaf, PureDPEvent):
+            total += count * leaf.epsilon
+        else:
+            return math.inf
+    return total
 
 
 def _partial(aggregator: AnyAggregator, relation: NeighboringRelation) -> Partial[Aggregator]:
@@ -181,76 +257,18 @@ def name_of(mechanism: Partial[Aggregator]) -> str:
     return mechanism.cls.__name__ + (f" ({', '.join(given)})" if given else "")
 
 
-class Source(NamedTuple):
-    """Votes of a study.
-
-    Attributes:
-        name: the file, or the simulation in words.
-        identity: a digest of all that they follow from.
-        votes: the votes on the queries.
-        truth: ``[Q, C]``, which labels are right; None for the exact top k.
-        histogram: whether they are one histogram, without majorities.
-    """
-
-    name: str
-    identity: str
-    votes: Counts
-    truth: BoolArray | None = None
-    histogram: bool = False
-
-
-def sources(study: Study) -> Iterator[Source]:
-    """Yield the votes of a study. Raises ``ValueError`` on a file that is not what it should be."""
-
-    def drawn(available: int) -> IntArray:
-        wanted = available if study.num_queries is None else study.num_queries
-        return drawn_rows(available, wanted, seed=study.query_seed)
-
-    order = f"{study.num_queries} {study.query_seed}"
+def sources(study: Study) -> Iterator[tuple[Source, int]]:
+    """Yield the votes of a study with each k. Raises ``ValueError`` on files of anything else."""
+    number, seed = study.num_queries, study.query_seed
     for path in study.votes:
-        named = NamedVotes.read(path)
-        require(named.scores is None, "ballots or counts, which have a top k", votes=str(path))
-        if named.ballots is not None:
-            made: Counts = Votes.from_ballots(named.ballots)
-        else:
-            assert named.counts is not None and named.num_teachers is not None
-            made = Votes.from_counts(named.counts, named.num_teachers)
-        rows = drawn(len(named.ids))
-        truth = None if study.truth is None else _truth(study.truth, named)[rows]
-        files = [path] if study.truth is None else [path, study.truth]
-        yield Source(
-            str(path),
-            digest(order, *files),
-            made.with_public(features=named.features)[rows],
-            truth,
-        )
-    for path in study.counts:
-        scores = read_counts(path).scores
-        require(
-            scores.dtype.kind in "iu" and scores.min(initial=0) >= 0,
-            "counts that are whole numbers >= 0",
-            counts=str(path),
-        )
-        votes = Votes.from_counts(scores[None], _MANY)
-        yield Source(str(path), digest("histogram", path), votes, histogram=True)
+        yield from product([votes_of(path, study.truth, num_queries=number, seed=seed)], study.k)
+    for place in study.counts:
+        yield from product([counts_of(place)], study.k)
     for simulation in study.simulate:
-        words = ", ".join(
-            f"{field.name} {getattr(simulation, field.name)}"
-            for field in fields(simulation)
-            if getattr(simulation, field.name) != field.default
-        )
-        task = simulated(simulation).votes
-        yield Source(f"simulated ({words})", digest(order, words), task[drawn(task.num_queries)])
-
-
-def _truth(path: Path, named: NamedVotes) -> BoolArray:
-    """Return the true labels ``[N, C]`` of the samples of a file of votes."""
-    arrays = read_arrays(path, ("ids", "Y"), what="an .npz file of ids and Y")
-    ids, labels = arrays["ids"], arrays["Y"]
-    expected = (len(ids), len(named.label_names))
-    require(labels.shape == expected, f"Y of shape {expected}", shape=labels.shape)
-    require(np.isin(labels, (0, 1)).all(), "Y in {0, 1}", truth=str(path))
-    return np.asarray(labels[rows_of(named.ids, ids)] == 1)
+        if isinstance(simulation, Simulation):
+            yield from product([simulation_of(simulation, num_queries=number, seed=seed)], study.k)
+        else:
+            yield from ((shape_of(simulation, k), k) for k in study.k)
 
 
 class Group(NamedTuple):
@@ -259,26 +277,29 @@ class Group(NamedTuple):
     Attributes:
         source: the votes.
         k: the number of items.
+        name: the name of the mechanism.
         mechanism: the mechanism, before its noise is found.
         epsilon: the target.
     """
 
     source: Source
     k: int
+    name: str
     mechanism: Partial[Aggregator]
     epsilon: float
 
     @property
     def words(self) -> str:
         """Where an error is."""
-        place = f"{name_of(self.mechanism)}, k = {self.k}, epsilon = {self.epsilon:g}"
+        place = f"{self.name}, k = {self.k}, epsilon = {self.epsilon:g}"
         return f"{place}, {self.source.name}"
 
-    def key(self, study: Study, seed: int) -> str:
-        """Return the digest of all that a cell follows from, the code of the mechanism included."""
+    def key(self, study: Study) -> str:
+        """Return the digest of all that its cells follow from but the seeds, with the code."""
         own = Path(inspect.getfile(self.mechanism.cls))
         content = {
             "pate": code_version(),
+            "name": self.name,
             "code": digest(own),
             "votes": self.source.identity,
             "k": self.k,
@@ -286,7 +307,6 @@ class Group(NamedTuple):
             "epsilon": self.epsilon,
             "delta": study.delta,
             "relation": study.neighboring_relation.name,
-            "seed": seed,
         }
         return digest(json.dumps(content, sort_keys=True))[:32]
 
@@ -301,20 +321,16 @@ def calibrated(group: Group, study: Study) -> Aggregator:
         ValueError: in one line that names the group, if the mechanism cannot serve the votes or no
             noise meets the target.
     """
-    source, k, mechanism, epsilon = group
+    source, k, _, mechanism, epsilon = group
     cls, votes = mechanism.cls, source.votes
     of_study: dict[str, Any] = {"k": k}
     if source.histogram:
         of_study |= {"allow_empty": False, "rank_penalty": 1.0}
     names = {field.name for field in fields(cls)}
     settings = {name: value for name, value in of_study.items() if name in names}
-    target = study.target(epsilon, votes.num_queries)
     try:
         require(k < votes.num_labels, f"k < {votes.num_labels}, the number of items", k=k)
-        partial = Partial(cls, **settings | dict(mechanism.settings))
-        found = scale_to_target(
-            complete_aggregator(partial, target, votes.shape), target, votes.shape
-        )
+        found = study.priced(Partial(cls, **settings | dict(mechanism.settings)), epsilon, votes)
         found.require_kind(type(votes))
         for need, known in (("features", features_of), ("predictions", predictions_of)):
             if need in found.needs:
@@ -324,43 +340,70 @@ def calibrated(group: Group, study: Study) -> Aggregator:
     return found
 
 
-def hits(released: BoolArray, counts: NDArray[np.integer], k: int) -> IntArray:
-    """Return how many released items ``[Q, C]`` are in a top k of the counts ``[Q, C]``.
+class Top:
+    """The top k of counts ``[Q, C]``, of which equal counts at the k-th place are in it or not."""
 
-    Of equal counts at the k-th place, any are.
-    """
-    last = -np.sort(-counts, axis=1)[:, k - 1 : k]
-    above, level = counts > last, counts == last
-    places = k - above.sum(axis=1)
-    found: IntArray = (released & above).sum(axis=1) + np.minimum(
-        (released & level).sum(axis=1), places
-    )
-    return found
+    def __init__(self, counts: NDArray[np.integer], k: int) -> None:
+        last = -np.partition(-counts, k - 1, axis=1)[:, k - 1 : k]
+        self._above, self._level = counts > last, counts == last
+        self._places = k - self._above.sum(axis=1)
+
+    def hits(self, released: BoolArray) -> IntArray:
+        """Return how many released items ``[Q, C]`` are in it, as many as any choice allows."""
+        level = np.minimum((released & self._level).sum(axis=1), self._places)
+        found: IntArray = (released & self._above).sum(axis=1) + level
+        return found
 
 
-def figures_of(release: Release, source: Source, k: int) -> dict[str, float | None]:
-    """Return the figures of a release, by name; what is not released counts as not found.
+class Judge:
+    """Measures releases of some votes for a k; what is not released counts as not found."""
 
-    ``answered`` is the share of labels that are decided, ``accuracy`` that of right ones among all
-    labels. ``recall`` is the share of the right items that are released, ``precision`` that of
-    released items that are right (None where none is), and ``exact`` the share of queries with
-    exactly the right items.
-    """
-    released = (release.labels > 0) & release.mask
-    counts = source.votes.counts
-    sizes = released.sum(axis=1)
-    if source.truth is None:
-        right, found = np.full(len(counts), k), hits(released, counts, k)
-    else:
-        right, found = source.truth.sum(axis=1), (released & source.truth).sum(axis=1)
-    wrong = sizes + right - 2 * found
-    return {
-        "answered": float(release.mask.mean()),
-        "accuracy": float(1 - wrong.mean() / counts.shape[1]),
-        "recall": float(found.sum() / right.sum()) if right.any() else None,
-        "precision": float(found.sum() / sizes.sum()) if sizes.any() else None,
-        "exact": float((wrong == 0).mean()),
-    }
+    def __init__(self, source: Source, k: int) -> None:
+        self._source, self._k = source, k
+        counts = source.votes.counts
+        top, most = partial(Top, counts), counts.shape[1]
+        self._top = top(k)
+        self._grades = {
+            "great": (top(-(-k // 10)), -(-k // 10), top(min(11 * k // 10, most))),
+            "good": (top(-(-k // 100)), -(-k // 100), top(min(3 * k // 2, most))),
+        }
+
+    def figures(self, release: Release) -> dict[str, float | None]:
+        """Return the figures of a release, by name.
+
+        ``answered`` is the share of labels that are decided, ``accuracy`` that of right ones among
+        all labels. ``recall`` is the share of the right items that are released, ``precision`` that
+        of released items that are right (None where none is), and ``exact`` the share of queries
+        with exactly the right items. A ``great`` set of k items has the best ``k / 10`` (rounded
+        up) and none of rank beyond ``1.1 k``, a ``good`` one the best ``k / 100`` and none beyond
+        ``1.5 k`` (Shekelyan & Loukides (2022)); both are None with a given truth.
+        """
+        truth, k = self._source.truth, self._k
+        released = (release.labels > 0) & release.mask
+        sizes = released.sum(axis=1)
+        if truth is None:
+            right, found = np.full(len(released), k), self._top.hits(released)
+        else:
+            right, found = truth.sum(axis=1), (released & truth).sum(axis=1)
+        wrong = sizes + right - 2 * found
+        grades = {
+            name: None
+            if truth is not None
+            else float(
+                (
+                    (sizes == k) & (best.hits(released) == number) & (worst.hits(released) == k)
+                ).mean()
+            )
+            for name, (best, number, worst) in self._grades.items()
+        }
+        return {
+            "answered": float(release.mask.mean()),
+            "accuracy": float(1 - wrong.mean() / released.shape[1]),
+            "recall": float(found.sum() / right.sum()) if right.any() else None,
+            "precision": float(found.sum() / sizes.sum()) if sizes.any() else None,
+            "exact": float((wrong == 0).mean()),
+            **grades,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,12 +418,26 @@ class StudyResult:
     study: Study
     rows: tuple[Mapping[str, Any], ...]
 
+    @cached_property
+    def _groups(self) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+        groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for row in self.rows:
+            groups.setdefault(tuple(row[name] for name in _OF_GROUP), []).append(row)
+        return groups
+
     def values(self, figure: str, **where: Any) -> FloatArray:
-        """Return a figure for each seed of the cells that ``where`` names, NaN where there is none."""
+        """Return a figure for each seed of the cells that ``where`` names, NaN where there is none.
+
+        Args:
+            figure: a column of the table.
+            **where: values of ``votes``, ``k``, ``mechanism`` and ``epsilon``, or of some of them.
+        """
+        asked = [(_OF_GROUP.index(name), value) for name, value in where.items()]
         found = [
             row[figure]
-            for row in self.rows
-            if all(row[name] == value for name, value in where.items())
+            for place, rows in self._groups.items()
+            if all(place[i] == value for i, value in asked)
+            for row in rows
         ]
         return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
 
@@ -413,37 +470,40 @@ def run_study(study: Study, output: Path, *, workers: int = 1) -> StudyResult:
     """
     require_count(1, workers=workers)
     require_place(output)
-    cells = output / "cells"
     groups = [
-        Group(source, k, mechanism, epsilon)
-        for source, k, epsilon, mechanism in product(
-            sources(study), study.k, study.epsilons, study.partials
+        Group(source, k, name, mechanism, epsilon)
+        for (source, k), epsilon, (name, mechanism) in product(
+            sources(study), study.epsilons, zip(study.named, study.partials, strict=True)
         )
     ]
-    files = [[cells / f"{g.key(study, seed)}.json" for seed in range(study.seeds)] for g in groups]
+    files = [output / "cells" / f"{group.key(study)}.json" for group in groups]
     make_folder(output)
     with locked_output(output / "study.csv"):
-        todo = [
-            (group, {seed: path for seed, path in enumerate(paths) if not path.is_file()})
-            for group, paths in zip(groups, files, strict=True)
-        ]
-        todo = [(group, missing) for group, missing in todo if missing]
+        made = [_read_cells(path) for path in files]
+        todo = [i for i, cells in enumerate(made) if len(cells) < study.seeds]
         found = _in_processes(
-            workers, study, "noise", calibrated, [(group, study) for group, _ in todo]
+            workers, study, "noise", calibrated, [(groups[i], study) for i in todo]
         )
         jobs = [
-            (group, aggregator, study, missing)
-            for (group, missing), aggregator in zip(todo, found, strict=True)
+            (groups[i], aggregator, study, files[i], made[i])
+            for i, aggregator in zip(todo, found, strict=True)
         ]
-        _in_processes(workers, study, "study", _release_cells, jobs)
-    rows = [_read_cell(path) for paths in files for path in paths]
-    return StudyResult(study=study, rows=tuple(rows))
+        for i, cells in zip(
+            todo, _in_processes(workers, study, "study", _release_cells, jobs), strict=True
+        ):
+            made[i] = cells
+    return StudyResult(
+        study=study, rows=tuple(row for cells in made for row in cells[: study.seeds])
+    )
 
 
-def _read_cell(path: Path) -> Mapping[str, Any]:
-    with expecting(f"a finished cell in {path} (delete it to make it again)", ValueError):
-        row: Mapping[str, Any] = read_json(path.read_text())
-    return row
+def _read_cells(path: Path) -> list[Mapping[str, Any]]:
+    """Return the cells of a file by seed, none where there is no file."""
+    if not path.is_file():
+        return []
+    with expecting(f"finished cells in {path} (delete it to make them again)", ValueError):
+        rows: list[Mapping[str, Any]] = read_json(path.read_text())["cells"]
+    return rows
 
 
 Made = TypeVar("Made")
@@ -474,34 +534,36 @@ def _called(finder: OwnCode | None, function: Callable[..., Made], arguments: An
 
 
 def _release_cells(
-    group: Group, aggregator: Aggregator, study: Study, missing: Mapping[int, Path]
-) -> None:
-    """Release the votes of a group by each missing seed, and write its cells."""
+    group: Group,
+    aggregator: Aggregator,
+    study: Study,
+    path: Path,
+    made: Sequence[Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
+    """Release the votes of a group by the seeds that are missing, and write and return its cells."""
     source, votes = group.source, group.source.votes
-    relation, shape = study.neighboring_relation, votes.shape
-    allowed = epsilon_of(
-        aggregator.event(shape, relation), count=votes.num_queries, delta=study.delta
-    )
-    for seed, path in missing.items():
+    shape, allowed = votes.shape, study.cost(aggregator, votes)
+    judge = Judge(source, group.k)
+    cells = list(made)
+    for seed in range(len(made), study.seeds):
         release = aggregator.aggregate(votes, generator=np.random.default_rng(seed))
-        spent = allowed
-        if release.tiers is not None:
-            spent = account(aggregator.charges(release, shape), relation).get_epsilon(
-                delta=study.delta
-            )
-        row = {
-            "votes": source.name,
-            **_facts(shape, votes.num_queries, histogram=source.histogram),
-            "k": group.k,
-            "mechanism": name_of(group.mechanism),
-            "epsilon": group.epsilon,
-            "delta": study.delta,
-            "relation": relation.value,
-            "seed": seed,
-            "spent": spent,
-            "noise": json.dumps(aggregator.noise),
-        }
-        write_json(path, row | figures_of(release, source, group.k))
+        cells.append(
+            {
+                "votes": source.name,
+                **_facts(shape, votes.num_queries, histogram=source.histogram),
+                "k": group.k,
+                "mechanism": group.name,
+                "epsilon": group.epsilon,
+                "delta": study.delta,
+                "relation": study.neighboring_relation.value,
+                "seed": seed,
+                "spent": study.spent(aggregator, release, shape, allowed),
+                "noise": json.dumps(aggregator.noise),
+            }
+            | judge.figures(release)
+        )
+    write_json(path, {"cells": cells})
+    return cells
 
 
 def _facts(shape: VoteShape, num_queries: int, *, histogram: bool) -> dict[str, int | None]:

@@ -18,13 +18,14 @@ from pate._core.files.reading import code_version
 from pate._core.files.writing import atomic_write, write_text
 from pate._core.tables import text_table, write_csv
 from pate.lab.plan.output import log2_axis, save_figure
-from pate.lab.plan.study import FIGURES, StudyResult
+from pate.lab.plan.study import FIGURES, Study, StudyResult
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SHOWN = "recall"  # of the picture and the table for LaTeX
 _ACROSS = 3  # panels side by side
+_TICKS = 8  # numbers along an axis, beyond which they are powers of ten
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "_&%#$"})
 
 
@@ -36,7 +37,7 @@ def panels(result: StudyResult) -> list[dict[str, Any]]:
 
 def names_of(result: StudyResult) -> list[str]:
     """Return the names of the mechanisms, in the order of the settings."""
-    return list(dict.fromkeys(row["mechanism"] for row in result.rows))
+    return result.study.named
 
 
 def study_text(result: StudyResult) -> str:
@@ -60,20 +61,22 @@ def _cell(mean: float, half: float, sign: str = " +-") -> str:
 
 
 def study_tex(result: StudyResult) -> str:
-    """Return a ``tabular`` of recall for each file of votes, with a column for each k and epsilon."""
+    """Return a ``tabular`` of one figure for each file of votes, with a column for each k and epsilon."""
     tables = [f"% {result.study.notice}"]
     for votes in dict.fromkeys(row["votes"] for row in result.rows):
         columns = [(k, epsilon) for k in result.study.k for epsilon in result.study.epsilons]
         heads = [f"$k={k}$, $\\varepsilon={epsilon:g}$" for k, epsilon in columns]
         lines = [
-            f"% {_SHOWN}, {votes}",
+            f"% {result.study.shown}, {votes}",
             f"\\begin{{tabular}}{{l{'r' * len(columns)}}}",
             " & ".join(["mechanism", *heads]) + r" \\ \hline",
         ]
         for name in names_of(result):
             cells = [
                 _cell(
-                    *result.interval(_SHOWN, votes=votes, k=k, epsilon=epsilon, mechanism=name),
+                    *result.interval(
+                        result.study.shown, votes=votes, k=k, epsilon=epsilon, mechanism=name
+                    ),
                     r"\,\pm\,",
                 )
                 for k, epsilon in columns
@@ -105,7 +108,7 @@ def method_text(result: StudyResult) -> str:
         f"Method. {len(names_of(result))} mechanisms release the same votes ({votes}). All queries"
         f" on some votes together cost each of them epsilon ="
         f" {', '.join(f'{value:g}' for value in study.epsilons)} at most, at delta ="
-        f" {format_exact(study.delta)} under {relation}; the cost was {min(spent):.4g} to"
+        f" {_delta(study)} under {relation}; the cost was {min(spent):.4g} to"
         f" {max(spent):.4g}. One factor scales all noise of a mechanism to the least that meets"
         f" epsilon; a class such as StableTopK splits its noise for it. Noise is drawn {study.seeds} times;"
         f" intervals of 95% are Student's t over these draws, for the same votes. Figures compare"
@@ -115,15 +118,24 @@ def method_text(result: StudyResult) -> str:
     )
 
 
-def study_figure(result: StudyResult) -> Figure:
-    """Plot recall for each file of votes and each k, with intervals: a panel each.
+def _delta(study: Study) -> str:
+    return format_exact(study.delta) if study.delta else "0, by simple addition,"
 
-    For one epsilon, mechanisms are listed; for several, they are lines against epsilon. The figure
-    is matplotlib's, so that a program may change all of it before it is saved.
+
+def study_figure(result: StudyResult) -> Figure:
+    """Plot a figure of all mechanisms with its intervals, a panel for each file of votes.
+
+    The lines are against epsilon if there are several, with a panel for each k too, and against k
+    if there is one epsilon and several k. For one of each, mechanisms are listed. The figure is
+    matplotlib's, so that a program may change all of it before it is saved.
     """
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
-    places, names, epsilons = panels(result), names_of(result), sorted(result.study.epsilons)
+    study, names = result.study, names_of(result)
+    against = next((name for name in ("epsilon", "k") if len(_values(study, name)) > 1), None)
+    places = panels(result)
+    if against == "k":
+        places = [{"votes": votes} for votes in dict.fromkeys(place["votes"] for place in places)]
     across = min(_ACROSS, len(places))
     down = -(-len(places) // across)
     size = (4.4 * across + 2.4, 0.9 + down * max(2.6, 0.45 * len(names)))
@@ -132,35 +144,54 @@ def study_figure(result: StudyResult) -> Figure:
     for axes in grid[len(places) :]:
         axes.set_visible(False)
     for axes, place in zip(grid, places, strict=False):
-        for i, name in enumerate(names):
-            means, halves = zip(
-                *(
-                    result.interval(_SHOWN, **place, epsilon=epsilon, mechanism=name)
-                    for epsilon in epsilons
-                ),
-                strict=True,
-            )
-            style = {"color": f"C{i % 10}", "marker": "osD^v"[i % 5], "capsize": 3}
-            if len(epsilons) == 1:
-                axes.errorbar(means, [i], xerr=np.nan_to_num(halves), **style)
-            else:
-                axes.errorbar(epsilons, means, yerr=np.nan_to_num(halves), label=name, **style)
-        short = textwrap.shorten(Path(place["votes"]).name, 34, placeholder=" ...)")
-        axes.set_title(f"{short}, k = {place['k']}", fontsize="medium")
-        if len(epsilons) == 1:
-            axes.set_yticks(range(len(names)), names)
-            axes.set_xlabel(_SHOWN)
-            axes.grid(alpha=0.3)
-        else:
-            log2_axis(axes, epsilons)
-            axes.set(xlabel="epsilon", ylabel=_SHOWN)
-    if len(epsilons) == 1:
+        _draw(axes, result, place, against)
+    if against is None:
         grid[0].invert_yaxis()
     else:
         handles, labels = grid[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center", frameon=False)
-    figure.suptitle(result.study.notice, fontsize="medium")
+    figure.suptitle(study.notice, fontsize="medium")
     return figure
+
+
+def _values(study: Study, name: str) -> list[float]:
+    return sorted(study.epsilons if name == "epsilon" else study.k)
+
+
+def _draw(axes: Axes, result: StudyResult, place: Mapping[str, Any], against: str | None) -> None:
+    """Draw a panel: lines against a setting, or a list of mechanisms."""
+    names, shown = names_of(result), result.study.shown
+    for i, name in enumerate(names):
+        style: dict[str, Any] = {
+            "color": f"C{i % 10}",
+            "marker": "osD^v"[i % 5],
+            "capsize": 3,
+        }
+        if against is None:
+            mean, half = result.interval(shown, **place, mechanism=name)
+            axes.errorbar([mean], [i], xerr=np.nan_to_num([half]), **style)
+            continue
+        at = _values(result.study, against)
+        where = ({**place, against: value, "mechanism": name} for value in at)
+        means, halves = zip(*(result.interval(shown, **each) for each in where), strict=True)
+        axes.errorbar(at, means, yerr=np.nan_to_num(halves), label=name, **style)
+    title = textwrap.shorten(Path(place["votes"]).name, 34, placeholder=" ...)")
+    if "k" in place:
+        title += f", k = {place['k']}"
+    axes.set_title(title, fontsize="medium")
+    if against is None:
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlabel(shown)
+        axes.grid(alpha=0.3)
+    else:
+        axes.set(xlabel=against, ylabel=shown)
+        at = _values(result.study, against)
+        if len(at) <= _TICKS:
+            log2_axis(axes, at)
+        else:
+            axes.set_xscale("log")
+            axes.grid(alpha=0.3)
+    axes.tick_params(labelbottom=True)
 
 
 def write_study(folder: Path, result: StudyResult) -> list[Path]:

@@ -35,7 +35,8 @@ from pate._labeling.aggregators.score_votes import ScoreVotes
 from pate._labeling.linear import student_of
 from pate._labeling.votes.kinds import Ballots, Votes, VoteShape
 from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters
-from pate.lab.plan.frontier import Task, normal_quadrature, score_student
+from pate.lab.plan.frontier import score_student
+from pate.lab.plan.sources import Task, normal_quadrature
 
 _FEWEST_RECORDS = 5  # of one teacher
 _SMALLEST, _LARGEST = 50, 12_800  # numbers of teachers that are tried

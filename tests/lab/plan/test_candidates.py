@@ -21,7 +21,8 @@ from pate.aggregators import (
     TauVoting,
     TopStableTopK,
 )
-from pate.lab.plan.frontier import Comparison, Simulation, candidates, frontier, simulated
+from pate.lab.plan.frontier import Comparison, candidates, frontier
+from pate.lab.plan.sources import Simulation, simulated
 
 OUTLOOK = Outlook(
     shape=VoteShape(60, 6),

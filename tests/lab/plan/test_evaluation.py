@@ -22,14 +22,13 @@ from pate.aggregators import (
 )
 from pate.lab.plan.frontier import (
     Comparison,
-    Simulation,
     frontier,
     label_quality,
     measure,
     references,
-    simulated,
     with_first_round,
 )
+from pate.lab.plan.sources import Simulation, simulated
 
 SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6)
 

@@ -9,16 +9,9 @@ import pytest
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
 from pate.lab.plan.command import compare
-from pate.lab.plan.frontier import (
-    Comparison,
-    Frontier,
-    Point,
-    Simulation,
-    best_at,
-    best_of_families,
-    ranked,
-)
+from pate.lab.plan.frontier import Comparison, Frontier, Point, best_at, best_of_families, ranked
 from pate.lab.plan.output import frontier_figure, frontier_table, variants_figure
+from pate.lab.plan.sources import Simulation
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6)

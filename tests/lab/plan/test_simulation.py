@@ -2,7 +2,7 @@
 
 import pytest
 
-from pate.lab.plan.frontier import Simulation, simulated
+from pate.lab.plan.sources import Simulation, simulated
 
 
 @pytest.mark.parametrize("accuracy", [0.6, 0.8, 0.95])

@@ -3,7 +3,8 @@
 import csv
 import json
 import math
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,25 @@ import pytest
 import yaml
 from scipy.stats import t as student_t
 
-from pate import cli
+from pate import Votes, cli
 from pate._core.settings import Partial
 from pate._core.validation import BoolArray
 from pate._labeling.runs.named_votes import NamedVotes
-from pate.aggregators import Canonical, NoisyVotes, Peeling, StableTopK
-from pate.lab.plan.frontier import Simulation
-from pate.lab.plan.study import FREE, PRIVATE, PUBLIC, Study, hits, name_of, run_study
+from pate.accounting import NeighboringRelation
+from pate.aggregators import (
+    Aggregator,
+    Canonical,
+    Joint,
+    NoisyVotes,
+    Peeling,
+    PermuteAndFlip,
+    Release,
+    StableTopK,
+)
+from pate.lab.plan.sources import CountsFile, Simulation, Source, Steps, Zipf
+from pate.lab.plan.study import FREE, PRIVATE, PUBLIC, Judge, Study, Top, name_of, run_study
 from pate.lab.plan.study_output import method_text, study_tex, study_text
+from pate.mechanisms import grade
 
 COUNTS = [900, 700, 400, 399, 30, 20]
 SIMULATED = Simulation(num_labels=5, num_teachers=100, num_public=40)
@@ -50,12 +62,12 @@ def test_hits_are_the_most_that_any_top_k_has() -> None:
         best = max(counts[0, list(some)].sum() for some in combinations(range(5), k))
         tops = [some for some in combinations(range(5), k) if counts[0, list(some)].sum() == best]
         expected = max(int(released[0, list(some)].sum()) for some in tops)
-        assert hits(released, counts, k).tolist() == [expected]
+        assert Top(counts, k).hits(released).tolist() == [expected]
 
 
 def test_a_cell_for_each_setting_at_one_price(histogram: Path, tmp_path: Path) -> None:
     result = run_study(small(histogram), tmp_path / "study")
-    assert len(result.rows) == 8 and len([*(tmp_path / "study/cells").iterdir()]) == 8
+    assert len(result.rows) == 8 and len([*(tmp_path / "study/cells").iterdir()]) == 4
     for row in result.rows:
         # no noise that is less would do: the whole of epsilon is spent
         assert 1 - 1e-4 < row["spent"] <= 1
@@ -83,17 +95,21 @@ def test_much_epsilon_finds_the_top_k_and_little_does_not(
 def test_finished_cells_are_kept_and_others_made_again(histogram: Path, tmp_path: Path) -> None:
     study, folder = small(histogram), tmp_path / "study"
     first = run_study(study, folder)
-    cells = sorted((folder / "cells").iterdir())
-    made = {path: path.stat().st_mtime_ns for path in cells}
-    content = cells[3].read_text()
-    cells[3].unlink()
+    files = sorted((folder / "cells").iterdir())
+    made = {path: path.stat().st_mtime_ns for path in files}
+    content = files[3].read_text()
+    files[3].unlink()
     assert run_study(study, folder).rows == first.rows
-    assert cells[3].read_text() == content
-    kept = [path for path in cells if path.stat().st_mtime_ns == made[path]]
-    assert kept == [*cells[:3], *cells[4:]]
+    assert files[3].read_text() == content
+    kept = [path for path in files if path.stat().st_mtime_ns == made[path]]
+    assert kept == files[:3]
+    # what is in a file is not drawn again, neither for more seeds nor for fewer
+    cells = json.loads(files[0].read_text())["cells"]
+    files[0].write_text(json.dumps({"cells": [{**cell, "recall": 0.125} for cell in cells]}))
     more = run_study(small(histogram, seeds=3), folder)
-    assert len(more.rows) == 12 and all(row in more.rows for row in first.rows)
-    assert all(path.stat().st_mtime_ns == made[path] for path in kept)
+    assert len(more.rows) == 12 and [row["recall"] for row in more.rows].count(0.125) == 2
+    fewer = run_study(small(histogram, seeds=1), folder)
+    assert [row["seed"] for row in fewer.rows] == [0] * 4
 
 
 def test_a_damaged_cell_is_named(histogram: Path, tmp_path: Path) -> None:
@@ -101,7 +117,7 @@ def test_a_damaged_cell_is_named(histogram: Path, tmp_path: Path) -> None:
     run_study(study, folder)
     cell = min((folder / "cells").iterdir())
     cell.write_text("{")
-    with pytest.raises(ValueError, match=f"a finished cell in {cell} .delete it") as refused:
+    with pytest.raises(ValueError, match=f"finished cells in {cell} .delete it") as refused:
         run_study(study, folder)
     assert "\n" not in str(refused.value)
 
@@ -110,7 +126,7 @@ def test_changed_counts_are_other_cells(histogram: Path, tmp_path: Path) -> None
     study, folder = small(histogram), tmp_path / "study"
     run_study(study, folder)
     np.save(histogram, np.array(COUNTS[::-1]))
-    assert run_study(study, folder).rows and len([*(folder / "cells").iterdir()]) == 16
+    assert run_study(study, folder).rows and len([*(folder / "cells").iterdir()]) == 8
 
 
 @pytest.mark.slow
@@ -148,6 +164,77 @@ def test_intervals_are_students(histogram: Path, tmp_path: Path) -> None:
     assert math.isclose(half, expected)
     one = run_study(small(histogram, seeds=1), tmp_path / "study")
     assert math.isnan(one.interval("recall", mechanism="Peeling", k=3)[1])
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+@pytest.mark.parametrize("mechanism", [Peeling, Canonical, PermuteAndFlip, Joint])
+def test_at_delta_0_no_outcome_is_likelier_by_more_than_epsilon(
+    mechanism: type[Aggregator], relation: NeighboringRelation, histogram: Path
+) -> None:
+    """By the laws of all neighbors of small counts, of which the worst comes near."""
+    study = small(histogram, delta=0.0, neighboring_relation=relation)
+    worst = 0.0
+    for counts in ([3, 2, 1, 0], [2, 2, 1, 1], [4, 0, 0, 0]):
+        votes = Votes.from_counts([counts], 8)
+        priced = study.priced(Partial(mechanism, k=2, neighboring_relation=relation), 1.5, votes)
+        assert study.cost(priced, votes) == pytest.approx(1.5)
+        steps = (0, 1) if relation is NeighboringRelation.ADD_REMOVE_TEACHER else (-1, 0, 1)
+        for change in product(steps, repeat=4):
+            other = Votes.from_counts([np.maximum(np.add(counts, change), 0)], 8)
+            p, q = priced.laws(votes, other)
+            worst = max(worst, np.abs(np.log(p[p > 0]) - np.log(q[p > 0])).max())
+    assert 0.6 < worst <= 1.5 + 1e-9
+
+
+def test_great_and_good_sets_are_those_of_the_paper() -> None:
+    generator = np.random.default_rng(0)
+    scores, k = generator.permutation(300)[None], 100
+    judge = Judge(Source("", "", Votes.from_counts(scores, 300)), k)
+    best, seen = np.argsort(-scores[0]), set()
+    for _ in range(300):
+        length = int(generator.choice([100, 105, 112, 140, 151]))
+        chosen = generator.permutation(best[:length])[:k]
+        if generator.random() < 0.5:
+            chosen = np.unique([*best[:10], *chosen])[:k]
+        if len(chosen) < k:
+            continue
+        labels = np.isin(np.arange(300), chosen)[None]
+        figures = judge.figures(Release(labels.astype(np.uint8), np.ones((1, 300), dtype=np.bool_)))
+        expected = grade(scores[0], chosen)
+        found = figures["exact"], figures["great"], figures["good"]
+        assert found == tuple(map(float, expected))
+        seen.add(found)
+    assert len(seen) > 2
+
+
+def test_histograms_of_a_given_shape_and_of_rows_of_a_file(tmp_path: Path) -> None:
+    assert Steps(num_items=4, top=7, rest=1).counts(2).tolist() == [7, 7, 1, 1]
+    assert Zipf(num_items=3, exponent=1.0, total=110.0).counts(1).tolist() == [60, 30, 20]
+    path = tmp_path / "days.npz"
+    np.savez(path, daily=np.array([[5, -2, 1], [3, 4, 0], [9, 9, 9]]), states=np.array(["a"]))
+    file = CountsFile(path=path, array="daily", rows=(0, 2), negative_as_zero=True)
+    assert file.read().tolist() == [[5, 0, 1], [3, 4, 0]]
+    study = small(path, counts=(file,), k=(1,), simulate=(Steps(num_items=4, top=7),))
+    rows = run_study(study, tmp_path / "study").rows
+    assert {row["votes"]: row["num_queries"] for row in rows} == {
+        "days.npz daily[0:2]": 2,
+        "steps (num_items 4, top 7)": 1,
+    }
+    for changed, message in (
+        ({"negative_as_zero": False}, "whole numbers >= 0"),
+        ({"rows": (2, 4)}, "rows within 0..3"),
+        ({"array": "weekly"}, "weekly"),
+    ):
+        other = small(path, counts=(replace(file, **changed),), k=(1,))
+        with pytest.raises(ValueError, match=message):
+            run_study(other, tmp_path / "study")
+
+
+def test_mechanisms_have_the_names_that_they_are_given(histogram: Path, tmp_path: Path) -> None:
+    study = small(histogram, names=("EM", "ours"), shown="exact")
+    result = run_study(study, tmp_path / "study")
+    assert {row["mechanism"] for row in result.rows} == {"EM", "ours"}
+    assert "\nEM & " in study_tex(result) and "% exact, " in study_tex(result)
 
 
 def votes_file(path: Path) -> tuple[Path, BoolArray]:
@@ -195,7 +282,10 @@ def test_names_have_the_settings_that_are_not_the_default(histogram: Path) -> No
         ({"counts": ()}, "votes, counts or simulate"),
         ({"mechanisms": [Partial(Peeling)] * 2}, "names of mechanisms that occur once"),
         ({"mechanisms": [Partial(Peeling, k=3)]}, "k of the study, not of Peeling"),
-        ({"num_queries": 3}, "no num_queries with counts alone"),
+        ({"num_queries": 3}, "no num_queries with histograms alone"),
+        ({"names": ("one",)}, "2 names, one for each mechanism"),
+        ({"shown": "recal"}, "shown in answered, accuracy, recall"),
+        ({"delta": -1e-6}, "delta"),
         ({"truth": Path("truth.npz")}, "`truth` with files of votes alone"),
         (
             {"mechanisms": [Partial(Peeling, neighboring_relation="add_remove_teacher")]},
@@ -216,6 +306,7 @@ def test_settings_that_do_not_fit_are_refused(
         ({"k": (1, 6)}, r"k < 6, the number of items, got k=6 \(Peeling, k = 6, epsilon = 1"),
         ({"mechanisms": [Partial(Peeling), Partial(StableTopK, delta_test=1e-3)]}, "delta"),
         ({"counts": (Path("none.npy"),)}, "none.npy"),
+        ({"delta": 0.0, "mechanisms": [Partial(NoisyVotes)]}, "pure epsilon at delta = 0"),
     ],
 )
 def test_nothing_is_released_where_one_cell_cannot_be(
@@ -325,3 +416,24 @@ def test_the_page_has_a_study_of_two_k_and_six_mechanisms(
     assert stopped.value.code == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert len(printed["mechanisms"]) == 6 and printed["k"] == [2, 5]
+
+
+STUDIES = sorted((Path(__file__).parents[3] / "configs" / "studies").glob("*.yaml"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
+def test_a_shipped_study_goes_by_its_name(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On small counts under the names of the papers' files, with one k and one epsilon."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "topk").mkdir()
+    generator = np.random.default_rng(2)
+    np.save("topk/NETFLIX.n17770.npy", generator.permutation(900))
+    np.savez("topk/US_COVID19_STATES.npz", daily=generator.integers(-3, 3000, (40, 20)))
+    words = [file.stem, "--seeds=2", "--output=study", "--k=[10]", "--epsilons=[0.5]"]
+    assert len(STUDIES) == 3 and len(file.read_text().splitlines()) <= 25
+    assert cli.main(["study", *words]) == 0
+    written = (tmp_path / "study" / "study.csv").read_text()
+    assert "peeling" in written or "EM-CDP" in written

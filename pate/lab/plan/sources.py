@@ -1,0 +1,328 @@
+"""Votes to compare mechanisms on: of files, of histograms, and simulated ones.
+
+First a task, which is votes with data for a student, and its simulation. Then histograms, in files
+or of a given shape. At the end all votes of a study, with what their releases are compared with.
+"""
+
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from pate._core.accounting.cost import smallest_where
+from pate._core.files.reading import digest, read_array, read_arrays
+from pate._core.release.histogram import read_counts
+from pate._core.validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    UInt8Array,
+    expecting,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+    require_positive,
+)
+from pate._labeling.runs.named_votes import NamedVotes
+from pate._labeling.votes.kinds import Ballots, Counts, Votes, drawn_rows, rows_of
+
+_MANY = 2**32  # above the counts of a histogram, as in `pate topk`: no number of users is public
+
+
+Kind = TypeVar("Kind", bound=Votes, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Generic[Kind]):
+    """Votes on public samples, and the data on which a student is trained and evaluated.
+
+    Attributes:
+        votes: votes on ``N`` public samples, with ballots and features where they are needed.
+        test_features: features of the test samples, ``[M, ...]``; M = 0 without a student.
+        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}, or `pate.data.UNKNOWN`.
+        private: whether the votes are private.
+    """
+
+    votes: Kind
+    test_features: FloatArray
+    test_labels: UInt8Array
+    private: bool
+
+    def drawn(self, num_queries: int, *, seed: int) -> "Task[Kind]":
+        """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
+        return replace(
+            self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """Simulated teachers, for planning before any are trained.
+
+    A sample's features are Gaussian, and it has a label if they extend far enough in a random
+    direction. Each teacher sees that distance with noise of its own, so that teachers err on hard
+    samples.
+
+    Args:
+        num_labels: number of labels.
+        num_teachers: number of teachers.
+        label_density: the share of samples that have a label.
+        teacher_accuracy: the share of labels that one teacher gets right, above one half.
+        num_features: number of features of a sample.
+        num_public: number of public samples that can be queried.
+        seed: seed of the samples and the votes.
+    """
+
+    num_labels: int
+    num_teachers: int
+    label_density: float = 0.2
+    teacher_accuracy: float = 0.8
+    num_features: int = 20
+    num_public: int = 5000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_count(
+            1,
+            num_labels=self.num_labels,
+            num_features=self.num_features,
+            num_public=self.num_public,
+        )
+        require_count(2, num_teachers=self.num_teachers)
+        require_in_open_unit_interval(label_density=self.label_density)
+        blind = max(self.label_density, 1 - self.label_density)
+        require(
+            0.5 < self.teacher_accuracy < 1,
+            "0.5 < teacher_accuracy < 1",
+            teacher_accuracy=self.teacher_accuracy,
+            always_no=blind,
+        )
+
+
+@cache
+def normal_quadrature() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights of the mean over a standard normal variable."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    return nodes, weights / weights.sum()
+
+
+def simulated(simulation: Simulation) -> Task[Ballots]:
+    """Return a task with simulated teachers."""
+    generator = np.random.default_rng(simulation.seed)
+    directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
+    directions /= np.linalg.norm(directions, axis=0)
+    threshold = float(ndtri(1 - simulation.label_density))
+    nodes, weights = normal_quadrature()
+    blur = smallest_where(
+        lambda width: (
+            float(weights @ ndtr(np.abs(nodes - threshold) / width)) <= simulation.teacher_accuracy
+        ),
+        1e-6,
+        1e6,
+    )
+
+    def samples(number: int) -> tuple[FloatArray, FloatArray]:
+        features = generator.standard_normal((number, simulation.num_features))
+        return features, features @ directions - threshold
+
+    features, margins = samples(simulation.num_public)
+    test_features, test_margins = samples(4000)
+    size = (simulation.num_public, simulation.num_teachers, simulation.num_labels)
+    ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(
+        np.uint8
+    )
+    return Task(
+        votes=Ballots(ballots=ballots, features=features),
+        test_features=test_features,
+        test_labels=(test_margins > 0).astype(np.uint8),
+        private=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountsFile:
+    """Histograms of a file, a row each, on the same items.
+
+    Args:
+        path: an .npz file, or an .npy file of one array.
+        array: the name of the array in an .npz file, ``[Q, d]`` or ``[d]`` whole numbers.
+        rows: the first row and the one after the last; None for all.
+        negative_as_zero: whether a number below 0, such as a correction, counts as 0.
+    """
+
+    path: Path
+    array: str = "counts"
+    rows: tuple[int, int] | None = None
+    negative_as_zero: bool = False
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f"[{self.rows[0]}:{self.rows[1]}]"
+        return f"{self.path.name} {self.array}{rows}"
+
+    def read(self) -> NDArray[np.integer]:
+        """Return counts ``[Q, d]``. Raises ``ValueError`` on a file without them."""
+        what = f"a file of {self.array}"
+        if self.path.suffix == ".npz":
+            with expecting(f"{what} in {self.path}", BadZipFile, OSError):
+                names = [Path(name).stem for name in ZipFile(self.path).namelist()]
+            others = [name for name in names if name != self.array]
+            found = read_arrays(self.path, (self.array,), unread=others, what=what)[self.array]
+        else:
+            found = read_array(self.path, what=what)
+        require(found.ndim in (1, 2), f"{self.array} as [Q, d] counts", shape=found.shape)
+        found = np.atleast_2d(found)
+        first, end = self.rows or (0, len(found))
+        require(0 <= first < end <= len(found), f"rows within 0..{len(found)}", rows=self.rows)
+        some = found[first:end]
+        return np.maximum(some, 0) if self.negative_as_zero else some
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """One histogram in which k items, the k of the study, have one count and all others another.
+
+    Args:
+        num_items: number of items.
+        top: the count of each of the k items.
+        rest: the count of each other item.
+    """
+
+    num_items: int
+    top: int
+    rest: int = 0
+
+    def __post_init__(self) -> None:
+        require_count(2, num_items=self.num_items)
+        require(0 <= self.rest < self.top < _MANY, "0 <= rest < top", rest=self.rest, top=self.top)
+
+    def counts(self, k: int) -> IntArray:
+        """Return the histogram ``[d]`` for a k."""
+        return np.where(np.arange(self.num_items) < k, self.top, self.rest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zipf:
+    """One histogram by Zipf's law, whose i-th count is proportional to ``i ** -exponent``.
+
+    Args:
+        num_items: number of items.
+        exponent: the exponent, above 0.
+        total: the sum of the counts, before they are rounded to whole numbers.
+    """
+
+    num_items: int
+    exponent: float
+    total: float
+
+    def __post_init__(self) -> None:
+        require_count(2, num_items=self.num_items)
+        require_positive(exponent=self.exponent, total=self.total)
+        require(self.total < _MANY, f"total < {_MANY}", total=self.total)
+
+    def counts(self, k: int) -> IntArray:
+        """Return the histogram ``[d]``, the same for each k."""
+        weights = np.arange(1.0, self.num_items + 1) ** -self.exponent
+        return np.asarray(np.rint(self.total * weights / weights.sum()), dtype=np.int64)
+
+
+class Source(NamedTuple):
+    """Votes of a study.
+
+    Attributes:
+        name: the file, or the simulation in words.
+        identity: a digest of all that they follow from.
+        votes: the votes on the queries.
+        truth: ``[Q, C]``, which labels are right; None for the exact top k.
+        histogram: whether each query is a histogram, without majorities.
+    """
+
+    name: str
+    identity: str
+    votes: Counts
+    truth: BoolArray | None = None
+    histogram: bool = False
+
+
+def votes_of(path: Path, truth: Path | None, *, num_queries: int | None, seed: int) -> Source:
+    """Return the votes of an .npz file, as for ``pate label --votes``, on the drawn samples.
+
+    Args:
+        path: the file, of ballots or counts.
+        truth: an .npz with ids and Y ``[N, C]``; None for the exact top k.
+        num_queries: number of samples; None for all.
+        seed: seed of the public order in which they are taken.
+
+    Raises:
+        ValueError: on a file that is not what it should be, or fewer samples than queries.
+    """
+    named = NamedVotes.read(path)
+    require(named.scores is None, "ballots or counts, which have a top k", votes=str(path))
+    if named.ballots is not None:
+        made: Counts = Votes.from_ballots(named.ballots)
+    else:
+        assert named.counts is not None and named.num_teachers is not None
+        made = Votes.from_counts(named.counts, named.num_teachers)
+    size = len(named.ids)
+    rows = drawn_rows(size, size if num_queries is None else num_queries, seed=seed)
+    right = None if truth is None else _truth(truth, named)[rows]
+    files = [path] if truth is None else [path, truth]
+    return Source(
+        str(path),
+        digest(f"{num_queries} {seed}", *files),
+        made.with_public(features=named.features)[rows],
+        right,
+    )
+
+
+def _truth(path: Path, named: NamedVotes) -> BoolArray:
+    """Return the true labels ``[N, C]`` of the samples of a file of votes."""
+    arrays = read_arrays(path, ("ids", "Y"), what="an .npz file of ids and Y")
+    ids, labels = arrays["ids"], arrays["Y"]
+    expected = (len(ids), len(named.label_names))
+    require(labels.shape == expected, f"Y of shape {expected}", shape=labels.shape)
+    require(np.isin(labels, (0, 1)).all(), "Y in {0, 1}", truth=str(path))
+    return np.asarray(labels[rows_of(named.ids, ids)] == 1)
+
+
+def counts_of(place: Path | CountsFile) -> Source:
+    """Return the histograms of a file. Raises ``ValueError`` on anything but whole numbers >= 0."""
+    scores: NDArray[Any]
+    if isinstance(place, CountsFile):
+        scores, identity = place.read(), digest(repr(place), place.path)
+    else:
+        scores, identity = read_counts(place).scores[None], digest("histogram", place)
+    require(
+        scores.dtype.kind in "iu" and scores.min(initial=0) >= 0,
+        "counts that are whole numbers >= 0",
+        counts=str(place),
+    )
+    return Source(str(place), identity, Votes.from_counts(scores, _MANY), histogram=True)
+
+
+def simulation_of(simulation: Simulation, *, num_queries: int | None, seed: int) -> Source:
+    """Return simulated votes on the drawn samples."""
+    votes, words = simulated(simulation).votes, _words(simulation)
+    rows = drawn_rows(
+        votes.num_queries, votes.num_queries if num_queries is None else num_queries, seed=seed
+    )
+    return Source(f"simulated ({words})", digest(f"{num_queries} {seed}", words), votes[rows])
+
+
+def shape_of(shape: Steps | Zipf, k: int) -> Source:
+    """Return the histogram of a given shape for a k."""
+    votes, words = Votes.from_counts(shape.counts(k)[None], _MANY), _words(shape)
+    name = f"{type(shape).__name__.lower()} ({words})"
+    return Source(name, digest(name, str(k)), votes, histogram=True)
+
+
+def _words(settings: Simulation | Steps | Zipf) -> str:
+    return ", ".join(
+        f"{field.name} {getattr(settings, field.name)}"
+        for field in fields(settings)
+        if getattr(settings, field.name) != field.default
+    )
