@@ -376,7 +376,9 @@ def require_carried(run: Path, faces: Path) -> None:
 
 
 def test_every_recipe_is_whole() -> None:
-    for recipe in (ROOT / "configs").iterdir():
+    recipes = {path for path in (ROOT / "configs").iterdir() if path.name != "studies"}
+    assert len(recipes) > 5
+    for recipe in recipes:
         for part in ("data", "teachers", "label", "student"):
             assert yaml.safe_load((recipe / f"{part}.yaml").read_text()), recipe
 
