@@ -24,6 +24,11 @@ if TYPE_CHECKING:
         BatchContract as BatchContract,
         SoftReleaseContract as SoftReleaseContract,
     )
+    from pate._labeling.testing.lists import (
+        Opened as Opened,
+        SiloListsContract as SiloListsContract,
+        opened_sums as opened_sums,
+    )
     from pate._labeling.testing.sources import SourceContract as SourceContract
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

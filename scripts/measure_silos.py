@@ -12,10 +12,8 @@ import argparse
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain, combinations, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -30,6 +28,7 @@ from pate.lab.audit.isolation import Meeting as Audited
 from pate.lab.silos.exchange import AwaitedError
 from pate.lab.silos.secrets import commitment, rebuilt
 from pate.mechanisms import private_generator
+from pate.testing import opened_sums
 
 DELTA = 1e-6
 
@@ -77,7 +76,7 @@ def measure(
     for _ in range(2):
         meeting.advance(names)
     for name in gone:
-        meeting.exchange.place("masked", name).unlink(missing_ok=True)
+        (folder / "exchange" / meeting.exchange.path("masked", name)).unlink(missing_ok=True)
     meeting.advance(stayed)
     with suppress(AwaitedError):
         meeting.server(*gone).open()
@@ -141,41 +140,6 @@ def _require_one_secret_of_each(meeting: Meeting, colluding: Sequence[str]) -> N
             "own_mask": name in exchange.survivors,
             "pairs": name not in exchange.survivors,
         }
-
-
-class Opened(NamedTuple):
-    """The least of what a server opens by the best lists, and the most sums by one choice of them."""
-
-    fewest_silos: int
-    most_sums: int
-
-
-def opened_sums(silos: int, colluding: int, dropouts: int) -> Opened:
-    """Return what a server can open by its choice of lists.
-
-    The last silos collude with it. An honest one answers any list with it and at least ``silos -
-    dropouts`` others.
-    """
-    threshold, honest = silos - dropouts, range(silos - colluding)
-
-    def lists(name: int) -> list[frozenset[int]]:
-        others = [other for other in range(silos) if other != name]
-        missing = chain.from_iterable(combinations(others, size) for size in range(dropouts + 1))
-        return [frozenset(range(silos)) - frozenset(gone) for gone in missing]
-
-    sizes = [_sizes(shown, honest, threshold - colluding) for shown in product(*map(lists, honest))]
-    return Opened(min(min(each, default=len(honest)) for each in sizes), max(map(len, sizes)))
-
-
-def _sizes(shown: Sequence[frozenset[int]], honest: range, needed: int) -> list[int]:
-    """Return the number of honest silos in each sum that can be opened after these lists."""
-    listed = [sum(name in each for each in shown) for name in honest]
-    own_mask = {name for name in honest if listed[name] >= needed}
-    pairs = {name for name in honest if len(shown) - listed[name] >= needed}
-    # for silos with unknown masks of pairs, only the sum is free of them
-    hidden = [name for name in honest if name not in pairs]
-    together = [len(hidden)] if hidden and own_mask.issuperset(hidden) else []
-    return [1 for _ in pairs & own_mask] + together
 
 
 SMALL = (

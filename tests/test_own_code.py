@@ -91,8 +91,6 @@ CASES = {
         ". --name north --votes {votes} --state ../north/private --signing_key ../north/silo.pem --confirm {digest}"
         " --max_epsilon 9 --delta 1e-6 --wait 0",
     ),
-    # it would serve until it is interrupted
-    "silo relay": Case("silos/exchange", ". --certificate none.pem", codes=(2,)),
     "student fit": Case("run", "--run . --config ../recipe/student.yaml", quick=False),
     "student validate": Case(
         "run", "--run . --model.network pate.models.MLP", codes=(0, 2), quick=False

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from struct import Struct
 from tokenize import TokenError
@@ -124,7 +125,7 @@ def read_arrays(
     if not is_zipfile(path):
         # numpy would take it for a pickle, and suggest to trust it
         raise ValueError(f"Expected {what} in {path}, got another kind of file, or a truncated one")
-    with _opened(path, what) as archive:
+    with _opened(path, f"{what} in {path}") as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
         require_known(f"arrays of {path}", members, [*required, *optional, *unread])
         missing = [name for name in required if name not in members]
@@ -133,11 +134,30 @@ def read_arrays(
         return {name: _array(archive, members[name], mapped=name in mapped) for name in names}
 
 
+def unpacked(
+    content: bytes, names: Sequence[str], *, what: str, most: int
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the content of an ``.npz`` file, which has the ``names`` alone.
+
+    Raises ``ValueError`` as `read_arrays` does, and if they hold more than ``most`` bytes.
+    """
+    if not is_zipfile(BytesIO(content)):
+        raise ValueError(f"Expected {what}, got another kind of file, or a truncated one")
+    with _opened(BytesIO(content), what) as archive:
+        members = archive.infolist()
+        size = sum(member.file_size for member in members)
+        found = sorted(member.filename for member in members)
+        require(found == sorted(f"{name}.npy" for name in names) and size <= most, what, bytes=size)
+        return {
+            name: _array(archive, archive.getinfo(f"{name}.npy"), mapped=False) for name in names
+        }
+
+
 @contextmanager
-def _opened(path: Path, what: str) -> Iterator[ZipFile]:
+def _opened(file: Path | BytesIO, wanted: str) -> Iterator[ZipFile]:
     """Open an ``.npz``, and turn the many errors of reading a damaged one into a ``ValueError``."""
     try:
-        with ZipFile(path) as archive:
+        with ZipFile(file) as archive:
             yield archive
     except (
         OSError,
@@ -149,7 +169,7 @@ def _opened(path: Path, what: str) -> Iterator[ZipFile]:
         _DamagedError,
     ) as error:
         problem = error if isinstance(error, _DamagedError) else f"a damaged one ({error})"
-        raise ValueError(f"Expected {what} in {path}, got {problem}") from None
+        raise ValueError(f"Expected {wanted}, got {problem}") from None
 
 
 class _DamagedError(ValueError):
@@ -175,7 +195,7 @@ class Blocks:
 
         Raises ``ValueError`` as `read_arrays` does.
         """
-        with _opened(path, what) as archive:
+        with _opened(path, f"{what} in {path}") as archive:
             members = [
                 member
                 for member in archive.infolist()
@@ -192,7 +212,7 @@ class Blocks:
 
         Raises ``ValueError`` as `read_arrays` does.
         """
-        with _opened(self._path, self._what) as archive:
+        with _opened(self._path, f"{self._what} in {self._path}") as archive:
             member = archive.getinfo(self._member)
             with archive.open(member) as file:
                 shape, order, dtype = _require_fitting(file, member.file_size, member.filename)

@@ -509,7 +509,7 @@ def _tree() -> argparse.ArgumentParser:
     for name, command in known.items():
         group, _, last = name.rpartition(" ")
         if group not in levels:
-            # `silo` is a command as well as the group of `silo key` and `silo relay`
+            # `silo` is a command as well as the group of `silo key`
             parsers[group] = levels[""].add_parser(
                 group, add_help=False, help=known[group].summary if group in known else ""
             )

@@ -13,11 +13,6 @@ COMMANDS = {
         "make the signing key of a silo, or of the server",
         "pate silo key north/silo.pem keys/north.pub",
     ),
-    "silo relay": Command(
-        "pate.lab.silos.command:relay",
-        "serve an exchange to silos that share no folder",
-        "pate silo relay exchange --host 0.0.0.0 --certificate server.pem",
-    ),
     "silo": Command(
         "pate.lab.silos.command:main",
         "take part in labels from silos that keep their votes secret",

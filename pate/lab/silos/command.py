@@ -1,6 +1,6 @@
 """The commands of a silo: `pate silo` takes part in labels without a curator.
 
-`pate silo key` makes its key, and `pate silo relay` serves silos that share no folder.
+`pate silo key` makes its key.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pate._core.accounting.charges import Budget
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.release.transaction import require_promise
-from pate._core.validation import given, require
+from pate._core.validation import require
 from pate._labeling.commands.parsing import run_command
 
 _Result = TypeVar("_Result")
@@ -53,7 +53,7 @@ class Agreement:
 
 
 def take_part(
-    exchange: Path,
+    exchange: str,
     agreement: Agreement,
     *,
     name: str,
@@ -61,7 +61,6 @@ def take_part(
     state: Path,
     signing_key: Path,
     wait: float | None = None,
-    relay: str | None = None,
 ) -> None:
     """Take part in labels from silos that keep their votes secret.
 
@@ -71,8 +70,8 @@ def take_part(
     again: it continues, and sends the same.
 
     Args:
-        exchange: folder that all silos and the server read and write; with --relay, the silo's
-            copy.
+        exchange: folder that all silos and the server read and write, or the URL of a store, such
+            as s3://bucket/sum, by a package of fsspec.
         agreement: what is agreed to.
         name: the silo's name in the invitation.
         votes: its votes, an .npz as for `pate label --votes`, never sent. PRIVATE.
@@ -80,8 +79,7 @@ def take_part(
             PRIVATE; kept until the end.
         signing_key: its signing key for all exchanges, written by `pate silo key`. PRIVATE.
         wait: seconds to wait for others, 0 to do only the steps that are possible now; by default
-            without limit.
-        relay: address of `pate silo relay`, https://HOST:PORT, where silos share no folder.
+            without limit. A store that is slow to answer may take a minute more.
     """
     budget, public_keys = agreement.budget, agreement.public_keys
 
@@ -94,8 +92,7 @@ def take_part(
         waiting,
     )
     from pate.lab.silos.member import Consent, Member
-    from pate.lab.silos.relay import POLL_SECONDS, Relayed
-    from pate.lab.silos.secrets import SigningKey, read_public_keys
+    from pate.lab.silos.secrets import read_public_keys
 
     def tell(line: str) -> None:
         say(f"{name}: {line}")
@@ -105,17 +102,14 @@ def take_part(
             return False
         return input(f"{name}: take part? (yes/no) ").strip().lower() == "yes"
 
-    folder = Exchange(exchange)
-    relayed = None if relay is None else Relayed(relay, folder, name, SigningKey.read(signing_key))
+    shared = Exchange(exchange)
 
     def awaited(step: Callable[[], _Result]) -> _Result:
-        if relayed is None:
-            return waiting(step, wait, tell)
-        return waiting(relayed.around(step), wait, tell, POLL_SECONDS)
+        return waiting(shared, step, wait, tell)
 
     def invited() -> Member:
-        names = folder.invitation.teachers
-        require_promise(folder.invitation.delta, num_units=sum(names.values()))
+        names = shared.invitation.teachers
+        require_promise(shared.invitation.delta, num_units=sum(names.values()))
         known = None
         if public_keys is not None:
             require_private(exchange, public_keys=public_keys)
@@ -124,7 +118,7 @@ def take_part(
         consent = Consent(
             digest=agreement.confirm, public_keys=known, budget=budget, accepts=accepts
         )
-        return Member(folder, name, votes, state, signing_key, consent, agreement.ledger)
+        return Member(shared, name, votes, state, signing_key, consent, agreement.ledger)
 
     try:
         member = awaited(invited)
@@ -133,43 +127,6 @@ def take_part(
         tell(f"done. In the sum: {', '.join(awaited(member.advance))}")
     except AwaitedError as error:
         tell(f"waiting for {error}. The same command continues from here")
-
-
-def serve(
-    exchange: Path,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8443,
-    certificate: Path | None = None,
-    certificate_key: Path | None = None,
-) -> None:
-    """Serve the folder of an exchange over HTTPS to silos that share no folder.
-
-    It runs next to `pate label --silos`, and prints a line on each file that arrives. Only invited
-    silos read it, and each writes only its own files, once. Ctrl-C ends it; run it again to
-    continue.
-
-    Args:
-        exchange: folder of `pate label --silos`.
-        host: address to listen at, 0.0.0.0 for all of this machine; a certificate is needed for all
-            but 127.0.0.1, where a web server of your own may stand before it.
-        port: port to listen at.
-        certificate: PEM file with the certificate of this machine's name, and its chain.
-        certificate_key: PEM file with its key, unless the certificate's file has it. PRIVATE.
-    """
-    from pate.lab.silos.exchange import require_private
-    from pate.lab.silos.relay import Relay
-
-    require_private(exchange, **given(certificate=certificate, certificate_key=certificate_key))
-    with Relay(
-        exchange,
-        host,
-        port,
-        certificate=certificate,
-        certificate_key=certificate_key,
-    ) as server:
-        print(f"Relay of {exchange} at {server.url}; Ctrl-C ends it", flush=True)
-        server.serve_forever()
 
 
 def make_signing_key(private: Path, public: Path) -> None:
@@ -188,5 +145,4 @@ def make_signing_key(private: Path, public: Path) -> None:
 
 
 main = partial(run_command, "silo", take_part, grouped={"agreement": Agreement})
-relay = partial(run_command, "silo relay", serve)
 key = partial(run_command, "silo key", make_signing_key)

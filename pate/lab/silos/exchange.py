@@ -1,7 +1,7 @@
-"""The terms of a sum over silos, and the folder for files between silos and server.
+"""The terms of a sum over silos, and the files between silos and server.
 
 All silos agree on the terms (members, sum and noise) before any of them sends anything. Each file
-is written once, whole, and signed. Everything in the folder is PUBLIC to all who take part: keys,
+is written once, whole, and signed. Everything in an exchange is PUBLIC to all who take part: keys,
 shares that are sealed to one silo each, and masked vectors.
 """
 
@@ -18,8 +18,7 @@ from typing import Self, TextIO, TypeVar
 
 import numpy as np
 
-from pate._core.files.reading import Json, read_arrays, read_json
-from pate._core.files.writing import output_errors, remove_abandoned, write_once
+from pate._core.files.reading import Json, read_json, unpacked
 from pate._core.validation import (
     AwaitedError as AwaitedError,
     expecting,
@@ -33,6 +32,7 @@ from pate._core.validation import (
 )
 from pate._labeling.aggregators.noisy_votes import SiloVotes
 from pate._labeling.votes.kinds import VoteShape
+from pate.lab.silos.places import Folder, Store, place_of
 from pate.lab.silos.secrets import SCALAR_BYTES, PublicKeys, SigningKey, WordArray, is_signed
 
 _NAME = re.compile(r"[\w-][\w.-]*")
@@ -186,7 +186,7 @@ INVITATION = "invitation.json"
 KINDS = ("keys", "shares", "masked", "unmasking")
 """The kinds of files of each silo, in the order in which it sends them."""
 SERVER = "the server"
-_POLL_SECONDS = 0.2
+_MOST_BYTES = 2**26  # of an invitation, from which the bound on other files follows
 _Result = TypeVar("_Result")
 
 
@@ -195,20 +195,26 @@ class Exchange:
     """The files of one sum.
 
     Args:
-        folder: the folder, which all who take part can read and write.
+        where: a folder, or the URL of a store, which all who take part can read and write.
 
     Raises:
-        AwaitedError: by every read of a file that is not there yet.
-        ValueError: by every read of a file that is damaged, belongs to another invitation, or bears
-            a signature other than the sender's.
+        AwaitedError: by every read of a file that is not there yet, and by a store that does not
+            answer.
+        ValueError: by every read of a file that is damaged, too large, belongs to another
+            invitation, or bears a signature other than the sender's.
     """
 
-    folder: Path
+    where: str | Path
+
+    @cached_property
+    def files(self) -> Folder | Store:
+        """The place of the files."""
+        return place_of(self.where)
 
     @cached_property
     def invitation(self) -> Invitation:
         """The terms, without signature: people confirm their digest, or know the keys in them."""
-        return Invitation.of(self._bytes(self.folder / INVITATION, "the invitation"))
+        return Invitation.of(self._bytes(INVITATION, "the invitation", _MOST_BYTES))
 
     @cached_property
     def roster(self) -> dict[str, PublicKeys]:
@@ -252,8 +258,11 @@ class Exchange:
     def masked(self, name: str) -> WordArray:
         """Return the masked vector ``[Q C]`` of a silo."""
         path = self.place("masked", name)
-        arrays = read_arrays(
-            path, ("masked", "context", "signature"), what="a masked vector of `pate silo`"
+        arrays = unpacked(
+            self._bytes(self.path("masked", name), f"masked of {name}"),
+            ("masked", "context", "signature"),
+            what=f"a masked vector of `pate silo` in {path}",
+            most=self.most_bytes,
         )
         vector, context = arrays["masked"], str(arrays["context"])
         require(context == self.roster_digest, f"{path} for this invitation and these keys")
@@ -272,7 +281,7 @@ class Exchange:
     def unmasking(self, name: str) -> dict[str, bytes] | None:
         """Return the shares that a silo revealed, by their dealer; None if there are none yet."""
         path = self.place("unmasking", name)
-        if not path.is_file():
+        if not self.has("unmasking", name):
             return None
         content = self._json("unmasking", name, context=str, survivors=list, shares=dict)
         listed = [content["context"], content["survivors"]]
@@ -289,50 +298,45 @@ class Exchange:
         )
         return shares
 
-    def place(self, kind: str, name: str) -> Path:
-        """Return the file of one silo, or of the server."""
-        if kind in ("invitation", "survivors"):
-            return self.folder / f"{kind}.json"
-        return self.folder / kind / f"{name}.{'npz' if kind == 'masked' else 'json'}"
-
-    @cached_property
-    def files(self) -> dict[str, tuple[str, str]]:
-        """The kind and the sender of each file, by its path in the folder."""
-        senders = {"invitation": [SERVER], "survivors": [SERVER]} | {
-            kind: [*self.invitation.teachers] for kind in KINDS
-        }
-        return {
-            self.place(kind, name).relative_to(self.folder).as_posix(): (kind, name)
-            for kind, names in senders.items()
-            for name in names
-        }
-
     @property
-    def progress(self) -> str:
-        """A line on the files that silos have still to send."""
-        for kind in KINDS:
-            if absent := self.absent(kind):
-                return f"Waiting for {kind} of {', '.join(absent)}"
-        return "All silos have sent all files"
+    def most_bytes(self) -> int:
+        """A bound on the size of each file of a silo."""
+        terms = self.invitation
+        return 8 * len(terms.ids) * len(terms.label_names) + 2048 * len(terms.teachers) + 2**16
+
+    def path(self, kind: str, name: str) -> str:
+        """Return the path of the file of one silo, or of the server, in the exchange."""
+        if kind == "survivors":
+            return "survivors.json"
+        return f"{kind}/{name}.{'npz' if kind == 'masked' else 'json'}"
+
+    def place(self, kind: str, name: str) -> str:
+        """Return a file's whole path or address, for people."""
+        return f"{self.files}/{self.path(kind, name)}"
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether a file was sent."""
+        return bool(self.files.present([self.path(kind, name)]))
 
     def absent(self, kind: str) -> list[str]:
         """Return the names of the silos that have not sent a file yet."""
-        return [name for name in self.invitation.teachers if not self.place(kind, name).is_file()]
+        paths = {name: self.path(kind, name) for name in self.invitation.teachers}
+        present = self.files.present([*paths.values()])
+        return [name for name, path in paths.items() if path not in present]
 
-    def send(self, path: Path, content: bytes) -> None:
+    def send(self, path: str, content: bytes) -> None:
         """Write a file.
 
         Raises ``ValueError`` if another file is in its place, which is never overwritten.
         """
-        with output_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(path)
-            if not path.is_file():
-                write_once(path, content)
-            sent = path.read_bytes()
+        try:
+            self.files.put(path, content)
+            sent = self.files.get(path, max(len(content), _MOST_BYTES))
+        except FileNotFoundError:
+            raise ValueError(f"Expected a place for files at {self.files}, got none") from None
         require(
             sent == content,
-            f"{path} as this command writes it. Each sum needs an exchange folder of its own",
+            f"{self.files}/{path} as this command writes it. Each sum needs an exchange of its own",
         )
 
     def message(self, kind: str, name: str, key: SigningKey, **content: object) -> bytes:
@@ -408,7 +412,7 @@ class Exchange:
         """Return the content of a signed file, with values of the types ``kinds`` by name."""
         path = self.place(kind, name)
         with expecting(f"what `pate` sends in {path}", ValueError, TypeError, got="a damaged file"):
-            content: Json = read_json(self._bytes(path, what))
+            content: Json = read_json(self._bytes(self.path(kind, name), what))
             require(isinstance(content, dict), "an object", content=type(content).__name__)
             require_known("keys", content, ["invitation", "signature", *kinds])
             fits = all(
@@ -418,18 +422,16 @@ class Exchange:
             require(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
         require(
             content.get("invitation") == self.invitation.digest,
-            f"{path} for the invitation in {self.folder}",
+            f"{path} for the invitation in {self.files}",
         )
         self._require_signed(kind, name, content, content.pop("signature"))
         return content
 
-    def _bytes(self, path: Path, what: str) -> bytes:
+    def _bytes(self, path: str, what: str, most: int | None = None) -> bytes:
         try:
-            return path.read_bytes()
+            return self.files.get(path, self.most_bytes if most is None else most)
         except FileNotFoundError:
             raise AwaitedError(what) from None
-        except OSError as error:
-            raise ValueError(f"Expected {path} that can be read ({error.strerror})") from None
 
 
 def say(line: str, file: TextIO | None = None) -> None:
@@ -438,23 +440,24 @@ def say(line: str, file: TextIO | None = None) -> None:
 
 
 def waiting(
+    exchange: Exchange,
     step: Callable[[], _Result],
     seconds: float | None,
     tell: Callable[[str], None] = say,
-    poll: float | None = None,
 ) -> _Result:
     """Return the result of ``step``, repeated until others have sent the files that it reads.
 
     Args:
+        exchange: the exchange that it reads.
         step: raises `AwaitedError` as long as files are missing.
-        seconds: the longest wait; None for no limit.
+        seconds: the longest wait; None for no limit. A step that has begun may last a minute more.
         tell: takes a line for people each time that other files are awaited.
-        poll: the seconds between two trials; None for a fifth of a second.
 
     Raises:
         AwaitedError: after ``seconds``.
     """
     end, said = None if seconds is None else time.monotonic() + seconds, ""
+    exchange.files.wait_until(end)
     while True:
         try:
             return step()
@@ -465,11 +468,15 @@ def waiting(
             if line != said:
                 tell(line)
             said = line
-        time.sleep(_POLL_SECONDS if poll is None else poll)
+        time.sleep(exchange.files.poll)
 
 
-def require_private(folder: Path, **places: Path) -> None:
+def require_private(where: str | Path, **places: Path) -> None:
     """Raise ``ValueError`` unless files and folders lie outside of the exchange, links followed."""
+    files = place_of(where)
+    if isinstance(files, Store):
+        return
+    folder = files.root
     shared = [folder.resolve()]
     if folder.is_dir():
         shared += [path.resolve() for path in folder.iterdir() if path.is_dir()]  # links among them
@@ -500,7 +507,7 @@ def _text(kind: str, name: str, content: Mapping[str, object]) -> bytes:
 
 
 def _bytes_by_name(
-    texts: Mapping[str, object], names: Mapping[str, object], path: Path
+    texts: Mapping[str, object], names: Mapping[str, object], path: str
 ) -> dict[str, bytes]:
     with expecting(f"what `pate` sends in {path}", ValueError, got="a damaged file"):
         require_known("names", texts, names)

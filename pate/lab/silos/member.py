@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Member:
     repeated.
 
     Args:
-        exchange: the folder that all share.
+        exchange: the exchange that all share.
         name: the name of the silo.
         votes: the file of its votes. PRIVATE.
         state: a folder of its own for this exchange, made if it is missing. PRIVATE.
@@ -93,7 +93,7 @@ class Member:
         sealing = kept.public.sealing.hex()
         self._send("keys", lambda: exchange.message("keys", name, key, sealing=sealing, **keys))
         roster, context = exchange.roster, exchange.roster_digest
-        require(roster[name] == kept.public, f"the keys of {name} in {exchange.folder}")
+        require(roster[name] == kept.public, f"the keys of {name} in {exchange.files}")
 
         def deal() -> bytes:
             shares = {holder: share.hex() for holder, share in kept.deal(roster).items()}
@@ -101,7 +101,7 @@ class Member:
 
         self._send("shares", deal)
         held = self._held
-        ended = exchange.place("survivors", SERVER).is_file()
+        ended = exchange.has("survivors", SERVER)
         require(
             not ended or name in exchange.survivors,
             f"{name} among the survivors, who were listed before its masked vector came",
@@ -178,7 +178,7 @@ class Member:
         )
         require(name in terms.teachers, f"a silo among {', '.join(terms.teachers)}", name=name)
         require_private(
-            exchange.folder,
+            exchange.where,
             state=self.state,
             votes=self.votes,
             signing_key=self.signing_key,
@@ -303,7 +303,7 @@ class Member:
         Ledger(path, home=path).reserve(
             events,
             count=count,
-            run=self.exchange.folder.resolve().name,
+            run=self.exchange.files.name,
             description=type(self.exchange.invitation.mechanism).__name__,
             seeded=False,
             budget=budget,
@@ -323,12 +323,12 @@ class Member:
 
     def _send(self, kind: str, make: Callable[[], bytes]) -> None:
         """Send the kept file; if there is none, keep the content that ``make`` returns first."""
-        place = self.exchange.place(kind, self.name)
-        kept = self.state / f"{kind}{place.suffix}"
+        path = self.exchange.path(kind, self.name)
+        kept = self.state / f"{kind}{PurePosixPath(path).suffix}"
         remove_abandoned(kept)
         if not kept.is_file():
             self._keep(kept, make())
-        self.exchange.send(place, kept.read_bytes())
+        self.exchange.send(path, kept.read_bytes())
 
     def _keep(self, path: Path, content: bytes) -> None:
         with output_errors(path):

@@ -52,7 +52,7 @@ class Server:
     """The server of an exchange.
 
     Args:
-        exchange: the folder that all share.
+        exchange: the exchange that all share.
         key: the key by which it signs the list of silos in the sum.
         without: silos that are left out if they have not sent their masked vectors.
     """
@@ -69,7 +69,7 @@ class Server:
             ValueError: if more are left out than may drop out.
         """
         exchange, terms = self.exchange, self.exchange.invitation
-        if exchange.place("survivors", SERVER).is_file():
+        if exchange.has("survivors", SERVER):
             return exchange.survivors
         require_known("`without`", self.without, terms.teachers)
         _ = exchange.roster, exchange.shares  # of all: none can drop out before
@@ -104,7 +104,7 @@ class Server:
             "the signing key of the invitation",
         )
         exchange.send(
-            exchange.place("survivors", SERVER),
+            exchange.path("survivors", SERVER),
             exchange.message("survivors", SERVER, self.key, survivors=survivors),
         )
         revealed: dict[str, dict[str, bytes]] = {}
@@ -152,9 +152,8 @@ class Server:
             return
         if len(revealed) + silent < threshold:
             raise ValueError(refusals[0])
-        absent = [
-            name for name in exchange.survivors if not exchange.place("unmasking", name).is_file()
-        ]
+        late = exchange.absent("unmasking")
+        absent = [name for name in exchange.survivors if name in late]
         raise AwaitedError(f"unmasking of {', '.join(absent)} ({threshold} of all are enough)")
 
     def _fit(self, holder: str, shares: Mapping[str, bytes]) -> bool:
@@ -177,8 +176,8 @@ class Server:
 
 
 def invite(exchange: Exchange, terms: Invitation) -> None:
-    """Write the invitation. Raises ``ValueError`` if the folder has another."""
-    exchange.send(exchange.folder / INVITATION, terms.content)
+    """Write the invitation. Raises ``ValueError`` if the exchange has another."""
+    exchange.send(INVITATION, terms.content)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +185,7 @@ class SiloSum:
     """The request of `pate label --silos` to silos.
 
     Attributes:
-        exchange: the folder through which they send.
+        exchange: the folder, or the URL of a store, through which they send.
         teachers: the nominal number of teachers of each silo, by its name.
         public_keys: a folder with the public key of each silo, by its name.
         signing_key: the file of the server's private key. PRIVATE.
@@ -194,7 +193,7 @@ class SiloSum:
         wait: the number of seconds to wait for others; None to wait without end.
     """
 
-    exchange: Path
+    exchange: str | Path
     teachers: Mapping[str, int]
     public_keys: Path
     signing_key: Path
@@ -243,10 +242,10 @@ class InvitedSum:
 
         Raises:
             AwaitedError: if some are late.
-            ValueError: if the folder has another invitation, or a file in it is damaged.
+            ValueError: if the exchange has another invitation, or a file in it is damaged.
         """
         invite(self.server.exchange, self.terms)
-        waiting(self.server.survivors, self.wait)
+        waiting(self.server.exchange, self.server.survivors, self.wait)
 
     @property
     def identity(self) -> str:
@@ -255,7 +254,7 @@ class InvitedSum:
 
     def open(self) -> tuple[NDArray[np.uint64], int]:
         """Wait until the sum ``[Q, C]`` can be unmasked; return it and the number of its silos."""
-        return waiting(self.server.open, self.wait)
+        return waiting(self.server.exchange, self.server.open, self.wait)
 
 
 def label_silos(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def advanced(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Hospital
     """Make silos that have advanced by some rounds, once for all tests; the fourth reveals shares."""
 
     @cache
-    def make(rounds: int, **settings: int) -> Hospitals:
+    def make(rounds: int, **settings: Any) -> Hospitals:
         place = tmp_path_factory.mktemp("silos")
         hospitals = Hospitals(place / "made", **settings)
         hospitals.advance(rounds=rounds) if rounds < 4 else hospitals.reveal()

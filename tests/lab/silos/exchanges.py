@@ -34,8 +34,10 @@ class Hospitals:
         colluding: int = 1,
         dropouts: int = 1,
         queries: int = 4,
+        where: str | None = None,
+        invited: bool = True,
     ) -> None:
-        self.folder = folder
+        self.folder, self.where = folder, where
         self.teachers = dict(list(TEACHERS.items())[:silos])
         self.ids = [f"scan-{number}" for number in range(queries)]
         generator = np.random.default_rng(0)
@@ -60,7 +62,8 @@ class Hospitals:
             delta=1e-6,
             single_sums=silos - colluding - dropouts == 1,
         )
-        invite(self.exchange, self.terms)
+        if invited:
+            invite(self.exchange, self.terms)
 
     def copied(self, folder: Path) -> "Hospitals":
         """Return these silos in another folder, with all that they have sent and kept."""
@@ -72,7 +75,16 @@ class Hospitals:
     @property
     def exchange(self) -> Exchange:
         """The exchange, with nothing of it in memory."""
-        return Exchange(self.folder / "exchange")
+        return Exchange(self.where or self.shared)
+
+    @property
+    def shared(self) -> Path:
+        """The folder of the exchange."""
+        return self.folder / "exchange"
+
+    def sent(self, kind: str, name: str) -> Path:
+        """Return the file of a silo, or of the server, in the exchange."""
+        return self.shared / self.exchange.path(kind, name)
 
     def votes(self, name: str) -> Path:
         return self.folder / name / "votes.npz"
@@ -105,7 +117,7 @@ class Hospitals:
     def forge(self, kind: str, name: str, *, by: str | None = None, **changes: Any) -> None:
         """Change what a silo sent, as itself would that cheats, or another that signs in its
         name."""
-        path, key = self.exchange.place(kind, name), SigningKey.read(self.signing_key(by or name))
+        path, key = self.sent(kind, name), SigningKey.read(self.signing_key(by or name))
         content = json.loads(path.read_text()) | changes
         del content["invitation"], content["signature"]
         path.write_bytes(self.exchange.message(kind, name, key, **content))
@@ -114,7 +126,7 @@ class Hospitals:
         """Go as far as all silos that are not left out have revealed their shares."""
         self.advance(rounds=3)
         for name in without:
-            self.exchange.place("masked", name).unlink()
+            self.sent("masked", name).unlink()
         with suppress(AwaitedError):
             self.server(*without).open()
         self.advance(*[name for name in self.teachers if name not in without])

@@ -22,7 +22,7 @@ def words(hospitals: Hospitals, name: str, *more: str) -> list[str]:
     folder = hospitals.folder
     files = ["--votes", str(hospitals.votes(name)), "--state", str(folder / name / "private")]
     files += ["--signing_key", str(hospitals.signing_key(name))]
-    return ["silo", str(folder / "exchange"), "--name", name, *files, *more]
+    return ["silo", hospitals.where or str(hospitals.shared), "--name", name, *files, *more]
 
 
 def agreed(hospitals: Hospitals) -> list[str]:
@@ -38,7 +38,7 @@ def agreed(hospitals: Hospitals) -> list[str]:
 
 
 def require_nothing_sent(hospitals: Hospitals, name: str) -> None:
-    assert [path.name for path in hospitals.exchange.folder.rglob("*")] == ["invitation.json"]
+    assert [path.name for path in hospitals.shared.rglob("*")] == ["invitation.json"]
     assert not hospitals.votes(name).with_suffix(".ledger.sqlite").exists()
     assert not (hospitals.folder / name / "private").exists()
 
@@ -182,7 +182,7 @@ def test_what_is_private_lies_outside_of_the_exchange(
     tmp_path: Path, option: str, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hospitals = Hospitals(tmp_path)
-    shared = hospitals.exchange.folder
+    shared = hospitals.shared
     place = {"inside": shared / "deep" / "north", "itself": shared, "around": tmp_path}.get(
         how, tmp_path / "link" / "n"
     )
@@ -216,7 +216,7 @@ def test_a_silo_that_waits_reads_its_votes_a_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For their digest, however long it waits, since they may be large."""
-    monkeypatch.setattr("pate.lab.silos.exchange._POLL_SECONDS", 0.001)
+    monkeypatch.setattr("pate.lab.silos.places.Folder.poll", 0.001)
     hospitals = Hospitals(tmp_path)
     opened: list[str] = []
 
@@ -298,7 +298,7 @@ def test_a_key_is_made_once_and_may_be_of_another_program(
 def test_silos_that_wait_finish_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate.lab.silos.exchange._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("pate.lab.silos.places.Folder.poll", 0.01)
     hospitals = Hospitals(tmp_path)
     silos = [
         threading.Thread(target=cli.main, args=(words(hospitals, name, *agreed(hospitals)),))
@@ -306,7 +306,8 @@ def test_silos_that_wait_finish_together(
     ]
     for silo in silos:
         silo.start()
-    waiting(hospitals.server().open, 30)
+    server = hospitals.server()
+    waiting(server.exchange, server.open, 30)
     for silo in silos:
         silo.join()
     assert "west: done. In the sum: north, south, west" in capsys.readouterr().out

@@ -65,7 +65,7 @@ def test_the_server_sees_the_sum_alone(after: After) -> None:
     """What silos send before they are masked fits any votes: with other votes, all files but one
     are the same."""
     hospitals = after(3)
-    sent = {path for path in hospitals.exchange.folder.rglob("*") if path.is_file()}
+    sent = {path for path in hospitals.shared.rglob("*") if path.is_file()}
     masked = [hospitals.exchange.masked(name) for name in hospitals.teachers]
     assert len(sent) == 1 + 3 * 3
     for vector, counts in zip(masked, hospitals.counts.values(), strict=True):
@@ -89,7 +89,7 @@ def test_every_silo_may_drop_out(after: After, silos: int, gone: int, quiet: int
     hospitals = after(2, silos=silos)
     names = [*hospitals.teachers]
     survivors = names if quiet != gone else [name for name in names if name != names[gone]]
-    hospitals.exchange.place("masked", names[gone]).unlink(missing_ok=True)
+    hospitals.sent("masked", names[gone]).unlink(missing_ok=True)
     hospitals.advance(*survivors)
     server = hospitals.server(names[gone])
     with pytest.raises(AwaitedError):
@@ -106,7 +106,7 @@ def test_every_two_of_five_may_drop_out(after: After, dropped: tuple[int, ...]) 
     gone = [names[place] for place in dropped]
     survivors = [name for name in names if name not in gone]
     for name in gone:
-        hospitals.exchange.place("masked", name).unlink(missing_ok=True)
+        hospitals.sent("masked", name).unlink(missing_ok=True)
     hospitals.advance(*survivors)
     server = hospitals.server(*gone)
     with pytest.raises(AwaitedError):
@@ -121,7 +121,7 @@ def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path / "three", silos=3, dropouts=1)
     hospitals.advance(rounds=3)
     for name in ("north", "west"):
-        hospitals.exchange.place("masked", name).unlink()
+        hospitals.sent("masked", name).unlink()
     with pytest.raises(ValueError, match=r"^Expected 1 silos at most to be left out, got without="):
         hospitals.server("north", "west").survivors()
     with pytest.raises(
@@ -133,7 +133,7 @@ def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
 
 def test_a_silo_that_comes_late_reveals_nothing(after: After) -> None:
     hospitals = after(2)
-    hospitals.exchange.place("masked", "west").unlink()
+    hospitals.sent("masked", "west").unlink()
     hospitals.advance("north")
     server = hospitals.server("west")
     with pytest.raises(AwaitedError):
@@ -189,7 +189,7 @@ def test_a_silo_that_is_killed_sends_the_same_again(
                 assert seen.setdefault(path, path.read_bytes()) == path.read_bytes()
 
     for _ in range(6):
-        for module in ("member", "exchange"):
+        for module in ("member", "places"):
             monkeypatch.setattr(f"pate.lab.silos.{module}.write_once", dying)
         killed = True
         while killed:
@@ -198,7 +198,7 @@ def test_a_silo_that_is_killed_sends_the_same_again(
                 killed = False
             except _KilledError:
                 pass
-        for module in ("member", "exchange"):
+        for module in ("member", "places"):
             monkeypatch.setattr(f"pate.lab.silos.{module}.write_once", real)
         for name in hospitals.teachers:
             advance(name)
@@ -216,13 +216,13 @@ def test_a_silo_that_is_killed_sends_the_same_again(
 
 def test_a_server_that_is_killed_lists_the_same(after: After) -> None:
     hospitals = after(3)
-    hospitals.exchange.place("masked", "west").unlink()
+    hospitals.sent("masked", "west").unlink()
     with pytest.raises(AwaitedError):
         hospitals.server("west").open()
-    before = (hospitals.exchange.folder / "survivors.json").read_bytes()
+    before = (hospitals.shared / "survivors.json").read_bytes()
     with pytest.raises(AwaitedError):
         hospitals.server().open()
-    assert (hospitals.exchange.folder / "survivors.json").read_bytes() == before
+    assert (hospitals.shared / "survivors.json").read_bytes() == before
 
 
 def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
@@ -231,14 +231,14 @@ def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
     with pytest.raises(AwaitedError):
         hospitals.server().open()
     hospitals.advance("north")
-    before = hospitals.exchange.place("unmasking", "north").read_bytes()
+    before = hospitals.sent("unmasking", "north").read_bytes()
     names = [*hospitals.teachers]
     hospitals.forge("survivors", SERVER, by="server", survivors=names[:3])
     with pytest.raises(
         ValueError, match=r"^Expected .*unmasking/north.json for these survivors, got survivors="
     ):
         hospitals.advance("north")
-    assert hospitals.exchange.place("unmasking", "north").read_bytes() == before
+    assert hospitals.sent("unmasking", "north").read_bytes() == before
     hospitals.forge("survivors", SERVER, by="server", survivors=names[:2])
     with pytest.raises(ValueError, match=r"^Expected 3 survivors or more, got survivors="):
         hospitals.advance("south")
@@ -247,7 +247,7 @@ def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
         ValueError, match=r"^Expected survivors among north, south, west, east, in this order"
     ):
         hospitals.advance("south")
-    assert not hospitals.exchange.place("unmasking", "south").exists()
+    assert not hospitals.sent("unmasking", "south").exists()
 
 
 @pytest.mark.parametrize("kind", ["keys", "shares", "masked", "unmasking"])
@@ -264,11 +264,11 @@ def test_a_file_that_was_changed_is_refused(
     rounds = max(kinds.index(kind) + 1, 2)
     hospitals = advanced(rounds).copied(tmp_path)
     strangers = advanced(rounds, queries=5)
-    path = hospitals.exchange.place(kind, "south")
+    path = hospitals.sent(kind, "south")
     if how == "cut":
         path.write_bytes(path.read_bytes()[:-40])
     elif how == "another's":
-        shutil.copyfile(strangers.exchange.place(kind, "south"), path)
+        shutil.copyfile(strangers.sent(kind, "south"), path)
     elif path.suffix == ".json":
         content = json.loads(path.read_text())
         place = content["shares"] if kind != "keys" else content
@@ -281,7 +281,7 @@ def test_a_file_that_was_changed_is_refused(
         require_same(hospitals.server().open(), hospitals.curators())
         line = r"pate label: Expected .*unmasking/south\.json.*\. The shares of others are enough\n"
         assert re.fullmatch(line, capsys.readouterr().err)
-        hospitals.exchange.place(kind, "west").unlink()
+        hospitals.sent(kind, "west").unlink()
         with pytest.raises(AwaitedError, match=r"^unmasking of west"):
             hospitals.server().open()
     else:
@@ -305,7 +305,7 @@ def test_a_silo_cannot_make_up_the_keys_of_others(tmp_path: Path) -> None:
         }
         key, path = (
             SigningKey.read(hospitals.signing_key("west")),
-            hospitals.exchange.place("keys", name),
+            hospitals.exchange.path("keys", name),
         )
         keys = {"sealing": made_up.sealing.hex(), **points}
         hospitals.exchange.send(path, hospitals.exchange.message("keys", name, key, **keys))
@@ -330,7 +330,7 @@ def test_what_another_signed_is_refused(after: After, kind: str) -> None:
     hospitals = after(4)
     exchange, key = hospitals.exchange, SigningKey.read(hospitals.signing_key("west"))
     if kind == "masked":
-        path = exchange.place("masked", "south")
+        path = hospitals.sent("masked", "south")
         path.write_bytes(exchange.packed("south", key, exchange.masked("south")))
         with pytest.raises(ValueError, match=r"^Expected .*south.npz as south signed it$"):
             hospitals.server().open()
@@ -344,7 +344,7 @@ def test_what_another_signed_is_refused(after: After, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["keys", "shares", "unmasking"])
 def test_what_one_signed_serves_in_its_place_alone(after: After, kind: str) -> None:
     hospitals = after(4)
-    place = hospitals.exchange.place
+    place = hospitals.sent
     place(kind, "south").write_bytes(place(kind, "west").read_bytes())
     with pytest.raises(ValueError, match=r"^Expected .*south.json as south signed it$"):
         read(hospitals.exchange, kind)
@@ -369,7 +369,7 @@ def test_a_key_with_which_all_agree_on_the_same_is_refused(
     after: After, kind: str, key: bytes
 ) -> None:
     hospitals = after(1)
-    points = json.loads(hospitals.exchange.place("keys", "south").read_text())["pairs"]
+    points = json.loads(hospitals.sent("keys", "south").read_text())["pairs"]
     changes: dict[str, Any] = {kind: key.hex() if kind == "sealing" else [key.hex(), *points[1:]]}
     hospitals.forge("keys", "south", **changes)
     refusal = r"^Expected keys of X25519 and P-256 in .*keys/south.json$"
@@ -387,7 +387,7 @@ def test_a_share_that_is_none_is_refused(
     with pytest.raises(AwaitedError):
         hospitals.server().open()
     hospitals.advance()
-    shares = json.loads(hospitals.exchange.place("unmasking", "north").read_text())["shares"]
+    shares = json.loads(hospitals.sent("unmasking", "north").read_text())["shares"]
     del shares["west"]
     hospitals.forge(
         "unmasking", "north", shares=shares | ({} if share is None else {"west": share})
@@ -406,7 +406,7 @@ def test_a_share_that_is_none_is_refused(
 def lie(hospitals: Hospitals, *liars: str) -> None:
     """Let silos sign shares that nobody dealt to them."""
     for name in liars:
-        shares = json.loads(hospitals.exchange.place("unmasking", name).read_text())["shares"]
+        shares = json.loads(hospitals.sent("unmasking", name).read_text())["shares"]
         hospitals.forge(
             "unmasking",
             name,
@@ -460,7 +460,7 @@ def test_one_share_that_does_not_fit_is_enough_to_be_named(
 ) -> None:
     """Also of a silo whose other shares are right, and which those that are enough do not need."""
     hospitals = after(4, silos=5, dropouts=2, colluding=2)
-    shares = json.loads(hospitals.exchange.place("unmasking", "mercy").read_text())["shares"]
+    shares = json.loads(hospitals.sent("unmasking", "mercy").read_text())["shares"]
     hospitals.forge("unmasking", "mercy", shares=shares | {"south": shares["north"]})
     require_same(hospitals.server().open(), hospitals.curators())
     assert blamed(capsys.readouterr().err) == ["mercy"]
@@ -490,7 +490,7 @@ def test_rubbish_shares_are_found_before_anybody_has_paid(after: After, which: s
             message = exchange.message(
                 "shares", "south", signing_key, context=exchange.roster_digest, shares=shares
             )
-            exchange.send(exchange.place("shares", "south"), message)
+            exchange.send(exchange.path("shares", "south"), message)
         else:
             hospitals.advance(name)
     with pytest.raises(
@@ -506,7 +506,7 @@ def test_another_invitation_is_refused(after: After) -> None:
     other = replace(hospitals.terms, sigma_silos=0.1)
     with pytest.raises(ValueError, match=r"^Expected .*invitation.json as this command writes it"):
         invite(hospitals.exchange, other)
-    path = hospitals.exchange.folder / "invitation.json"
+    path = hospitals.shared / "invitation.json"
     path.write_bytes(other.content)
     for name in hospitals.teachers:
         with pytest.raises(
@@ -543,7 +543,7 @@ def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Pat
         with pytest.raises(ValueError, match=rf"^Expected {refusal}"):
             hospitals.advance("north")
         assert (
-            not (hospitals.exchange.folder / "keys").exists()
+            not (hospitals.shared / "keys").exists()
             and not (tmp_path / "north" / "private").exists()
         )
     counts = hospitals.counts["north"]
@@ -597,7 +597,7 @@ def test_known_keys_are_those_of_the_server_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"[]", b"{}", b"null", b"7"])
 def test_a_file_that_is_no_object_is_one_line(content: bytes, after: After) -> None:
     hospitals = after(1)
-    hospitals.exchange.place("keys", "south").write_bytes(content)
+    hospitals.sent("keys", "south").write_bytes(content)
     with pytest.raises(
         ValueError, match=r"^Expected what `pate` sends in [^\n]*, got a damaged file"
     ):
@@ -606,7 +606,7 @@ def test_a_file_that_is_no_object_is_one_line(content: bytes, after: After) -> N
 
 def test_a_damaged_vector_may_be_left_out(after: After) -> None:
     hospitals = after(3)
-    hospitals.exchange.place("masked", "west").write_bytes(b"PK")
+    hospitals.sent("masked", "west").write_bytes(b"PK")
     with pytest.raises(ValueError, match="west"):
         hospitals.server().survivors()
     assert replace(hospitals.server(), without=("west",)).survivors() == ("north", "south")
@@ -702,10 +702,10 @@ def test_terms_that_protect_nobody_are_refused() -> None:
 def test_waiting_ends_when_others_have_sent_or_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate.lab.silos.exchange._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("pate.lab.silos.places.Folder.poll", 0.01)
     exchange = Exchange(tmp_path)
     with pytest.raises(AwaitedError, match=r"^the invitation$"):
-        waiting(lambda: exchange.invitation, 0.03)
+        waiting(exchange, lambda: exchange.invitation, 0.03)
     steps = iter([AwaitedError("keys"), AwaitedError("keys"), None])
 
     def step() -> str:
@@ -713,7 +713,7 @@ def test_waiting_ends_when_others_have_sent_or_time_is_over(
             raise error
         return "done"
 
-    assert waiting(step, None) == "done"
+    assert waiting(exchange, step, None) == "done"
 
 
 @named

@@ -11,7 +11,8 @@ import pytest
 import pate
 from pate.aggregators import SiloVotes
 from pate.lab.silos.exchange import say
-from scripts.measure_silos import SMALL, measure, opened_sums
+from pate.testing import SiloListsContract, opened_sums
+from scripts.measure_silos import SMALL, measure
 
 PAGE = (Path(__file__).parents[3] / "docs" / "appendix" / "silo-parties.md").read_text()
 PARTIES = {
@@ -39,6 +40,41 @@ def test_the_page_has_what_is_measured(tmp_path: Path) -> None:
     assert measured["2 silos together"][0] == pytest.approx(1, rel=0.04)
 
 
+class TestSiloVotes(SiloListsContract):
+    """Terms of `SiloVotes`."""
+
+    def accepts(self, silos: int, colluding: int, dropouts: int) -> bool:
+        return accepted(silos, colluding, dropouts, single_sums=self.single_sums)
+
+
+class TestSingleSums(TestSiloVotes):
+    """Terms with which all of the noise of a silo is all of the stated noise."""
+
+    single_sums = True
+
+
+class TestEverything(TestSiloVotes):
+    """A negative control: terms that let a server gain, and which the contract finds."""
+
+    def accepts(self, silos: int, colluding: int, dropouts: int) -> bool:
+        return True
+
+    def test_no_lists_open_another_sum_than_the_one_that_is_stated(self) -> None:
+        with pytest.raises(AssertionError, match=r"\(\(3, 1, 1\), Opened"):
+            super().test_no_lists_open_another_sum_than_the_one_that_is_stated()
+
+
+class TestMoreThanStated(TestSiloVotes):
+    """A negative control: a statement that counts the noise of a silo that may drop out."""
+
+    def stated(self, silos: int, colluding: int, dropouts: int) -> int:
+        return silos - colluding
+
+    def test_no_lists_open_another_sum_than_the_one_that_is_stated(self) -> None:
+        with pytest.raises(AssertionError, match="Opened"):
+            super().test_no_lists_open_another_sum_than_the_one_that_is_stated()
+
+
 def accepted(silos: int, colluding: int, dropouts: int, *, single_sums: bool = False) -> bool:
     try:
         SiloVotes(
@@ -63,10 +99,9 @@ CASES = [
 ]
 
 
-def test_no_lists_open_another_sum_than_the_one_that_is_stated() -> None:
-    """All lists of up to five silos, and some of six, each as large as may be. A server that gains
-    by some opens less than all that are sure to take part, or two sums; terms that allow it are
-    refused."""
+def test_only_terms_that_allow_a_gain_are_refused() -> None:
+    """All lists of up to five silos, and some of six. Those terms are refused that allow a gain, and
+    no others."""
     assert {*SMALL} <= {*CASES}
     single = set()
     for case in CASES:
