@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-APPENDIX = ("appendix/", "reproduction")
+APPENDIX = ("appendix/", "design.md", "reproduction")
 """Pages outside of the navigation."""
 
 
