@@ -168,16 +168,16 @@ class Geometry:
     """
 
     def __init__(self, dice: Dice, traits: Traits) -> None:
-        male, old, chubby, big_nose, narrow = (
-            trait.astype(np.float32)
-            for trait in (
-                traits.male,
-                ~traits.young,
-                traits.chubby,
-                traits.big_nose,
-                traits.narrow_eyes,
-            )
-        )
+        male, old = (trait.astype(np.float32) for trait in (traits.male, ~traits.young))
+        self._draw_colors(dice, traits)
+        self._draw_placement(dice)
+        self._draw_body(dice, traits, male, old)
+        self._draw_hair(dice, traits, male)
+        self._draw_features(dice, traits, male, old)
+        self._draw_mouth(dice, traits, male)
+        self._draw_ornaments(dice, traits)
+
+    def _draw_colors(self, dice: Dice, traits: Traits) -> None:
         ramps = [np.interp(traits.tone, _SKIN_TONES, ramp) for ramp in _SKIN_RAMP.T]
         skin = np.stack(ramps, axis=1).astype(np.float32) + dice.uniform(-0.02, 0.02, 3)
         self.skin = np.clip(skin, 0.0, 1.0)
@@ -187,13 +187,13 @@ class Geometry:
         # Brown runs to auburn.
         auburn = dice.uniform(-0.25, 0.40) * (traits.hair == BROWN)
         self.hair = np.clip(mix(hair, (0.68, 0.24, 0.09), auburn), 0.02, 1.0)
-        dark_hair = self.hair * np.float32(0.62)
+        self._dark_hair = self.hair * np.float32(0.62)
 
-        natural_lips = mix(self.skin, (0.66, 0.30, 0.30), dice.uniform(0.25, 0.5))
-        painted_lips = _pick(
+        self._natural_lips = mix(self.skin, (0.66, 0.30, 0.30), dice.uniform(0.25, 0.5))
+        self._painted_lips = _pick(
             dice, [(0.86, 0.06, 0.16), (0.78, 0.05, 0.30), (0.95, 0.20, 0.38)], 0.05
         )
-        clothes = _pick(
+        self.clothes = _pick(
             dice,
             [
                 (0.20, 0.30, 0.55), (0.65, 0.18, 0.20), (0.20, 0.48, 0.36), (0.88, 0.70, 0.25),
@@ -203,7 +203,9 @@ class Geometry:
         )  # fmt: skip
         wall = dice.uniform(0.45, 0.78)[:, None] + dice.uniform(-0.13, 0.13, 3)
         self.wall_near = np.clip(wall, 0.0, 1.0)
-        # placement of the face in the picture, and the light
+
+    def _draw_placement(self, dice: Dice) -> None:
+        # of the face in the picture, and the light
         self.shift_x = dice.normal(0.55, 2.7)
         self.shift_y = dice.normal(0.5, 3.0) - np.float32(0.4)
         self.angle = dice.normal(np.deg2rad(4.5), 2.67)
@@ -216,7 +218,9 @@ class Geometry:
         # background
         self.wall_far = np.clip(self.wall_near + dice.uniform(-0.18, 0.18)[:, None], 0.0, 1.0)
         self.wall_angle = dice.uniform(0.0, 2 * np.pi)
-        # head and body
+
+    def _draw_body(self, dice: Dice, traits: Traits, male: Float32Array, old: Float32Array) -> None:
+        chubby = traits.chubby.astype(np.float32)
         self.head_width = 7.2 + 0.45 * male + 1.1 * chubby + dice.normal(0.25)
         self.jaw_width = 5.0 + 0.35 * old + 1.15 * male + 1.9 * chubby + dice.normal(0.25)
         self.chin = 9.0 + 0.6 * male - 0.2 * chubby + dice.normal(0.25)
@@ -225,14 +229,17 @@ class Geometry:
         self.neckline = dice.uniform(0.0, 3.0) * (1 - male) + dice.uniform(-0.5, 1.0)
         self.shade = mix(self.skin * np.float32(0.74), (0.45, 0.20, 0.16), 0.12)
         self.clothes = np.where(
-            traits.wearing_necktie[:, None], mix(clothes, (0.93, 0.94, 0.97), 0.9), clothes
+            traits.wearing_necktie[:, None],
+            mix(self.clothes, (0.93, 0.94, 0.97), 0.9),
+            self.clothes,
         )
         self.tie = _pick(
             dice,
             [(0.75, 0.08, 0.12), (0.10, 0.16, 0.50), (0.06, 0.30, 0.22), (0.15, 0.13, 0.18)],
             0.05,
         )
-        # hair and hat
+
+    def _draw_hair(self, dice: Dice, traits: Traits, male: Float32Array) -> None:
         self.hair_volume: Float32Array = 1.1 + 0.5 * (1 - male) + dice.normal(0.3)
         self.hairline = either(
             traits.bangs,
@@ -258,7 +265,13 @@ class Geometry:
         self.ribbon = _pick(
             dice, [(0.95, 0.93, 0.88), (0.12, 0.10, 0.14), (0.90, 0.55, 0.20)], 0.05
         )
-        # features
+
+    def _draw_features(
+        self, dice: Dice, traits: Traits, male: Float32Array, old: Float32Array
+    ) -> None:
+        narrow, big_nose = (
+            trait.astype(np.float32) for trait in (traits.narrow_eyes, traits.big_nose)
+        )
         self.eye_gap = np.float32(3.4) + dice.normal(0.12)
         self.eye_v = np.float32(-0.7) + dice.normal(0.2)
         self.eye_width = 1.85 + 0.2 * narrow - 0.12 * male + dice.normal(0.08)
@@ -276,9 +289,13 @@ class Geometry:
             0.05
         )
         self.brow_tilt = dice.normal(0.25) + np.float32(0.1)
-        self.brow = mix(mix(dark_hair, (0.10, 0.06, 0.05), 0.45), (0.80, 0.80, 0.82), 0.35 * old)
+        self.brow = mix(
+            mix(self._dark_hair, (0.10, 0.06, 0.05), 0.45), (0.80, 0.80, 0.82), 0.35 * old
+        )
         self.nose_v: Float32Array = np.float32(3.0) + dice.normal(0.2) + 0.3 * big_nose
         self.nose_width = either(traits.big_nose, 2.7, 1.1) + dice.normal(0.12)
+
+    def _draw_mouth(self, dice: Dice, traits: Traits, male: Float32Array) -> None:
         self.mouth_v = np.float32(5.8) + dice.normal(0.2)
         self.mouth_width = either(traits.smiling, 3.8, 2.4) + 0.2 * male + dice.normal(0.2)
         self.mouth_bend = either(traits.smiling, 1.9, -0.2) + dice.normal(0.2)
@@ -286,7 +303,11 @@ class Geometry:
         self.lip_weight = either(traits.wearing_lipstick, 0.85, 0.48 - 0.08 * male) + dice.normal(
             0.05
         )
-        self.lips = np.where(traits.wearing_lipstick[:, None], painted_lips, natural_lips)
+        self.lips = np.where(
+            traits.wearing_lipstick[:, None], self._painted_lips, self._natural_lips
+        )
+
+    def _draw_ornaments(self, dice: Dice, traits: Traits) -> None:
         self.eyeshadow = _pick(
             dice, [(0.45, 0.18, 0.60), (0.12, 0.40, 0.70), (0.10, 0.50, 0.50)], 0.05
         )
@@ -299,7 +320,9 @@ class Geometry:
         self.tint = either(dice.chance(0.14), 0.82, 0.14)
         self.hoops = dice.chance(0.5)
         self.jewel = _pick(dice, [(1.00, 0.84, 0.25), (0.97, 0.97, 0.99), (0.98, 0.62, 0.72)], 0.03)
-        self.whiskers = mix(dark_hair, (0.12, 0.07, 0.05), either(traits.hair == GRAY, 0.0, 0.3))
+        self.whiskers = mix(
+            self._dark_hair, (0.12, 0.07, 0.05), either(traits.hair == GRAY, 0.0, 0.3)
+        )
         self.beard_line = np.float32(6.6) + dice.normal(0.25)
         self.wrinkles = np.clip((traits.age - 0.5) * 1.6, 0.0, 1.0) * dice.uniform(0.75, 1.0)
 
