@@ -81,6 +81,10 @@ class Statement:
     def __getitem__(self, name: str) -> Any:
         return self.content[name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a part of the statement, or the default."""
+        return self.content.get(name, default)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Statement) and self.content == other.content
 

@@ -480,47 +480,44 @@ def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, A
     return f"all that {who} {change} ({published['contributions']})"
 
 
-def tests_a_gap(mechanism: Mapping[str, Any]) -> bool:
-    """Return whether a mechanism as plain data chooses a gap with noise, and tests it."""
-    return "scale_gap" in mechanism
+_WITHOUT_WORDS: Mapping[str, Any] = {
+    "less": "",
+    "exact": "k",
+    "only_gap": False,
+    "conditions": (),
+    "stranger": None,
+}
+"""The `Listing` of statements of version 0.3, in which no mechanism words itself."""
 
 
 def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
     mechanism, gap, num_items = statement["mechanism"], statement["gap"], statement["num_items"]
+    listing = statement.get("listing") or {"most": mechanism.get("k", 1), **_WITHOUT_WORDS}
     parameters = ", ".join(
         f"{name}={value}" for name, value in mechanism.items() if name != "class"
     )
     form = "in order" if statement["ordered"] else "as a set"
     items = "the items that users have," if num_items is None else f"{num_items:,} items"
-    k = mechanism.get("k", mechanism.get("kbar", 1))
-    short = {"kbar", "delta", "scale"} <= {*mechanism}  # a limited domain
-    tested = tests_a_gap(mechanism)
-    fewer = ", or fewer" * ("kbar" in mechanism) + ", or nothing" * tested
     lines = [
-        f"The top {k} of {items} {form}{fewer}, by",
+        f"The top {listing['most']} of {items} {form}{listing['less']}, by",
         f"    {mechanism['class']}({parameters}).",
     ]
     if gap is not None:
-        size = "k" if tested and "k" not in mechanism else f"{k}"
-        ahead = f"{gap['counts']:.4g} ahead of the next one" + ", the only gap" * tested
-        lines.append(
-            f"Where the k-th count is {ahead}, these are the true top {size} with probability"
-            f" {gap['probability']:g} or more."
+        ahead = (
+            f"{gap['counts']:.4g} ahead of the next one" + ", the only gap" * listing["only_gap"]
         )
-    if tested:
         lines.append(
-            "A gap between counts is tested with noise: if it fails, nothing is listed, at the same cost."
+            f"Where the k-th count is {ahead}, these are the true top {listing['exact']} with"
+            f" probability {gap['probability']:g} or more."
         )
-    if short:
-        lines.append(
-            "The list ends where a noisy threshold comes first: its length is paid for as its items are."
-        )
+    lines += listing["conditions"]
     if num_items is None:
+        stranger = listing["stranger"]
         rare = (
             ""
-            if "delta" not in mechanism
+            if stranger is None
             else ", and items that one user alone has are among them with probability"
-            f" {format_exact(mechanism['delta'])} at most"
+            f" {format_exact(stranger)} at most"
         )
         lines.append(
             f"The list of all items is private: nothing is told of it but the items that are named{rare}."

@@ -73,6 +73,29 @@ class Law(NamedTuple):
     """``[B]``: the probability that nothing is released; None where a set always is."""
 
 
+class Listing(NamedTuple):
+    """The words of a list of chosen items, for its statement; plain JSON types."""
+
+    most: int = 1
+    """The number of items at most."""
+    less: str = ""
+    """A clause on shorter lists."""
+    exact: str = "1"
+    """The number of the true top items, where they are sure to be found."""
+    only_gap: bool = False
+    """Whether only the widest gap is found, and nothing where no gap passes its test."""
+    conditions: tuple[str, ...] = ()
+    """Sentences on the end of the list."""
+    stranger: float | None = None
+    """The probability, at most, that an item of one user alone is listed; None if unknown."""
+
+
+TESTED_GAP = (
+    "A gap between counts is tested with noise: if it fails, nothing is listed, at the same cost."
+)
+"""Of a `Listing`."""
+
+
 class Release(NamedTuple):
     """The released labels of a batch; no reason is given for entries that are not released."""
 
@@ -266,6 +289,10 @@ class Mechanism(ABC, Generic[Released_co]):
         """Choose items of one histogram ``[d]``; return their indices ``[m]``, possibly none."""
         raise NotImplementedError(f"{type(self).__name__} chooses no items of a histogram")
 
+    def listing(self) -> Listing:
+        """Return the words of a list that it chose, for a statement."""
+        return Listing()
+
     def max_answer_probability(self, widest: float) -> float:
         """Return a bound on the probability to answer scores within ``widest`` of one another."""
         return 1.0
@@ -389,6 +416,9 @@ class TopKMechanism(ScoreMechanism[IntArray]):
 
     k: int
     scale: float
+
+    def listing(self) -> Listing:
+        return Listing(most=self.k, exact=str(self.k))
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Select from ``scores`` ``[d]`` or ``[B, d]``; return indices ``[k]`` or ``[B, k]``.

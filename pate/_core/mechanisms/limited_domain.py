@@ -21,8 +21,10 @@ from scipy.special import expit
 from pate._core.accounting.cost import NeighboringRelation, smallest_where
 from pate._core.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent
 from pate._core.mechanisms.base import (
+    TESTED_GAP,
     Case,
     Checks,
+    Listing,
     Release,
     ScoreMechanism,
     TopKMechanism,
@@ -97,6 +99,9 @@ class DomainMechanism(ScoreMechanism[TopItems]):
         super().__post_init__()
         object.__setattr__(self, "relation", NeighboringRelation(self.relation))
         require_within(self.kbar, k=self.k)
+
+    def listing(self) -> Listing:
+        return Listing(self.k, ", or fewer", str(self.k), stranger=self.delta)
 
     @classmethod
     def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
@@ -224,6 +229,13 @@ class LimitedDomain(DomainMechanism):
     gap_meaning: ClassVar[str] = TopKMechanism.gap_meaning
 
     scale: float
+
+    def listing(self) -> Listing:
+        ends = (
+            "The list ends where a noisy threshold comes first: its length is paid for as its items"
+            " are."
+        )
+        return super().listing()._replace(conditions=(ends,))
 
     def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose among items without a public list: only items with a positive count exist.
@@ -368,6 +380,13 @@ class TopStable(DomainMechanism):
     scale_gap: float
     scale_peel: float
     fallback: bool = False
+
+    def listing(self) -> Listing:
+        return (
+            super()
+            .listing()
+            ._replace(less=", or fewer, or nothing", only_gap=True, conditions=(TESTED_GAP,))
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,9 +27,11 @@ from pate._core.accounting.events import (
     RootPeelingEvent,
 )
 from pate._core.mechanisms.base import (
+    TESTED_GAP,
     Case,
     Checks,
     Law,
+    Listing,
     Mechanism,
     NotStatedError,
     Release,
@@ -271,6 +273,10 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
 
+    def listing(self) -> Listing:
+        most = self.num_labels if self.kbar is None else self.kbar
+        return Listing(most, ", or fewer, or nothing", "k", True, (TESTED_GAP,))
+
     @classmethod
     def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
         return [{"delta_test": case.delta_test, "noise": noise} for noise in ("gumbel", "gaussian")]
@@ -408,6 +414,9 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
     scale_peel: float
     fallback: bool = False
     scale_noise_with_rounds: bool = False
+
+    def listing(self) -> Listing:
+        return Listing(self.k, ", or nothing", str(self.k), True, (TESTED_GAP,))
 
     def __post_init__(self) -> None:
         require(

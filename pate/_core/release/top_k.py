@@ -354,6 +354,7 @@ def top_k_statement_fields(
         | {field.name: getattr(mechanism, field.name) for field in fields(mechanism)},
         "num_items": len(histogram.items) if histogram.public else None,
         "ordered": settings.ordered,
+        "listing": mechanism.listing()._asdict(),
         "gap": gap,
         "versions": {"pate": __version__, "numpy": np.__version__},
     }
@@ -433,6 +434,8 @@ class _TopK(Releasable):
             statement = Statement.read(self.statement_file)
             unit = self._source.privacy_unit.unit
             facts = top_k_statement_fields(self._settings, mechanism, histogram, unit)
+            if statement.get("listing") is None:  # of an earlier version
+                del facts["listing"]
             statement.verify(ledger=self._ledger, released=self.file, facts=facts)
         except ValueError:
             return None  # of another call

@@ -4,7 +4,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-from pate._core.accounting.statement_words import tests_a_gap
 from pate._core.release.histogram import HistogramFiles
 from pate._core.release.top_k import TopKSettings, release_top_k
 from pate._labeling.commands.parsing import run_command
@@ -34,7 +33,7 @@ def topk(
     statement = release_top_k(source, settings, output=output, ledger=book)
     print(statement.text, end="")
     if statement["mechanism"].get("fallback") is not True and _is_empty(output):
-        by_gap = tests_a_gap(statement["mechanism"])
+        by_gap = statement.get("listing", {}).get("only_gap", False)
         why = (
             "no gap between counts passed its noisy test"
             if by_gap

@@ -80,7 +80,7 @@ def test_each_statement_follows_though_more_was_released_since(folder: Path) -> 
 
 KEYS = [
     *COMMON_KEYS,
-    *("contributions", "mechanism", "num_items", "ordered", "gap", "versions", "sha256"),
+    *("contributions", "mechanism", "num_items", "ordered", "listing", "gap", "versions", "sha256"),
 ]
 
 
