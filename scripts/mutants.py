@@ -169,7 +169,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "sigma=self.num_teachers / MEDIAN_ERRORS / 2",
     ),
     # paid and unpaid steps
-    (NOISE + "score_votes.py", "left -= COUNT_SHARE", "left -= 0"),
+    (NOISE + "score_votes.py", "left -= SPENDING.count", "left -= 0"),
     (NOISE + "score_votes.py", "math.sqrt(left * share)", "math.sqrt(share)"),
     (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(1 - paid)", "noise_multiplier"),
     (
@@ -178,7 +178,7 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
         "(noise_multiplier / sigma) ** 2",
     ),
     (NOISE + "score_votes.py", "question.reach * clip", "question.reach / 2 * clip"),
-    (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(COUNT_SHARE)", "noise_multiplier"),
+    (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(SPENDING.count)", "noise_multiplier"),
     (
         NOISE + "clipped_votes.py",
         "math.sqrt(min(2 * clip, mask.size))",

@@ -1,7 +1,7 @@
 """Noisy sums of ballots that are moments, in rounds, and linear answers that follow from them.
 
-`Learner` is the student of the rounds: it asks the questions, and learns from the noisy answers.
-`ScoreVotes` pays for them, and `PersonalVotes` asks records that have budgets of their own.
+`Learner` asks the questions of the rounds, and learns from the noisy answers. `ScoreVotes` pays for
+them, and `PersonalVotes` asks records that have budgets of their own.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event, GaussianEvent
 from pate._core.accounting.filters import PersonalEvent, personal_weights, require_budgets
 from pate._core.mechanisms.noise import add_gaussian
 from pate._core.settings import Partial
-from pate._core.validation import BoolArray, FloatArray, require, require_positive
+from pate._core.validation import FloatArray, require, require_positive
 from pate._labeling.aggregators.base import Aggregator, AnyAggregator, Release, features_of
 from pate._labeling.aggregators.clipped_votes import (
     MEDIAN_ERRORS,
@@ -27,276 +26,57 @@ from pate._labeling.aggregators.clipped_votes import (
     MEDIAN_SPARE,
     noisy_median,
 )
-from pate._labeling.linear import labels_better_than_constant, match_logistic_moments, shrunk_means
+from pate._labeling.aggregators.moment_learner import Learner, Purpose
+from pate._labeling.linear import shrunk_means
 from pate._labeling.votes.kinds import Ballots, Moments, Need, Scores, VoteShape
-from pate._labeling.votes.voters import Geometry, MomentQuery, RecordVoters, Voters
-
-# of a slope's prior variance to the least noise
-_RATIOS = np.concatenate(([0.0], np.geomspace(1e-3, 1e7, 41)))
-# the least and the largest entry that is the same for all samples: with 1, levels have half of a
-# ballot's squared norm, and a seventeenth is enough for them
-_CONSTANT = (0.05, 0.25)
-# of the mean variance, from which a direction is asked with half of its share in the first round:
-# less would ask all directions alike, where noise leaves a few of the widest ones
-_PENALTY = 4.0
-# prior standard deviation of a ratio of variances around 1: rounds diverge from a ratio of 2 on
-_RATIO_DEVIATION = 0.5
-_OPEN = 1.5  # standard deviations of a level around one half within which it is asked again
-# mean level from which on ballots are shorter if they begin at one half: then they have one norm,
-# no clip is sought, and the number of voters hardly matters
-_COMMON = 0.25
-# standard deviations: hardly ever worse than a constant, over many labels and releases
-_SIGNIFICANT = 3.0
-_LIKELY = 1.0  # standard deviations: better than a constant on average
-# by which the deviation of a level counts more than that of slopes, which have a prior
-_LEVEL_WITHOUT_PRIOR = 2.0
-_NEEDED = 2.0  # standard deviations, by which labels seem to need parts after the first
+from pate._labeling.votes.voters import MomentQuery, RecordVoters, Voters
 
 
-Purpose = Literal["accuracy", "never_below_constant", "ranking"]
-"""What a release is for."""
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """The shares of the budget, as squared inverse multipliers; none follows from records.
 
-
-class Learner:
-    """The student of noisy moments; public, since it sees only released sums and public features.
-
-    Args:
-        geometry: the public directions.
-        num_labels: the number of labels.
-        num_independent: about the number of samples on which a mean over all voters rests, of each
-            label ``[C]`` or of all.
-        later_share: the share of a ballot's squared norm, at most, that parts of the features after
-            the first have until labels seem to need them.
-        purpose: what decisions are for.
+    Attributes:
+        count: of the number of voters, where it is private. Later rounds hardly depend on it.
+        known: of the numbers of voters that know each label, where these are private; likewise.
+        median: of the comparisons for a clip, where so little is enough.
+        level_rounds: rounds about levels of labels alone, which few records pay for first. After
+            the first, only levels near one half are asked.
+        level_error: the error of levels that their share pays for. More precise ones change no
+            more labels.
+        many_labels: the number of labels from which on their share grows no more.
+        least_levels: the share of the budget below which levels need no rounds of their own: the
+            others tell them.
+        most_levels: the largest share of the budget for levels, so that slopes are learned, too.
+        ranking_levels: the same where rankings count, which need no levels.
+        enough_voters: voters for each direction of the first part of the features, and unit of
+            noise, below which no other part is asked: noise would hide it.
+        plenty_voters: the number from which on other parts have all of their share.
+        later_share: the share of a ballot's squared norm that other parts have before labels seem
+            to need them.
+        clip_candidates: norms among which the median is sought.
+        clip_doublings: candidates for each factor of 2. With 4 a clip is 9% off at most, and 48
+            reach down to the 3400th part of the largest norm.
     """
 
-    def __init__(
-        self,
-        geometry: Geometry,
-        num_labels: int,
-        num_independent: float | FloatArray,
-        later_share: float = 1.0,
-        purpose: Purpose = "accuracy",
-    ) -> None:
-        self._geometry, self._num_independent = geometry, num_independent
-        self._later_share, self._purpose = later_share, purpose
-        variances = geometry.variances
-        shape = (len(variances), num_labels)
-        self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
-        self._needed = False  # whether labels seem to depend on parts after the first
-        # no direction that hardly varies changes the penalty
-        kept = np.concatenate(
-            [
-                v / (v + _PENALTY * (v**2).sum() / v.sum())
-                for v in map(variances.__getitem__, self._parts)
-            ]
-        )
-        self._shares, self._least = self._apportioned(kept), self._apportioned(kept**2)
-        self._constant = _CONSTANT[1]
-        self._levels, self._slopes, self._errors = (
-            np.zeros(num_labels),
-            np.zeros(shape),
-            np.zeros(shape),
-        )
-        # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own
-        # answers [R, C], both in units of slopes
-        self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-        self._ratios, self.variance_ratio = np.ones((len(variances), 1)), 1.0
-        self._level_weighted, self._level_precision = np.zeros((2, num_labels))
-        self._evidence = np.zeros(num_labels)
-
-    def question(self) -> MomentQuery:
-        """Return the question of the next round."""
-        return MomentQuery(
-            geometry=self._geometry,
-            shares=self._shares,
-            constant=self._constant,
-            levels=self._levels,
-            slopes=self._slopes,
-        )
-
-    def question_of_levels(self) -> MomentQuery | None:
-        """Return a question about levels that may lie on either side of one half, or None."""
-        near = np.abs(self._levels - 0.5) < _OPEN * np.sqrt(self._level_errors)
-        if not near.any():
-            return None
-        # before any was asked, as if a record had sqrt(C) labels
-        common = self._levels[near].mean() if self._level_precision.any() else len(near) ** -0.5
-        return MomentQuery(
-            geometry=self._geometry,
-            shares=np.zeros(len(self._shares)),
-            constant=1.0,
-            levels=0.5 * near * (common > _COMMON),
-            slopes=np.zeros_like(self._slopes),
-            asked=near,
-        )
-
-    def learn(self, question: MomentQuery, mean: FloatArray, deviation: float | FloatArray) -> None:
-        """Add the noisy mean ``[R + 1, C]`` of ballots, with noise of ``deviation`` (``[C]``)."""
-        samples, variances = self._geometry.samples, self._geometry.variances
-        explained, weights = question.predictions(samples), question.weights
-        level_precision = question.held * (question.constant / deviation) ** 2
-        self._level_weighted += (
-            mean[-1] / question.constant + explained.mean(axis=0)
-        ) * level_precision
-        self._level_precision += level_precision
-        lowest, errors = 0.5 / len(samples), self._level_errors
-        levels = _shrunk_levels(self._level_weighted * errors, errors)
-        self._levels = levels.clip(lowest, 1 - lowest)
-        if not question.shares.any():
-            return
-        moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
-        scale = (weights * variances)[:, None]
-        self._rounds.append(
-            ((scale / deviation) ** 2, mean[:-1] / scale, moments / variances[:, None])
-        )
-        self._infer()
-
-    @property
-    def _level_errors(self) -> FloatArray:
-        """Variances ``[C]`` of the levels; infinite before any of them was asked."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(1 / self._level_precision)
-
-    @property
-    def columns(self) -> BoolArray:
-        """``[F]``, the features on which the answers depend."""
-        return np.asarray(self._geometry.axes.any(axis=1))
-
-    def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
-        answers = self._geometry.linear(features) @ self._slopes + self._levels
-        samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
-        fitted = samples @ self._slopes
-        level, steepness = match_logistic_moments(self._levels, fitted)
-        above, departs = self._departing(samples, level + steepness * fitted)
-        return answers, np.where(departs, level + steepness * (answers - self._levels) > 0, above)
-
-    def _infer(self) -> None:
-        """Find the posterior of the slopes, and the next question."""
-        variances = self._geometry.variances[:, None]
-        drawn = self._levels * (1 - self._levels) / self._num_independent / variances
-        precisions, residuals, students = (
-            np.array(parts) for parts in zip(*self._rounds, strict=True)
-        )
-        precision = precisions.sum(axis=0)
-        residual = (precisions * residuals).sum(axis=0) / precision
-        student = (precisions * students).sum(axis=0) / precision
-        noise = 1 / precision + drawn
-
-        def posterior() -> tuple[FloatArray, FloatArray, FloatArray]:
-            estimates, errors = residual / self._ratios + student, noise / self._ratios**2
-            shrinkage = self._shrinkage(estimates, errors)
-            return estimates * shrinkage, shrinkage * errors, shrinkage
-
-        shrinkage = posterior()[2]
-        # residuals are the moment of the labels, which has a normal prior with mean 0, minus the
-        # ratio times the student's moment: normal in the ratio
-        fixed = (1 - shrinkage) / noise
-        changes = precisions * (students - student)
-        known = fixed * student**2 + (changes * (students - student)).sum(axis=0)
-        found = fixed * residual * student + (changes * residuals).sum(axis=0)
-        prior = _RATIO_DEVIATION**-2
-        ratios = (prior - found.sum(axis=1)) / (prior + known.sum(axis=1))
-        self._ratios = np.maximum(ratios, 1)[:, None]
-        moved = (changes * (students - student)).sum(axis=(0, 2))
-        if moved.any():
-            self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
-        self._slopes, self._errors, shrinkage = posterior()
-        # a direction's share follows its shrinkage, in addition to one that favors wide
-        # directions: the rest goes to the constant
-        wanted = shrinkage.mean(axis=1) + self._least
-        self._shares = self._apportioned(wanted)
-        self._constant = float(np.clip(wanted.sum() ** -0.5, *_CONSTANT))
-        if not self._needed:
-            self._slopes[~self._parts[0]] = self._errors[~self._parts[0]] = 0
-
-    def _shrinkage(self, estimates: FloatArray, noise: FloatArray) -> FloatArray:
-        """Return the shrinkage ``[R, C]``, by a prior for each part, and note the evidence."""
-        of_parts = [_shrinkage(estimates[part], noise[part]) for part in self._parts]
-        shrinkage, evidence, together = zip(*of_parts, strict=True)
-        self._evidence = np.sum(evidence, axis=0)
-        self._needed = max(together[1:], default=0.0) >= _NEEDED**2
-        return np.concatenate(shrinkage)
-
-    def _apportioned(self, wanted: FloatArray) -> FloatArray:
-        """Return the shares ``[R]`` of directions that follow ``wanted``, and add up to 1."""
-        shares, later = wanted / wanted.sum(), ~self._parts[0]
-        share = float(shares[later].sum())
-        if share > self._later_share and not self._needed:
-            factors = self._later_share / share, (1 - self._later_share) / (1 - share)
-            shares *= np.where(later, *factors)
-        return np.asarray(shares)
-
-    def _departing(self, samples: FloatArray, logits: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Return the constant answers to labels ``[C]``, and which labels their model may decide.
-
-        A decision of a model gains ``|2 p - 1|`` over the opposite one in expectation. The linear
-        answers say how uncertain the sum is, by the posterior of slopes and levels.
-        """
-        level_error = self._level_errors
-        # a label that most records have is denied as wrongly as others are given
-        above = np.asarray(self._levels - np.sqrt(level_error) > 0.5)
-        differ = (logits > 0) != above
-        gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
-        along = samples.T @ differ
-        slopes = (along**2 * self._errors).sum(axis=0)
-        level = differ.sum(axis=0) ** 2 * level_error
-        if self._purpose != "never_below_constant":
-            likely = np.sqrt(slopes + _LEVEL_WITHOUT_PRIOR**2 * level)
-            return above, (gains >= 2 * _LIKELY * likely) & differ.any(axis=0)
-        squares = 4 * (slopes + level)
-        enough = gains >= _SIGNIFICANT * np.sqrt(squares)
-        # a prior that is found by noise is sure of itself: the label's own evidence says more
-        evident = self._evidence >= _SIGNIFICANT**2 + 2 * math.log(len(gains))
-        return above, labels_better_than_constant(gains, squares) & enough & evident & differ.any(
-            axis=0
-        )
+    count: float = 0.02
+    known: float = 0.02
+    median: float = 0.05
+    level_rounds: int = 3
+    level_error: float = 0.05
+    many_labels: int = 16
+    least_levels: float = 0.1
+    most_levels: float = 0.8
+    ranking_levels: float = 0.15
+    enough_voters: float = 20.0
+    plenty_voters: float = 160.0
+    later_share: float = 0.5
+    clip_candidates: int = 48
+    clip_doublings: int = 4
 
 
-def _shrunk_levels(levels: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return levels ``[C]`` shrunk as `shrunk_means` are, each by its own variance."""
-    free, center = len(levels) - 3, levels.mean()
-    if free < 1:
-        return levels
-    prior = max(float(((levels - center) ** 2).sum()) / free - float(variances.mean()), 0.0)
-    return np.asarray(center + prior / (prior + variances) * (levels - center))
-
-
-def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Return shrinkage ``[R, C]`` of estimates with ``noise`` variances, evidence ``[C]``, and all.
-
-    It is the mean over a Gaussian prior's variances, weighted by their likelihood, in which the
-    mean log-likelihood of all labels counts as one label more. Evidence for slopes is twice the
-    largest gain in log-likelihood over slopes of 0: of each label, and of one variance for all.
-    """
-    squares, priors = estimates**2, _RATIOS * noise.min()
-    losses = np.array(
-        [(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors]
-    )
-    together = losses + losses.mean(axis=1, keepdims=True)
-    chosen = np.argmin(together, axis=0)
-    parts = zip(priors, softmax(-together / 2, axis=0), strict=True)
-    shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
-    gains = losses[0] - losses
-    evidence = gains[chosen, np.arange(len(chosen))]
-    return np.asarray(shrinkage), evidence, float(gains.sum(axis=1).max())
-
-
-# for the median: powers of 2^(1/4), down to the 3400th part of the largest norm
-_DOUBLINGS, _CANDIDATES = 4, 48
-# of the budget, which the number of voters takes: later rounds hardly depend on it
-COUNT_SHARE = 0.02
-KNOWN_SHARE = 0.02  # likewise, for the voters that know each label
-_MEDIAN_SHARE = 0.05  # of the budget, which comparisons with a median take where that is enough
-# voters for each direction of the first part and unit of noise, below which no other part is asked,
-# and from which on other parts have this share of a ballot's squared norm before they are needed
-_ENOUGH, _PLENTY, _LATER_SHARE = 20.0, 160.0, 0.5
-# the error of levels for which few records spend a share of the budget on them first, as if there
-# were so many labels at most: no more than the largest share, and none below the least
-_LEVEL_ERROR, _LEAST_LEVELS, _MOST_LEVELS, _MANY_LABELS = 0.05, 0.1, 0.8, 16
-_RANKING_LEVELS = 0.15  # the largest share where rankings count, which need no levels
-_LEVEL_ROUNDS = 3
+SPENDING = Spending()
+"""The shares of each release."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -452,26 +232,26 @@ def released(
     )
     left, private, knowing = 1.0, voters.num_private, voters.num_knowing
     if private is not None:
-        count = noisy_count(private, noise_multiplier / math.sqrt(COUNT_SHARE), generator)
-        left -= COUNT_SHARE
+        count = noisy_count(private, noise_multiplier / math.sqrt(SPENDING.count), generator)
+        left -= SPENDING.count
     divisor: float | FloatArray = count
     if knowing is not None:
-        multiplier = noise_multiplier / math.sqrt(KNOWN_SHARE)
+        multiplier = noise_multiplier / math.sqrt(SPENDING.known)
         divisor = noisy_knowing(knowing, count, multiplier, generator)
-        left -= KNOWN_SHARE
-    most = _RANKING_LEVELS if aggregator.purpose == "ranking" else _MOST_LEVELS
+        left -= SPENDING.known
+    most = SPENDING.ranking_levels if aggregator.purpose == "ranking" else SPENDING.most_levels
     of_levels = share_of_levels(voters.num_labels, count, noise_multiplier, most)
-    few = private is not None and _LEVEL_ROUNDS * of_levels > _LEAST_LEVELS
+    few = private is not None and SPENDING.level_rounds * of_levels > SPENDING.least_levels
     first_part = voters.geometry.first_part
     plenty = count / (noise_multiplier * first_part.num_directions)
-    if few or plenty < _ENOUGH:
+    if few or plenty < SPENDING.enough_voters:
         voters = voters.along(first_part)
     learner = Learner(
         voters.geometry,
         voters.num_labels,
         # of models the mean is learned, whatever number of samples they rest on
         math.inf if private is None else divisor,
-        _LATER_SHARE * min(1.0, plenty / _PLENTY),
+        SPENDING.later_share * min(1.0, plenty / SPENDING.plenty_voters),
         aggregator.purpose,
     )
     known_share = float(np.mean(divisor)) / count
@@ -483,7 +263,7 @@ def released(
         return Round(learner, question, count, known_share, moments)
 
     rest = 1.0
-    for _ in range(_LEVEL_ROUNDS if few else 0):
+    for _ in range(SPENDING.level_rounds if few else 0):
         question = learner.question_of_levels()
         if question is None:
             break
@@ -496,16 +276,16 @@ def released(
 
 
 def share_of_levels(
-    num_labels: int, count: float, noise_multiplier: float, most: float = _MOST_LEVELS
+    num_labels: int, count: float, noise_multiplier: float, most: float = SPENDING.most_levels
 ) -> float:
     """Return the share of the budget for a round about the levels of ``num_labels`` labels.
 
     It follows from the noisy number of voters: few hardly tell more than the labels that most of
     them have. The nominal number says nothing, since it is the largest one for records.
     """
-    labels = min(num_labels, _MANY_LABELS)
-    all_rounds = min(labels * (noise_multiplier / count / _LEVEL_ERROR) ** 2, most)
-    return all_rounds / _LEVEL_ROUNDS
+    labels = min(num_labels, SPENDING.many_labels)
+    all_rounds = min(labels * (noise_multiplier / count / SPENDING.level_error) ** 2, most)
+    return all_rounds / SPENDING.level_rounds
 
 
 class Round(NamedTuple):
@@ -577,7 +357,7 @@ def noisy_sum(
     candidates, paid = clip_candidates(voters, question, known_share), 0.0
     steps, clip = math.ceil(math.log2(len(candidates))), question.largest_norm
     cheap, dear = (
-        noise_multiplier * math.sqrt(steps / share) for share in (_MEDIAN_SHARE, MEDIAN_SHARE)
+        noise_multiplier * math.sqrt(steps / share) for share in (SPENDING.median, MEDIAN_SHARE)
     )
     sigma = min(cheap, max(dear, count / MEDIAN_ERRORS))
     if steps and sigma <= count / 3:
@@ -593,7 +373,9 @@ def noisy_sum(
 
 def clip_candidates(voters: Voters, question: MomentQuery, known_share: float) -> FloatArray:
     """Return the norms ``[m]`` among which the median is sought, ascending: public numbers."""
-    norms = question.largest_norm * 2.0 ** (-np.arange(_CANDIDATES)[::-1] / _DOUBLINGS)
+    norms = question.largest_norm * 2.0 ** (
+        -np.arange(SPENDING.clip_candidates)[::-1] / SPENDING.clip_doublings
+    )
     least = voters.least_norm(question) * math.sqrt(known_share)
     return np.asarray(norms[np.append(norms[1:] > least, True)])
 

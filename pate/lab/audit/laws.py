@@ -32,6 +32,7 @@ from pate._labeling.aggregators.clipped_votes import (
     clipped_sums,
     round_releases,
 )
+from pate._labeling.aggregators.moment_learner import Learner
 from pate._labeling.aggregators.noisy_votes import (
     ConfidentScreen,
     InteractiveScreen,
@@ -40,9 +41,7 @@ from pate._labeling.aggregators.noisy_votes import (
     SiloVotes,
 )
 from pate._labeling.aggregators.score_votes import (
-    COUNT_SHARE,
-    KNOWN_SHARE,
-    Learner,
+    SPENDING,
     PersonalVotes,
     Round,
     ScoreVotes,
@@ -567,8 +566,8 @@ def noise_of_scores(
     asked = aggregator.weighed(votes.voters) if voters is None else voters
     num_queries = 1 if votes is None else votes.num_queries
     multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
-    left = 1 - COUNT_SHARE * (asked.num_private is not None)
-    left -= KNOWN_SHARE * (asked.num_knowing is not None)
+    left = 1 - SPENDING.count * (asked.num_private is not None)
+    left -= SPENDING.known * (asked.num_knowing is not None)
     steps = list(released(aggregator, asked, num_queries, generator))
     last = steps[-1]
     # what rounds may cost follows from the event, whatever they cost
@@ -609,9 +608,9 @@ def noise_of_scores(
     untested: dict[str, str] = {}
     if asked.num_knowing is not None:
         untested["voters that know each label"] = "their noisy numbers are shrunk"
-        cost += KNOWN_SHARE / multiplier**2
+        cost += SPENDING.known / multiplier**2
     if asked.num_private is not None:
-        deviation = multiplier / math.sqrt(COUNT_SHARE)
+        deviation = multiplier / math.sqrt(SPENDING.count)
         cost += 1 / deviation**2
         if count > 2 * deviation:
             present = (

@@ -31,7 +31,7 @@ from pate._core.settings import decode_fields
 from pate._core.validation import FloatArray
 from pate._labeling.aggregators.base import Aggregator
 from pate._labeling.aggregators.clipped_votes import ClippedVotes
-from pate._labeling.aggregators.score_votes import COUNT_SHARE, PersonalVotes, ScoreVotes
+from pate._labeling.aggregators.score_votes import SPENDING, PersonalVotes, ScoreVotes
 from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import LabelsRelease
@@ -142,7 +142,7 @@ def _tied(aggregator: ScoreVotes, votes: Any) -> _Tied:
     multiplier = aggregator.multiplier_scores / math.sqrt(votes.num_queries)
     # of features in two parts
     rounds = math.fsum(aggregator.rounds) + aggregator.rounds[0]
-    first = multiplier / math.sqrt(aggregator.rounds[0] / rounds * (1 - COUNT_SHARE))
+    first = multiplier / math.sqrt(aggregator.rounds[0] / rounds * (1 - SPENDING.count))
     private = votes.voters.num_private is not None
     # as many as a cheap comparison in 6 steps needs; of known voters the nominal number decides
     sigma = first * math.sqrt(6 / 0.05)

@@ -309,7 +309,7 @@ def levels_without_weights(patch: Patch) -> None:
 
 
 def another_round_about_levels(patch: Patch) -> None:
-    patch.setattr(score_votes, "_LEVEL_ROUNDS", 6)
+    patch.setattr(score_votes, "SPENDING", replace(score_votes.SPENDING, level_rounds=6))
     noisy_sum = score_votes.noisy_sum
 
     def faulty(

@@ -14,7 +14,8 @@ from pate import VoteShape
 from pate._core.accounting.cost import largest_mu
 from pate._core.validation import FloatArray
 from pate._labeling.aggregators.clipped_votes import noisy_median
-from pate._labeling.aggregators.score_votes import Learner, by_budgets, noisy_sum, released
+from pate._labeling.aggregators.moment_learner import Learner
+from pate._labeling.aggregators.score_votes import by_budgets, noisy_sum, released
 from pate._labeling.release.label_settings import rehearse
 from pate.accounting import NeighboringRelation, PersonalEvent, Target
 from pate.aggregators import (

@@ -16,9 +16,9 @@ from scipy.stats import kstest, multivariate_normal, norm
 
 from pate import Outlook, Votes, VoteShape
 from pate._core.validation import MOST_VOTERS, BoolArray, FloatArray, UInt8Array
-from pate._labeling.aggregators import score_votes
+from pate._labeling.aggregators import moment_learner, score_votes
+from pate._labeling.aggregators.moment_learner import Learner, Learning
 from pate._labeling.aggregators.score_votes import (
-    Learner,
     noisy_count,
     noisy_knowing,
     noisy_sum,
@@ -411,14 +411,14 @@ def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
     """Of 4,000 slopes with noise of variance 1; twice the gain in log-likelihood is n (p - log(1 +
     p)). Nearly all weight is on one of the variances."""
     drawn = np.random.default_rng(0).normal(size=(4000, 3)) * math.sqrt(prior + 1)
-    shrinkage, evidence, _ = score_votes._shrinkage(drawn, np.ones(drawn.shape))
+    shrinkage, evidence, _ = moment_learner._shrinkage(drawn, np.ones(drawn.shape))
     # priors are a factor of 1.8 apart
     np.testing.assert_allclose(shrinkage, prior / (prior + 1), atol=0.07)
     np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
 
 
 def test_nothing_speaks_for_slopes_that_are_smaller_than_their_noise() -> None:
-    shrinkage, evidence, _ = score_votes._shrinkage(np.full((50, 2), 1e-3), np.ones((50, 2)))
+    shrinkage, evidence, _ = moment_learner._shrinkage(np.full((50, 2), 1e-3), np.ones((50, 2)))
     # no variance is more likely than 0, and those that are far smaller than the noise as likely
     assert 0 < shrinkage.max() < 0.01 and not evidence.any()
 
@@ -556,7 +556,7 @@ def test_rounds_converge_where_private_records_vary_more_than_public_samples(
         labels=labels,
     )
     if not mended:
-        monkeypatch.setattr(score_votes, "_RATIO_DEVIATION", 1e-6)
+        monkeypatch.setattr(moment_learner, "LEARNING", Learning(ratio_deviation=1e-6))
     inner = voters.coordinates * GEOMETRY.unit
     best, _, _, _ = np.linalg.lstsq(np.column_stack((inner, np.ones(20_000))), labels, rcond=None)
     voting = ScoreVotes(multiplier_scores=0.01, rounds=(0.01, 0.04, 0.15, 0.8))
@@ -607,16 +607,19 @@ def test_a_thousand_directions_that_hardly_vary_change_nothing(
 
 def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
     """Shrinkage is a mean over them; evidence is of the most likely one."""
-    np.testing.assert_allclose(score_votes._RATIOS, [0, *(10 ** (k / 4) for k in range(-12, 29))])
+    np.testing.assert_allclose(
+        np.array(moment_learner.LEARNING.prior_ratios),
+        [0, *(10 ** (k / 4) for k in range(-12, 29))],
+    )
     generator = np.random.default_rng(0)
     estimates, noise = (
         generator.normal(size=(30, 4)) * [0, 1, 3, 30],
         generator.uniform(1, 2, (30, 4)),
     )
-    priors = noise.min() * score_votes._RATIOS
+    priors = noise.min() * np.array(moment_learner.LEARNING.prior_ratios)
     expected, losses = plain_shrinkage(estimates, noise, priors)
     best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
-    shrinkage, evidence, _ = score_votes._shrinkage(estimates, noise)
+    shrinkage, evidence, _ = moment_learner._shrinkage(estimates, noise)
     np.testing.assert_allclose(shrinkage, expected)
     np.testing.assert_allclose(evidence, losses[0] - losses[best, np.arange(4)], atol=1e-9)
 
@@ -625,7 +628,7 @@ def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyP
     """By three posterior deviations, and by the label's own evidence: labels on both sides of each
     bound."""
     monkeypatch.setattr(
-        score_votes,
+        moment_learner,
         "labels_better_than_constant",
         lambda gains, squares: np.ones(len(gains), dtype=np.bool_),
     )
@@ -681,7 +684,7 @@ def test_a_gain_of_three_deviations_is_enough_and_a_level_one_above_one_half_is_
 
 @pytest.mark.parametrize("purpose", ["accuracy", "ranking"])
 def test_a_label_departs_on_average_by_one_deviation_in_which_levels_count_twice(
-    purpose: score_votes.Purpose,
+    purpose: moment_learner.Purpose,
 ) -> None:
     """Whatever its evidence: twenty samples that differ for certain gain twenty."""
     learner, samples = Learner(GEOMETRY, 1, 1e4, purpose=purpose), np.ones((20, 6))
@@ -755,7 +758,7 @@ def test_a_mean_is_taken_as_it_is_however_noisy(monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_allclose(learner.question().levels, [0.2, 0.5, 1 - 0.5 / 300])
     # a constant entry is not lost among many directions that are kept
     monkeypatch.setattr(
-        score_votes, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3), 0.0)
+        moment_learner, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3), 0.0)
     )
     learner.learn(learner.question(), mean, 2.0)
     assert learner.question().constant == 0.05
@@ -1010,7 +1013,7 @@ def test_a_part_is_needed_by_two_standard_deviations(
         given.append(len(estimates))
         return np.full(estimates.shape, len(given)), np.array([1.0, 2.0, 3.0]), together
 
-    monkeypatch.setattr(score_votes, "_shrinkage", shrink)
+    monkeypatch.setattr(moment_learner, "_shrinkage", shrink)
     learner = Learner(in_parts(10, (6, 3)).voters.geometry, 3, math.inf, 0.25)
     shrinkage = learner._shrinkage(np.zeros((9, 3)), np.ones((9, 3)))
     assert given == [6, 3] and shrinkage.tolist() == [[1] * 3] * 6 + [[2] * 3] * 3
@@ -1027,7 +1030,7 @@ def test_a_part_is_needed_by_two_standard_deviations(
 def test_a_part_has_no_slopes_until_it_is_needed(
     needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score_votes, "_NEEDED", 0.0 if needed else math.inf)
+    monkeypatch.setattr(moment_learner, "LEARNING", Learning(needed=0.0 if needed else math.inf))
     votes = in_parts(4000, (6, 3))
     for step in score_votes.released(make(1.0), votes.voters, 1, np.random.default_rng(0)):
         learner = step.learner
@@ -1039,8 +1042,8 @@ def test_evidence_of_all_labels_is_the_gain_of_one_prior_for_all() -> None:
     random = np.random.default_rng(0)
     noise = random.uniform(1, 2, (40, 3))
     estimates = np.sqrt(noise + np.array([0, 0.1, 3])) * random.normal(size=(40, 3))
-    found = score_votes._shrinkage(estimates, noise)[2]
+    found = moment_learner._shrinkage(estimates, noise)[2]
     fine = np.concatenate(([0], np.geomspace(1e-3, 1e3, 2000)))[:, None, None]
     losses = (estimates**2 / (fine + noise) + np.log(fine + noise)).sum(axis=(1, 2))
     assert 10 < found <= losses[0] - losses.min() < found * 1.1
-    assert score_votes._shrinkage(estimates * 1e-3, noise)[2] == 0
+    assert moment_learner._shrinkage(estimates * 1e-3, noise)[2] == 0
