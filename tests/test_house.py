@@ -63,6 +63,7 @@ TAKEN_BY_PLACE = {
         "Histogram",
     ),
     *("Directions", "Geometry", "LinearStudent", "PartitionedRecords", "_Losses"),
+    *("_Proposed", "_RowBlocks"),
 }
 
 

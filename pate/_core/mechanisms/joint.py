@@ -212,105 +212,136 @@ class _Losses:
         return distances(self.scores[ranks], self.scores[: self.k], reach=REACH * self.scale)
 
 
-def _draw_row(
-    scores: Rows, k: int, scale: float, noise: ChoiceNoise, generator: np.random.Generator
-) -> IntArray:
-    """Draw one sequence as ranks from 0, ``[k]``, given descending scores ``[d]``.
+@dataclass(frozen=True, eq=False)
+class _Proposed:
+    """Sequences ``[n, k]``, each uniform among those with ranks below ``reach`` ``[n, k]``.
+
+    They are kept as often as a loss drawn from their block ``[starts, ends)`` is no smaller than
+    their own.
+    """
+
+    ranks: IntArray
+    losses: FloatArray
+    starts: FloatArray
+    ends: FloatArray
+    reach: IntArray
+    blocks: Picked
+    scale: float
+    log_rates: FloatArray
+
+    @property
+    def proposals(self) -> Proposals:
+        worst = self._worst
+        with np.errstate(divide="ignore"):
+            widths = -np.expm1(-np.maximum(self.ends - worst, 0) / self.scale)
+            log_widths = np.log(widths) - worst / self.scale
+        log_counts = np.log(self.reach - np.arange(self.reach.shape[1])).sum(axis=1)
+        log_chances = log_counts + log_widths - self.blocks.log_shares - self.log_rates
+        scaled = self.losses / self.scale
+        return Proposals(self.ranks, log_chances, self._chance, scaled, self._loss)
+
+    @cached_property
+    def _worst(self) -> FloatArray:
+        return np.maximum(self.losses, self.starts)
+
+    def _loss(self, place: int) -> Fraction:
+        return Fraction(float(self.losses[place])) / Fraction(self.scale)
+
+    def _chance(self, place: int) -> Chance:
+        low, high = float(self._worst[place]), float(self.ends[place])
+        if not low < high:
+            return Chance(Fraction(0), Fraction(0))
+        count = math.prod((self.reach[place] - np.arange(self.reach.shape[1])).tolist())
+        raised, scale = Fraction(float(self.log_rates[place])), Fraction(self.scale)
+        last = None if high == math.inf else Fraction(high) / scale + raised
+        return Chance(count / self.blocks.share(place), Fraction(low) / scale + raised, last)
+
+
+@dataclass(frozen=True, eq=False)
+class _RowBlocks:
+    """Blocks of the losses of one row, each with a bound on its mass.
 
     ``N`` is a step function that grows, so on a block of losses its value at the right end bounds
     it. Blocks are split until one in ten of the proposals passes, or until splitting no longer
     helps.
     """
+
+    losses: _Losses
+    edges: FloatArray
+    masses: FloatArray
+    log_rates: FloatArray
+
+    @classmethod
+    def of(cls, losses: _Losses) -> _RowBlocks:
+        # blocks that halve toward 0, where exp(-v / scale) has its mass
+        edges = np.concatenate(([0.0], losses.max_loss * 0.5 ** np.arange(_BLOCKS)[::-1]))
+        counts = losses.log_sequences(edges)  # in logarithms, as N exceeds the range of floats
+        for _ in range(40):
+            log_widths = _log_widths(edges, losses.scale)
+            upper = np.append(counts[1:], counts[-1]) + log_widths
+            largest = upper.max()
+            masses = np.exp(upper - largest)
+            total = masses.sum()
+            # N at the left end bounds the mass of a block from below
+            excess = masses - np.exp(counts + log_widths - largest)
+            if excess.sum() <= _REJECTED * total:
+                break
+            middle = _halfway(edges, excess)
+            if not middle.size:
+                break
+            order = np.argsort(np.concatenate((edges, middle)))
+            counts = np.concatenate((counts, losses.log_sequences(middle)))[order]
+            edges = np.concatenate((edges, middle))[order]
+        log_rates = np.array([float(largest) + math.log(total) + SLACK])
+        return cls(losses, edges, masses, log_rates)
+
+    @cached_property
+    def _cumulative(self) -> IntArray:
+        return cumulative_weights(self.masses[None])
+
+    def propose(self, generator: np.random.Generator) -> Proposals:
+        """Propose one sequence as ranks from 0."""
+        edges, block = self.edges, pick(self._cumulative, generator)
+        place = int(block.places[0])
+        end = edges[place + 1 : place + 2] if place + 1 < edges.size else edges[-1:]
+        reach = self.losses.reach(end)
+        ranks = np.array([_sequence(reach[0], generator)])
+        worst = np.maximum(self.losses.of(ranks).max(axis=1), 0.0)
+        starts, ends = edges[block.places], np.append(edges[1:], np.inf)[block.places]
+        scale = self.losses.scale
+        return _Proposed(ranks, worst, starts, ends, reach, block, scale, self.log_rates).proposals
+
+
+def _log_widths(edges: FloatArray, scale: float) -> FloatArray:
+    """Return the log mass of ``exp(-v / scale)`` on each block, the last one without end."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.append(
+            -edges[:-1] / scale + np.log(-np.expm1(-np.diff(edges) / scale)), -edges[-1] / scale
+        )
+
+
+def _halfway(edges: FloatArray, excess: FloatArray) -> FloatArray:
+    """Return new edges in the blocks that lose most by their bounds."""
+    split = np.flatnonzero(excess[:-1] >= 0.1 * excess.max())
+    starts, ends = edges[split], edges[split + 1]
+    # by ratio where blocks are wide against their distance from 0
+    low = np.maximum(starts, ends / 256)
+    parts = np.arange(1, _PARTS)[:, None] / _PARTS
+    middle = np.where(
+        ends > 4 * starts, low * (ends / low) ** parts, starts + (ends - starts) * parts
+    )
+    return np.unique(middle[(middle > starts) & (middle < ends)])
+
+
+def _draw_row(
+    scores: Rows, k: int, scale: float, noise: ChoiceNoise, generator: np.random.Generator
+) -> IntArray:
+    """Draw one sequence as ranks from 0, ``[k]``, given descending scores ``[d]``."""
     losses = _Losses(scores, k, scale)
     if losses.max_loss == 0:
         return np.array(_sequence(losses.reach(np.zeros(1))[0], generator))
-    # blocks that halve toward 0, where exp(-v / scale) has its mass
-    edges = np.concatenate(([0.0], losses.max_loss * 0.5 ** np.arange(_BLOCKS)[::-1]))
-    counts = losses.log_sequences(edges)  # in logarithms, as N exceeds the range of floats
-    for _ in range(40):
-        # mass of exp(-v/s) on each block, the last one without end
-        with np.errstate(divide="ignore", over="ignore"):
-            log_widths = np.append(
-                -edges[:-1] / scale + np.log(-np.expm1(-np.diff(edges) / scale)), -edges[-1] / scale
-            )
-        upper = np.append(counts[1:], counts[-1]) + log_widths
-        largest = upper.max()
-        masses = np.exp(upper - largest)
-        total = masses.sum()
-        # N at the left end bounds the mass of a block from below
-        excess = masses - np.exp(counts + log_widths - largest)
-        if excess.sum() <= _REJECTED * total:
-            break
-        split = np.flatnonzero(excess[:-1] >= 0.1 * excess.max())
-        starts, ends = edges[split], edges[split + 1]
-        # split the blocks that lose most, by ratio where they are wide against their distance from
-        # 0
-        low = np.maximum(starts, ends / 256)
-        parts = np.arange(1, _PARTS)[:, None] / _PARTS
-        middle = np.where(
-            ends > 4 * starts, low * (ends / low) ** parts, starts + (ends - starts) * parts
-        )
-        middle = np.unique(middle[(middle > starts) & (middle < ends)])
-        if not middle.size:
-            break
-        order = np.argsort(np.concatenate((edges, middle)))
-        counts = np.concatenate((counts, losses.log_sequences(middle)))[order]
-        edges = np.concatenate((edges, middle))[order]
-    cumulative = cumulative_weights(masses[None])
-    log_rates = np.array([float(largest) + math.log(total) + SLACK])
-
-    def propose(rows: IntArray) -> Proposals:
-        block = pick(cumulative, generator)
-        place = int(block.places[0])
-        reach = losses.reach(edges[place + 1 : place + 2] if place + 1 < edges.size else edges[-1:])
-        ranks = np.array([_sequence(reach[0], generator)])
-        worst = np.maximum(losses.of(ranks).max(axis=1), 0.0)
-        ends = np.append(edges[1:], np.inf)
-        return _proposals(
-            ranks, worst, edges[block.places], ends[block.places], reach, scale, block, log_rates
-        )
-
-    return draw(log_rates, propose, generator, noise=noise)[0]
-
-
-def _proposals(
-    ranks: IntArray,
-    losses: FloatArray,
-    starts: FloatArray,
-    ends: FloatArray,
-    reach: IntArray,
-    scale: float,
-    blocks: Picked,
-    log_rates: FloatArray,
-) -> Proposals:
-    """Propose sequences ``[n, k]``, each uniform among those with ranks below ``reach`` ``[n, k]``.
-
-    They are kept as often as a loss drawn from their block ``[starts, ends)`` is no smaller than
-    theirs.
-    """
-    worst = np.maximum(losses, starts)
-    with np.errstate(divide="ignore"):
-        log_widths = np.log(-np.expm1(-np.maximum(ends - worst, 0) / scale)) - worst / scale
-    log_counts = np.log(reach - np.arange(reach.shape[1])).sum(axis=1)
-
-    def loss(place: int) -> Fraction:
-        return Fraction(float(losses[place])) / Fraction(scale)
-
-    def chance(place: int) -> Chance:
-        if not worst[place] < ends[place]:
-            return Chance(Fraction(0), Fraction(0))
-        count = math.prod((reach[place] - np.arange(reach.shape[1])).tolist())
-        low, high, raised = (
-            float(worst[place]),
-            float(ends[place]),
-            Fraction(float(log_rates[place])),
-        )
-        last = None if high == math.inf else Fraction(high) / Fraction(scale) + raised
-        return Chance(count / blocks.share(place), Fraction(low) / Fraction(scale) + raised, last)
-
-    return Proposals(
-        ranks, log_counts + log_widths - blocks.log_shares - log_rates, chance, losses / scale, loss
-    )
+    blocks = _RowBlocks.of(losses)
+    return draw(blocks.log_rates, lambda _: blocks.propose(generator), generator, noise=noise)[0]
 
 
 def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
@@ -324,67 +355,87 @@ def _sequence(reach: IntArray, generator: np.random.Generator) -> list[int]:
     return ranks
 
 
-def _draw_batch(
-    below: IntArray, k: int, scale: float, noise: ChoiceNoise, generator: np.random.Generator
-) -> IntArray:
-    """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``.
+class _Levels:
+    """Blocks of the levels of losses of rows of sorted integer deficits ``[B, d]``.
 
     Losses are integers 0..M here, and all of the mass between l and l + 1 belongs to the sequences
     that lose at most l. Levels of losses are taken in blocks, as if every level of a block had as
     many sequences as its last one.
     """
-    num_rows, num_items = below.shape
-    width = int(below.max()) + 1
-    first = np.arange(num_rows)[:, None] * width
-    reach = np.bincount((first + below).ravel(), minlength=num_rows * width).reshape(
-        num_rows, width
-    )
-    np.cumsum(reach, axis=1, out=reach)  # how many deficits are at most l
-    logs = np.log(np.maximum(np.arange(num_items + 1), 1))
 
-    def log_sequences(levels: IntArray) -> FloatArray:
-        total = np.zeros((num_rows, levels.size))
-        for i in range(k):
-            at = np.minimum(below[:, i : i + 1] + levels, width - 1)
-            at += first
-            total += logs.take(reach.take(at) - i)
-        return total
+    def __init__(self, below: IntArray, k: int, scale: float) -> None:
+        self._below, self._k, self._scale = below, k, scale
+        num_rows = len(below)
+        self._width = width = int(below.max()) + 1
+        self._first = np.arange(num_rows)[:, None] * width
+        places = (self._first + below).ravel()
+        self._reach = np.bincount(places, minlength=num_rows * width).reshape(num_rows, width)
+        np.cumsum(self._reach, axis=1, out=self._reach)  # how many deficits are at most l
+        self._logs = np.log(np.maximum(np.arange(below.shape[1] + 1), 1))
+        num_blocks = min(width, _LEVEL_BLOCKS)
+        while not self._divided(num_blocks):
+            num_blocks = min(width, _PARTS * num_blocks)
 
-    num_blocks = min(width, _LEVEL_BLOCKS)
-    while True:
-        edges = np.unique(np.linspace(0, width, num_blocks + 1).astype(np.int64))
-        starts, levels = edges[:-1], edges[1:] - 1
+    def _divided(self, num_blocks: int) -> bool:
+        """Divide the levels into so many blocks; return whether these are enough."""
+        edges = np.unique(np.linspace(0, self._width, num_blocks + 1).astype(np.int64))
+        self._starts, self._levels = starts, levels = edges[:-1], edges[1:] - 1
         # the mass of a block's levels: the mass of exponential noise between its edges, or beyond
         # the last one
-        log_mass = -starts / scale
-        log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / scale))
-        bounds = log_sequences(levels)
+        log_mass = -starts / self._scale
+        log_mass[:-1] += np.log(-np.expm1(-np.diff(starts) / self._scale))
+        bounds = self._log_sequences(levels)
         upper = bounds + log_mass
         largest = upper.max(axis=1, keepdims=True)
-        masses = np.exp(upper - largest)
-        totals = masses.sum(axis=1)
-        if num_blocks == width:
-            break
+        self._masses = np.exp(upper - largest)
+        totals = self._masses.sum(axis=1)
+        self.log_rates = largest[:, 0] + np.log(totals) + SLACK
+        if num_blocks == self._width:
+            return True
         # no level of a block has fewer sequences than its first
-        accepted = np.exp(upper - largest + log_sequences(starts) - bounds).sum(axis=1)
-        if (accepted >= (1 - _REJECTED) * totals).all():
-            break
-        num_blocks = min(width, _PARTS * num_blocks)
-    cumulative = cumulative_weights(masses)
-    log_rates = largest[:, 0] + np.log(totals) + SLACK
-    ends = np.append(starts[1:].astype(np.float64), np.inf)
+        accepted = np.exp(upper - largest + self._log_sequences(starts) - bounds).sum(axis=1)
+        return bool((accepted >= (1 - _REJECTED) * totals).all())
 
-    def propose(rows: IntArray) -> Proposals:
-        block = pick(cumulative[rows], generator)
-        limits = np.minimum(below[rows, :k] + levels[block.places][:, None], width - 1)
-        within = np.take_along_axis(reach[rows], limits, axis=1)
-        ranks = _sequence_batch(within, num_items, generator)
-        worst = (np.take_along_axis(below[rows], ranks, axis=1) - below[rows, :k]).max(axis=1)
-        losses = np.maximum(worst, 0).astype(np.float64)
-        begin, end = starts[block.places].astype(np.float64), ends[block.places]
-        return _proposals(ranks, losses, begin, end, within, scale, block, log_rates[rows])
+    def _log_sequences(self, levels: IntArray) -> FloatArray:
+        total = np.zeros((len(self._below), levels.size))
+        for i in range(self._k):
+            at = np.minimum(self._below[:, i : i + 1] + levels, self._width - 1)
+            at += self._first
+            total += self._logs.take(self._reach.take(at) - i)
+        return total
 
-    return draw(log_rates, propose, generator, noise=noise)
+    @cached_property
+    def _cumulative(self) -> IntArray:
+        return cumulative_weights(self._masses)
+
+    def propose(self, rows: IntArray, generator: np.random.Generator) -> Proposals:
+        """Propose a sequence for each of some rows ``[n]``."""
+        block, below = pick(self._cumulative[rows], generator), self._below[rows]
+        starts, top = self._starts.astype(np.float64), below[:, : self._k]
+        limits = np.minimum(top + self._levels[block.places][:, None], self._width - 1)
+        within = np.take_along_axis(self._reach[rows], limits, axis=1)
+        ranks = _sequence_batch(within, below.shape[1], generator)
+        worst = (np.take_along_axis(below, ranks, axis=1) - top).max(axis=1)
+        return _Proposed(
+            ranks,
+            np.maximum(worst, 0).astype(np.float64),
+            starts[block.places],
+            np.append(starts[1:], np.inf)[block.places],
+            within,
+            block,
+            self._scale,
+            self.log_rates[rows],
+        ).proposals
+
+
+def _draw_batch(
+    below: IntArray, k: int, scale: float, noise: ChoiceNoise, generator: np.random.Generator
+) -> IntArray:
+    """Draw one sequence per row of sorted integer deficits ``[B, d]`` as ranks, ``[B, k]``."""
+    levels = _Levels(below, k, scale)
+    return draw(
+        levels.log_rates, lambda rows: levels.propose(rows, generator), generator, noise=noise
+    )
 
 
 def _sequence_batch(reach: IntArray, num_items: int, generator: np.random.Generator) -> IntArray:
