@@ -110,7 +110,7 @@ bench: setup
 
 # the quick form of all that papers show, and docs/reproduction.md; PATE_DATA names the folder of their data
 reproduce: setup
-	$(BIN)/python -m scripts.reproduction
+	$(BIN)/python -m scripts.reproduction --output docs/reproduction
 
 # site/index.html opens without a server, but for its search: make docs && python3 -m http.server --directory site
 docs: $(SITE)

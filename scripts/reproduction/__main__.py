@@ -1,10 +1,10 @@
-r"""Make tables and figures of papers again, and write the page of all that were made.
+r"""Make tables and figures of papers again, and write a page of all that were made.
 
     PATE_DATA=... python -m scripts.reproduction          # all, in the quick form: minutes
     python -m scripts.reproduction zhu_wang_bins --full   # one, as in the paper
-    python -m scripts.reproduction zhu_wang_table --counts brightkite.npy \
-        --counts foursquare.npy --output mine
-    python -m scripts.reproduction --page_only
+    python -m scripts.reproduction --output docs/reproduction --page_only
+
+The page of this checkout is written with `--output docs/reproduction`, as by `make reproduce`.
 
 PATE_DATA names the folder of the papers' data. A finding without its data is reported as not
 testable here, and the rest is made. Earlier results of it stay.
@@ -36,7 +36,7 @@ from scripts.reproduction.zhu_wang_utility import table_2_utility
 from scripts.results.__main__ import OTHER_SEED
 from tests.core.mechanisms.oracles import joint_slow
 
-FOLDER = Path("docs/reproduction")
+FOLDER = Path("reproduction")
 
 MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
     "celeba_dpsgd": celeba_dpsgd,
@@ -54,7 +54,6 @@ MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
     "shekelyan_zipf": shekelyan_figures.zipf,
     "zhu_wang_bins": zhu_wang_figures.bins,
     "zhu_wang_covid": zhu_wang_figures.covid,
-    "zhu_wang_table": zhu_wang_figures.table,
     "zhu_wang_table2_privacy": table_2_privacy,
     "zhu_wang_table2_utility": table_2_utility,
     "zhu_wang_theorems": theorems,
@@ -81,13 +80,6 @@ def main(
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of what is drawn (default: 0)")
     parser.add_argument(
-        "--counts",
-        type=Path,
-        action="append",
-        default=[],
-        help="a .npy of counts for zhu_wang_table",
-    )
-    parser.add_argument(
         "--output",
         type=Path,
         default=FOLDER,
@@ -103,13 +95,8 @@ def main(
     unknown = [name for name in options.names if name not in makers]
     if unknown:
         parser.error(f"Expected names among {', '.join(makers)}, got {', '.join(unknown)}")
-    absent = [str(path) for path in options.counts if not path.is_file()]
-    if absent:
-        parser.error(f"Expected files of counts, got counts={absent}")
     try:
-        effort = Effort.of_surroundings(
-            full=options.full, seed=options.seed, counts=tuple(options.counts)
-        )
+        effort = Effort.of_surroundings(full=options.full, seed=options.seed)
     except ValueError as error:
         parser.error(str(error))
     missing = {}

@@ -116,22 +116,20 @@ class Effort:
         seed: seed of everything that is drawn. Seeded draws are not private, nor are any of the
             data.
         data: folder with ``topk/`` and ``multilabel/``, None if there is none.
-        counts: files of counts for a table that takes any, in place of those at hand.
     """
 
     full: bool = False
     seed: int = 0
     data: Path | None = None
-    counts: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         require_count(0, seed=self.seed)
 
     @classmethod
-    def of_surroundings(cls, *, full: bool, seed: int, counts: tuple[Path, ...] = ()) -> Self:
+    def of_surroundings(cls, *, full: bool, seed: int) -> Self:
         """Return the effort with the data folder that ``PATE_DATA`` names, if it does."""
         named = os.environ.get("PATE_DATA")
-        return cls(full=full, seed=seed, data=Path(named) if named else None, counts=counts)
+        return cls(full=full, seed=seed, data=Path(named) if named else None)
 
     def trials(self, quick: int, full: int) -> int:
         """Return the number of trials of the form that is run."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-
-from scripts.reproduction.findings import Row
 
 Dashes = Literal["-", "--", ":"]
 
@@ -31,23 +29,6 @@ def panels(
         if number - columns <= place:
             axis.set_xlabel(labels[0])
     return figure, axes[:number]
-
-
-def draw_measures(
-    axis: Axes,
-    rows: Sequence[Row],
-    horizontal: str,
-    colors: Mapping[str, str],
-    dashes: Mapping[str, Dashes],
-) -> None:
-    """Draw each column of ``dashes`` against the column ``horizontal``, for each mechanism of ``colors``."""
-    for name, color in colors.items():
-        rows_of_name = [row for row in rows if row["mechanism"] == name]
-        at = [float(row[horizontal]) for row in rows_of_name]
-        for column, kind in dashes.items():
-            axis.plot(
-                at, [float(row[column]) for row in rows_of_name], kind, color=color, linewidth=1.4
-            )
 
 
 def legend(

@@ -16,7 +16,6 @@ from pate._core.mechanisms.noise import Noise
 from pate._core.mechanisms.ranking import good_bounds, great_bounds
 from pate._core.validation import FloatArray, require, require_in_open_unit_interval
 from pate.mechanisms import CanonicalMechanism
-from scripts.reproduction.findings import Row
 from scripts.reproduction.one_shot_law import probability_within
 
 PAPER = "Shekelyan & Loukides (2022), Differentially private top-k selection via canonical Lipschitz mechanism"
@@ -38,9 +37,6 @@ GradeName = Literal["top", "great", "good"]
 GRADES: tuple[GradeName, ...] = get_args(GradeName)
 
 _WIDEST = (1e-7, 1e7)  # epsilons between which everything happens
-_TIED = 1e3  # times the lowest epsilon: the end of a curve of grades that are never certain
-# probabilities of the good and of the exact top-k between which a curve is drawn
-_ENDS = 0.005, 0.9995
 
 
 @dataclass(frozen=True)
@@ -49,13 +45,11 @@ class Contender:
 
     Attributes:
         name: as the paper has it, but for ours.
-        color: of its curves.
         within: returns the probability that the set has the ``head`` best items and none of rank
             beyond ``tail``, given the scores in descending order, k, epsilon, head and tail.
     """
 
     name: str
-    color: str
     within: Callable[[FloatArray, int, float, int, int], float]
 
     def probability(self, scores: FloatArray, k: int, epsilon: float, grade: GradeName) -> float:
@@ -80,33 +74,31 @@ class Crossing(NamedTuple):
     epsilon: float
 
 
-def canonical(
-    name: str, color: str, *, gamma: float = 0.5, loss: CanonicalLoss = "published"
-) -> Contender:
+def canonical(name: str, *, gamma: float = 0.5, loss: CanonicalLoss = "published") -> Contender:
     """Return the canonical mechanism with Gumbel noise: one choice, for scores that move within a window of 1."""
 
     def within(scores: FloatArray, k: int, epsilon: float, head: int, tail: int) -> float:
         mechanism = CanonicalMechanism(k=k, scale=1 / epsilon, gamma=gamma, loss=loss)
         return mechanism.class_probabilities(scores).within(head=head, tail=tail)
 
-    return Contender(name, color, within)
+    return Contender(name, within)
 
 
-def one_shot(name: str, color: str, noise: Noise) -> Contender:
+def one_shot(name: str, noise: Noise) -> Contender:
     """Return noise added once, at ``epsilon / k`` for each of k choices; with Gumbel noise it is peeling."""
 
     def within(scores: FloatArray, k: int, epsilon: float, head: int, tail: int) -> float:
         return probability_within(scores, k=k, scale=k / epsilon, noise=noise, head=head, tail=tail)
 
-    return Contender(name, color, within)
+    return Contender(name, within)
 
 
 CONTENDERS = (
-    canonical("canonical (ours)", "#117733", loss="lead"),
-    canonical("canonical", "#0033cc"),
-    canonical("canonical, gamma 1", "#882299", gamma=1.0),
-    one_shot("one-shot exponential", "#cc1111", "exponential"),
-    one_shot("peeling", "#e69900", "gumbel"),
+    canonical("canonical (ours)", loss="lead"),
+    canonical("canonical"),
+    canonical("canonical, gamma 1", gamma=1.0),
+    one_shot("one-shot exponential", "exponential"),
+    one_shot("peeling", "gumbel"),
 )
 """The four of the paper, and the canonical mechanism with the loss that this package prefers."""
 
@@ -147,35 +139,18 @@ def epsilon_at(
     return math.exp(float(brentq(excess, low, high, xtol=1e-5)))
 
 
-def curves(
-    contenders: Sequence[Contender],
-    scores: FloatArray,
-    k: int,
-    points: int,
-    done: Callable[[], object],
-) -> tuple[list[Row], list[Crossing]]:
-    """Return the probabilities of all grades at ``points`` epsilons of each contender, and where they reach `SURE`.
-
-    Where ties keep a grade from being certain, the curves end where another is. ``done`` is called
-    after each contender.
-    """
-    rows: list[Row] = []
-    crossings = []
+def crossings(
+    contenders: Sequence[Contender], scores: FloatArray, k: int, done: Callable[[], object]
+) -> list[Crossing]:
+    """Return where each contender reaches `SURE`, by grade; ``done`` is called after each."""
+    found = []
     for contender in contenders:
-        low = epsilon_at(contender, scores, k, "good", _ENDS[0])
-        certain = (epsilon_at(contender, scores, k, grade, _ENDS[1]) for grade in GRADES)
-        high = next((epsilon for epsilon in certain if epsilon < math.inf), _TIED * low)
-        for epsilon in np.geomspace(low, high, points).tolist():
-            probabilities = {
-                grade: contender.probability(scores, k, epsilon, grade) for grade in GRADES
-            }
-            rows.append({"k": k, "mechanism": contender.name, "epsilon": epsilon} | probabilities)
         for grade in GRADES:
-            crossings.append(
+            found.append(
                 Crossing(contender.name, k, grade, epsilon_at(contender, scores, k, grade))
             )
         done()
-    return rows, crossings
+    return found
 
 
 def ratio(

@@ -1,4 +1,7 @@
-"""Figures of Shekelyan & Loukides (2022), made by exact probabilities."""
+"""Claims of Shekelyan & Loukides (2022) on its figures, by exact probabilities.
+
+`pate study shekelyan` draws curves of such figures.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from pate._core.progress import stage_bar
 from pate._core.validation import FloatArray
 from pate.mechanisms import CanonicalMechanism, GumbelPeeling, NoisyTopK
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
-from scripts.reproduction.probability_plots import Dashes, draw_measures, legend, panels
 from scripts.reproduction.shekelyan import (
     CONTENDERS,
     GRADES,
@@ -24,7 +26,7 @@ from scripts.reproduction.shekelyan import (
     Contender,
     Crossing,
     arrow,
-    curves,
+    crossings,
     load,
     one_shot,
     ratio,
@@ -36,11 +38,11 @@ PUBLISHED_TIMES = {1000: 81, 100: 34, 10: 6}
 """What the arrows of the figure of NETFLIX say of the exact top-k, by k."""
 
 NOISES = (
-    one_shot("exponential", "#cc1111", "exponential"),
-    one_shot("half-logistic", "#0033cc", "half_logistic"),
-    one_shot("Gumbel", "#e69900", "gumbel"),
-    one_shot("logistic", "#777777", "logistic"),
-    one_shot("Laplace", "#117733", "laplace"),
+    one_shot("exponential", "exponential"),
+    one_shot("half-logistic", "half_logistic"),
+    one_shot("Gumbel", "gumbel"),
+    one_shot("logistic", "logistic"),
+    one_shot("Laplace", "laplace"),
 )
 _LAWS = {
     "exponential": stats.expon,
@@ -49,7 +51,6 @@ _LAWS = {
     "logistic": stats.logistic,
     "Laplace": stats.laplace,
 }
-_DASHES: dict[str, Dashes] = {"top": "-", "great": "--", "good": ":"}
 _SIZES = (10, 100, 1000)
 _TOTAL = 1.5e8  # sum of the scores by Zipf's law, in the text
 _TOTAL_OF_CODE = 15.0**7  # and in the authors' code and vector
@@ -70,19 +71,10 @@ _OURS = (
 
 
 def netflix(effort: Effort) -> Finding:
-    """Make the figure of NETFLIX: k = 10, 100 and 1,000, with the ratios of budgets."""
+    """Try the claims on the figure of NETFLIX: k = 10, 100 and 1,000, with the ratios of budgets."""
     scores = load(effort.path(f"topk/{VECTORS['NETFLIX']}"))
-    rows, crossings = _all_curves(
-        "NETFLIX", {"NETFLIX": (scores, tuple(PUBLISHED_TIMES))}, effort.trials(17, 41)
-    )
-    figure, axes = panels(3, 3, ("epsilon, add or remove one user", "probability"), height=3.0)
-    for axis, k in zip(axes, sorted(PUBLISHED_TIMES), strict=True):
-        draw_measures(
-            axis, [row for row in rows if row["k"] == k], "epsilon", _colours(CONTENDERS), _DASHES
-        )
-        axis.set(title=f"NETFLIX, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
-    legend(figure, _colours(CONTENDERS), _lines())
-    reached = crossings["NETFLIX"]
+    rows, reached_by = _all_crossings("NETFLIX", {"NETFLIX": (scores, tuple(PUBLISHED_TIMES))})
+    reached = reached_by["NETFLIX"]
     gains = ", ".join(f"{ratio(reached, k, 'top', PUBLISHED, OURS):.2f}" for k in _SIZES)
     claims = [_arrow_claim(reached, k) for k in PUBLISHED_TIMES]
     claims += [
@@ -96,28 +88,18 @@ def netflix(effort: Effort) -> Finding:
         f" {_METHOD}{_OURS} The exact top-k takes {gains} times less epsilon by it at k = 10, 100 and 1,000.",
         claims=(*claims, _time_claim(scores)),
         rows=rows,
-        picture=figure,
-        caption="Probability of the exact (line), a great (dashed) and a good (dotted) top-k of NETFLIX",
     )
 
 
 def vectors(effort: Effort) -> Finding:
-    """Make the figures of the other vectors."""
+    """Try the claims on the figures of the other vectors."""
     sets = {
         name: (load(effort.path(f"topk/{file}")), _SIZES)
         for name, file in VECTORS.items()
         if name != "NETFLIX"
     }
-    rows, crossings = _all_curves("other vectors", sets, effort.trials(9, 31))
+    rows, reached_by = _all_crossings("other vectors", sets)
     places = [(name, k) for name, (_, sizes) in sets.items() for k in sizes]
-    figure, axes = panels(
-        len(places), 3, ("epsilon, add or remove one user", "probability"), height=2.1
-    )
-    for axis, (name, k) in zip(axes, places, strict=True):
-        panel_rows = [row for row in rows if (row["vector"], row["k"]) == (name, k)]
-        draw_measures(axis, panel_rows, "epsilon", _colours(CONTENDERS), _DASHES)
-        axis.set(title=f"{name}, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
-    legend(figure, _colours(CONTENDERS), _lines())
     tied = [
         f"{name} at k = {k:,}" for name, k in places if sets[name][0][k - 1] == sets[name][0][k]
     ]
@@ -129,17 +111,15 @@ def vectors(effort: Effort) -> Finding:
         " ties being broken arbitrarily, as in the paper, and no epsilon makes it certain:"
         f" {', '.join(tied)}. {_METHOD}{_OURS}",
         claims=(
-            _least_claim("Figures 3 and 6 to 10, all grades", crossings),
-            _spread_claim(crossings),
+            _least_claim("Figures 3 and 6 to 10, all grades", reached_by),
+            _spread_claim(reached_by),
         ),
         rows=rows,
-        picture=figure,
-        caption="Probability of the exact (line), a great (dashed) and a good (dotted) top-k",
     )
 
 
 def zipf(effort: Effort) -> Finding:
-    """Make the figure of Zipf's law: probabilities at epsilon 1 against its exponent."""
+    """Try the claims on the figure of Zipf's law: probabilities at epsilon 1 against its exponent."""
     exponents = sorted({*np.geomspace(0.001, 1.0, effort.trials(24, 96)).tolist(), _STEADY})
     rows: list[Row] = []
     with stage_bar(len(exponents), "Zipf's law", unit="exponent") as bar:
@@ -154,13 +134,6 @@ def zipf(effort: Effort) -> Finding:
                         {"exponent": exponent, "k": k, "mechanism": contender.name} | probabilities
                     )
             bar.update()
-    figure, axes = panels(3, 3, ("exponent of Zipf's law", "probability at epsilon 1"), height=3.0)
-    for axis, k in zip(axes, _SIZES, strict=True):
-        draw_measures(
-            axis, [row for row in rows if row["k"] == k], "exponent", _colours(CONTENDERS), _DASHES
-        )
-        axis.set(title=f"10,000 scores, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
-    legend(figure, _colours(CONTENDERS), _lines())
     return Finding(
         title="Figure 2: Zipf's law, the exact, a great and a good top-k at epsilon 1 against its exponent",
         paper=PAPER,
@@ -173,60 +146,40 @@ def zipf(effort: Effort) -> Finding:
         f" axis, where the code has 0 to 1 in even steps. {_METHOD}{_OURS}",
         claims=(_steady_claim(rows), _zipf_claim(rows)),
         rows=rows,
-        picture=figure,
-        caption="Probability of the exact (line), a great (dashed) and a good (dotted) top-k at epsilon 1",
     )
 
 
 def noises(effort: Effort) -> Finding:
-    """Make the figure of the noise laws, added once to the scores of NETFLIX."""
+    """Try the claims on the figure of the noise laws, added once to the scores of NETFLIX."""
     scores = load(effort.path(f"topk/{VECTORS['NETFLIX']}"))
     sizes = (1, *_SIZES)
-    rows, crossings = _all_curves(
-        "noises", {"NETFLIX": (scores, sizes)}, effort.trials(11, 41), NOISES
-    )
-    figure, axes = panels(4, 4, ("epsilon, add or remove one user", "probability"), height=3.0)
-    for axis, k in zip(axes, sizes, strict=True):
-        draw_measures(
-            axis, [row for row in rows if row["k"] == k], "epsilon", _colours(NOISES), _DASHES
-        )
-        axis.set(title=f"NETFLIX, k = {k:,}", xscale="log", ylim=(-0.02, 1.04))
-    legend(figure, _colours(NOISES), _lines())
+    rows, reached_by = _all_crossings("noises", {"NETFLIX": (scores, sizes)}, NOISES)
     return Finding(
         title="Figure 4: noise laws, added once",
         paper=PAPER,
         method=f"{_METHOD} The laws have a survival function that falls by at most a factor of e per unit.",
-        claims=(_noise_claim(crossings["NETFLIX"], sizes),),
+        claims=(_noise_claim(reached_by["NETFLIX"], sizes),),
         rows=rows,
-        picture=figure,
-        caption="Probability of the exact (line), a great (dashed) and a good (dotted) top-k; at k = 1 all are one",
     )
 
 
-def _all_curves(
+def _all_crossings(
     stage: str,
     sets: Mapping[str, tuple[FloatArray, Sequence[int]]],
-    points: int,
     contenders: Sequence[Contender] = CONTENDERS,
 ) -> tuple[list[Row], dict[str, list[Crossing]]]:
-    rows: list[Row] = []
-    crossings: dict[str, list[Crossing]] = {name: [] for name in sets}
     total = sum(len(sizes) for _, sizes in sets.values()) * len(contenders)
-    with stage_bar(total, stage, unit="curve") as bar:
-        for name, (scores, sizes) in sets.items():
-            for k in sizes:
-                more, reached = curves(contenders, scores, k, points, bar.update)
-                rows += [{"vector": name} | dict(row) for row in more]
-                crossings[name] += reached
-    return rows, crossings
-
-
-def _colours(contenders: Sequence[Contender]) -> dict[str, str]:
-    return {contender.name: contender.color for contender in contenders}
-
-
-def _lines() -> dict[str, Dashes]:
-    return {f"{grade}-k": kind for grade, kind in _DASHES.items()}
+    with stage_bar(total, stage, unit="mechanism") as bar:
+        reached = {
+            name: [at for k in sizes for at in crossings(contenders, scores, k, bar.update)]
+            for name, (scores, sizes) in sets.items()
+        }
+    rows: list[Row] = []
+    for name, found in reached.items():
+        for contender, k, grade, epsilon in found:
+            place: dict[str, str | int | float] = {"vector": name, "k": k, "mechanism": contender}
+            rows.append(place | {"grade": grade, "epsilon": epsilon})
+    return rows, reached
 
 
 def _best_ratio(reached: Sequence[Crossing], k: int, better: Sequence[str]) -> float:
@@ -305,7 +258,7 @@ def _least_claim(where: str, crossings: dict[str, list[Crossing]]) -> Claim:
         f" {max(gains.values()):,.0f} times",
         reason=Reason.OTHER_SIZE if lost else Reason.NONE,
         why=f"canonical against the better of one-shot and peeling, in all that ties allow to be certain; least {name},"
-        f" k = {k:,}, {grade}; {len(lost)} cases are lost. The columns top, great and good of the CSV",
+        f" k = {k:,}, {grade}; {len(lost)} cases are lost. The CSV has all epsilons",
         headline=len(crossings) > 1,
     )
 

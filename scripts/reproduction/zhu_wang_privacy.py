@@ -16,7 +16,7 @@ from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK, TauVoting
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.noisy_max import Composed, GapNoise, Pair, choice_divergence, worst_pair
-from scripts.reproduction.zhu_wang import PAPER
+from scripts.reproduction.zhu_wang_figures import PAPER
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 

@@ -13,7 +13,7 @@ from pate._core.accounting.curves import gaussian_noisy_max_rdp
 from pate.aggregators import StableTopK
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.noisy_max import GapNoise, Pair, choice_divergence
-from scripts.reproduction.zhu_wang import PAPER
+from scripts.reproduction.zhu_wang_figures import PAPER
 from scripts.reproduction.zhu_wang_privacy import (
     ADD,
     DELTA_TEST,

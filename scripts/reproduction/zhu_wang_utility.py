@@ -29,7 +29,7 @@ from scripts.reproduction.tasks import (
     rendered_faces,
     voted,
 )
-from scripts.reproduction.zhu_wang import PAPER
+from scripts.reproduction.zhu_wang_figures import PAPER
 from scripts.reproduction.zhu_wang_privacy import (
     DELTA,
     DELTA_TEST,

@@ -150,7 +150,6 @@ def test_headlines_are_short_and_lead_to_their_pages(tmp_path: Path) -> None:
     [
         (["--seed=-1"], "Expected an integer seed >= 0"),
         (["no_such"], "Expected names among a_table, got no_such"),
-        (["--counts=none.npy"], "Expected files of counts, got counts=['none.npy']"),
         (["--page_only"], "Expected findings of python -m scripts.reproduction"),
     ],
 )
@@ -167,7 +166,7 @@ def test_help_names_all_that_is_made(capsys: pytest.CaptureFixture[str]) -> None
         main(["--help"])
     out = " ".join(capsys.readouterr().out.split())
     assert stopped.value.code == 0 and all(
-        name in out for name in [*MAKERS, "--full", "--counts", "PATE_DATA"]
+        name in out for name in [*MAKERS, "--full", "--output", "PATE_DATA"]
     )
 
 
