@@ -10,14 +10,17 @@ small.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import re
 from abc import ABC
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -398,6 +401,42 @@ class Contract(ABC):  # noqa: B024
         ]
         if cls.__name__.startswith("Test") and missing:
             raise TypeError(f"Expected {cls.__name__} to define {', '.join(missing)}")
+
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def about(*names: str) -> Callable[[Test], Test]:
+    """Let a test of a contract that fails end with the lines of the class that it is about.
+
+    Args:
+        names: methods of the class that the contract makes, of its mechanism, or of its event.
+    """
+
+    def decorate(test: Test) -> Test:
+        @wraps(test)
+        def tested(contract: Any, *arguments: Any, **named: Any) -> None:
+            try:
+                test(contract, *arguments, **named)
+            except AssertionError as error:
+                make = getattr(contract, "make", None) or partial(contract.event, 1.0)
+                cls = type(make(RELATIONS[0]))
+                places = "; ".join(_places(cls, names)) or cls.__name__
+                raise AssertionError(f"{error}\nThis is about {places}.") from error
+
+        return cast(Test, tested)
+
+    return decorate
+
+
+def _places(cls: type, names: Sequence[str]) -> Iterator[str]:
+    """Yield where a class, or that of its mechanism, itself defines some methods."""
+    for kind in dict.fromkeys((cls, getattr(cls, "kind", cls))):
+        for name in sorted(set(names) & set(vars(kind))):
+            code = getattr(inspect.unwrap(vars(kind)[name]), "__code__", None)
+            if code is not None and code.co_filename.endswith(".py"):
+                place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+                yield f"{place}, {kind.__name__}.{name}"
 
 
 def assert_refused(

@@ -46,6 +46,11 @@ _COMMANDS: dict[str, Command] = {
         "write a recipe for data of your own, with comments",
         "pate init recipes/mine --data mine.csv --kind csv",
     ),
+    "plugin new": Command(
+        "pate._labeling.commands.plugin:main",
+        "write a package with an aggregator of your own, its cost and tests",
+        "pate plugin new NoisyMean",
+    ),
     "teachers fit": Command(
         "pate._labeling.commands.stages:teachers_fit",
         "train the teachers on their partitions (PRIVATE)",

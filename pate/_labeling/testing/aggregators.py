@@ -31,6 +31,7 @@ from pate._core.testing.laws import (
     ORDERS,
     RELATIONS,
     Contract,
+    about,
     assert_drawn_by_law,
     assert_gaussian,
     assert_noise_matters,
@@ -220,12 +221,14 @@ class AggregatorContract(Contract):
     def malformed(self) -> list[dict[str, Any]]:
         """Return parameters that the aggregator must refuse."""
 
+    @about("__call__", "answer", "aggregate")
     def test_release_follows_the_law(self) -> None:
         """Frequencies of a batch agree with the law, closely enough to notice 20% less noise."""
         aggregator = self.make(RELATIONS[0])
         assert_drawn_by_law(self._p_value(aggregator, self.draws), aggregator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    @about("__call__", "answer", "aggregate")
     def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
         """The laws that are compared between neighbors are the laws of the code, on all ballots."""
         laws = laws_of_ballots(type(self), relation)
@@ -237,12 +240,14 @@ class AggregatorContract(Contract):
         p_values = [p_value_of(part, law) for part, (_, law) in parts]
         assert_drawn_by_law(len(p_values) * min(p_values), self.make(relation))
 
+    @about("__call__", "answer", "aggregate")
     def test_one_query_at_a_time_follows_the_law(self) -> None:
         """Queries answered one by one follow the same law as a batch."""
         aggregator = self.make(RELATIONS[0])
         p_value = self._p_value(aggregator, self.single_draws, single=True)
         assert_drawn_by_law(p_value, aggregator)
 
+    @about("__call__", "answer", "aggregate")
     def test_queries_of_a_batch_are_independent(self) -> None:
         """A query's release depends on its own votes, and on noise that no other query shares."""
         aggregator, pairs = self.make(RELATIONS[0]), self.draws // 2
@@ -258,6 +263,7 @@ class AggregatorContract(Contract):
         )
         assert p_value > 1e-4, f"Expected independent queries in a batch, got p = {p_value:.1e}"
 
+    @about("__call__", "answer", "aggregate")
     def test_a_fifth_less_noise_is_caught(self) -> None:
         """The test of frequencies rejects 80% of the noise."""
         aggregator = self.make(RELATIONS[0]).scaled(0.8)
@@ -265,6 +271,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
+    @about("event")
     def test_divergence_between_all_neighbors_is_within_the_curve(
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
@@ -273,6 +280,7 @@ class AggregatorContract(Contract):
         assert_paid(self.worst_divergence(made_for, relation), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    @about("event")
     def test_two_teachers_of_one_unit_are_within_its_curve(
         self, relation: NeighboringRelation
     ) -> None:
@@ -283,12 +291,14 @@ class AggregatorContract(Contract):
         )
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    @about("event")
     def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
         """Some neighbors come within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.event(relation, relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation, relation), rdp, self.loose_because)
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    @about("event")
     def test_an_event_of_twice_the_noise_is_refuted(self, relation: NeighboringRelation) -> None:
         """The enumeration would notice an event that claims far too little."""
         if self.loose_because:
@@ -297,6 +307,7 @@ class AggregatorContract(Contract):
         assert (self.worst_divergence(relation, relation) > claimed.cost(ORDERS).rdp * 1.01).any()
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    @about("event")
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
         """Events carry the requested relation, and by default the aggregator's own."""
         aggregator = self.make(relation)
@@ -308,6 +319,7 @@ class AggregatorContract(Contract):
             assert self.event(relation, stated).neighboring_relation is stated
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    @about("event")
     def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
         """No tier costs more than the reserved event, and the dearest tier costs as much."""
         aggregator = self.make(relation)
@@ -340,6 +352,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
+    @about("event")
     def test_realised_costs_hold_between_all_neighbors(
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
@@ -354,6 +367,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
+    @about("event")
     def test_realised_gaussians_cover_all_neighbors(
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
@@ -370,6 +384,7 @@ class AggregatorContract(Contract):
         )
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    @about("event")
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         """Twice the noise lowers the curve at some order and raises it at none."""
         costlier, cheaper = (
@@ -426,6 +441,7 @@ class AggregatorContract(Contract):
                 release = aggregator.aggregate(predicted_votes, generator=np.random.default_rng(0))
                 assert len(release.labels) == 3
 
+    @about("__call__", "answer", "aggregate")
     def test_what_is_not_released_is_blank(self) -> None:
         """Labels and values are zero wherever the mask is False."""
         release = self._release(500, seed=0)
@@ -442,17 +458,20 @@ class AggregatorContract(Contract):
             )
             assert not release.noisy_counts[~release.mask].any()
 
+    @about("__call__", "answer", "aggregate")
     def test_one_seed_gives_one_release(self) -> None:
         """Equal seeds give equal releases, and different seeds different ones."""
         first, again, other = (_plain(self._release(200, seed=seed)) for seed in (5, 5, 6))
         assert first == again and first != other
 
+    @about("__call__", "answer", "aggregate")
     def test_no_queries_no_labels(self) -> None:
         """A batch of no queries gives arrays of no rows."""
         votes = self.votes(self.grid[0])[np.zeros(0, dtype=np.int64)]
         release = self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(0))
         assert release.labels.shape == release.mask.shape == (0, self.num_labels)
 
+    @about("__post_init__")
     def test_bad_parameters_raise_in_one_line(self) -> None:
         """Malformed parameters and panels raise `ValueError` with a one-line message."""
         aggregator = self.make(RELATIONS[0])
@@ -491,6 +510,7 @@ class AggregatorContract(Contract):
                     aggregator.aggregate(votes, generator=generator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
+    @about("max_answer_probability")
     def test_no_label_is_answered_more_often_than_admitted(
         self, relation: NeighboringRelation
     ) -> None:
