@@ -1,4 +1,4 @@
-"""The networks of `pate.models`, by the short names that a configuration in the checkout may use: ``models.Linear``."""
+"""The networks of `pate.models`, by short names for configurations: ``models.Linear``."""
 
 from pate.models import MLP, Backbone, ConvNet, Factory, Linear, ResNet8, ResNet50, SmallCNN
 

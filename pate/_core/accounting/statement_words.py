@@ -42,7 +42,8 @@ _LEDGERS = {
     "named": (
         "The ledger that was named for this run",
         "this ledger",
-        "What another ledger of the same private data holds, such as one beside them, is not in it, and adds up.",
+        "What another ledger of the same private data holds, such as one beside them, is not in"
+        " it, and adds up.",
     ),
     "run": (
         "The ledger of this run alone",
@@ -93,7 +94,7 @@ def conversion(statement: Mapping[str, Any]) -> str:
 
 
 Total = tuple[PrivacyUnit, LedgerSnapshot]
-"""The unit for which releases have a total, and the ledger with the events that they have for it."""
+"""The unit for which releases have a total, and the ledger with their events for it."""
 
 
 def describe_neighbors(
@@ -183,7 +184,8 @@ def describe_keeping(declared_after: int) -> str:
         return promise
     shown = "release 1" if declared_after == 1 else f"releases 1 .. {declared_after}"
     return (
-        f"{promise} It was declared after release {declared_after}: it holds if neither that nor its figures followed"
+        f"{promise} It was declared after release {declared_after}: it holds if neither that nor"
+        " its figures followed"
         f" from what {shown} showed."
     )
 
@@ -214,7 +216,8 @@ def describe_budget(book: LedgerSnapshot) -> str | None:
     if len(book.entries) > 1:
         units = f" for {book.budget_unit.describe(budget.neighboring_relation)}{units}"
     return (
-        f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta = {format_exact(budget.delta)} under"
+        f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta ="
+        f" {format_exact(budget.delta)} under"
         f" {budget.neighboring_relation.value.upper()}{units};"
         f" {describe_keeping(book.declared_after)} Spent are {spent}."
     )
@@ -265,7 +268,10 @@ def _headline(statement: Mapping[str, Any], book: LedgerSnapshot) -> Iterator[st
         if total is not None:
             yield f"{where}: all releases of {whose} {epsilon}:"
             yield differ
-    yield "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus delta."
+    yield (
+        "Any outcome is at most exp(epsilon) times as probable as it would be for a neighbor, plus"
+        " delta."
+    )
     _, first = by_relation(statement, "guarantees")[0]
     if first["unit"] is not None and (meaning := explain_epsilon(first["epsilon"])) is not None:
         yield meaning
@@ -280,7 +286,10 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
             f"{format_epsilon(figure['epsilon'])} under {name.upper()}"
             for name, figure in by_relation(statement, "world")
         )
-        yield f"This holds against those who take part, who know some of the noise. {WORLD} it is {figures}."
+        yield (
+            f"This holds against those who take part, who know some of the noise. {WORLD} it is"
+            f" {figures}."
+        )
     unkept = [
         name.upper() for name, guarantee in guarantees if guarantee["fixed_by"] == "reservation"
     ]
@@ -311,7 +320,8 @@ def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
     what = "What happened" if for_less else "What was reserved so far"
     yield f"{what} cost {' and '.join(texts)} at delta = {format_exact(costs[0][1]['delta'])}:"
     yield (
-        "    no guarantee, because what it is computed from was not fixed before the noise was drawn."
+        "    no guarantee, because what it is computed from was not fixed before the noise was"
+        " drawn."
         if for_less
         else "    that of these releases alone. The budget holds for all that follow, too."
     )
@@ -322,13 +332,18 @@ def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
     stated = by_relation(statement, "guarantees")[0][1]
     unit = stated["unit"] or statement["unit"]
     whom, when = WORDS[statement["kind"]].reached({**statement, "unit": unit})
-    yield f"Epsilon of all releases, as reserved, at delta = {format_exact(statement['delta'])} if {whom}:"
+    yield (
+        f"Epsilon of all releases, as reserved, at delta = {format_exact(statement['delta'])} if"
+        f" {whom}:"
+    )
     yield "    m" + "".join(f"{name.upper():>22}" for name in names)
+    guarantees = statement["guarantees"]
     for row in statement["reach"]:
-        yield f"    {row['teachers']}" + "".join(
-            f"{'none' if statement['guarantees'][name]['unit'] is None else format_epsilon(row[name]):>22}"
+        epsilons = (
+            "none" if guarantees[name]["unit"] is None else format_epsilon(row[name])
             for name in names
         )
+        yield f"    {row['teachers']}" + "".join(f"{epsilon:>22}" for epsilon in epsilons)
     yield f"    {when}"
 
 
@@ -366,7 +381,8 @@ def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]
         )
         title = "What was reserved" if as_reserved else "What happened"
         return [
-            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:",
+            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__},"
+            f" {keeps}:",
             f"    spent are {spent}.",
             *_sum(paid, cost, relation, title),
         ]
@@ -429,7 +445,10 @@ def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, 
         )
     far = "" if teachers == 1 else f", which reaches {teachers} teachers at most,"
     kept = published.get("kept", "")
-    return f"one {unit} of the private data{far} is added, removed or altered, and keeps its id{kept} where it is altered"
+    return (
+        f"one {unit} of the private data{far} is added, removed or altered, and keeps its id{kept}"
+        " where it is altered"
+    )
 
 
 def _published_labels(statement: Mapping[str, Any]) -> list[str]:
@@ -439,7 +458,8 @@ def _published_labels(statement: Mapping[str, Any]) -> list[str]:
         f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
         f" {statement['num_labels']} labels voted by {teachers}, through",
         *(f"    {line}" for line in f"{_call(statement['aggregator'])}.".splitlines()),
-        f"The samples that were asked about are public{f', chosen by {by}' if by else ''}: nothing protects them.",
+        f"The samples that were asked about are public{f', chosen by {by}' if by else ''}: nothing"
+        " protects them.",
     ]
 
 
@@ -520,11 +540,13 @@ def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
             f" {format_exact(stranger)} at most"
         )
         lines.append(
-            f"The list of all items is private: nothing is told of it but the items that are named{rare}."
+            "The list of all items is private: nothing is told of it but the items that are"
+            f" named{rare}."
         )
     else:
         lines.append(
-            "The list of all items is taken to be public: it must not follow from who the users are."
+            "The list of all items is taken to be public: it must not follow from who the users"
+            " are."
         )
     return lines
 

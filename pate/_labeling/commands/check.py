@@ -1,8 +1,8 @@
 """The commands that read a run and its ledger, compute them again, and change neither.
 
-`pate check` tells whether a run is as its commands left it, and its next command; `pate pack` writes
-its public files as one archive, and `pate status` shows its progress. `pate ledger show` and `pate
-ledger verify` add up the releases of a ledger.
+`pate check` tells whether a run is as its commands left it, and its next command; `pate pack`
+writes its public files as one archive, and `pate status` shows its progress. `pate ledger show` and
+`pate ledger verify` add up the releases of a ledger.
 """
 
 import shlex

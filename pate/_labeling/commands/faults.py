@@ -64,7 +64,10 @@ def in_our_words(line: str, options: Iterable[argparse.Action]) -> str:
         meant = did_you_mean(f"--{word}", (name for names in named.values() for name in names))
         return f"Expected options, each with -- before its name, got {extra[1]}{meant}"
     if config := re.fullmatch("Unexpected config: ?(.*)", line):
-        return f"Expected settings in each file of --config, as `name: value`, got {config[1] or 'none'}"
+        return (
+            "Expected settings in each file of --config, as `name: value`, got"
+            f" {config[1] or 'none'}"
+        )
     if bare := re.fullmatch(r"argument (\S+): expected .*arguments?", line):
         return f"Expected a value behind {bare[1]}"
     if chosen := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", line):

@@ -169,7 +169,8 @@ _KINDS = {
 }
 _PRIVATE = "private"
 _FRACTIONS = re.compile(
-    r"^    # (The share of .*|From --(public|test)_fraction\.)\n|^    (# )?(public|test)_fraction: .*\n",
+    r"^    # (The share of .*|From --(public|test)_fraction\.)\n"
+    r"|^    (# )?(public|test)_fraction: .*\n",
     re.MULTILINE,
 )
 """Lines of a data.yaml on shares of records, which another `pate init` may set."""
@@ -336,7 +337,8 @@ def _read(
     said = "public_fraction" in fractions
     if source.load(Role.PRIVATE).groups is not None:
         guess.remarks.append(
-            "Records have groups, such as persons, and teachers.yaml protects single records. `unit:"
+            "Records have groups, such as persons, and teachers.yaml protects single records."
+            " `unit:"
             " group` there protects all records of a group together."
         )
     if not sizes[Role.TEST]:

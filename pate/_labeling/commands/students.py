@@ -1,4 +1,4 @@
-"""The commands on students that left their runs: `pate predict`, `pate export` and `pate choose`."""
+"""The commands on students that left their runs: `pate predict`, `export` and `choose`."""
 
 import sys
 from functools import partial

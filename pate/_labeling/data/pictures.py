@@ -465,8 +465,8 @@ class PictureTable(PictureFolder):
         public_fraction: share of public pictures, if there is no ``split`` and a hash of the group,
             or else of the file's name, is to decide. There is no default: public pictures are seen
             by anybody.
-        test_fraction: share of test pictures, likewise, a tenth if None; with a ``split`` that names
-            none, the share of the public ones that become test pictures by the same hash.
+        test_fraction: share of test pictures, likewise, a tenth if None; with a ``split`` that
+            names none, the share of the public ones that become test pictures by the same hash.
         features: a public map of the pictures.
         names: the file's own names of `file`, `split` and `group`, such as ``{file: picture}``.
         unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is

@@ -78,7 +78,8 @@ class TextTable(TableSource):
         features: a public map of the features; None for the features themselves.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
-        names: the file's own names of `id`, `text`, `split` and `group`, such as ``{text: message}``.
+        names: the file's own names of `id`, `text`, `split` and `group`, such as
+            ``{text: message}``.
         unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
             unknown, too. None if all must be known.
         budgets: the personal budgets of private records in a column ``budget``, ascending epsilons
@@ -229,8 +230,8 @@ class NumberTable(TableSource):
     id, given once and kept for good. ``split`` gives its role (``private``, ``public``, ``test``,
     or 0, 1, 2), ``group`` or ``identity`` the person or group of the record; both may be missing.
     The columns that ``labels`` names are 0 or 1, or -1 and 1; all others are features: finite
-    numbers, categories or texts. The encoding of features is a function of these arguments and of public
-    records, and leaves with the student.
+    numbers, categories or texts. The encoding of features is a function of these arguments and of
+    public records, and leaves with the student.
 
     Args:
         path: the file.
@@ -246,9 +247,9 @@ class NumberTable(TableSource):
         texts: the number of hashed columns, at least 2, of each column of texts: counts of its
             words as in `TextTable`, without a vocabulary. A missing text has no words.
         formats: how the numbers of a column are written: ``decimal_comma`` (1.234,5),
-            ``thousands_comma`` (1,234.5), each with a sign of a currency or without, ``percent`` (12%), or as dates, which become days since
-            2000: ``iso_date`` (2024-01-31 10:00, with a time zone or in UTC), or the pattern of
-            another way, such as ``%d.%m.%Y``.
+            ``thousands_comma`` (1,234.5), each with a sign of a currency or without, ``percent``
+            (12%), or as dates, which become days since 2000: ``iso_date`` (2024-01-31 10:00, with a
+            time zone or in UTC), or the pattern of another way, such as ``%d.%m.%Y``.
         gaps: further texts in place of a missing number, such as ``n.d.`` or ``inf``.
         public_fraction: share of public records, if there is no ``split`` and a hash of the group,
             or else of the id, is to decide. There is no default: public records are seen by
@@ -562,6 +563,6 @@ def _hint(text: str) -> str:
 
 
 def _level(text: str) -> str:
-    """Return a level in one spelling: programs write a column of 1 and 2 with gaps as 1.0 and 2.0."""
+    """Return a level in one spelling: programs write 1 and 2 with gaps as 1.0 and 2.0."""
     number = as_number(text)
     return str(int(number)) if number is not None and number.is_integer() else text

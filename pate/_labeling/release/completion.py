@@ -63,12 +63,13 @@ def resolve_settings(
     before: Sequence[Charge] = (),
     budgets: Sequence[float] = (),
 ) -> LabelSettings:
-    """Return settings for given votes: the number of queries, and noise that meets the target if there is one.
+    """Return settings for given votes: the number of queries, and noise that meets a target.
 
     They are votes of ``shape`` on ``size`` samples, of a kind. Repeating it changes nothing. The
     target covers the releases ``before``, which public samples or the same teachers came from. If
-    records have personal ``budgets``, the aggregator weighs them. Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
-    budget is below it, or the aggregator takes votes of another kind.
+    records have personal ``budgets``, the aggregator weighs them. Raises ``ValueError`` if there
+    are fewer samples than queries, no noise meets the target, the budget is below it, or the
+    aggregator takes votes of another kind.
     """
     number = size if settings.num_queries is None else settings.num_queries
     require(number <= size, f"num_queries <= {size}", num_queries=number)
@@ -126,7 +127,7 @@ def resolve_settings(
 def complete_aggregator(
     aggregator: AnyAggregator | None, target: Target, shape: VoteShape, *, answered: float = 0.9
 ) -> Aggregator:
-    """Return an aggregator with its missing fields filled in, before its noise is scaled to the target.
+    """Return an aggregator with its missing fields, before its noise is scaled to the target.
 
     Args:
         aggregator: the aggregator, or a `Partial` of one; None for `pate.aggregators.Rounds`.
@@ -157,7 +158,7 @@ def complete_aggregator(
 
 
 def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, bool]]:
-    """Return the scales of noise, those of aggregators within included, and whether each is given."""
+    """Return the scales of noise, with those of aggregators within, and whether each is given."""
     if isinstance(aggregator, Aggregator):
         return [(place + name, True) for name in aggregator.noise]
     settings = aggregator.settings
@@ -169,7 +170,7 @@ def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, 
 
 
 def _completed(value: Any, place: str, target: Target, shape: VoteShape, answered: float) -> Any:
-    """Return the value of a setting at a ``place``, with all that partial aggregators in it lack."""
+    """Return a setting at a ``place``, with all that partial aggregators in it lack."""
     if isinstance(value, list | tuple):
         return tuple(_completed(item, place, target, shape, answered) for item in value)
     if not isinstance(value, Partial):
@@ -231,7 +232,7 @@ def _reached(aggregator: Aggregator | None, target: Target) -> Aggregator:
 def scale_to_target(
     aggregator: Aggregator, target: Target, shape: VoteShape, budget: Budget | None = None
 ) -> Aggregator:
-    """Return an aggregator with all its noise scaled by the least factor at which a release meets its target.
+    """Return an aggregator with its noise scaled by the least factor that meets a target.
 
     Noise that already meets the target and hardly exceeds the least is kept to the last digit, so
     that settings read from a file stay the same. With a budget, the release must be one that an
@@ -457,7 +458,8 @@ def describe_hopeless(plan: Any, settings: LabelSettings, num_units: int) -> Ite
     if delta * num_units >= 1:
         yield (
             f"{units} and delta = {delta:g}, not below one over their number: a program that"
-            f" publishes one of them would be as private. delta = {suited_delta(num_units):g} suits."
+            f" publishes one of them would be as private. delta = {suited_delta(num_units):g}"
+            " suits."
         )
     yield from describe_few(plan, num_units)
     noise = min(settings.mechanism.noise.values(), default=0.0)

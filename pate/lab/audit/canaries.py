@@ -131,7 +131,8 @@ class CanaryRecords(DataSource):
         private = self.source.records(Role.PRIVATE)
         require(
             len(private.features.shape) == 2,
-            "features that are rows of numbers: a feature map, such as PublicPCA, makes them of pictures",
+            "features that are rows of numbers: a feature map, such as PublicPCA, makes them of"
+            " pictures",
             shape=private.features.shape,
         )
         require(

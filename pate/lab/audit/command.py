@@ -154,7 +154,8 @@ def _parser() -> CommandParser:
         " PRIVATE: the output reveals which canaries were included.\n\nThe ledger of the records is"
         " neither read nor written: an audit has its own folder and ledger. After a kill, run the"
         " same command again to continue.\n\nA setting of a stage is overridden as in `pate run`:"
-        " --label.target_epsilon 4.\n\nWith --neighbor, --neighbor_group or --neighbor_teacher it tests"
+        " --label.target_epsilon 4.\n\nWith --neighbor, --neighbor_group or --neighbor_teacher it"
+        " tests"
         " the releases of an existing run instead, for the owner of the data alone: its output is"
         " PRIVATE, and goes to the screen.",
         print_config=None,

@@ -1,4 +1,4 @@
-"""The table of laws: releases of a copy of a run, and of synthetic votes, against their stated laws.
+"""The table of laws: releases of a copy of a run, and of synthetic votes, against their laws.
 
 Synthetic votes are near ties, where noise decides. The copy has its own ledger, and is deleted
 afterwards. Its releases take the way of `pate label`: a key from the operating system, a

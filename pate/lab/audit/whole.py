@@ -328,9 +328,13 @@ class AuditResult:
             AUDITED,
             "",
             f"Stated under REPLACE_RECORD: epsilon = {self.epsilon:.3f} at delta = {self.delta:g}.",
-            "An attacker who wants to know of one record in which of two versions it was there then recognizes",
-            *(f"  at most {hits:.2%} of those that were, if {rate:.1%} of those that were not are taken for it,"
-              for rate, hits in self.hits.items()),
+            "An attacker who wants to know of one record in which of two versions it was there"
+            " then recognizes",
+            *(
+                f"  at most {hits:.2%} of those that were, if {rate:.1%} of those that were not are"
+                " taken for it,"
+                for rate, hits in self.hits.items()
+            ),
             "whatever else is known, and whatever the attack.",
             "",
             *(f"{text_of(name, tests)}\n" for name, tests in self.tables.items()),

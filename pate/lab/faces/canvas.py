@@ -16,9 +16,12 @@ import numpy as np
 from pate._core.validation import BoolArray, Float32Array, IntArray, UInt8Array
 
 FACE_ATTRIBUTES: tuple[str, ...] = (
-    "Bald", "Bangs", "Beard", "Big_Nose", "Black_Hair", "Blond_Hair", "Brown_Hair", "Bushy_Eyebrows", "Chubby",
-    "Eyeglasses", "Gray_Hair", "Heavy_Makeup", "Long_Hair", "Male", "Mouth_Slightly_Open", "Mustache", "Narrow_Eyes",
-    "Pale_Skin", "Rosy_Cheeks", "Smiling", "Wearing_Earrings", "Wearing_Hat", "Wearing_Lipstick", "Wearing_Necktie",
+    "Bald", "Bangs", "Beard", "Big_Nose", "Black_Hair", "Blond_Hair", "Brown_Hair", 
+    "Bushy_Eyebrows", "Chubby",
+    "Eyeglasses", "Gray_Hair", "Heavy_Makeup", "Long_Hair", "Male", "Mouth_Slightly_Open", 
+    "Mustache", "Narrow_Eyes",
+    "Pale_Skin", "Rosy_Cheeks", "Smiling", "Wearing_Earrings", "Wearing_Hat", 
+    "Wearing_Lipstick", "Wearing_Necktie",
     "Young",
 )  # fmt: skip
 """The labels of a face, in the order of their columns."""

@@ -337,8 +337,9 @@ def _draw_earrings(canvas: Canvas, geometry: Geometry, traits: Traits) -> None:
 
 # from back to front
 _LAYERS: tuple[Callable[[Canvas, Geometry, Traits], None], ...] = (
-    _draw_background, _draw_hair_behind, _draw_body, _draw_head, _draw_skin_marks, _draw_beard, _draw_nose, _draw_mouth,
-    _draw_eyes, _draw_eyebrows, _draw_hair_in_front, _draw_glasses, _draw_hat, _draw_earrings,
+    _draw_background, _draw_hair_behind, _draw_body, _draw_head, _draw_skin_marks, _draw_beard,
+    _draw_nose, _draw_mouth, _draw_eyes, _draw_eyebrows, _draw_hair_in_front, _draw_glasses,
+    _draw_hat, _draw_earrings,
 )  # fmt: skip
 
 

@@ -26,7 +26,8 @@ COMMANDS = {
     "study": Command(
         "pate.lab.plan.command:study_main",
         "compare mechanisms at one price over k, epsilons, votes and seeds",
-        "pate study --mechanisms [Peeling,Canonical] --k [3,5] --epsilons [1,4] --counts [films.npy]",
+        "pate study --mechanisms [Peeling,Canonical] --k [3,5] --epsilons [1,4] --counts"
+        " [films.npy]",
         own_code=True,
     ),
 }

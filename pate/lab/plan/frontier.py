@@ -1,8 +1,8 @@
 """The frontier: aggregators compared by their labels, and a student's figures, at each epsilon.
 
-First what is compared: candidates, settings and results. Then the task, votes on public samples with
-data for training and evaluating a student; its teachers may be simulated before any are trained,
-and nothing private is touched then. At the end the measurements.
+First what is compared: candidates, settings and results. Then the task, votes on public samples
+with data for training and evaluating a student; its teachers may be simulated before any are
+trained, and nothing private is touched then. At the end the measurements.
 """
 
 import json

@@ -233,7 +233,7 @@ def draw_epsilons(
                 epsilons,
                 style,
                 color="tab:blue" if relation is configured else "tab:orange",
-                label=f"{relation.value}{' (configured)' if relation is configured else ''}, {conversion}",
+                label=f"{relation.value}{' (configured)' * (relation is configured)}, {conversion}",
             )
     axes.set(
         xlabel="queries", ylabel=f"epsilon at delta = {delta:g}", xlim=(0, None), ylim=(0, None)

@@ -14,7 +14,7 @@ from pate._core.accounting.proofs import Accountant, Composed, Guarantee
 
 
 class PLDAccountant(Accountant):
-    """Composes privacy-loss distributions of Gaussian events; with choices, Renyi curves of zCDP."""
+    """Composes privacy-loss distributions of Gaussian events; with choices, curves of zCDP."""
 
     def supports(self, event: Event) -> bool:
         return type(event) in (GaussianEvent, BoundedRangeEvent)

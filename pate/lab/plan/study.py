@@ -556,7 +556,7 @@ def _release_cells(
     path: Path,
     made: Sequence[Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
-    """Release the votes of a group by the seeds that are missing, and write and return its cells."""
+    """Release the votes of a group by the seeds that are missing; write and return its cells."""
     source, votes = group.source, group.source.votes
     shape, allowed = votes.shape, study.cost(aggregator, votes)
     judge = Judge(source, group.k)

@@ -61,7 +61,7 @@ def _cell(mean: float, half: float, sign: str = " +-") -> str:
 
 
 def study_tex(result: StudyResult) -> str:
-    """Return a ``tabular`` of one figure for each file of votes, with a column for each k and epsilon."""
+    """Return a ``tabular`` for each file of votes, with a column for each k and epsilon."""
     tables = [f"% {result.study.notice}"]
     for votes in dict.fromkeys(row["votes"] for row in result.rows):
         columns = [(k, epsilon) for k in result.study.k for epsilon in result.study.epsilons]
@@ -110,7 +110,8 @@ def method_text(result: StudyResult) -> str:
         f" {', '.join(f'{value:g}' for value in study.epsilons)} at most, at delta ="
         f" {_delta(study)} under {relation}; the cost was {min(spent):.4g} to"
         f" {max(spent):.4g}. One factor scales all noise of a mechanism to the least that meets"
-        f" epsilon; a class such as StableTopK splits its noise for it. Noise is drawn {study.seeds} times;"
+        " epsilon; a class such as StableTopK splits its noise for it. Noise is drawn"
+        f" {study.seeds} times;"
         f" intervals of 95% are Student's t over these draws, for the same votes. Figures compare"
         f" releases with {against}, which is private where the votes are; what is not released"
         f" counts as not found. pate {code_version()}, {versions}, Python"

@@ -146,7 +146,7 @@ class TaskFacts:
 
     @property
     def most_teachers(self) -> int:
-        """The largest number of teachers of which each has a group, and five records, on average."""
+        """The most teachers such that each has a group, and five records, on average."""
         return int(self.num_records / max(self.records_per_group, _FEWEST_RECORDS))
 
     def grid(self) -> tuple[int, ...]:

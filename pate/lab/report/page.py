@@ -139,7 +139,8 @@ def _read_released(run: Run, source: DataSource | None) -> Released | None:
         today = statement.today(book)
     else:
         print(
-            f"pate report: the ledger is not at {run.ledger_path}; the statement lists its releases",
+            f"pate report: the ledger is not at {run.ledger_path}; the statement lists its"
+            " releases",
             file=sys.stderr,
         )
     return Released(labels, statement, today, book, _public_features(source, labels.ids))

@@ -295,7 +295,8 @@ def _answers(labels: ReleasedLabels) -> Iterator[Block]:
         yield Text(labels.unlike)
     if labels.linear:
         yield Text(
-            "What was released are the answers of a linear model, which was learned from noisy sums."
+            "What was released are the answers of a linear model, which was learned from noisy"
+            " sums."
         )
     elif labels.noise_std is not None:
         share = labels.noise_std / labels.num_teachers
@@ -375,7 +376,8 @@ def _student(findings: Findings) -> Iterator[Block]:
     else:
         if learned.older:
             yield Text(
-                "These figures are older than the labels: they may be of a student of earlier ones.",
+                "These figures are older than the labels: they may be of a student of earlier"
+                " ones.",
                 "warning",
             )
         number = "the" if learned.num_test is None else f"{learned.num_test:,}"

@@ -141,12 +141,14 @@ class Invitation:
         single = (
             ""
             if self.mechanism.has_one_sum
-            else ". A server that shows silos different lists of those in the sum can open the counts of one silo by"
-            " themselves, with all of the stated noise"
+            else ". A server that shows silos different lists of those in the sum can open the"
+            " counts of one silo by themselves, with all of the stated noise"
         )
         return (
-            f"{len(self.label_names)} labels of {len(self.ids)} samples, from {', '.join(self.teachers)}."
-            f" The noise of a count is {self.sigma_silos:.4g} votes or more, of each silo {self.mechanism.share_sigma:.4g},"
+            f"{len(self.label_names)} labels of {len(self.ids)} samples, from"
+            f" {', '.join(self.teachers)}."
+            f" The noise of a count is {self.sigma_silos:.4g} votes or more, of each silo"
+            f" {self.mechanism.share_sigma:.4g},"
             f" though {self.colluding} know what they drew and {self.dropouts} drop out{single}"
         )
 

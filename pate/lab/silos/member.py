@@ -163,7 +163,8 @@ class Member:
             else f"{terms.colluding} of which put together"
         )
         return (
-            f"taking part costs epsilon = {parties} against the other silos, {known} what it drew, and {world} against"
+            f"taking part costs epsilon = {parties} against the other silos, {known} what it drew,"
+            f" and {world} against"
             f" the world, at delta = {format_exact(delta)} under {_RELATION.value.upper()}"
         )
 
@@ -190,7 +191,8 @@ class Member:
         )
         require(
             consent.digest is not None or consent.public_keys is not None,
-            "`confirm` with the digest of the invitation, once all others read out the same, or `public_keys`",
+            "`confirm` with the digest of the invitation, once all others read out the same, or"
+            " `public_keys`",
         )
         require(
             consent.digest in (None, terms.digest),

@@ -89,8 +89,9 @@ class Folder:
 class Store:
     """A store that fsspec reaches, such as a bucket or a server of SFTP or WebDAV.
 
-    Its package and fsspec's own configuration have its credentials and other settings. A request that the store does not answer, or answers by an error that may pass,
-    raises `AwaitedError`, with the store's words.
+    Its package and fsspec's own configuration have its credentials and other settings. A request
+    that the store does not answer, or answers by an error that may pass, raises `AwaitedError`,
+    with the store's words.
 
     Args:
         url: the address.

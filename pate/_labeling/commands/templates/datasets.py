@@ -15,8 +15,8 @@ def my_datasets(root: str, size: int = 64) -> TorchDatasets:
     """
     private, public, test = (CelebA(root, split) for split in ("train", "valid", "test"))
     # `filename` is an attribute with the name of each picture. An id is given once, and stays when
-    # other records come and go: it is no row number. An item may also be (picture, labels, id), with
-    # the default Keys.
+    # other records come and go: it is no row number. An item may also be (picture, labels, id),
+    # with the default Keys.
     keys = Keys(features=0, labels=1, ids="filename", size=size)
     # CelebA's list ends in a name without a column
     names = [name for name in private.attr_names if name]

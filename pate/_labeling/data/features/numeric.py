@@ -288,7 +288,7 @@ def _center_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
 
 _MOST_WAVES = 600  # features, unless a number is given
 _PAIRED = 1000  # public samples, whose distances give the bandwidth
-# columns, and entries that equal their column's median, beyond which random features hardly ever win
+# columns, and entries that equal their column's median, beyond which random features hardly win
 _WIDEST, _SPARSE = 256, 0.75
 _SCALING = "scaling."  # before the names of the scaling's arrays
 

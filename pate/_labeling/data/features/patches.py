@@ -160,7 +160,7 @@ class PatchFeatures(FeatureMap):
         return self._state
 
     def _places(self, shape: tuple[int, ...]) -> tuple[IntArray, Float32Array]:
-        """Return the pixels ``[D, P]`` of each patch, and which of the regions ``[P, R]`` it is in."""
+        """Return the pixels ``[D, P]`` of each patch, and the regions ``[P, R]`` that it is in."""
         require(len(shape) in (2, 3), "pictures, as features for patches", shape=shape)
         pixels = np.arange(prod(shape)).reshape(shape)
         if len(shape) == 2:
