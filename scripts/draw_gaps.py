@@ -80,9 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         num_queries=options.queries,
         neighboring_relation=NeighboringRelation.REPLACE_RECORD,
     )
-    figure = Figure(figsize=(5.2 * len(options.labels), 3.8), layout="constrained")
+    figure = Figure(figsize=(5.0, 3.8 * len(options.labels)), layout="constrained")
     for axes, num_labels in zip(
-        np.ravel(figure.subplots(1, len(options.labels))), options.labels, strict=True
+        np.ravel(figure.subplots(len(options.labels), 1)), options.labels, strict=True
     ):
         ks = sorted(
             {int(k) for k in np.unique(np.rint(np.geomspace(1, num_labels - 1, 60)))} | {1, 2, 3}
@@ -104,11 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{num_labels} labels: canonical needs a smaller gap than peeling at k = {stretches(smaller)}{drawn}"
         )
     figure.suptitle(
-        f"Gap at which the top k are found with probability {options.probability:g}: {options.queries} queries, "
-        f"epsilon {options.epsilon:g}, delta {options.delta:g}, REPLACE_RECORD",
+        f"gap at which the top k are found with probability {options.probability:g}\n"
+        f"{options.queries} queries, epsilon {options.epsilon:g}, delta {options.delta:g}",
         fontsize=10,
     )
-    figure.savefig(options.output, dpi=110)
+    figure.savefig(options.output, dpi=144)
 
 
 if __name__ == "__main__":

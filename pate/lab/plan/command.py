@@ -192,7 +192,7 @@ def compare(
     text = frontier_table(result)
     write_csv(folder / "frontier.csv", result.notice, frontier_rows(result))
     write_text(folder / "frontier.txt", text)
-    save_figure(folder / "frontier.png", frontier_figure(result), dpi=130)
+    save_figure(folder / "frontier.png", frontier_figure(result), dpi=144)
     written = ["frontier.csv", "frontier.png", "frontier.txt"]
     if comparison.variants:
         save_figure(folder / "variants.png", variants_figure(result), dpi=90)

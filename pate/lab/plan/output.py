@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_WIDTH = 5.0  # inches: type of pictures is legible on a phone
 _NAMED = 5  # lines with a color and a name
 _MARKERS = "osD^v"
 _ACROSS = 3  # panels side by side
@@ -115,8 +116,8 @@ def frontier_figure(frontier: Frontier) -> Figure:
     best = best_of_families(frontier, shown)[:_NAMED]
     names = best + [name for name in ranked(points, shown) if name not in best]
     others = len(names) - len(best)
-    figure = Figure(figsize=(4.4 * len(shown) + 3.2, 4.8), layout="constrained")
-    for axes, measured in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown, strict=True):
+    figure = Figure(figsize=(_WIDTH, 2.9 * len(shown) + 2.4), layout="constrained")
+    for axes, measured in zip(np.atleast_1d(figure.subplots(len(shown), 1)), shown, strict=True):
         for i, name in enumerate(names):
             style = dict(_GRAY)
             if i < len(best):
@@ -137,7 +138,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
         log2_axis(axes, sorted({point.target_epsilon for point in points}))
         axes.set(xlabel="epsilon", title=_TITLES[measured])
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize="medium")
     figure.suptitle(f"{frontier.comparison.title}\n{frontier.notice}", fontsize="medium")
     return figure
 
@@ -407,39 +408,32 @@ def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
 
 
 def draw_sweep(path: Path, result: SweepResult) -> None:
-    """Plot figures of the student against the number of teachers, a line for each epsilon."""
+    """Plot figures of the student against the number of teachers, a line for each epsilon.
+
+    A line has the better of one round and two of networks; squares vote in closed form.
+    """
     from matplotlib import colormaps
     from matplotlib.figure import Figure  # without pyplot there is no window and no state
 
-    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+    figure = Figure(figsize=(_WIDTH, 7.6), layout="constrained")
     epsilons, sizes = result.sweep.epsilons, sorted({trial.num_teachers for trial in result.trials})
-    names = {
-        "Rounds": ("-", ""),
-        "ClippedVotes": (":", ", one round"),
-        "ScoreVotes": ("--", ", closed form"),
-    }
     for axes, by, level in zip(
-        figure.subplots(1, 2), ("accuracy", "macro_f1"), result.constant, strict=True
+        figure.subplots(2, 1), ("accuracy", "macro_f1"), result.constant, strict=True
     ):
         for i, epsilon in enumerate(epsilons):
             color = colormaps["viridis"](0.85 * i / max(1, len(epsilons) - 1))
-            for name, (style, suffix) in names.items():
-                shown = [
-                    trial
-                    for trial in result.trials
-                    if trial.epsilon == epsilon and trial.aggregator == name
-                ]
+            trials = [trial for trial in result.trials if trial.epsilon == epsilon]
+            for marker, in_closed_form in ((".-", False), ("s", True)):
+                shown = _best_of_sizes(trials, by, in_closed_form)
                 means, errors = zip(*(_spread(trial, by) for trial in shown), strict=True)
                 axes.errorbar(
                     [trial.num_teachers for trial in shown],
                     means,
                     yerr=None if None in errors else errors,
+                    fmt=marker,
                     color=color,
-                    linestyle=style,
-                    marker=".",
                     capsize=2,
-                    linewidth=1.4,
-                    label=f"epsilon {epsilon:g}{suffix}",
+                    label=None if in_closed_form else f"epsilon {epsilon:g}",
                 )
             choice = result.choice(epsilon)
             axes.plot(
@@ -447,19 +441,33 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
                 choice.figures(by).mean(),
                 "o",
                 color=color,
-                markersize=11,
+                markersize=12,
                 markerfacecolor="none",
             )
         axes.axhline(level, color="black", linestyle="--", linewidth=1, label="constant answer")
-        log2_axis(axes, sizes, fontsize="small", rotation=45)
+        log2_axis(axes, sizes, rotation=45)
         axes.set(
             xlabel="teachers", title=f"{'macro-F1' if by == 'macro_f1' else by} of the student"
         )
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, ncols=2)
     facts = result.facts
     figure.suptitle(
-        f"{facts.num_records} records, {facts.num_labels} labels; circles are taken\n{NOTICE}",
-        fontsize=9,
+        f"{facts.num_records} records, {facts.num_labels} labels\n"
+        "lines: networks; squares: closed form; circles: taken\n"
+        "from public facts and simulated votes alone",
+        fontsize="medium",
     )
-    save_figure(path, figure, dpi=110)
+    save_figure(path, figure, dpi=144)
+
+
+def _best_of_sizes(trials: Sequence[Trial], by: str, in_closed_form: bool) -> list[Trial]:
+    """Return the trial with the best figure for each number of teachers, ascending."""
+    best: dict[int, Trial] = {}
+    for trial in trials:
+        rival = best.get(trial.num_teachers)
+        if trial.in_closed_form == in_closed_form and (
+            rival is None or trial.figures(by).mean() > rival.figures(by).mean()
+        ):
+            best[trial.num_teachers] = trial
+    return [best[size] for size in sorted(best)]
