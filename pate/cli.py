@@ -58,18 +58,18 @@ def _run(words: list[str], name: str | None) -> int:
         return _help(words)
     with _signal_handling():
         from pate._core.files.writing import release_locks
-        from pate._core.own_code import own_code
 
         if os.path.lexists("matplotlibrc"):
             # matplotlib reads it from the working directory of its import: import it elsewhere
             with chdir(os.path.dirname(os.__file__)):
                 import_module("matplotlib")
         try:
+            from pate._labeling.commands.own_code import importable, without_code
             from pate._labeling.commands.recipes import with_shipped_files
 
-            command = commands()[name]
-            with own_code(trusted=command.own_code):
-                command.load()(with_shipped_files(words[len(name.split()) :]))
+            rest, folders = without_code(words[len(name.split()) :])
+            with importable(folders):
+                commands()[name].load()(with_shipped_files(rest))
         finally:
             release_locks()
     return 0

@@ -1,11 +1,10 @@
-"""A working directory that a stranger filled runs nothing; in one's own, class paths name what lies there.
+"""A working directory that a stranger filled runs nothing; `--code` names a folder of one's own.
 
 Modules that must not run have the names of all modules of Python and of its packages, and of some
 that are not installed. Each leaves its name in a file and raises.
 """
 
 import json
-import pickle
 import pkgutil
 import shlex
 import shutil
@@ -14,18 +13,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pate import cli
-from pate._core.own_code import finder_in_use, own_code
-from pate._core.settings import decode
+from pate._labeling.commands.own_code import importable, without_code
 from pate._labeling.commands.table import commands
-from pate.data import FeatureMap, PythonFile
+from pate.data import PythonFile
 from tests.conftest import copy_run, make_arrays, recipe
 from tests.lab.silos.exchanges import Hospitals
 from tests.labeling.stages.test_votes_import import made_votes
@@ -339,68 +336,68 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     write_own(tmp_path)
     yield tmp_path
-    for name in ("mine", "agreed", "late", "parts", "parts.maps"):
+    for name in ("mine", "agreed", "late"):
         sys.modules.pop(name, None)
 
 
-def test_class_paths_of_a_recipe_name_modules_that_lie_there(
+def test_a_folder_behind_code_has_the_classes_of_a_recipe(
     own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["run", "recipe", "--run", "run", "--dry_run"]) == 0
+    """And what they import, also late, during the command alone."""
+    before = list(sys.path)
+    assert cli.main(["run", "recipe", "--run", "run", "--dry_run", "--code", "."]) == 0
     assert "Labels of 80 public samples by Mine" in capsys.readouterr().out
-    assert str(own) not in sys.path and finder_in_use() is None
+    assert sys.path == before and "late" in sys.modules
 
 
-def test_nothing_but_class_paths_names_modules_that_lie_there(
-    own: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_class_path_that_is_not_found_names_code(
+    own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """In the working directory, too, and before anything is written."""
+    for part in ("data", "teachers", "label", "student"):
+        shutil.copytree("recipe", part)
+        for file in Path(part).iterdir():
+            if file.stem != part:
+                text = file.read_text()
+                file.write_text(
+                    text.replace("mine.Net", "pate.models.Linear")
+                    .replace("mine.Mine", "NoisyVotes")
+                    .replace("mine.Table", "Arrays")
+                    .replace("    features: mine.Halved\n", "")
+                )
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(["run", part, "--run", "run"])
+        error = capsys.readouterr().err
+        assert "--code FOLDER names the folder of your own modules" in error, part
+        assert error.count("\n") == 1 and "mine" not in sys.modules
+    assert not Path("run").exists() and not [*own.rglob("*.sqlite")]
+
+
+def test_names_of_installed_packages_come_first(own: Path) -> None:
     (own / "json.py").write_text("raise AssertionError")
-    with own_code():
-        for name in (
-            "mine",
-            "agreed",
-            "late",
-        ):  # as a library looks for a package that may not be installed
-            with pytest.raises(ModuleNotFoundError):
-                import_module(name)
-        features: Any = decode(FeatureMap, {"class_path": "mine.Halved"})
-        with pytest.raises(ModuleNotFoundError):
-            import_module("late")
-        with pytest.raises(ValueError, match="Expected settings that can be used here"):
-            decode(FeatureMap, "json.Thing")
-        sent = pickle.dumps((finder_in_use(), features))
-        network = sys.modules["mine"].Net((2,), 3)
-        # what it imports, it may import late
-        assert network(torch.ones(1, 2)).shape == (1, 3) and "late" in sys.modules
-    for name in ("mine", "agreed", "late"):
-        sys.modules.pop(name)
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    _, received = pickle.loads(sent)
-    assert type(received).__name__ == "Halved" and "agreed" in sys.modules
+    (own / "numpy.py").write_text("raise AssertionError")
+    with importable([own]):
+        assert PathFinder.find_spec("json") != PathFinder.find_spec("json", [str(own)])
+        assert sys.path[-1] == str(own)
+        import_module("mine")
 
 
-def test_what_could_not_be_imported_is_not_sent_to_workers(own: Path) -> None:
-    """A part of one's own code that needs a library, and does without."""
-    (own / "agreed.py").write_text(
-        "try:\n    import optional\nexcept ImportError:\n    pass\n\ndef half():\n    return 0.5\n"
-    )
-    (own / "optional.py").write_text("raise ImportError('no such library')\n")
-    with own_code():
-        decode(FeatureMap, {"class_path": "mine.Halved"})
-        finder = finder_in_use()
-        assert finder is not None and set(finder.__reduce__()[1][1]) == {"mine", "agreed"}
+def test_words_of_code(own: Path) -> None:
+    (own / "more").mkdir()
+    words = ["--run", "r", "--code", ".", "--code=more", "--", "teachers", "fit", "--code", "x"]
+    rest, folders = without_code(words)
+    assert rest == ["--run", "r", "--", "teachers", "fit", "--code", "x"]
+    assert folders == [own, own / "more"]
+    for wrong in (["--code"], ["--code="], ["--code", "gone"], ["--code", "mine.py"]):
+        with pytest.raises(ValueError, match=r"^Expected a folder behind --code, got code="):
+            without_code(wrong)
 
 
-def test_packages_and_files_of_python_import_what_lies_there(own: Path) -> None:
-    (own / "parts").mkdir()  # a package without __init__.py
-    (own / "parts" / "maps.py").write_text(
-        "from agreed import half\nfrom mine import Halved as Map\n"
-    )
+def test_a_file_of_python_imports_what_lies_there(own: Path) -> None:
     (own / "records.py").write_text("from agreed import half\nfrom mine import Table as Records\n")
     with pytest.raises(ModuleNotFoundError):
         PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
-    with own_code():
-        assert type(decode(FeatureMap, "parts.maps.Map")).__name__ == "Halved"
+    with importable([own]):
         source = PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
         assert source.label_names == ("a", "b", "c", "d")
 
@@ -413,14 +410,17 @@ def test_a_model_names_no_module_that_lies_there(
     said = json.loads((model / "model.json").read_text())
     (model / "model.json").write_text(json.dumps(said | {"network": "mine.Net"}))
     np.savez("new.npz", X=np.zeros((3, 6), dtype=np.float32))
-    assert cli.main(["predict", "model", "new.npz"]) == 2
-    assert (
-        "or --trust, with which other code runs, got class_path='mine.Net'"
-        in capsys.readouterr().err
-    )
+    for code in ([], ["--code", "."]):
+        assert cli.main(["predict", "model", "new.npz", *code]) == 2
+        assert (
+            "or --trust, with which other code runs, got class_path='mine.Net'"
+            in capsys.readouterr().err
+        )
+    assert cli.main(["predict", "model", "new.npz", "--trust"]) == 2
+    assert "or name its folder by --code or PYTHONPATH" in capsys.readouterr().err
     assert "mine" not in sys.modules
     # its own state is no state of this network
-    assert cli.main(["predict", "model", "new.npz", "--trust"]) == 2
+    assert cli.main(["predict", "model", "new.npz", "--trust", "--code", "."]) == 2
     assert "Expected the layers that" in capsys.readouterr().err and "mine" in sys.modules
 
 
@@ -434,20 +434,24 @@ def test_a_run_that_is_read_names_no_module_that_lies_there(
     error = capsys.readouterr().err
     assert (
         "mine" not in sys.modules
-        and "add its folder to PYTHONPATH" in error
+        and "--code FOLDER names the folder of your own modules" in error
         and len(error.splitlines()) == 1
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["loky", "ray"])
-def test_workers_find_the_modules_of_a_recipe_and_run_nothing_of_a_stranger(
+def test_workers_find_the_modules_of_a_folder_and_run_nothing_of_a_stranger(
     executor: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
     write_own(tmp_path)
+    (tmp_path / "code").mkdir()
+    for name in ("mine", "agreed", "late"):
+        (tmp_path / f"{name}.py").rename(tmp_path / "code" / f"{name}.py")
     fill(tmp_path, tmp_path / "ran")
     command = [str(Path(sys.executable).with_name("pate")), "run", "recipe", "--run", "run"]
+    command += ["--code", "code"]
     workers = [f"--teachers.executor={executor}", "--teachers.workers=2"]
     done = subprocess.run([*command, *workers], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -90,8 +90,8 @@ def restored_network(
         path = _importable(path)
         require(
             named_class(path) is not None,
-            f"the network {path} to be found here (install its package, or add its folder to"
-            " PYTHONPATH)",
+            f"the network {path} to be found here (install its package, or name its folder by"
+            " `code` or PYTHONPATH)",
             missing=path,
         )
     # settings that do not fit raise whatever the class or torch raises

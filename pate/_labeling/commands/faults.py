@@ -23,7 +23,7 @@ _WITHIN_A_CLASS = re.compile(
 _VALUE_OF_A_LIST = re.compile(r"(Got value: .+?) Given value: \[.*\]")
 
 _OPTIONS = re.compile(
-    r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|confirm|counts|data|delta|items|ledger"
+    r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|code|confirm|counts|data|delta|items|ledger"
     r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
     r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)"
     r"(=\w+)?`"
@@ -37,7 +37,18 @@ def with_options(message: str) -> str:
     >>> with_options("Expected no `predictions`, of which NoisyVotes makes no use")
     'Expected no --predictions, of which NoisyVotes makes no use'
     """
-    return _OPTIONS.sub(r"--\1\2", message)
+    return with_own_code(_OPTIONS.sub(r"--\1\2", message))
+
+
+def with_own_code(line: str) -> str:
+    """Return an error with the option for code of one's own, where a module is missing.
+
+    >>> with_own_code("No module named 'mine'")
+    "No module named 'mine'; --code FOLDER names the folder of your own modules"
+    """
+    if "No module named" not in line or "No module named 'lightning'" in line:
+        return line
+    return f"{line}; --code FOLDER names the folder of your own modules"
 
 
 def brief(message: str) -> str:

@@ -29,7 +29,14 @@ from pate._core.files.reading import read_yaml
 from pate._core.settings import SettingsParser
 from pate._core.validation import did_you_mean, one_line, require
 from pate._labeling.aggregators.base import load_plugins, registered
-from pate._labeling.commands.faults import brief, class_meant, in_our_words, unknown_option
+from pate._labeling.commands.faults import (
+    brief,
+    class_meant,
+    in_our_words,
+    unknown_option,
+    with_own_code,
+)
+from pate._labeling.commands.own_code import OPTION
 from pate._labeling.commands.table import commands
 from pate._labeling.data.source import DataSource
 
@@ -39,13 +46,17 @@ _WIDEST = 100  # columns
 
 
 def example(name: str) -> str | None:
-    """Return the end of a command's help, an example in lines that a shell joins."""
+    """Return the end of a command's help: own code, and an example in lines that a shell joins."""
     if name not in commands():
         return None
     lines = textwrap.wrap(
-        commands()[name].example, 74, break_long_words=False, break_on_hyphens=False
+        commands()[name].example, 72, break_long_words=False, break_on_hyphens=False
     )
-    return "example:\n  " + " \\\n    ".join(lines)
+    example = "example:\n  " + " \\\n    ".join(lines)
+    return f"{OPTION} FOLDER: {_CODE}.\n\n{example}"
+
+
+_CODE = "modules of your own, which class paths in settings name"
 
 
 class BriefHelp(DefaultHelpFormatter):
@@ -201,7 +212,7 @@ class CommandParser(SettingsParser):
             line = f"Expected a setting of {kind} ({', '.join(known)}), got --{key}.{setting}"
             line, listing = line + did_you_mean(setting, known), f"--{key}.help {kind}"
         line = in_our_words(line, self.shown._actions)
-        line += "" if "did you mean" in line else meant
+        line = with_own_code(line + ("" if "did you mean" in line else meant))
         sys.stderr.write(f"{name}: {one_line(line)} (`{name} {listing}` lists them)\n")
         self.exit(2)
 
@@ -519,6 +530,7 @@ def _tree() -> argparse.ArgumentParser:
         parser = parsers[name]
         if name == "completion":
             parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
+        parser.add_argument(OPTION, metavar="FOLDER", help=_CODE)
         for action in actions.get(name, ()):
             _add(parser, action)
         for part, stage in _PARTS.items() if name == "run" else ():

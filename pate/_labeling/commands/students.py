@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 
 from pate._core.files.writing import locked
-from pate._core.own_code import own_code
 from pate._core.registry import find
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.pipeline import open_run
@@ -40,8 +39,7 @@ def predict(
         device: where to compute, such as cuda.
         trust: run code of other packages that the model names.
     """
-    with own_code(trusted=trust):
-        student = load_student(model, device=device, trust=trust)
+    student = load_student(model, device=device, trust=trust)
     num_samples, skipped, unknown = predict_files(
         student,
         source,
@@ -67,8 +65,7 @@ def export(model: Path, *, format: ExportFormat, output: Path, trust: bool = Fal
         output: the file, .pt2 for torch.export, or .onnx.
         trust: run code of other packages that the model names.
     """
-    with own_code(trusted=trust):
-        student = load_student(model, trust=trust)
+    student = load_student(model, trust=trust)
     find("export_program")(student, output, format=format)
     shape = ", ".join(map(str, ["N", *student.input.shape]))
     print(f"{format} of {student.input.kind} [{shape}], {_labels(student)}: {output}")

@@ -18,15 +18,11 @@ class Command(NamedTuple):
         place: its function, as ``module:name``, which takes the remaining words.
         summary: a line for ``pate --help``.
         example: the last lines of its help.
-        own_code: whether its settings are the user's own and may name classes in the working
-            directory. The other commands read files that others may have written: models, runs,
-            statements, ledgers, exchanges.
     """
 
     place: str
     summary: str
     example: str
-    own_code: bool = False
 
     def load(self) -> Any:
         """Import its function."""
@@ -39,7 +35,6 @@ _COMMANDS: dict[str, Command] = {
         "pate._labeling.commands.run:main",
         "run all stages of a recipe, a folder or the name of a shipped one",
         "pate run configs/faces --run runs/mine --label.num_queries 120",
-        own_code=True,
     ),
     "init": Command(
         "pate._labeling.commands.recipes:main",
@@ -56,49 +51,41 @@ _COMMANDS: dict[str, Command] = {
         "train the teachers on their partitions (PRIVATE)",
         "pate teachers fit --config configs/faces/data.yaml --config "
         "configs/faces/teachers.yaml --run runs/mine",
-        own_code=True,
     ),
     "teachers vote": Command(
         "pate._labeling.commands.stages:teachers_vote",
         "let the teachers vote on the public samples (PRIVATE)",
         "pate teachers vote --run runs/mine",
-        own_code=True,
     ),
     "forget": Command(
         "pate._labeling.commands.stages:forget",
         "remake teachers and votes without some private records (PRIVATE)",
         "pate forget r00017 --run runs/mine",
-        own_code=True,
     ),
     "label": Command(
         "pate._labeling.commands.stages:label",
         "release labels through a private mechanism",
         "pate label --run runs/mine --target_epsilon 2 --delta 1e-5",
-        own_code=True,
     ),
     "student fit": Command(
         "pate._labeling.commands.stages:student_fit",
         "train the student on the released labels",
         "pate student fit --run runs/mine --model.network pate.models.MLP",
-        own_code=True,
     ),
     "student validate": Command(
         "pate._labeling.commands.stages:student_validate",
         "evaluate the student on held-out released labels",
         "pate student validate --run runs/mine",
-        own_code=True,
     ),
     "student test": Command(
         "pate._labeling.commands.stages:student_test",
         "evaluate the student on the test set",
         "pate student test --run runs/mine",
-        own_code=True,
     ),
     "student predict": Command(
         "pate._labeling.commands.stages:student_predict",
         "write the student's predictions",
         "pate student predict --run runs/mine --data.predict_on public",
-        own_code=True,
     ),
     "predict": Command(
         "pate._labeling.commands.students:predict_main",
@@ -115,13 +102,11 @@ _COMMANDS: dict[str, Command] = {
         "choose a student by the private records, and pay for the choice",
         "pate choose runs/a/public/student/model runs/b/public/student/model --run runs/a"
         " --output choice.csv --target_epsilon 0.2 --delta 1e-6",
-        own_code=True,
     ),
     "references": Command(
         "pate._labeling.commands.stages:references",
         "measure references for a student (PRIVATE)",
         "pate references --run runs/mine",
-        own_code=True,
     ),
     "status": Command(
         "pate._labeling.commands.check:status",
@@ -154,7 +139,6 @@ _COMMANDS: dict[str, Command] = {
         "find the noise for a target epsilon",
         "pate calibrate --aggregator StableTopK --target_epsilon 8 --delta 1e-5 "
         "--num_queries 180 --num_teachers 750 --num_labels 25",
-        own_code=True,
     ),
     "ledger show": Command(
         "pate._labeling.commands.check:show",

@@ -27,7 +27,6 @@ import numpy as np
 from pate._core.accounting.filters import require_budgets
 from pate._core.accounting.ledger import ledger_beside
 from pate._core.files.reading import digest
-from pate._core.own_code import SOURCES
 from pate._core.settings import RecordsInitArgs
 from pate._core.validation import (
     FloatArray,
@@ -511,7 +510,7 @@ class PythonFile(DataSource):
 
 
 def _module(path: Path) -> Any:
-    spec = spec_from_file_location(f"{SOURCES}{path.stem}", path)
+    spec = spec_from_file_location(f"pate_records_{path.stem}", path)
     assert spec is not None and spec.loader is not None, "a file of Python has a loader"
     module = module_from_spec(spec)
     # dataclasses look up their module while they are made; afterwards it is removed, so that

@@ -91,8 +91,6 @@ def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
         return parser.instantiate(parsed).data
     except ArgumentError as error:
         reason = " ".join(str(error).split())
-        if "No module named" in reason:
-            reason += " (install its package, or add its folder to PYTHONPATH)"
         raise ValueError(
             f"Expected a source of records under `data:` in {path}, got {reason}"
         ) from None

@@ -30,7 +30,6 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from pate._core.files.writing import lease
-from pate._core.own_code import OwnCode, finder_in_use
 from pate._core.validation import expecting, require_given
 from pate._labeling.teachers.jobs import (
     ChunkJob,
@@ -44,10 +43,6 @@ from pate._networks.checkpoints import LocalCheckpoints
 
 if TYPE_CHECKING:
     from ray import ObjectRef
-
-
-_Sent = tuple[OwnCode | None, ChunkJob]
-"""A job behind the finder of the modules of its classes, which is unpickled first."""
 
 # how often in a row all workers may be lost without finishing a single chunk
 _PATIENCE = 3
@@ -124,9 +119,7 @@ def _run_on_loky(
             max_nbytes="1M" if job.public else None,
         )
         calls = (
-            delayed(_work)(
-                (finder_in_use(), job.only(teachers)), teachers, execution.threads, os.getpid()
-            )
+            delayed(_work)(job.only(teachers), teachers, execution.threads, os.getpid())
             for teachers in missing
         )
         try:
@@ -191,9 +184,9 @@ def _run_on_ray(
         work = ray.remote(
             num_cpus=execution.threads, num_gpus=execution.gpus, max_retries=_PATIENCE
         )(_work)
-        whole: ObjectRef[_Sent] | None = None
+        whole: ObjectRef[ChunkJob] | None = None
         if type(job).only is ChunkJob.only:  # data common to all chunks are stored once
-            whole = ray.put((finder_in_use(), job))
+            whole = ray.put(job)
         cpus: float = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call, unused-ignore]
         slots = 2 * max(execution.workers, int(cpus // execution.threads))
         waiting = list(reversed(missing))
@@ -201,7 +194,7 @@ def _run_on_ray(
         while waiting or running:
             while waiting and len(running) < slots:
                 teachers = waiting.pop()
-                sent = (finder_in_use(), job.only(teachers)) if whole is None else whole
+                sent = job.only(teachers) if whole is None else whole
                 running.append(work.remote(sent, teachers, execution.threads, None))
             finished, running = ray.wait(running)
             for teachers in ray.get(finished):
@@ -211,8 +204,7 @@ def _run_on_ray(
             ray.shutdown()
 
 
-def _work(sent: _Sent, teachers: range, threads: int, parent: int | None) -> range:
-    _, job = sent
+def _work(job: ChunkJob, teachers: range, threads: int, parent: int | None) -> range:
     _set_up_process(threads)
     write = steps_writer(job.steps_file(teachers))
 

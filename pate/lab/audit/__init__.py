@@ -10,6 +10,5 @@ COMMANDS = {
         "pate.lab.audit.command:main",
         "test the noise, the isolation and the leaks of a recipe on a copy (NOT PRIVATE)",
         "pate audit configs/table --output audits/table --label.target_epsilon 4",
-        own_code=True,
     ),
 }

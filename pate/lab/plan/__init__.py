@@ -9,7 +9,6 @@ COMMANDS = {
         "pate account --aggregator StableTopK --aggregator.scale_gap 39 "
         "--aggregator.sigma_test 60 --aggregator.delta_test 1e-9 --num_queries 600 "
         "--delta 1e-6 --num_teachers 800 --num_labels 20",
-        own_code=True,
     ),
     "plan": Command(
         "pate.lab.plan.command:plan_main",
@@ -21,13 +20,11 @@ COMMANDS = {
         "draw label and student quality against epsilon for many aggregators",
         "pate frontier --simulate.num_labels 20 --simulate.num_teachers 400 "
         "--simulate.label_density 0.2 --simulate.teacher_accuracy 0.85 --student true",
-        own_code=True,
     ),
     "study": Command(
         "pate.lab.plan.command:study_main",
         "compare mechanisms at one price over k, epsilons, votes and seeds",
         "pate study --mechanisms [Peeling,Canonical] --k [3,5] --epsilons [1,4] --counts"
         " [films.npy]",
-        own_code=True,
     ),
 }

@@ -27,7 +27,6 @@ from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, leaves
 from pate._core.files.reading import code_version, digest, read_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
-from pate._core.own_code import OwnCode, finder_in_use
 from pate._core.progress import stage_bar
 from pate._core.release.transaction import require_promise
 from pate._core.settings import Partial, decode, to_plain
@@ -538,15 +537,10 @@ def _in_processes(
     pool = Parallel(n_jobs=min(workers, len(calls) or 1), return_as="generator", max_nbytes=size)
     results = []
     with stage_bar(len(calls), name, unit="group") as bar:
-        for result in pool(delayed(_called)(finder_in_use(), function, each) for each in calls):
+        for result in pool(delayed(function)(*each) for each in calls):
             results.append(result)
             bar.update()
     return results
-
-
-def _called(finder: OwnCode | None, function: Callable[..., Made], arguments: Any) -> Made:
-    """Call a function in a worker, in which the finder has imported the user's own classes."""
-    return function(*arguments)
 
 
 def _release_cells(

@@ -1,0 +1,46 @@
+"""Code of one's own: the folders behind ``--code`` are on the import path while a command runs.
+
+Nothing else makes a command import from the working directory, or from the folder of a recipe, a
+run or a model: a ``json.py`` that a stranger left there does not run.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pate._core.validation import require
+
+OPTION = "--code"
+
+
+def without_code(words: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """Return the words of a command without ``--code FOLDER``, and the folders.
+
+    Words behind ``--`` belong to another command. Raises ``ValueError`` where there is no folder.
+    """
+    rest, others, folders = list(words), [], []
+    while rest and rest[0] != "--":
+        word, equals, value = rest.pop(0).partition("=")
+        if word != OPTION:
+            others.append(word + equals + value)
+            continue
+        named = value if equals else next(iter(rest), "")
+        del rest[: not equals]
+        require(named and Path(named).is_dir(), f"a folder behind {OPTION}", code=named)
+        folders.append(Path(named).resolve())
+    return [*others, *rest], folders
+
+
+@contextmanager
+def importable(folders: Sequence[Path]) -> Iterator[None]:
+    """Put folders at the end of the import path: names of Python and of packages come first.
+
+    Workers inherit the path.
+    """
+    before = list(sys.path)
+    sys.path += map(str, folders)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
