@@ -1,4 +1,4 @@
-# make setup | demo | test | test-all | without | coverage | lint | bounds | bench | reproduce | docs, in .venv or in VENV=<folder>
+# make setup | demo | test | test-all | without | coverage | lint | bounds | bench | reproduce | docs | dist, in .venv or in VENV=<folder>
 # make test ZONE=core, or labeling, networks, lab, pages: the fast tests of one zone, without lint
 VENV ?= .venv
 PYTHON ?= python3
@@ -23,7 +23,7 @@ ZONES := labeling lab networks core pages
 FAST := $(addprefix fast-,$(ZONES) house)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs without
+.PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs dist without
 
 setup: $(INSTALLED)
 
@@ -61,6 +61,17 @@ bounds:
 	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python $(VERSIONS) --only-binary :all: $(WHEELS)/pate-*.whl
 	cd $(WHEELS) && bin/pate faces --output data/faces --num 4000
 	cd $(WHEELS) && bin/pate run faces --label.target_epsilon 8
+	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \
+		--num_teachers 200 --num_labels 6
+
+# what a release publishes: an sdist, and a wheel that is built from it, read by twine and tried where nothing else is
+dist:
+	rm -rf dist $(WHEELS) && $(PYTHON) -m venv $(WHEELS)
+	$(WHEELS)/bin/python -m pip install --quiet uv
+	$(WHEELS)/bin/uv build --quiet --out-dir dist
+	$(WHEELS)/bin/uvx --quiet twine check --strict dist/pate-*
+	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python dist/pate-*.whl
+	cd $(WHEELS) && bin/pate --version && bin/pate study zhu_wang_bins --k [10] --seeds 2
 	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \
 		--num_teachers 200 --num_labels 6
 

@@ -114,5 +114,5 @@ def on_page_content(html: str, **_: object) -> str:
 def on_config(config: "MkDocsConfig") -> None:
     """Name the version of the project at the foot of each page."""
     module = (ROOT / "pate" / "_core" / "version.py").read_text()
-    (version,) = re.findall(r'__version__ = "(.*)"', module)
+    (version,) = re.findall(r'^RELEASE = "(.*)"', module, flags=re.MULTILINE)
     config.copyright = f"pate {version}"

@@ -27,7 +27,7 @@ import yaml
 from numpy.typing import NDArray
 
 from pate._core.validation import expecting, require, require_distinct, require_known
-from pate._core.version import __version__
+from pate._core.version import RELEASE
 
 Json = dict[str, Any]
 
@@ -336,7 +336,7 @@ def digest(*parts: bytes | str | Path | Stream) -> str:
 def code_version() -> str:
     """Return the package's version and a hash of its source."""
     root = Path(__file__).parents[2]
-    return f"{__version__}+{digest(*sorted(root.rglob('*.py')))}"
+    return f"{RELEASE}+{digest(*sorted(root.rglob('*.py')))}"
 
 
 def packaged_file(name: str, *suffixes: str) -> Path | None:

@@ -42,7 +42,8 @@ def new(name: str, *, output: Path | None = None) -> None:
         write_text(folder / template.name.removesuffix(".txt").replace(_MODULE, module), text)
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     print(f"Test it: python -m pytest {folder}\nThen:    pip install --editable {folder}")
-    print(f"         pate frontier --aggregators [{name}] --simulate.num_labels 5 ...")
+    votes = '"[{num_labels: 5, num_teachers: 300}]"'
+    print(f"         pate study --mechanisms [{name}] --k [1] --epsilons [1] --simulate {votes}")
 
 
 main = partial(run_command, "plugin new", new)

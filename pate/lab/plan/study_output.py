@@ -17,6 +17,7 @@ from pate._core.accounting.cost import format_exact
 from pate._core.files.reading import code_version
 from pate._core.files.writing import atomic_write, write_text
 from pate._core.tables import text_table, write_csv
+from pate._core.version import __version__
 from pate.lab.plan.output import log2_axis, save_figure
 from pate.lab.plan.study import FIGURES, Study, StudyResult
 
@@ -114,8 +115,8 @@ def method_text(result: StudyResult) -> str:
         f" {study.seeds} times;"
         f" intervals of 95% are Student's t over these draws, for the same votes. Figures compare"
         f" releases with {against}, which is private where the votes are; what is not released"
-        f" counts as not found. pate {code_version()}, {versions}, Python"
-        f" {platform.python_version()}."
+        f" counts as not found. pate {__version__} (source {code_version().partition('+')[2]}),"
+        f" {versions}, Python {platform.python_version()}."
     )
 
 
