@@ -7,16 +7,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from pate import cli
+from pate import NamedVotes, cli
 from pate.accounting import Ledger, read_ledger
 from tests.processes import start
 
@@ -107,27 +107,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
-def write_faces(folder: Path, **settings: Any) -> None:
-    """Draw faces into a folder in CelebA's format; skip the test if the lab, which draws them, is deleted."""
-    drawing = pytest.importorskip("pate.lab.faces.drawing")
-    drawing.write_celeba_folder(folder, progress=False, **settings)
+ATTRIBUTES = ("Bald", "Male", "Mouth_Slightly_Open", "Smiling", "Young")
 
 
-LAB = {"account", "audit", "faces", "frontier", "plan", "report", "silo"}
-"""The commands of the lab, by their first words."""
-
-
-def needs_zone_of(words: Sequence[str]) -> None:
-    """Skip the test of a command whose zone is deleted."""
-    if words and words[0] in LAB:
-        pytest.importorskip("pate.lab")
+def write_faces(folder: Path, *, num: int, private: int, public: int) -> None:
+    """Write pictures in CelebA's format: a band of each shows, in noise, each of its attributes."""
+    generator = np.random.default_rng(0)
+    values = generator.integers(2, size=(num, len(ATTRIBUTES)))
+    heights = (7, 7, 6, 6, 6)
+    roles = np.repeat([0, 1, 2], [private, public, num - private - public])
+    names = [f"{number:06d}.jpg" for number in range(1, num + 1)]
+    (folder / "img_align_celeba").mkdir(parents=True)
+    for name, shown in zip(names, values, strict=True):
+        bands = np.repeat(80 + 90 * shown, heights)[:, None, None]
+        pixels = bands + generator.integers(-40, 40, size=(32, 32, 3))
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / "img_align_celeba" / name)
+    rows = [
+        " ".join([name, *map(str, 2 * row - 1)]) for name, row in zip(names, values, strict=True)
+    ]
+    heading = [str(num), " ".join(ATTRIBUTES)]
+    (folder / "list_attr_celeba.txt").write_text("\n".join([*heading, *rows]) + "\n")
+    parts = [f"{name} {role}\n" for name, role in zip(names, roles, strict=True)]
+    (folder / "list_eval_partition.txt").write_text("".join(parts))
 
 
 @pytest.fixture(scope="session")
 def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 300 faces in CelebA's format."""
+    """A folder of 300 pictures in CelebA's format."""
     folder = tmp_path_factory.mktemp("faces") / "faces"
-    write_faces(folder, num=300, private_fraction=0.6, public_fraction=0.2)
+    write_faces(folder, num=300, private=180, public=60)
     return folder
 
 
@@ -153,28 +161,18 @@ def write_arrays(tmp_path: Path) -> Write:
     return write
 
 
-def recipe(folder: Path, data: Path, *, steps: int = 20, chunk_size: int = 4) -> Path:
-    """Write a recipe that runs in seconds; skip the test if networks, which its teachers are, are deleted."""
-    pytest.importorskip("pate._networks.teachers.plan")
-    folder.mkdir(parents=True)
-    (folder / "data.yaml").write_text(
-        f"data:\n  class_path: Arrays\n  init_args:\n    path: {data}\n"
-    )
-    (folder / "teachers.yaml").write_text(
-        f"""network: models.Linear
-num_teachers: 10
-num_steps: {steps}
-batch_size: 16
-checkpoint_steps: 5
-chunk_size: {chunk_size}
-optimizer:
-  class_path: Adam
-  init_args:
-    lr: 0.1
-"""
-    )
-    (folder / "label.yaml").write_text(
-        """aggregator:
+def made_votes(num_teachers: int = 20, *, seed: int = 1) -> NamedVotes:
+    """Make teachers who give the public samples of `make_arrays` their labels, most of the time."""
+    arrays = make_arrays()
+    public = arrays["split"] == 1
+    truth = arrays["Y"][public][:, None]
+    right = np.random.default_rng(seed).random((len(truth), num_teachers, truth.shape[-1])) < 0.9
+    ballots = np.where(right, truth, 1 - truth).astype(np.uint8)
+    names = tuple(arrays["label_names"].tolist())
+    return NamedVotes(ids=arrays["ids"][public], label_names=names, ballots=ballots)
+
+
+STABLE = """aggregator:
   class_path: StableTopK
   init_args:
     scale_gap: 1.0
@@ -183,53 +181,55 @@ optimizer:
 num_queries: 80
 delta: 0.001
 """
-    )
-    (folder / "student.yaml").write_text(
-        """model:
-  network: models.Linear
-"""
-    )
+"""The settings of a release by ten teachers, who vote by bits."""
+
+
+def recipe(folder: Path, data: Path) -> Path:
+    """Write a recipe that runs in a second: each record votes for itself, in closed form."""
+    texts = {
+        "data": f"data:\n  class_path: Arrays\n  init_args:\n    path: {data}\n",
+        "teachers": "fit: closed_form\n",
+        "label": "target_epsilon: 100\nnum_queries: 80\ndelta: 0.001\n",
+        "student": "model:\n  network: models.Linear\n",
+    }
+    folder.mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
     return folder
 
 
-DESCENT = """model:
-  network:
-    class_path: pate.models.MLP
-    init_args:
-      hidden: []
-  optimizer:
-    class_path: Adam
-    init_args:
-      lr: 0.05
-data:
-  batch_size: 8
-trainer:
-  max_epochs: 6
-  accelerator: cpu
-  log_every_n_steps: 1
-  enable_progress_bar: false
-  enable_model_summary: false
-"""
-"""The settings of a student with one linear layer that is trained by descent."""
+def fix_key(root: Path) -> Path:
+    """Give a run the same partition in every session: no figure of it is left to chance."""
+    (root / "private").mkdir(parents=True, mode=0o700)
+    (root / "private" / "partition.json").write_text(json.dumps({"key": "5e" * 32}))
+    return root
+
+
+def finish(recipe: Path) -> Path:
+    """Run a recipe from its first stage to references and predictions, with seeded noise."""
+    root = fix_key(recipe.with_name("run"))
+    words = ["run", str(recipe), "--run", str(root), "--references", "--label.noise_seed=3"]
+    assert cli.main(words) == 0
+    assert cli.main(["student", "predict", "--run", str(root)]) == 0
+    return root
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run, with seeded noise, references and predictions; not to be
-    written to."""
+    """The folder of a finished run from the votes of ten teachers, with seeded noise and
+    predictions; not to be written to."""
     place = tmp_path_factory.mktemp("finished")
-    data = place / "data.npz"
-    np.savez(data, **make_arrays())  # type: ignore[arg-type]
-    folder = recipe(place / "recipe", data)
-    root = place / "run"
-    # the same teachers in every session: no figure of the run is left to chance
-    (root / "private").mkdir(parents=True, mode=0o700)
-    (root / "private" / "partition.json").write_text(json.dumps({"key": "5e" * 32}))
-    assert (
-        cli.main(["run", str(folder), "--run", str(root), "--references", "--label.noise_seed=3"])
-        == 0
-    )
-    assert cli.main(["student", "predict", "--run", str(root)]) == 0
+    np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    made_votes(10).save(place / "data.votes.npz")
+    folder = recipe(place / "recipe", place / "data.npz")
+    (folder / "label.yaml").write_text(STABLE)
+    root = fix_key(place / "run")
+    words = [f"--votes={place}/data.votes.npz", f"--ledger={place}/data.ledger.sqlite"]
+    words += [f"--config={folder}/{name}.yaml" for name in ("data", "label")]
+    assert cli.main(["label", *words, f"--run={root}", "--noise_seed=3"]) == 0
+    assert cli.main(["student", "fit", f"--config={folder}/student.yaml", f"--run={root}"]) == 0
+    for command in ("test", "predict"):
+        assert cli.main(["student", command, f"--run={root}"]) == 0
     return root
 
 

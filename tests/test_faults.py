@@ -32,9 +32,10 @@ from pate._labeling.runs.run import (
 )
 from pate._networks.teachers.training import SavedChunk
 from pate.lab.faces.drawing import FolderDiffersError
-from tests.conftest import make_arrays, recipe
+from tests.conftest import make_arrays
 from tests.faults import full_disk, read_only
 from tests.lab.silos.exchanges import Hospitals
+from tests.networks.conftest import finished as finished, recipe
 
 AGGREGATOR = "--aggregator StableTopK --aggregator.scale_gap 39 --aggregator.sigma_test 60 --aggregator.delta_test 1e-9"
 PANEL = "--num_teachers 800 --num_labels 20"

@@ -15,6 +15,7 @@ from pate._labeling.runs.run import TEACHERS_FIT, Run
 from pate.accounting import Statement, verify_ledger
 from pate.teachers import VoteManifest
 from tests.lab.silos.exchanges import Hospitals
+from tests.networks.conftest import finished as finished
 
 HOSTILE = {
     "nested": ("[" * 100_000, "JSON of at most 100 levels"),

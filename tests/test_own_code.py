@@ -23,9 +23,9 @@ from pate import cli
 from pate._labeling.commands.own_code import importable, without_code
 from pate._labeling.commands.table import commands
 from pate.data import PythonFile
-from tests.conftest import copy_run, make_arrays, recipe
+from tests.conftest import copy_run, made_votes, make_arrays
 from tests.lab.silos.exchanges import Hospitals
-from tests.labeling.stages.test_votes_import import made_votes
+from tests.networks.conftest import finished as finished, recipe
 
 NOT_INSTALLED = (
     "pate_plugin",

@@ -9,7 +9,8 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from pate import cli
 from pate._networks.checkpoints import LocalCheckpoints
-from tests.conftest import Write, recipe
+from tests.conftest import Write
+from tests.networks.conftest import recipe
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pate import cli
-from tests.conftest import make_arrays, recipe
-from tests.labeling.stages.test_votes_import import made_votes
+from tests.conftest import made_votes, make_arrays
+from tests.networks.conftest import recipe
 
 pytestmark = pytest.mark.slow
 

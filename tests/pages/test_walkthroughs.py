@@ -22,6 +22,7 @@ import pytest
 
 from pate import cli
 from tests.conftest import copy_run
+from tests.networks.conftest import finished as finished
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

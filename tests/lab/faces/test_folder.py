@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 
 from pate import cli
+from pate.accounting import Ledger
+from pate.data import CelebA, Role
 from pate.lab.faces.canvas import FACE_ATTRIBUTES
 from pate.lab.faces.drawing import FolderDiffersError, render_faces, write_celeba_folder
 
@@ -51,6 +53,9 @@ def test_folder_round_trip(folder: Path) -> None:
         assert np.abs(read - image).mean() < 4
 
     assert json.loads((folder / "faces.json").read_text())["num"] == 130
+    source = CelebA(folder, size=40)
+    assert source.label_names == FACE_ATTRIBUTES
+    assert np.array_equal(source.records(Role.PRIVATE).labels, attributes[:104])
     # Nothing temporary is left.
     assert {path.name for path in folder.iterdir()} == {
         "img_align_celeba",
@@ -179,3 +184,16 @@ def test_too_few_faces_for_a_run_are_told(
     for num, said in (("2", True), ("10", False)):
         assert cli.main(["faces", "--output", str(tmp_path / num), "--num", num]) == 0
         assert ("None of 2 faces is public" in capsys.readouterr().out) == said
+
+
+def test_faces_drawn_anew_leave_the_ledger(tmp_path: Path) -> None:
+    """A folder that was left half drawn, and one that is finished, keep what was spent on them."""
+    folder = tmp_path / "faces"
+    write_celeba_folder(folder, num=4, progress=False)
+    ledger = Ledger(folder / "ledger.sqlite").path.read_bytes()
+    write_celeba_folder(folder, num=4, progress=False)
+    (folder / "faces.json").rename(folder / "faces.json.begun")
+    (folder / "list_attr_celeba.txt").unlink()
+    write_celeba_folder(folder, num=4, progress=False)
+    assert (folder / "list_attr_celeba.txt").is_file()
+    assert (folder / "ledger.sqlite").read_bytes() == ledger

@@ -13,6 +13,7 @@ from pate.accounting import NeighboringRelation
 from pate.aggregators import MechanismAggregator, Outlook
 from pate.lab.plan.frontier import candidates
 from tests.conftest import make_arrays, recipe
+from tests.labeling.aggregators.test_labelling import outsider as outsider
 from tests.labeling.aggregators.test_outside_mechanism import (
     SHAPE,
     PickLabel,
@@ -27,6 +28,18 @@ def test_it_is_a_candidate(relation: NeighboringRelation, installed: Path) -> No
         shape=SHAPE, num_queries=50, delta=1e-5, relation=relation, labels_per_sample=1
     )
     assert [each.name for each in candidates(outlook)].count("PickLabel") == 1
+
+
+def test_an_aggregator_of_an_entry_point_is_a_candidate(outsider: None) -> None:
+    outlook = Outlook(
+        shape=SHAPE,
+        num_queries=9,
+        delta=1e-6,
+        relation=NeighboringRelation.REPLACE_RECORD,
+        labels_per_sample=2,
+    )
+    found = [each.aggregator.display_name for each in candidates(outlook)]
+    assert found.count("NoisyMean") == 1
 
 
 def test_pate_account_prints_its_settings_and_guarantee(

@@ -16,6 +16,7 @@ from pate.aggregators import Aggregator, Ballots, ClippedVotes, Counts, NoisyVot
 from pate.data import Features, Role
 from pate.lab.plan.frontier import Comparison, load_task
 from pate.teachers import VoteStore
+from tests.networks.conftest import finished as finished
 
 COUNTED: list[Aggregator] = [NoisyVotes(sigma_votes=1.0)]
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pate import NamedVotes, cli
-from tests.conftest import recipe
+from tests.networks.conftest import finished as finished, recipe
 
 NAMES = ("<b>bold</b>", "a & b", '"quoted"')
 VOID = {"wbr", "meta", "img"}

@@ -304,3 +304,10 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
     return float(
         norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
     )
+
+
+def test_a_disclosure_shows_no_samples(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(copied), "--disclosure", "--num_samples", "3"]) == 2
+    assert (
+        "Expected a disclosure without --num_samples, got num_samples=3" in capsys.readouterr().err
+    )

@@ -26,6 +26,7 @@ from pate.accounting import Statement, read_ledger
 from pate.aggregators import Ballots
 from pate.lab.report.report import make_page
 from tests.lab.report.conftest import NAMES, Reader, label_votes, read, report
+from tests.labeling.stages.test_closed_form import Place
 
 Captured = pytest.CaptureFixture[str]
 SECTIONS = ["statement", "ledger", "answers", "samples", "student", "labels", "settings"]
@@ -496,3 +497,18 @@ def test_a_page_needs_no_framework(copied: Path) -> None:
         [sys.executable, "-c", script, str(copied)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_page_on_records_that_voted_for_themselves(tmp_path: Path) -> None:
+    """On another scale than the public samples."""
+
+    def scale(arrays: dict[str, np.ndarray]) -> None:
+        arrays["X"] = np.where((arrays["split"] == 0)[:, None], 0.1 * arrays["X"] + 2, arrays["X"])
+
+    place = Place(tmp_path)
+    place.write(scale)
+    place.all()
+    page = report(place.root)
+    assert "answers of a linear model" in page
+    assert "times the variance of public samples:\nare these" in page
+    assert "answers of a linear model" in report(place.root, "--private")

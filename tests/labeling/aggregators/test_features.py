@@ -1,7 +1,6 @@
 """Aggregators that see public features of the queries: who is given them, and what is said where
 there are none."""
 
-import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from pate._labeling.testing.aggregators import Law
 from pate.accounting import NeighboringRelation, read_ledger
 from pate.aggregators import ConfidentScreen, Counts, Need, NoisyVotes, Release
 from pate.testing import AggregatorContract
+from tests.conftest import make_arrays, recipe
 from tests.labeling.aggregators.oracles import counts, gaussian_labels_law
 
 
@@ -132,29 +132,23 @@ assert "torch" not in sys.modules
 
 
 def test_data_that_are_gone_or_others_spend_nothing(
-    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = tmp_path / "moved.npz"
-    described, state = copied / "data.yaml", copied / "private" / "teachers_fit.json"
-    begun = json.loads(state.read_text())
-
-    def name(path: Path) -> None:
-        described.write_text(described.read_text().replace(str(data_of(copied)), str(path)))
-        begun["config"]["data"]["init_args"]["path"] = str(path)
-        state.write_text(json.dumps(begun))
-
-    with np.load(data_of(copied)) as data:
-        arrays = dict(data)
-    name(place)
-    for message in (
-        "moved.npz",
-        f"Expected the public records that the teachers of {copied} voted on",
-    ):
-        assert cli.main(relabel(copied)) == 2
+    data, run = tmp_path / "data.npz", tmp_path / "run"
+    np.savez(data, **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", data)
+    configs = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
+    assert cli.main(["teachers", "fit", *configs, f"--run={run}"]) == 0
+    assert cli.main(["teachers", "vote", f"--run={run}"]) == 0
+    label = ["label", f"--config={folder / 'label.yaml'}", f"--run={run}"]
+    data.unlink()
+    for message in ("data.npz", f"Expected the public records that the teachers of {run} voted on"):
+        assert cli.main(label) == 2
         error = capsys.readouterr().err
         assert message in error and len(error.splitlines()) == 1
-        np.savez(place, **(arrays | {"X": arrays["X"] + np.float32(1)}))
-    described.unlink()
-    assert cli.main(relabel(copied)) == 2
+        arrays = make_arrays()
+        np.savez(data, **(arrays | {"X": arrays["X"] + np.float32(1)}))  # type: ignore[arg-type]
+    (run / "data.yaml").unlink()
+    assert cli.main(label) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
+    assert read_ledger(tmp_path / "data.ledger.sqlite").entries == ()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import Outlook, ReleasedLabels, VoteShape, cli
+from pate import ReleasedLabels, cli
 from pate._labeling.aggregators import base as plugins
 from pate.accounting import NeighboringRelation, Statement, read_ledger
 
@@ -205,23 +205,12 @@ def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
-def test_an_outsider_is_calibrated_and_compared_by_name(
+def test_an_outsider_is_calibrated_by_name(
     outsider: None, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
     assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
     assert "class_path: NoisyMean" in capsys.readouterr().out
-    candidates = pytest.importorskip("pate.lab.plan.frontier").candidates
-    proposed = candidates(
-        Outlook(
-            shape=VoteShape(10, 4),
-            num_queries=9,
-            delta=1e-6,
-            relation=RELATION,
-            labels_per_sample=2,
-        )
-    )
-    assert [each.aggregator.display_name for each in proposed].count("NoisyMean") == 1
 
 
 @pytest.mark.parametrize(

@@ -463,26 +463,6 @@ def test_every_kind_describes_a_source_and_explains_every_setting(
     assert isinstance(source, DataSource)
 
 
-def test_networks_are_a_comment_away(tmp_path: Path) -> None:
-    """What the settings of records that vote for themselves name as comments are those of
-    networks."""
-    pytest.importorskip("pate._networks.teachers.plan")
-    text = recipe_files(tmp_path, "npz")["teachers.yaml"].split("# Or networks")[1]
-    lines = [line[2:] for line in text.splitlines() if line.startswith("# ")]
-    written = yaml.safe_load("\n".join(lines[lines.index("network:") :]))
-    (tmp_path / "teachers.yaml").write_text(yaml.safe_dump(written))
-    words = [
-        "teachers",
-        "fit",
-        "--data=Arrays",
-        "--data.path=data.npz",
-        f"--config={tmp_path / 'teachers.yaml'}",
-    ]
-    with pytest.raises(SystemExit) as stopped:
-        cli.main([*words, "--run=run", "--print_config"])
-    assert stopped.value.code == 0 and written["network"]["class_path"] == "pate.models.MLP"
-
-
 def test_a_folder_with_files_is_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -559,7 +539,6 @@ def test_examples_work_without_a_checkout(
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that was begun in a folder where its data have a short, relative path; the tests run in
     another folder."""
-    pytest.importorskip("pate._networks.teachers.plan")  # its teachers are networks
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
@@ -574,8 +553,8 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 FIT = [
-    *("teachers", "fit", "--config=data.yaml", "--network=pate.models.Linear", "--num_teachers=10"),
-    *("--num_steps=20", "--batch_size=16", "--chunk_size=5", "--run=run"),
+    *("teachers", "fit", "--config=data.yaml", "--fit=closed_form", "--num_teachers=10"),
+    "--run=run",
 ]
 
 

@@ -87,10 +87,10 @@ def _make_labels_a_folder(run: Path) -> None:
 
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "changed_teacher": (
-        lambda run: _change(next(run.glob("private/teachers/*.pt"))),
+        lambda run: _change(run / "private" / "teachers" / "labels.npy"),
         "changed since",
     ),
-    "lost_votes": (lambda run: next(run.glob("private/votes/*.npy")).unlink(), "missing"),
+    "lost_votes": (lambda run: (run / "private" / "votes" / "manifest.json").unlink(), "missing"),
     "changed_student": (
         lambda run: _change(run / "public" / "student" / "linear.safetensors"),
         "changed since",
@@ -120,12 +120,12 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
 """What is done to a run, and what is said of it."""
 
 LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "copy_of_votes": (
+    "copy_of_labels": (
         lambda run: shutil.copy(
-            next(run.glob("private/votes/*.npy")),
+            run / "private" / "teachers" / "labels.npy",
             run / "public" / "student" / "model" / "figures.csv",
         ),
-        "a copy of private/votes/votes_",
+        "a copy of private/teachers/labels.npy",
     ),
     "key": (
         lambda run: (run / "public" / "student" / "model" / "notes.txt").write_text(

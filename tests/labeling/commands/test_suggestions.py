@@ -14,15 +14,14 @@ from pate._labeling.commands.faults import in_our_words, unknown_option
 from pate._labeling.commands.parsing import CommandParser, run_folder
 from pate._labeling.commands.table import commands
 from pate.aggregators import registered
-from tests.conftest import make_arrays, needs_zone_of
+from tests.conftest import make_arrays
+from tests.labeling.commands.test_help import OF_NETWORKS
 
-PANEL = "--num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
-PLAN = "plan --num_records 300 --num_labels 2 --num_public 30"
+PANEL = "--target_epsilon 1 --num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
 
 
 def end_of(words: list[str]) -> object:
     """The exit status of a command, however it ends."""
-    needs_zone_of(words)
     try:
         return cli.main(words)
     except SystemExit as stop:
@@ -48,13 +47,12 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "a known option, got --num_quer; did you mean --num_queries?",
         ),
         ("label --num_quer 3", "did you mean --num_queries?"),
-        ("account --num_querys=3", "did you mean --num_queries?"),
+        ("calibrate --num_querys=3", "did you mean --num_queries?"),
         ("run configs/faces --ref", "did you mean --references?"),
         (
             "label --delta 1e-5 --run x",
             "Expected --aggregator, or --target_epsilon, which finds one",
         ),
-        ("student fit --run x --model.netw models.MLP", "did you mean --model.network?"),
         ("stdent fit", "unknown command: stdent fit; did you mean student fit?"),
         (
             "run faces --trainer.max_epochs 3",
@@ -67,8 +65,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run faces --config other.yaml", "Expected a recipe, or --config"),
         ("run --config other.yaml", "Expected 4 YAML documents in other.yaml, as `pate run RECIPE"),
         (
-            f"account --aggregator NoisyVotes --aggregator.sigma_gap 40 {PANEL}",
-            "got --aggregator.sigma_gap; did you mean sigma_votes? (`pate account --aggregator.help"
+            f"calibrate --aggregator NoisyVotes --aggregator.sigma_gap 40 {PANEL}",
+            "got --aggregator.sigma_gap; did you mean sigma_votes? (`pate calibrate --aggregator.help"
             " NoisyVotes` lists them)",
         ),
     ],
@@ -87,33 +85,19 @@ def test_a_mistake_is_one_line(line: str, said: str, capsys: pytest.CaptureFixtu
         ("run --run x", "recipe"),
         ("ledger show", "ledger"),
         ("label", "delta"),
-        (f"account --aggregator StableTopk {PANEL}", "; did you mean StableTopK?"),
-        (f"account --aggregator StableTopK --aggregator.gap 3 {PANEL}", "gap"),
-        (f"account --aggregator NoisyVotes {PANEL}", "sigma_votes"),
-        (f"account --aggregator.k 2 {PANEL}", "aggregator"),
-        (f"account --aggregator no.such.Cls {PANEL}", "no.such.Cls"),
-        (f"account --aggregator numpy.array {PANEL}", "array"),
-        (f"account --aggregator NoisyVotes --aggregator.sigma_votes [3] {PANEL}", "sigma_votes"),
-        ("frontier --epsilons [x]", "epsilons"),
-        ("frontier --seeds", "--seeds"),
+        (f"calibrate --aggregator StableTopk {PANEL}", "; did you mean StableTopK?"),
+        (f"calibrate --aggregator StableTopK --aggregator.gap 3 {PANEL}", "gap"),
+        (f"calibrate --aggregator.k 2 {PANEL}", "aggregator"),
+        (f"calibrate --aggregator no.such.Cls {PANEL}", "no.such.Cls"),
+        (f"calibrate --aggregator numpy.array {PANEL}", "array"),
+        (f"calibrate --aggregator NoisyVotes --aggregator.sigma_votes [3] {PANEL}", "sigma_votes"),
         ("calibrate --aggregator", "--aggregator"),
         ("teachers vote --run", "--run"),
-        ("frontier --student maybe", "maybe"),
-        ("frontier --neighboring_relation x", "ADD_REMOVE_TEACHER"),
-        ("frontier --simulate.num_labels 4", "num_teachers"),
-        ("frontier --simulate.num_label 4", "num_label"),
-        (f"{PLAN} --unit foo", "unit"),
-        (f"{PLAN} --label_density x", "label_density"),
-        (f"{PLAN} foo", "foo"),
-        ("frontier --config nowhere.yaml", "nowhere.yaml"),
-        ("frontier --config list.yaml", "config"),
-        ("frontier --config cut.yaml", "config"),
-        ("frontier --config bytes.yaml", "pate frontier: "),
-        ("frontier --config other.yaml", "sigma"),
-        ("student fit --run x", "model.network"),
-        ("student fit --run x --model.network models.MPL", "; did you mean MLP?"),
-        ("student fit --run x --model.network models.MLP --model.network.hiden 3", "hiden"),
-        ("student test", "run"),
+        ("calibrate --config nowhere.yaml", "nowhere.yaml"),
+        ("calibrate --config list.yaml", "config"),
+        ("calibrate --config cut.yaml", "config"),
+        ("calibrate --config bytes.yaml", "pate calibrate: "),
+        ("calibrate --config other.yaml", "seeds"),
         (
             "run configs/table --run x --data.init_args.path=y.npz --data.init_args.budgets=[1,inf]",
             "Expected a finite number for --data.budgets, got inf (`",
@@ -137,10 +121,10 @@ def test_what_jsonargparse_refuses_is_told_in_its_words(
 def test_both_ways_to_say_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     said = []
     for line in (
-        "account --aggregator NoisyVotes --aggregator.sigma_votes 90 --num_queries 3 --delta 1e-5 --num_teachers 50"
-        " --num_labels 3",
-        "account --aggregator=NoisyVotes --aggregator.sigma_votes=90 --num_queries=3 --delta=1e-5 --num_teachers=50"
-        " --num_labels=3",
+        "calibrate --aggregator NoisyVotes --num_queries 3 --delta 1e-5 --num_teachers 50"
+        " --num_labels 3 --target_epsilon 2",
+        "calibrate --aggregator=NoisyVotes --num_queries=3 --delta=1e-5 --num_teachers=50"
+        " --num_labels=3 --target_epsilon=2",
     ):
         assert end_of(line.split()) == 0
         said.append(capsys.readouterr().out)
@@ -195,13 +179,11 @@ def test_a_parser_that_raises_says_what_jsonargparse_says() -> None:
     assert parser.parse_args(["--seeds=3"]).seeds == 3
 
 
-@pytest.mark.parametrize("name", sorted(commands().keys() - {"completion"}))
+@pytest.mark.parametrize("name", sorted(commands().keys() - {"completion", *OF_NETWORKS}))
 def test_no_command_takes_a_setting_that_an_option_does_not_have(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An empty setting is refused as any other: of the command, and of each of its options."""
-    if name == "teachers fit" or name.startswith("student"):  # whose options are those of networks
-        pytest.importorskip("pate._networks.teachers.plan")
     parser = capture_parser(commands()[name].load(), ["--help"])
     assert isinstance(parser, CommandParser)
     # the last holds any setting of submitit
@@ -223,7 +205,7 @@ def test_no_command_takes_a_setting_that_an_option_does_not_have(
         assert "no_such" in said or f" {option}" in said, (unknown, said)
 
 
-EMPTY = "account --num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
+EMPTY = "calibrate --target_epsilon 1 --num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
 STABLE = "{class_path: StableTopK, init_args: {scale_gap: 3, sigma_test: 3, delta_test: 1e-8, max_k: {}}}"
 
 
@@ -237,16 +219,13 @@ def test_no_aggregator_takes_an_option_of_another(
     said = capsys.readouterr().err
     assert f"Expected a setting of {aggregator} (neighboring_relation, " in said
     assert "got --aggregator.max_kk" in said
-    assert f"(`pate account --aggregator.help {aggregator}` lists them)" in said
+    assert f"(`pate calibrate --aggregator.help {aggregator}` lists them)" in said
 
 
 @pytest.mark.parametrize(
     ("words", "option"),
     [
         ([*EMPTY.split(), f"--aggregator={STABLE}"], "max_k"),
-        (["frontier", "--aggregators=[{class_path: NoisyVotes, init_args: {max_k: {}}}]"], "max_k"),
-        (["frontier", "--simulate={num_labels: 4, num_teachers: 20, kind: {}}"], "kind"),
-        (["frontier", "--config", "empty.yaml"], "bogus"),
         (
             [
                 "label",
@@ -294,13 +273,6 @@ def test_whole_numbers_beyond_floats_are_refused(
     assert "too large to convert to float" in captured.err and len(captured.err.splitlines()) == 1
 
 
-def test_a_disclosure_shows_no_samples(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", str(copied), "--disclosure", "--num_samples", "3"]) == 2
-    assert (
-        "Expected a disclosure without --num_samples, got num_samples=3" in capsys.readouterr().err
-    )
-
-
 def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> None:
     file = tmp_path / "student.yaml"
     file.write_text("run: runs/mine\n")
@@ -318,7 +290,6 @@ def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> No
         ("check --run run", "check run"),
         ("status --run=run", "status run"),
         ("references run", "references --run run"),
-        ("frontier run --student", "frontier --run run --student true"),
     ],
 )
 def test_a_switch_and_a_run_may_be_written_either_way(
@@ -359,11 +330,11 @@ WORDS = [
     ("ledger show --ledger", "a value behind --ledger"),
     ("check a b", "options, each with -- before its name, got b"),
     (
-        f"account --aggregator.sigma_votes x --aggregator NoisyVotes {PANEL}",
+        f"calibrate --aggregator.sigma_votes x --aggregator NoisyVotes {PANEL}",
         "a class for --aggregator, to which its settings belong",
     ),
     (
-        f"account --aggregator NoisyVotes {PANEL} --aggregator.neighboring_relation x",
+        f"calibrate --aggregator NoisyVotes {PANEL} --aggregator.neighboring_relation x",
         "--aggregator.neighboring_relation among REPLACE_RECORD, ADD_REMOVE_TEACHER, got x",
     ),
 ]

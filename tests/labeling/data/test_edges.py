@@ -46,16 +46,12 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ],
     ids=list(NAMES),
 )
-@pytest.mark.parametrize("teachers", ["trained", "closed_form"])
 def test_a_sources_label_names(
-    teachers: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     label_names = np.array(["a", name, "c", "d"])
     np.savez(tmp_path / "data.npz", **(make_arrays() | {"label_names": label_names}))  # type: ignore[arg-type]
     folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
-    if teachers == "closed_form":
-        (folder / "teachers.yaml").write_text("fit: closed_form\n")
-        (folder / "label.yaml").write_text("target_epsilon: 2\ndelta: 1.0e-6\n")
     words = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
     assert "label names" in refused(
         ["teachers", "fit", *words, f"--run={tmp_path / 'run'}"], capsys

@@ -53,52 +53,6 @@ def in_texts(folder: Path, ids: list[str], **options: Any) -> DataSource:
     return TextTable(in_lines(folder, ids, "text", "good"), **options)
 
 
-class Items:
-    """A data set whose items are tuples."""
-
-    def __init__(self, ids: list[str]) -> None:
-        self.ids = ids
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, row: int) -> tuple[object, ...]:
-        return np.ones(2, dtype=np.float32), np.array([row % 2]), self.ids[row]
-
-
-def in_torch(folder: Path, ids: list[str], **options: Any) -> DataSource:
-    datasets = pytest.importorskip("pate._networks.data.datasets")
-    private, public, test = (
-        Items([name for name, split in zip(ids, SPLIT, strict=True) if split == number])
-        for number in range(3)
-    )
-    parts: dict[str, Any] = {"private": private, "public": public, "test": test}
-    return datasets.TorchDatasets(**parts, label_names=["y"], keys=datasets.Keys(**options))
-
-
-class Columns(Items):
-    """A data set with columns, as those of Hugging Face."""
-
-    column_names = ("x", "y", "id")
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, str):
-            return [self[row][key] for row in range(len(self))]
-        return {"x": np.ones(2, dtype=np.float32), "y": key % 2, "id": self.ids[key]}
-
-
-def in_columns(folder: Path, ids: list[str], **options: Any) -> DataSource:
-    datasets = pytest.importorskip("pate._networks.data.datasets")
-    parts = [
-        [name for name, split in zip(ids, SPLIT, strict=True) if split == number]
-        for number in range(3)
-    ]
-    splits = {role.value: Columns(part) for role, part in zip(Role, parts, strict=True)}
-    return datasets.HuggingFace(
-        splits, datasets.Keys(features="x", labels=["y"], ids="id", **options)
-    )
-
-
 def in_python(folder: Path, ids: list[str], **options: Any) -> DataSource:
     in_arrays(folder, ids)
     code = (
@@ -109,7 +63,7 @@ def in_python(folder: Path, ids: list[str], **options: Any) -> DataSource:
     return PythonFile(folder / "mine.py", "mine", options)
 
 
-SOURCES: list[Open] = [in_arrays, in_numbers, in_texts, in_torch, in_columns, in_python]
+SOURCES: list[Open] = [in_arrays, in_numbers, in_texts, in_python]
 NUMBERED = {
     "from 0": [str(row) for row in range(ROWS)],
     "from 1": [str(row + 1) for row in range(ROWS)],

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,19 +64,7 @@ def pictures(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
     return PictureTable(folder, table="mine.csv", size=8, unknown_labels=unknown)
 
 
-def items(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
-    """Items whose unknown labels are None."""
-    datasets = pytest.importorskip("pate._networks.data.datasets")
-    rows = [[None if np.isnan(value) else value for value in row] for row in labels]
-    private, public, test = (
-        cast(Any, [(np.ones(3), rows[i], f"item {i}") for i in range(role, 6, 3)])
-        for role in range(3)
-    )
-    keys = datasets.Keys(unknown_labels=unknown)
-    return datasets.TorchDatasets(private, public, test, ["gout", "asthma"], keys=keys)
-
-
-SOURCES = (arrays, numbers, texts, pictures, items)
+SOURCES = (arrays, numbers, texts, pictures)
 
 
 @pytest.mark.parametrize("unknown", ["nan", -1])
@@ -95,7 +83,7 @@ def test_unknown_labels_are_read(make: Make, unknown: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("unknown", [None, "nan"])
-@pytest.mark.parametrize("make", SOURCES[:4])
+@pytest.mark.parametrize("make", SOURCES)
 def test_a_sign_that_is_not_declared_is_refused(make: Make, unknown: Any, tmp_path: Path) -> None:
     """By a line that names the field."""
     signed = np.where(np.isnan(GIVEN), -1, GIVEN)

@@ -97,13 +97,6 @@ def test_what_lies_within_is_completed() -> None:
         complete_aggregator(mixed, TARGET, PANEL)
 
 
-def test_account_needs_the_noise(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--num_queries=9", "--delta=1e-5", "--num_teachers=60", "--num_labels=6"]
-    pytest.importorskip("pate.lab.plan.command")
-    assert cli.main(["account", "--aggregator=NoisyVotes", *words]) == 2
-    assert capsys.readouterr().err.endswith("Expected --aggregator.sigma_votes of NoisyVotes\n")
-
-
 @pytest.mark.parametrize("word", ["--target_epsilon=two", "--aggregator=StableTopk"])
 def test_a_wrong_value_is_refused_by_the_parser(
     word: str, capsys: pytest.CaptureFixture[str]

@@ -268,10 +268,10 @@ def test_labels_of_another_run_are_told(
 ) -> None:
     other = copy_run(copied, tmp_path / "other")
     (other / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
-    fit = other / "private" / "teachers_fit.json"
-    state = json.loads(fit.read_text())
+    imported = other / "private" / "votes_import.json"
+    state = json.loads(imported.read_text())
     state["inputs"]["partition"] = digest(bytes.fromhex("5a" * 32))
-    fit.write_text(json.dumps(state))
+    imported.write_text(json.dumps(state))
     assert (
         cli.main(["label", "--config", str(other / "public" / "label.yaml"), "--run", str(other)])
         == 2

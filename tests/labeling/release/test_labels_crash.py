@@ -268,7 +268,7 @@ def test_other_votes_are_another_question(copied: Path, monkeypatch: pytest.Monk
     kill(monkeypatch, SAVE, copied)
     (first,) = seeds(copied)
     state, manifest = (
-        copied / "private" / "teachers_vote.json",
+        copied / "private" / "votes_import.json",
         copied / "private" / "votes" / "manifest.json",
     )
     before = digest(manifest)

@@ -184,7 +184,7 @@ class TestPictures:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.chdir(tmp_path)
-        write_faces(Path("faces"), num=60)
+        write_faces(Path("faces"), num=60, private=36, public=12)
         np.savez("faces/table.npz", **make_arrays())  # type: ignore[arg-type]
         Path("teachers.yaml").write_text("fit: closed_form\nunit: record\n")
         return tmp_path

@@ -11,7 +11,8 @@ import pate
 from pate import cli
 from pate._core.accounting.cost import explain_epsilon
 from pate._core.release.top_k import TopKSettings
-from tests.labeling.stages.test_votes_import import label, made_votes, place, refused, spent
+from tests.conftest import made_votes
+from tests.labeling.stages.test_votes_import import label, place, refused, spent
 
 __all__ = ["place"]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from pate import NamedVotes, cli
 from pate._core.accounting.charges import Charge, account, for_group_size
@@ -95,25 +94,6 @@ def test_all_releases_are_stated_for_the_units_that_reach_most(
     assert shown[2] == " for one record for a unit that reaches 2 teachers at most"
     assert out.count("made for a unit that reaches 2 teachers at most") == 1
     assert out.count("made for a unit that reaches 1 teacher at most") == 1
-
-
-def test_what_is_disclosed_is_for_them_too(capsys: Captured) -> None:
-    """Today's figures, where the release that reaches more teachers came after the labels that are
-    disclosed."""
-    pytest.importorskip("pate.lab.report.page")
-    assert label("one") == 0 and label("two", TWO) == 0
-    before = stated("one")["guarantees"]["replace_record"]["epsilon"]
-    assert cli.main(["report", "one", "--disclosure"]) == 0
-    entry = yaml.safe_load(Path("one/public/disclosure/registry.yaml").read_text())
-    disclosed = entry["deployment"]["privacy_loss"]
-    total = epsilon(for_group_size([once()] * 2, 2))
-    assert disclosed["privacy_parameters"]["epsilon"] == pytest.approx(total) and total > 2 * before
-    assert "which reaches 2 teachers at most" in disclosed["privacy_unit_details"]
-    page = Path("one/public/report.html")
-    assert (
-        cli.main(["report", "one"]) == 0
-        and "for a unit that reaches 2 teachers at most" in page.read_text()
-    )
 
 
 def test_a_budget_is_for_units_of_two_teachers_or_refuses_them(capsys: Captured) -> None:

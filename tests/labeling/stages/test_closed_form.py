@@ -308,21 +308,6 @@ def test_a_dry_run_says_what_will_be_written_and_writes_nothing(
 @pytest.mark.parametrize(
     ("settings", "words", "message"),
     [
-        (
-            RECORDS,
-            ["--num_steps=5"],
-            "Expected --fit steps with --num_steps",
-        ),
-        (
-            f"{RECORDS}\nbatch_size: 5\noptimizer: torch.optim.Adam",
-            [],
-            "Expected --fit steps with --batch_size",
-        ),
-        (
-            f"{RECORDS}\nnetwork: models.MLP",
-            [],
-            "Expected pate.models.Linear, the network in closed form, got",
-        ),
         ("num_teachers: 1", [], "an integer num_teachers >= 2"),
         ("num_teachers: 9000000", [], "num_teachers <= 8388608"),
         (RECORDS, ["--share=0/2"], "Expected a known option, got --share"),
@@ -331,8 +316,6 @@ def test_a_dry_run_says_what_will_be_written_and_writes_nothing(
 def test_other_settings_are_refused(
     settings: str, words: list[str], message: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    if "steps" in message or "Linear" in message:  # fields of the plan of networks
-        pytest.importorskip("pate._networks.teachers.plan")
     place = Place(tmp_path, settings)
     assert place.fit(*words) == 2
     refused(capsys, message)
@@ -369,7 +352,6 @@ def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(
         )
     }
     assert figures["student"]["accuracy"] > 0.85 and figures["linear_fit"]["accuracy"] > 0.9
-    assert cli.main(["report", str(place.root), "--private"]) == 0
 
 
 def test_a_release_that_was_killed_is_another_one_of_other_records(
@@ -413,6 +395,3 @@ def test_records_on_another_scale_than_public_samples_are_told(
     place.write(scale)
     place.all()
     assert told in capsys.readouterr().out and place.released.unlike is not None
-    pytest.importorskip("pate.lab.report.page")
-    assert cli.main(["report", str(place.root)]) == 0
-    assert told in (place.root / "public" / "report.html").read_text()

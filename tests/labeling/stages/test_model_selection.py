@@ -17,16 +17,32 @@ from pate._labeling.stages.model_selection import Candidates, choose_student, fi
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.data import Arrays
 from pate.mechanisms import GumbelPeeling
-from tests.conftest import make_arrays
+from tests.conftest import copy_run, finish, make_arrays, recipe
 from tests.core.accounting.ledgers import gaussian, reserve
 
 Captured = pytest.CaptureFixture[str]
 
 
+@pytest.fixture(scope="module")
+def parted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run whose records voted in ten parts; not to be written to."""
+    place = tmp_path_factory.mktemp("parted")
+    np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    folder = recipe(place / "recipe", place / "data.npz")
+    (folder / "teachers.yaml").write_text("fit: closed_form\nnum_teachers: 10\n")
+    return finish(folder)
+
+
 @pytest.fixture
-def students(copied: Path, tmp_path: Path) -> tuple[Path, ...]:
-    """The student of the run, one that has forgotten half of it, and one that says the opposite."""
-    good = copied / "public" / "student" / "model"
+def copied(parted: Path, tmp_path: Path) -> Path:
+    """A copy of it, whose teachers choose."""
+    return copy_run(parted, tmp_path / "run")
+
+
+@pytest.fixture
+def students(finished: Path, tmp_path: Path) -> tuple[Path, ...]:
+    """A student of these data, one that has forgotten half of it, and one that says the opposite."""
+    good = finished / "public" / "student" / "model"
     folders = [good]
     for name, change in (("half", [1, 1, 0, 0]), ("opposite", [-1, -1, -1, -1])):
         folders.append(shutil.copytree(good, tmp_path / name))

@@ -46,7 +46,7 @@ def write_csv(place: Path, arrays: dict[str, np.ndarray]) -> Json:
 
 def write_recipe(place: Path, source: Json, **settings: object) -> Path:
     """Write a recipe with data that declare their unknown labels."""
-    folder = recipe(place / "recipe", place / "data", chunk_size=10)
+    folder = recipe(place / "recipe", place / "data")
     (folder / "data.yaml").write_text(yaml.safe_dump({"data": source}))
     for name, content in settings.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
@@ -95,28 +95,6 @@ def test_records_vote_by_what_they_know(write: Write, tmp_path: Path, capsys: Ca
     )
     assert references["linear_fit"]["accuracy"] > 0.9
     assert references["true_label_student"]["accuracy"] > 0.8
-
-
-def test_networks_learn_what_is_known(tmp_path: Path) -> None:
-    arrays, truth = lossy()
-    source = write_csv(tmp_path, arrays)
-    source["init_args"]["unknown_labels"] = "nan"
-    label = TARGET | {"target_epsilon": 60.0}
-    student = {
-        "model": {
-            "network": {"class_path": "pate.models.MLP", "init_args": {"hidden": []}},
-            "optimizer": {"class_path": "Adam", "init_args": {"lr": 0.1}},
-        },
-        "trainer": {"max_epochs": 15, "accelerator": "cpu"},
-        # ten held-out samples sometimes cannot show that the network beats a constant answer
-        "data": {"val_fraction": 0.3},
-    }
-    folder = write_recipe(tmp_path, source, label=label, student=student)
-    figures = run(tmp_path, folder)
-    assert figures["student"]["accuracy"] > 0.8
-    released = ReleasedLabels.load(tmp_path / "run")
-    rows = np.array([int(name[1:]) for name in released.ids])
-    assert (released.labels == truth[rows]).mean() > 0.8
 
 
 def test_teachers_correct_a_student_by_what_they_know(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import yaml
 import pate
 from pate import StatedLabels, cli
 from pate.accounting import read_ledger
-from tests.labeling.stages.test_votes_import import NAMES, made_votes, part, place
+from tests.conftest import made_votes
+from tests.labeling.stages.test_votes_import import NAMES, part, place
 
 __all__ = ["place"]
 

@@ -13,11 +13,11 @@ import pytest
 from pate import NamedVotes, cli
 from pate._core.accounting.charges import account
 from pate.accounting import NeighboringRelation, read_ledger
+from tests.conftest import made_votes
 from tests.labeling.stages.test_votes_import import (
     NAMES,
     Captured,
     label,
-    made_votes,
     part,
     place,
     refused,

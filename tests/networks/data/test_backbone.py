@@ -149,7 +149,7 @@ def test_names_of_kept_features_stay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
-    write_faces(tmp_path / "faces", num=6, private_fraction=0.5, public_fraction=0.5)
+    write_faces(tmp_path / "faces", num=6, private=3, public=3)
     features = FrozenBackbone(
         partial(models.Backbone, name="torchvision.resnet50"), tmp_path / "cache", batch_size=3
     )

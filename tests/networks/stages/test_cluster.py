@@ -19,7 +19,8 @@ import submitit
 from pate import cli
 from pate._core.files.writing import lease
 from pate._labeling.commands.stages import submitted
-from tests.conftest import make_arrays, recipe
+from tests.conftest import make_arrays
+from tests.networks.conftest import recipe
 from tests.networks.stages.test_teachers import begin, same_partition
 from tests.processes import Start
 

@@ -13,7 +13,8 @@ import pytest
 
 from pate import cli
 from pate.accounting import Ledger
-from tests.conftest import copy_run, make_arrays, recipe
+from tests.conftest import copy_run, make_arrays
+from tests.networks.conftest import recipe
 from tests.processes import Command, Start
 
 

@@ -24,7 +24,7 @@ from PIL import Image
 
 from pate._labeling.data.records import assign_teachers
 from pate.accounting import read_ledger
-from tests.conftest import recipe
+from tests.networks.conftest import recipe
 from tests.processes import Start, run_here
 
 TEACHERS = 10

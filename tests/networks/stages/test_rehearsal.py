@@ -15,7 +15,8 @@ from pate._labeling.stages.rehearsal import MadeUp
 from pate.accounting import read_ledger
 from pate.aggregators import NoisyVotes, Release
 from pate.data import Arrays, PublicPCA, Records, Role
-from tests.conftest import make_arrays, recipe
+from tests.conftest import make_arrays
+from tests.networks.conftest import recipe
 
 HERE = "tests.networks.stages.test_rehearsal"
 FIRST = """network: models.Linear

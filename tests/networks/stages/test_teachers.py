@@ -23,7 +23,8 @@ from pate._core.files.writing import make_once
 from pate._labeling.teachers.jobs import Report
 from pate.aggregators import Ballots
 from pate.teachers import TrainJob, VoteManifest, VoteStore
-from tests.conftest import make_arrays, recipe
+from tests.conftest import make_arrays
+from tests.networks.conftest import recipe
 from tests.processes import Start
 
 

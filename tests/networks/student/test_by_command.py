@@ -18,8 +18,9 @@ import pate
 from models import Linear
 from pate import cli
 from pate._networks.student.training import StageBar
-from tests.conftest import DESCENT, copy_run
+from tests.conftest import copy_run
 from tests.labeling.commands.test_run import everything
+from tests.networks.conftest import DESCENT
 
 Captured = pytest.CaptureFixture[str]
 

@@ -18,7 +18,8 @@ from pate._labeling.linear import constant_logits
 from pate._labeling.runs.run import Run
 from pate._networks.student.stage import StudentCLI
 from pate.student import Student, choose_thresholds
-from tests.conftest import DESCENT, copy_run
+from tests.conftest import copy_run
+from tests.networks.conftest import DESCENT
 
 Loader = DataLoader[tuple[Tensor, ...]]
 

@@ -7,7 +7,8 @@ import pytest
 
 from pate import cli
 from pate._core.progress import stage_bar
-from tests.conftest import Write, make_arrays, recipe
+from tests.conftest import Write, make_arrays
+from tests.networks.conftest import recipe
 
 
 @pytest.mark.slow

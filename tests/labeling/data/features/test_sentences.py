@@ -193,8 +193,6 @@ class TestSentenceFeatures:
         with pytest.raises(ValueError, match=r"^Expected texts, got types=\['float', 'str'\]$"):
             student.predict(["my own words", float("nan")])
         assert str(tmp_path) not in (away / "model.json").read_text()
-        answers = pytest.importorskip("pate._networks.student.answers")
-        assert json.loads(answers.describe_program(student))["input"]["name"] == "sentences"
         words = [str(away), str(tmp_path / "mine.csv"), f"--output={tmp_path / 'answers.csv'}"]
         assert cli.main(["predict", *words]) == 0
         assert len((tmp_path / "answers.csv").read_text().splitlines()) == 91
@@ -217,13 +215,6 @@ class TestSentenceFeatures:
         monkeypatch.setattr(ZipFile, "extractall", None)  # the digest is compared first
         with pytest.raises(ValueError, match="the sentence model of training, got changed="):
             pate.load_student(away)
-
-    def test_a_data_set_of_sentences(self, tmp_path: Path) -> None:
-        datasets = pytest.importorskip("pate._networks.data.datasets")
-        parts: list[Any] = [[(text, [1], f"{role}{text}") for text in TEXTS] for role in Role]
-        keys = datasets.Keys(sentences=SentenceFeatures(folder=model(tmp_path / "model")))
-        source = datasets.TorchDatasets(parts[0], parts[1], parts[2], ["angry"], keys=keys)
-        assert source.records(Role.TEST).features.shape == (4, 8)
 
 
 def test_where_a_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,10 +245,8 @@ def test_what_calibrate_prints_is_what_labelling_takes(
 @pytest.mark.slow
 def test_a_recipe_may_give_a_target_in_place_of_noise(finished: Path, tmp_path: Path) -> None:
     data = yaml.safe_load((finished / "data.yaml").read_text())["data"]["init_args"]["path"]
-    folder, root = recipe(tmp_path / "recipe", Path(data), steps=2, chunk_size=10), tmp_path / "run"
-    (folder / "label.yaml").write_text(
-        "aggregator: NoisyVotes\ntarget_epsilon: 4\nnum_queries: 50\ndelta: 0.001\n"
-    )
+    folder, root = recipe(tmp_path / "recipe", Path(data)), tmp_path / "run"
+    (folder / "label.yaml").write_text("target_epsilon: 4\nnum_queries: 50\ndelta: 0.001\n")
     words = ["run", str(folder), "--run", str(root), f"--ledger={root}/ledger.sqlite"]
     assert cli.main([*words, "--label.target_epsilon=2"]) == 0
     assert 1.9999 < spent(root) <= 2

@@ -1,0 +1,185 @@
+"""Data sets of others have the same oddities as tables: extreme values, unknown labels, row numbers."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from PIL import Image
+from torch.utils.data import Dataset
+
+import pate
+from pate._networks.data.datasets import HuggingFace, Keys, TorchDatasets
+from pate._networks.student.answers import describe_program
+from pate.data import DataSource, Role, SentenceFeatures, TextTable
+from pate.models import Linear
+from tests.labeling.data import (
+    test_row_numbers as row_numbers,
+    test_unknown_labels as unknown_labels,
+)
+from tests.labeling.data.features.test_sentences import (
+    TEXTS as SENTENCES,
+    model,
+    stand_in as stand_in,
+    table,
+)
+from tests.labeling.data.test_picture_table import write_pictures
+from tests.labeling.data.test_row_numbers import NAMES, NUMBERED, SPLIT, Open
+from tests.labeling.stages import test_extreme_records as extremes
+from tests.labeling.stages.test_extreme_records import LONG, WIDE
+
+
+class Rows(Dataset[Any]):
+    def __init__(self, features: list[Any], role: str) -> None:
+        self.features, self.role = features, role
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.features[index], np.array([index % 2]), f"{self.role}-{index}"
+
+
+def of_items(folder: Path, value: Any) -> DataSource:
+    plain: list[Any] = [np.full(2, row / 7) for row in range(8)]
+    private = [*plain[:3], np.full(2, value), *plain[4:]]
+    return TorchDatasets(Rows(private, "a"), Rows(plain, "b"), Rows(plain, "c"), ["label"])
+
+
+@pytest.mark.parametrize("value", WIDE)
+def test_numbers_of_all_sizes_are_read(value: float, tmp_path: Path) -> None:
+    extremes.test_numbers_of_all_sizes_are_read(of_items, value, tmp_path)
+
+
+TEXTS = ("", " ", "\ud800 lone", "\0", "🙂" * 3000, LONG)
+
+
+@pytest.mark.parametrize("text", [*TEXTS, None])
+def test_texts_of_all_kinds_are_read(text: str | None) -> None:
+    plain: list[Any] = [f"a word {row}" for row in range(8)]
+    private = [*plain[:3], text, *plain[4:]]
+    source = TorchDatasets(
+        Rows(private, "a"),
+        Rows(plain, "b"),
+        Rows(plain, "c"),
+        ["label"],
+        keys=Keys(num_features=16),
+    )
+    values = np.asarray(source.load(Role.PRIVATE).features)
+    assert values.shape == (8, 16) and np.isfinite(values).all()
+    assert len(source.fingerprint(Role.PRIVATE)) == 32
+
+
+def test_a_picture_of_a_data_set_that_cannot_be_read_is_black(tmp_path: Path) -> None:
+    """One that is opened, and decoded when it is used; the first of all, too."""
+    write_pictures(tmp_path / "pictures")
+    paths = sorted((tmp_path / "pictures").glob("*.jpg"))
+    for path in paths[:2]:
+        path.write_bytes(path.read_bytes()[:-100])
+
+    def opened(paths: list[Path]) -> list[Any]:
+        return [Image.open(io.BytesIO(path.read_bytes())) for path in paths]
+
+    source = TorchDatasets(
+        Rows(opened(paths[:4]), "a"),
+        Rows(opened(paths[4:8]), "b"),
+        Rows(opened(paths[8:12]), "c"),
+        ["label"],
+        keys=Keys(size=8),
+    )
+    values = np.asarray(source.load(Role.PRIVATE).features)
+    assert [bool(picture.any()) for picture in values] == [False, False, True, True]
+
+
+def of_known(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
+    """Items whose unknown labels are None."""
+    rows = [[None if np.isnan(value) else value for value in row] for row in labels]
+    private, public, test = (
+        cast(Any, [(np.ones(3), rows[i], f"item {i}") for i in range(role, 6, 3)])
+        for role in range(3)
+    )
+    keys = Keys(unknown_labels=unknown)
+    return TorchDatasets(private, public, test, ["gout", "asthma"], keys=keys)
+
+
+@pytest.mark.parametrize("unknown", ["nan", -1])
+def test_unknown_labels_are_read(unknown: Any, tmp_path: Path) -> None:
+    unknown_labels.test_unknown_labels_are_read(of_known, unknown, tmp_path)
+
+
+class Items:
+    """A data set whose items are tuples."""
+
+    def __init__(self, ids: list[str]) -> None:
+        self.ids = ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, row: int) -> tuple[object, ...]:
+        return np.ones(2, dtype=np.float32), np.array([row % 2]), self.ids[row]
+
+
+def in_torch(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    private, public, test = (
+        Items([name for name, split in zip(ids, SPLIT, strict=True) if split == number])
+        for number in range(3)
+    )
+    parts: dict[str, Any] = {"private": private, "public": public, "test": test}
+    return TorchDatasets(**parts, label_names=["y"], keys=Keys(**options))
+
+
+class Columns(Items):
+    """A data set with columns, as those of Hugging Face."""
+
+    column_names = ("x", "y", "id")
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return [self[row][key] for row in range(len(self))]
+        return {"x": np.ones(2, dtype=np.float32), "y": key % 2, "id": self.ids[key]}
+
+
+def in_columns(folder: Path, ids: list[str], **options: Any) -> DataSource:
+    parts = [
+        [name for name, split in zip(ids, SPLIT, strict=True) if split == number]
+        for number in range(3)
+    ]
+    splits = {role.value: Columns(part) for role, part in zip(Role, parts, strict=True)}
+    return HuggingFace(splits, Keys(features="x", labels=["y"], ids="id", **options))
+
+
+@pytest.mark.parametrize("source", [in_torch, in_columns])
+@pytest.mark.parametrize("ids", NUMBERED.values(), ids=NUMBERED)
+def test_row_numbers_are_refused_unless_they_are_permanent(
+    source: Open, ids: list[str], tmp_path: Path
+) -> None:
+    row_numbers.test_row_numbers_are_refused_unless_they_are_permanent(source, ids, tmp_path)
+
+
+@pytest.mark.parametrize("source", [in_torch, in_columns])
+@pytest.mark.parametrize("ids", NAMES.values(), ids=NAMES)
+def test_ids_of_the_records_are_taken(source: Open, ids: list[str], tmp_path: Path) -> None:
+    source(tmp_path, ids).require_distinct()
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_data_set_of_sentences(tmp_path: Path) -> None:
+    parts: list[Any] = [[(text, [1], f"{role}{text}") for text in SENTENCES] for role in Role]
+    keys = Keys(sentences=SentenceFeatures(folder=model(tmp_path / "model")))
+    source = TorchDatasets(parts[0], parts[1], parts[2], ["angry"], keys=keys)
+    assert source.records(Role.TEST).features.shape == (4, 8)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_student_of_sentences_takes_texts(tmp_path: Path) -> None:
+    sentences = SentenceFeatures(folder=model(tmp_path / "model"))
+    pipeline = pate.Pipeline(tmp_path / "run", TextTable(table(tmp_path), sentences=sentences))
+    pipeline.fit_teachers(pate.ClosedFormPlan())
+    pipeline.vote()
+    pipeline.label(pate.LabelSettings(target_epsilon=1000, delta=1e-4, noise_seed=1))
+    pipeline.fit_student(pate.StudentPlan(network=Linear))
+    student = pate.load_student(tmp_path / "run" / "public" / "student" / "model")
+    assert json.loads(describe_program(student))["input"]["name"] == "sentences"

@@ -1,0 +1,46 @@
+"""The commands whose options are those of networks: their help, their examples, and slips in them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.labeling.commands import test_help, test_suggestions
+from tests.labeling.commands.test_help import OF_NETWORKS
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("name", OF_NETWORKS)
+def test_help_is_for_people(name: str, capsys: Captured) -> None:
+    test_help.test_help_is_for_people(name, capsys)
+
+
+@pytest.mark.parametrize("name", OF_NETWORKS)
+def test_examples_are_understood(name: str, capsys: Captured, tmp_path: Path) -> None:
+    test_help.test_examples_are_understood(name, capsys, tmp_path)
+
+
+@pytest.mark.parametrize("name", OF_NETWORKS)
+def test_no_command_takes_a_setting_that_an_option_does_not_have(
+    name: str, capsys: Captured
+) -> None:
+    test_suggestions.test_no_command_takes_a_setting_that_an_option_does_not_have(name, capsys)
+
+
+def test_a_misspelled_option_has_a_suggestion(capsys: Captured) -> None:
+    line, said = "student fit --run x --model.netw models.MLP", "did you mean --model.network?"
+    test_suggestions.test_a_mistake_is_one_line(line, said, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("", "model.network"),
+        ("--model.network models.MPL", "; did you mean MLP?"),
+        ("--model.network models.MLP --model.network.hiden 3", "hiden"),
+    ],
+)
+def test_a_slip_in_a_network_is_one_line(words: str, named: str, capsys: Captured) -> None:
+    test_suggestions.test_what_jsonargparse_refuses_is_told_in_its_words(
+        f"student fit --run x {words}", named, capsys
+    )
