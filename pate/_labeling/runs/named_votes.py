@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,7 +42,7 @@ from pate._labeling.votes.kinds import (
     shape_by_teacher,
     unpack_ballots,
 )
-from pate._labeling.votes.voters import SCORE_STEPS, encode_scores
+from pate._labeling.votes.voters import encode_scores
 
 _KINDS = tuple(kind for kind in Votes.kinds.values() if kind.array)
 _CHOICE = "ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers"
@@ -193,6 +192,12 @@ class NamedVotes:
             return None
         return kind.packed(getattr(self, self.kind.array).swapaxes(0, 1))
 
+    def sums(self) -> IntArray:
+        """Return `Votes.summed` of the votes."""
+        kind = Counts if self._packed is not None else self.kind
+        assert self.num_teachers is not None
+        return kind.summed(getattr(self, kind.array), self.num_teachers)
+
     def fingerprint(self) -> str:
         """Return a hash of all names, votes and features. PRIVATE."""
         stored = self.to_store(self.kind)
@@ -228,7 +233,7 @@ class Silo:
     def of(cls, source: NamedVotes | Path, votes: NamedVotes) -> Self:
         """Return the facts about ``votes``, which were read from ``source``."""
         assert votes.num_teachers is not None
-        sums = _sums(votes)
+        sums = votes.sums()
         return cls(
             source,
             num_teachers=votes.num_teachers,
@@ -298,7 +303,7 @@ class Silos:
         require_count(2, num_teachers=joined.num_teachers)
         counted = [str(silo.source) for silo in joined.members if silo.kind is Counts]
         require(
-            joined.kind is not Scores or not counted,
+            len({silo.kind for silo in joined.members} - {Ballots}) < 2,
             "ballots or scores of every silo where one has scores",
             counts=counted,
         )
@@ -351,7 +356,7 @@ class Silos:
     def kind(self) -> type[Votes]:
         """The kind of all votes: ballots among scores are scores, and among counts are counts."""
         kinds = {silo.kind for silo in self.members}
-        return next(kind for kind in (Scores, Counts, Ballots) if kind in kinds)
+        return next(iter(kinds - {Ballots}), Ballots)
 
 
 def read_votes(source: NamedVotes | Path) -> NamedVotes:
@@ -362,17 +367,6 @@ def read_votes(source: NamedVotes | Path) -> NamedVotes:
 def _place(source: NamedVotes | Path, number: int) -> str:
     """Return the name of a silo in errors."""
     return str(source) if isinstance(source, Path) else f"silo {number}"
-
-
-def _sums(votes: NamedVotes) -> IntArray:
-    """Return sums over teachers ``[N, C]`` in steps of scores; a teacher that takes part adds 1."""
-    if votes.scores is not None:
-        # one teacher at a time, to save memory
-        parts = (encode_scores(scores).astype(np.int64) for scores in votes.scores.swapaxes(0, 1))
-        return reduce(np.add, parts)
-    counts = votes.counts if votes.ballots is None else votes.ballots.sum(axis=1, dtype=np.int64)
-    assert counts is not None and votes.num_teachers is not None
-    return votes.num_teachers + SCORE_STEPS * counts
 
 
 def _texts(name: str, values: ArrayLike) -> StrArray:

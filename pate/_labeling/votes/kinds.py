@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from types import UnionType
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
@@ -35,7 +35,7 @@ from pate._core.validation import (
     require_count,
     require_given,
 )
-from pate._labeling.votes.voters import ScoreVoters, Voters, encode_scores
+from pate._labeling.votes.voters import SCORE_STEPS, ScoreVoters, Voters, encode_scores
 
 CountArray = NDArray[np.integer]
 ScoreArray = NDArray[np.floating[Any]]
@@ -131,6 +131,14 @@ class Votes(ABC):
         It is made up, for a rehearsal.
         """
         raise NotImplementedError(f"{cls.__name__} are in no file of votes")
+
+    @classmethod
+    def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
+        """Return sums ``[N, C]`` over teachers of the array of a file of votes.
+
+        They are equal in copies of a file with its teachers in another order.
+        """
+        return np.asarray(votes.sum(axis=1, dtype=np.int64))
 
     @staticmethod
     def from_counts(counts: ArrayLike, num_teachers: int) -> Counts:
@@ -274,6 +282,10 @@ class Counts(Votes):
     def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
         return num_teachers * labels
 
+    @classmethod
+    def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
+        return num_teachers + SCORE_STEPS * votes  # as scores of 0 and 1 are
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ballots(Counts):
@@ -309,6 +321,10 @@ class Ballots(Counts):
     @classmethod
     def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
         return np.repeat(labels[:, None].astype(np.uint8), num_teachers, axis=1)
+
+    @classmethod
+    def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
+        return super().summed(votes.sum(axis=1, dtype=np.int64), num_teachers)
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
         part = super().__getitem__(rows)
@@ -379,6 +395,11 @@ class Scores(_OfVoters):
     def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
         everybody = np.repeat(labels[:, None], num_teachers, axis=1)
         return np.where(everybody, 0.9, 0.1).astype(np.float16)
+
+    @classmethod
+    def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
+        # one teacher at a time, to save memory
+        return reduce(np.add, (encode_scores(x).astype(np.int64) for x in votes.swapaxes(0, 1)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
