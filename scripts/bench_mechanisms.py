@@ -1,11 +1,11 @@
-"""Speed of the selection mechanisms: medians of several runs, as Markdown tables.
+"""Speed of the selection mechanisms: medians of processor times, as Markdown tables.
 
 One draw of each mechanism from d = 17,770 scores, against the papers' pseudo-code in plain O(dk)
 numpy and against OpenDP's noisy top-k; and batches of votes against a Python loop of single calls.
 The scores are the Netflix vector of Shekelyan & Loukides (2022) if ``PATE_DATA`` names a
 folder that holds ``topk/NETFLIX.n17770.npy``, or else a synthetic vector of the same length.
 
-    python scripts/bench_mechanisms.py [--runs 7]
+    python -m scripts.bench_mechanisms [--runs 7]
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"\nOne draw from {source}, milliseconds, sorting included.\n")
     print(
         table(
-            ("mechanism", "k", "here", "plain O(dk)", "ratio", "OpenDP", "ratio"),
+            ("mechanism", "k", "here", "plain O(dk)", "ratio", "OpenDP", "ratio of OpenDP"),
             one_draw_rows(scores, runs),
         )
     )
@@ -200,10 +200,10 @@ def median_seconds(draw: Draw, runs: int) -> float:
 
 
 def seconds(draw: Draw) -> float:
-    """Return the seconds that one draw takes."""
-    start = time.perf_counter()
+    """Return the seconds of the processor that one draw takes."""
+    start = time.process_time()
     draw()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -348,11 +348,12 @@ class TailSampler(ClassSampler):
         k, below = terms.k, terms.below[0]
         factorial = log_factorials(below.size)
         self.losses = below[k - 1 :] / terms.scale
-        self.log_masses = (
-            factorial[k - 1 :] - factorial[: below.size - k + 1] - factorial[k - 1] - self.losses
-        )
+        self.log_masses = factorial[k - 1 :] - factorial[: below.size - k + 1]
+        self.log_masses -= factorial[k - 1]
+        self.log_masses -= self.losses
         largest = float(self.log_masses.max())
-        masses = np.exp(self.log_masses - largest)
+        masses = self.log_masses - largest
+        np.exp(masses, out=masses)
         self.cumulative = cumulative_weights(masses[None])
         self.log_rates = np.array([largest + math.log(masses.sum()) + SLACK])
 
@@ -384,19 +385,20 @@ class EnvelopeSampler(ClassSampler):
         self.factorial = log_factorials(num_items)
         self.heads = np.arange(k)
         self.head_terms = terms.log_heads[0] - self.factorial[k - 1 - self.heads]
-        tails = np.arange(k + 1, num_items + 1)
-        self.tail_terms = (
-            terms.log_tails[0] - self.factorial[tails - k - 1] + self.factorial[tails - 2]
-        )
-        largest, masses = self._envelope(tails)
+        # tails are ranks k + 1, k + 2, .. from 1
+        self.tail_terms = terms.log_tails[0] - self.factorial[: num_items - k]
+        self.tail_terms += self.factorial[k - 1 : num_items - 1]
+        largest, masses = self._envelope(np.arange(k + 1, num_items + 1))
         self.cumulative = cumulative_weights(masses[None])
         self.log_rates = np.array([largest + math.log(masses.sum()) + SLACK])
 
     def _coupling(self, tails: IntArray) -> FloatArray:
         """Return ``g`` at tails, ranks from 1."""
-        terms = self.head_terms + self.factorial[tails[:, None] - 2 - self.heads]
+        terms = self.factorial[tails[:, None] - 2 - self.heads]
+        terms += self.head_terms
         largest = terms.max(axis=1)
-        summed: FloatArray = np.log(np.exp(terms - largest[:, None]).sum(axis=1)) + largest
+        terms -= largest[:, None]
+        summed: FloatArray = np.log(np.exp(terms, out=terms).sum(axis=1)) + largest
         return summed - self.factorial[tails - 2]
 
     def _envelope(self, tails: IntArray) -> tuple[float, FloatArray]:
@@ -409,11 +411,14 @@ class EnvelopeSampler(ClassSampler):
         grid = np.unique(np.rint(np.geomspace(1, tails.size, _POINTS)).astype(np.int64)) + k
         values = self._coupling(grid)
         while True:
-            log_masses = np.append(0.0, self.tail_terms + np.interp(tails, grid, values))
-            largest = float(log_masses.max())
-            masses = np.exp(log_masses - largest)
+            masses = np.zeros(tails.size + 1)
+            np.add(self.tail_terms, np.interp(tails, grid, values), out=masses[1:])
+            largest = float(masses.max())
+            masses -= largest
+            np.exp(masses, out=masses)
             # halve the stretches that matter, unless no chord lies well above the curve there
-            matter = np.diff(np.cumsum(masses)[grid - k]) > _MASS * masses.sum()
+            total = np.cumsum(masses)[grid - k]
+            matter = np.diff(total) > _MASS * total[-1]
             middle = ((grid[1:] + grid[:-1]) // 2)[matter]
             exact_values = self._coupling(middle)
             if not (np.interp(middle, grid, values) - exact_values > _EXCESS).any():

@@ -22,7 +22,7 @@ each outcome, thinned with the chance ``1 / (p + (1 - p) exp(t))``. About two pr
 however many outcomes there are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -109,13 +109,22 @@ def sample_k_smallest(
         reach = last + _margins(last, widest[row]) if np.isfinite(last) else last
         places = np.flatnonzero((keys[row] <= reach) | extreme[row])
         first = places[below[row, places] == -np.inf].tolist()
-        others = places[np.isfinite(below[row, places])].tolist()
+        others = places[np.isfinite(below[row, places])]
+        apart = exact is not None and ascending[row, 0] < -NEAR * widest[row, 0]
+        margins = _margins(keys[row], widest[row])
         ordered = _in_order(
-            {at: Fraction(below[row, at]) if exact is None else exact(row, at) for at in others},
-            {at: LazyReal.of(tails[row, at]) for at in others},
-            {at: Fraction(scales[row, at]) for at in others},
+            {
+                at: exact(row, at) if apart and exact is not None else Fraction(below[row, at])
+                for at in others.tolist()
+            },
+            {at: LazyReal.of(tails[row, at]) for at in others.tolist()},
+            {at: Fraction(scales[row, at]) for at in others.tolist()},
             noise,
             generator,
+            {
+                at: (float(keys[row, at] - margins[at]), float(keys[row, at] + margins[at]))
+                for at in ([] if apart else others[~extreme[row, others]].tolist())
+            },
         )
         order[row, :k] = [*first, *ordered, *np.flatnonzero(below[row] == np.inf).tolist()][:k]
     return order[:, :k]
@@ -131,10 +140,14 @@ def _in_order(
     scales: dict[int, Fraction],
     noise: Noise,
     generator: np.random.Generator,
+    known: Mapping[int, tuple[float, float]],
 ) -> list[int]:
-    """Return the keys of ``values``, ascending by value less scaled noise of its tail."""
-    bounds: dict[int, tuple[Fraction, Fraction]] = {}
-    changed = list(values)
+    """Return the keys of ``values``, ascending by value less scaled noise of its tail.
+
+    What is ``known`` has bounds already.
+    """
+    bounds: dict[int, tuple[Fraction | float, Fraction | float]] = {**known}
+    changed = [at for at in values if at not in known]
     while True:
         for at in changed:
             low, high = sorted(
@@ -147,7 +160,8 @@ def _in_order(
         if not changed:
             return order
         for at in changed:
-            tails[at].draw_more_bits(generator)
+            if isinstance(bounds[at][0], Fraction):
+                tails[at].draw_more_bits(generator)
 
 
 def _quantile_of(
@@ -222,7 +236,11 @@ class Proposals(NamedTuple):
 def cumulative_weights(masses: FloatArray) -> IntArray:
     """Return cumulative sums of integers ``[.., n]`` of at least 1, proportional to ``masses``."""
     total = np.maximum(masses.sum(axis=-1, keepdims=True), 1e-300)
-    return np.cumsum((masses / total * _WEIGHTS).astype(np.int64) + 1, axis=-1)
+    shares = masses / total
+    shares *= _WEIGHTS
+    weights = shares.astype(np.int64)
+    weights += 1
+    return np.cumsum(weights, axis=-1, out=weights)
 
 
 class Picked(NamedTuple):

@@ -10,7 +10,7 @@ left.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class FlipRounds:
         self._levels = min(_LEVELS, _WORD - 1 - len(scores).bit_length())
         self._words = _words(generator)
         self._taken = bytearray(len(scores))
-        self._best = 0
+        self._best, self._last_taken = 0, -1
         self._make_bands()
 
     def choose(self) -> int:
@@ -61,11 +61,14 @@ class FlipRounds:
         found = self._winner()
         if found.level < self._levels:
             band = self._bands[found.level]
+            if not isinstance(band, list):
+                band = self._bands[found.level] = list(band)
             last = band.pop()
             if found.place < len(band):
                 band[found.place] = last
             self._weight -= 1 << self._levels - found.level
         self._taken[found.rank] = 1
+        self._last_taken = max(self._last_taken, found.rank)
         return found.rank
 
     def _make_bands(self) -> None:
@@ -74,8 +77,8 @@ class FlipRounds:
         left = self._scores[self._best :]
         below = distances(left, left[:1], reach=REACH * self._scale) / self._scale
         ends = np.searchsorted(below, _EDGES[: self._levels]) + self._best
-        self._bands = [
-            [rank for rank in range(start, end) if not self._taken[rank]]
+        self._bands: list[Sequence[int]] = [
+            self._left(start, end)
             for start, end in zip([self._best, *ends.tolist()], ends.tolist(), strict=False)
         ]
         self._rest = int(ends[-1])
@@ -84,6 +87,11 @@ class FlipRounds:
         self._weight += sum(
             len(band) << self._levels - level for level, band in enumerate(self._bands)
         )
+
+    def _left(self, start: int, end: int) -> Sequence[int]:
+        """Return the ranks that are left; most bands are never looked into."""
+        ranks = range(start, end)
+        return ranks if start > self._last_taken else [r for r in ranks if not self._taken[r]]
 
     def _winner(self) -> _Proposal:
         bits = self._weight.bit_length()

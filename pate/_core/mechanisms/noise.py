@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
@@ -42,7 +42,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from randomgen import ChaCha
+from randomgen import AESCounter
 from scipy.special import log_expit, log_ndtr
 
 from pate._core.mechanisms.ranking import Rows, with_noise
@@ -60,7 +60,7 @@ Noise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 ChoiceNoise = Literal["gumbel", "exponential"]
 """Noise of a choice among too many outcomes to list: exponential mechanism or permute-and-flip."""
 
-KEY_BITS = 256
+KEY_BITS = 128
 
 
 def draw_key() -> int:
@@ -69,8 +69,8 @@ def draw_key() -> int:
 
 
 def private_generator(key: int | None = None) -> np.random.Generator:
-    """Return a generator of ChaCha20 (RFC 8439) with a ``key``, or a newly drawn one if None."""
-    return np.random.Generator(ChaCha(key=draw_key() if key is None else key, rounds=20))
+    """Return a generator of AES-128 (FIPS 197) in counter mode, with a new key if it is None."""
+    return np.random.Generator(AESCounter(key=draw_key() if key is None else key))
 
 
 def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
@@ -202,6 +202,8 @@ _CELL_BITS, _OFFSET_BITS = 14, 49  # of a word of 64, after the sign
 _DIGITS = _OFFSET_BITS + 5  # binary digits after the point of a word
 # cells: the curve errs by less than 2^-38 (rounding 2^-47 of 401), the other side by 2^-44
 _MARGIN = 2.0**-36
+# of the series of exp(-fall) eleven terms are enough below 0.134
+_SERIES = [(-1) ** term / math.factorial(term) for term in range(11, -1, -1)]
 _BLOCK = 1 << 15  # draws worked on at once, so that the intermediate arrays stay in cache
 _GRID_BITS = 20
 _LOW_BITS = 53  # of integers, which float64 has
@@ -222,10 +224,17 @@ def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Genera
         sigma: standard deviation of the noise.
         generator: source of the noise.
     """
+    exact = np.asarray(values)
     if isinstance(generator, WatchedGenerator):
-        return generator.sum(np.asarray(values, dtype=np.float64), sigma)
-    on_grid, beyond, grid = split(values, sigma)
-    return with_noise(on_grid, grid * rounded_normal(beyond, sigma / grid, generator))
+        return generator.sum(exact.astype(np.float64), sigma)
+    flat = exact.ravel()
+    noisy, room = np.empty(flat.size), _room(flat.size)
+    for part in _parts(flat.size):
+        on_grid, beyond, grid = split(flat[part], sigma)
+        _round(beyond, sigma / grid, generator, noisy[part], room)
+        noisy[part] *= grid
+        noisy[part] = with_noise(on_grid, noisy[part])
+    return noisy.reshape(exact.shape)
 
 
 def grid_of(scale: float) -> float:
@@ -245,10 +254,14 @@ def split(values: ArrayLike, scale: float) -> tuple[Rows, FloatArray, float]:
     if exact.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             steps = exact / grid
-            part = steps - np.trunc(steps)
+            beyond = np.trunc(steps)
+            np.subtract(steps, beyond, out=beyond)
         # where the number of steps overflows, the value itself lies on the grid
-        beyond = np.where(np.isfinite(steps), part, 0.0)
-        return exact - beyond * grid, beyond, grid
+        beyond[~np.isfinite(steps)] = 0.0
+        np.multiply(beyond, grid, out=steps)
+        return np.subtract(exact, steps, out=steps), beyond, grid
+    if grid <= 1:
+        return exact, np.broadcast_to(0.0, exact.shape), grid
     grid = min(grid, 2.0**_LOW_BITS)
     low = exact & np.asarray(
         max(int(grid), 1) - 1, dtype=exact.dtype if exact.dtype.itemsize == 8 else np.int64
@@ -262,24 +275,49 @@ def rounded_normal(offsets: FloatArray, sigma: float, generator: np.random.Gener
     Raises:
         ValueError: if ``sigma >= 2^49``, where integers would not be exact.
     """
-    require(sigma < 2.0**49, "noise of less than 2^49 steps of its grid", sigma=sigma)
     flat = np.asarray(offsets, dtype=np.float64).ravel()
-    rounded = np.empty(flat.shape)
+    rounded, room = np.empty(flat.size), _room(flat.size)
+    for part in _parts(flat.size):
+        _round(flat[part], sigma, generator, rounded[part], room)
+    return rounded.reshape(np.shape(offsets))
+
+
+def _parts(num: int) -> Iterator[slice]:
+    """Yield slices of `_BLOCK` numbers."""
+    for start in range(0, num, _BLOCK):
+        yield slice(start, min(start + _BLOCK, num))
+
+
+def _room(num: int) -> IntArray:
+    """Return the memory of all blocks: new memory costs more than what is done in it."""
+    return np.empty((3, min(num, _BLOCK)), dtype=np.int64)
+
+
+def _round(
+    offsets: FloatArray,
+    sigma: float,
+    generator: np.random.Generator,
+    rounded: FloatArray,
+    room: IntArray,
+) -> None:
+    """Write `rounded_normal` of ``offsets`` ``[n]`` to ``rounded``, in ``room`` ``[3, >= n]``."""
+    require(sigma < 2.0**49, "noise of less than 2^49 steps of its grid", sigma=sigma)
+    words, lazy = _normal_words(offsets.size, generator, room)
+    moved = room[2, : offsets.size].view(np.float64)
+    np.multiply(words, sigma * 2.0**-_DIGITS, out=moved)
+    moved += offsets
+    np.rint(moved, out=rounded)
+    moved -= rounded
+    np.abs(moved, out=moved)
     # the noise as a float, its product and the sum err by 2^-53 each, the digits not drawn are
     # 2^-54: 14 sigma 2^-53
     doubtful = 0.5 - (sigma + 1) * 2.0**-48
-    for start in range(0, flat.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        words, lazy = _normal_words(flat[part].size, generator)
-        moved = words * (sigma * 2.0**-_DIGITS) + flat[part]
-        nearest = np.rint(moved)
-        for place in sorted({*np.flatnonzero(np.abs(moved - nearest) > doubtful).tolist(), *lazy}):
-            noise = lazy.get(place) or LazyReal(int(words[place]), _DIGITS)
-            nearest[place] = noise.rounded(
-                Fraction(flat[start + place]), Fraction(sigma), generator
-            )
-        rounded[part] = nearest
-    return rounded.reshape(np.shape(offsets))
+    places = {*lazy}
+    if moved.max(initial=0) > doubtful:
+        places.update(np.flatnonzero(moved > doubtful).tolist())
+    for place in sorted(places):
+        noise = lazy.get(place) or LazyReal(int(words[place]), _DIGITS)
+        rounded[place] = noise.rounded(Fraction(offsets[place]), Fraction(sigma), generator)
 
 
 def exceeds(
@@ -303,17 +341,17 @@ def exceeds(
     )
     if isinstance(generator, WatchedGenerator):
         return generator.test((given - least).reshape(shape), sigma)
-    above = np.empty(given.size, dtype=np.bool_)
-    for start in range(0, given.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        words, lazy = _normal_words(given[part].size, generator)
-        lead = words * (sigma * 2.0**-_DIGITS) + (given[part] - least[part])
-        doubtful = ~(
-            np.abs(lead) > (8 * sigma + np.abs(given[part]) + np.abs(least[part])) * 2.0**-50
-        )
-        above[part] = lead > 0
+    above, room = np.empty(given.size, dtype=np.bool_), _room(given.size)
+    for part in _parts(given.size):
+        words, lazy = _normal_words(given[part].size, generator, room)
+        lead = room[2, : words.size].view(np.float64)
+        np.multiply(words, sigma * 2.0**-_DIGITS, out=lead)
+        lead += given[part] - least[part]
+        np.greater(lead, 0, out=above[part])
+        np.abs(lead, out=lead)
+        doubtful = ~(lead > (8 * sigma + np.abs(given[part]) + np.abs(least[part])) * 2.0**-50)
         for place in sorted({*np.flatnonzero(doubtful).tolist(), *lazy}):
-            noise, at = lazy.get(place) or LazyReal(int(words[place]), _DIGITS), start + place
+            noise, at = lazy.get(place) or LazyReal(int(words[place]), _DIGITS), part.start + place
             above[at] = noise.exceeds(
                 Fraction(least[at]) - Fraction(given[at]), Fraction(sigma), generator
             )
@@ -386,6 +424,24 @@ def _curve(x: Fraction, length: int) -> tuple[Fraction, Fraction]:
     return _HEIGHT * Fraction(low), _HEIGHT * Fraction(high)
 
 
+def _decay(fall: Any) -> Any:
+    """Return ``exp(-fall)`` of floats or arrays in [0, 0.134), by multiplications and additions."""
+    series = _SERIES[0]
+    for term in _SERIES[1:]:
+        series = series * fall + term
+    return series
+
+
+def _curve_in_floats(x: float) -> float:
+    """Return the curve, with an error of less than 2^-39 of it up to 11, and nan beyond."""
+    if abs(x) > 11:
+        return math.nan
+    power = _decay(x * x * 2.0**-10)
+    for _ in range(9):
+        power *= power
+    return float(_HEIGHT * power)
+
+
 class _Cells(NamedTuple):
     """The cells: below the curve, then across it, then the tail's, and void ones."""
 
@@ -393,7 +449,10 @@ class _Cells(NamedTuple):
     num_piled: int
     """How many there are without the tail's, which is the next."""
     strips: IntArray
-    """``[2^14]``, where the strip begins: as the first digits of a number."""
+    """``[2^15]``, where the strip begins: as the first digits of a number, for both signs.
+
+    The complement of digits mirrors the interval in which a number lies.
+    """
     levels: IntArray
     """``[num_piled]``, how many cells lie below it."""
     curve: FloatArray
@@ -411,23 +470,29 @@ def _cells() -> _Cells:
         levels.append(np.concatenate([np.arange(*ends) for ends in zip(first, last, strict=True)]))
     num_piled = int(piled.sum())
     void = np.zeros(2**_CELL_BITS - num_piled, dtype=np.int64)
+    places = np.concatenate([*strips, void]) << _OFFSET_BITS
     return _Cells(
         num_inside=int(inside.sum()),
         num_piled=num_piled,
-        strips=np.concatenate([*strips, void]) << _OFFSET_BITS,
+        strips=np.concatenate([places, ~places]),
         levels=np.concatenate(levels),
         curve=np.array([float(low) for low, _ in curve[:-1]]),
     )
 
 
-def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, dict[int, LazyReal]]:
+def _normal_words(
+    num: int, generator: np.random.Generator, room: IntArray | None = None
+) -> tuple[IntArray, dict[int, LazyReal]]:
     """Draw normal numbers: the first digits, ``2^54`` to a unit, and longer ones as `LazyReal`."""
     table = _cells()
     random = generator.integers(-(2**63), 2**63, size=num, dtype=np.int64)
-    cells = random >> _OFFSET_BITS & (1 << _CELL_BITS) - 1
-    # 0 or -1: the complement of digits mirrors the interval in which a number lies
-    sign = random >> 63
-    words = (random & (1 << _OFFSET_BITS) - 1 | table.strips[cells]) ^ sign
+    cells, words = (_room(num) if room is None else room)[:2, :num]
+    # the sign and the cell
+    np.right_shift(random.view(np.uint64), np.uint64(_OFFSET_BITS), out=cells.view(np.uint64))
+    np.take(table.strips, cells, out=words, mode="clip")
+    random &= (1 << _OFFSET_BITS) - 1
+    words ^= random
+    cells &= (1 << _CELL_BITS) - 1
     lazy: dict[int, LazyReal] = {}
     others = np.flatnonzero(cells >= table.num_inside)
     if not others.size:
@@ -440,15 +505,14 @@ def _normal_words(num: int, generator: np.random.Generator) -> tuple[IntArray, d
     )
     lazy.update({int(places[at]): noise for at, noise in decided.items()})
     for at in np.flatnonzero(cells[others] == table.num_piled):
-        noise, accepted[at] = _tail(int(sign[others[at]]), generator)
+        noise, accepted[at] = _tail(int(words[others[at]]) >> 63, generator)
         lazy[int(others[at])] = noise
     rejected = others[~accepted]
     if rejected.size:
         words[rejected], again = _normal_words(rejected.size, generator)
-        kept = {
-            place: noise for place, noise in lazy.items() if place not in set(rejected.tolist())
-        }
-        lazy = kept | {int(rejected[at]): noise for at, noise in again.items()}
+        for place in lazy.keys() & {*rejected.tolist()}:
+            del lazy[place]
+        lazy |= {int(rejected[at]): noise for at, noise in again.items()}
     return words, lazy
 
 
@@ -460,13 +524,9 @@ def _are_below_curve(
     magnitudes = words ^ words >> 63
     strips = magnitudes >> _OFFSET_BITS
     beyond = (magnitudes & (1 << _OFFSET_BITS) - 1) * 2.0**-_DIGITS
-    # within a strip the curve falls by exp(-fall), where fall is below 0.134: of the series 11
-    # terms are enough
+    # within a strip the curve falls by exp(-fall), where fall is below 0.134
     fall = beyond * (strips / 32 + beyond / 2)
-    series = np.ones(words.size)
-    for term in range(11, 0, -1):
-        series = 1 - fall / term * series
-    lead = _cells().curve[strips] * series - (levels + heights * 2.0**-64)
+    lead = _cells().curve[strips] * _decay(fall) - (levels + heights * 2.0**-64)
     below, lazy = lead > 0, {}
     for at in np.flatnonzero(np.abs(lead) < _MARGIN).tolist():
         lazy[at] = LazyReal(int(words[at]), _DIGITS)
@@ -486,7 +546,12 @@ def _tail(sign: int, generator: np.random.Generator) -> tuple[LazyReal, bool]:
         rectangle += 64
     rectangle += 64 - word.bit_length()
     noise = LazyReal((17 + rectangle << 64 | _word(generator)) ^ sign, 66)
-    return noise, noise.is_below_curve(LazyReal(_word(generator), 68 + rectangle), generator)
+    height = LazyReal(_word(generator), 68 + rectangle)
+    near = _curve_in_floats(noise.digits * 2.0**-66)
+    lead = near - height.digits * 2.0**-height.length
+    if abs(lead) > _MARGIN * near + 2.0 ** (1 - height.length):
+        return noise, lead > 0
+    return noise, noise.is_below_curve(height, generator)
 
 
 UInt64Array = NDArray[np.uint64]

@@ -109,7 +109,7 @@ def distances(rows: Rows, reference: Rows, *, reach: float = math.inf) -> FloatA
         exact = np.where(
             reference >= rows, below.view(np.uint64), -above.view(np.uint64).astype(np.float64)
         )
-    return exact if reach == math.inf else np.clip(exact, -reach, reach)
+    return exact if reach == math.inf else np.clip(exact, -reach, reach, out=exact)
 
 
 def _spread(*scores: Rows) -> int:
@@ -141,7 +141,9 @@ def rank(rows: Rows) -> Ranked:
         # modulo 2^64 a difference from the largest is right even where it overflows a signed
         # integer
         wide = np.int64 if rows.dtype.itemsize < 8 else np.uint64
-        below: Rows = rows.max(axis=1, keepdims=True).astype(wide) - rows.astype(wide)
+        below: Rows = np.subtract(
+            rows.max(axis=1, keepdims=True), rows, dtype=wide, casting="unsafe"
+        )
         order = sort_ascending(below, largest=int(below.max(initial=0)))[0]
     return Ranked(order, np.take_along_axis(rows, order, axis=1))
 
@@ -157,7 +159,7 @@ def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows
     if end >= 2**63:
         order: IntArray = np.asarray(np.argsort(values, axis=1, kind="stable"), dtype=np.int64)
         return order, np.take_along_axis(values, order, axis=1)
-    keys: NDArray[np.signedinteger] = values.astype(np.int32 if end < 2**31 else np.int64)
+    keys: NDArray[np.integer] = values.astype(np.uint32 if end <= 2**32 else np.int64)
     # a Python int as the other operand keeps the keys as narrow as they are
     keys <<= bits
     keys |= np.arange(num_items, dtype=keys.dtype)
@@ -176,7 +178,7 @@ def with_noise(rows: Rows, noise: FloatArray) -> FloatArray:
         or not rows.size
         or max(rows.max().item(), -rows.min().item()) <= 2**53
     ):
-        return rows.astype(np.float64) + noise
+        return np.add(rows, noise, dtype=np.float64)
     exact = rows.ravel().astype(object) + [Fraction(part) for part in noise.ravel().tolist()]
     return exact.astype(np.float64).reshape(rows.shape)
 

@@ -438,8 +438,8 @@ _TRUST_OF_PARTIES = (
 )
 _NOT_INTERACTIVE = "Files are published, and nobody can query the private data."
 _NOISE = (
-    "Noise comes from ChaCha20, with a key that the operating system draws for each release."
-    " Outside the guarantee are"
+    "Noise comes from AES in counter mode, with a key that the operating system draws for each"
+    " release. Outside the guarantee are"
     " time, memory and power of the machine while teachers were trained and noise was drawn."
     " What of the noise is drawn"
     " exactly and what in float64 is said in the documentation of pate, under Privacy."

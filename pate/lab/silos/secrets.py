@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate._core.files.writing import output_errors, write_once
+from pate._core.mechanisms.noise import KEY_BITS
 from pate._core.validation import expecting, require
 
 with expecting("the package pycryptodome", ImportError, got="none: pip install 'pate[silos]'"):
@@ -357,7 +358,7 @@ class Secrets:
     @property
     def noise_key(self) -> int:
         """The key of the generator of its noise."""
-        return int.from_bytes(self._derived("noise", 32), "big")
+        return int.from_bytes(self._derived("noise", KEY_BITS // 8), "big")
 
     @cached_property
     def public(self) -> PublicKeys:

@@ -211,6 +211,26 @@ def test_tails_that_are_extreme_are_left_to_digits(monkeypatch: pytest.MonkeyPat
             )
 
 
+def test_only_what_may_be_passed_is_bounded_by_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One extreme tail of a long row, and the order of all others stays what floats have."""
+    bounded, quantile_of = 0, exact_choice._quantile_of
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal bounded
+        bounded += 1
+        return quantile_of(*arguments)
+
+    monkeypatch.setattr(exact_choice, "_quantile_of", counted)
+    generator = np.random.default_rng(3)
+    below, tails = generator.random((1, 400)) * 10, generator.random((1, 400))
+    tails[0, 7] = 2.0**-22
+    settings: dict[str, Any] = {"noise": "gumbel", "scale": 2.0, "tails": tails}
+    chosen = sample_k_smallest(below, 300, generator=generator, **settings)
+    keys = below + 2.0 * np.log(-np.log1p(-tails))
+    assert bounded <= 3
+    np.testing.assert_array_equal(chosen[0], np.argsort(keys[0])[:300])
+
+
 def test_what_was_clipped_is_ordered_by_exact_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     far = 2.0**20 * 4
     for lead, clipped in ((0.98, False), (1.02, True)):
@@ -227,7 +247,9 @@ def test_numbers_whose_bounds_overlap_are_told_apart_by_further_digits() -> None
         tails = {0: LazyReal(1, 2), 1: LazyReal(1, 2), 2: LazyReal(1, 2)}
         # the noise of either is within log(2) and log(1), and less of it at a larger tail
         values = {0: Fraction(0), 1: Fraction(1, 10), 2: Fraction(5)}
-        order = exact_choice._in_order(values, tails, scales, "exponential", Scripted(*words[::-1]))
+        order = exact_choice._in_order(
+            values, tails, scales, "exponential", Scripted(*words[::-1]), {}
+        )
         assert order[0] == first and order[2] == 2 and tails[2].length == 2
 
 

@@ -137,7 +137,9 @@ def test_ties_of_floats_are_decided_by_further_digits() -> None:
 
 def test_the_cells_cover_the_curve() -> None:
     cells = _noise._cells()
-    assert cells.num_piled < 2**14 == len(cells.strips) and len(cells.curve) == 136
+    assert cells.num_piled < 2**14 and len(cells.curve) == 136
+    positive, negative = np.split(cells.strips, [2**14])
+    np.testing.assert_array_equal(negative, ~positive)
     mpmath.mp.dps = 40
     curve = [401 * mpmath.exp(-((mpmath.mpf(strip) / 32) ** 2) / 2) for strip in range(137)]
     strips = cells.strips[: cells.num_piled] >> 49
@@ -390,6 +392,24 @@ def test_the_tail_is_drawn_by_its_digits() -> None:
             assert _noise._tail(0, Scripted(2 ** (63 - zeros), 12_345 << 12, height))[1] == (
                 factor < 1
             )
+
+
+def test_the_curve_in_floats_errs_by_less_than_the_margin() -> None:
+    for x in np.linspace(4.25, 11, 300):
+        exact = 401 * mpmath.exp(-(mpmath.mpf(float(x)) ** 2) / 2)
+        assert abs(_noise._curve_in_floats(-float(x)) / exact - 1) < 2.0**-39
+    assert math.isnan(_noise._curve_in_floats(11.1))
+
+
+def test_a_point_of_the_tail_near_the_curve_is_decided_by_digits_and_no_other(
+    decided: list[str],
+) -> None:
+    at = (18 << 52) + 12_345
+    for share in (-1.1, -0.9, 0.9, 1.1):
+        height = curve_at(at) * 2**5 * (1 - Fraction(share) / 2**36)
+        noise = _noise._tail(0, Scripted(2**62, 12_345 << 12, int(height * 2**64)))
+        assert noise[1] == (share > 0) and len(decided) == (abs(share) < 1)
+        decided.clear()
 
 
 def test_digits_are_drawn_only_where_bounds_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:

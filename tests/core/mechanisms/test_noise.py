@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from randomgen import AESCounter
 from scipy.stats import kstest
 
 from pate._core.mechanisms.noise import KEY_BITS, Noise, draw_key, log_survival, quantile
@@ -78,23 +79,37 @@ def test_a_seed_of_the_system_gives_its_noise_again() -> None:
     )
     np.testing.assert_array_equal(first, again)
     assert (first != other).all()
-    assert max(seeds) >> 230
-    assert KEY_BITS == 8 * 32  # the bytes of a key in RFC 8439
+    assert max(seeds) >> 110
+    assert KEY_BITS == 8 * 16  # the bytes of a key of AES-128
     private_generator(2**KEY_BITS - 1)
 
 
 @pytest.mark.parametrize(
     ("key", "block", "expected"),
     [
-        (0, 0, "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"),
-        (0, 1, "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"),
-        (1 << 248, 1, "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"),
+        ("00" * 16, "00" * 16, "66e94bd4ef8a2c3b884cfa59ca342b2e"),
+        (
+            "000102030405060708090a0b0c0d0e0f",
+            "00112233445566778899aabbccddeeff",
+            "69c4e0d86a7b0430d8cdb78070b4c55a",
+        ),
     ],
 )
-def test_private_noise_is_the_stream_of_chacha20(key: int, block: int, expected: str) -> None:
-    """Appendix A.1 of RFC 8439, the first half of blocks of a nonce of zeros."""
-    words = private_generator(key).integers(2**64, size=8 * block + 4, dtype=np.uint64)[8 * block :]
+def test_private_noise_is_aes_in_counter_mode(key: str, block: str, expected: str) -> None:
+    """Appendix C.1 of FIPS 197, and the block of zeros; the one after it encrypts the next
+    number."""
+    generator = private_generator(int.from_bytes(bytes.fromhex(key), "little"))
+    state: Any = generator.bit_generator.state
+    counter = int.from_bytes(bytes.fromhex(block), "little")
+    assert state["s"]["counter"][:2].tolist() == [0, 0]
+    moved = AESCounter(key=state["s"]["seed"][:2], counter=counter)
+    words = np.random.Generator(moved).integers(2**64, size=2, dtype=np.uint64)
     assert words.astype("<u8").tobytes().hex() == expected
+    if not counter:
+        first = generator.integers(2**64, size=4, dtype=np.uint64)
+        np.testing.assert_array_equal(first[:2], words)
+        after = np.random.Generator(AESCounter(key=0, counter=1))
+        np.testing.assert_array_equal(first[2:], after.integers(2**64, size=2, dtype=np.uint64))
 
 
 @pytest.mark.parametrize("seed", [0, None, np.random.RandomState(0)])

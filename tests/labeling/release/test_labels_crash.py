@@ -16,6 +16,7 @@ import pytest
 
 from pate import LabelSettings, ReleasedLabels
 from pate._core.files.reading import digest
+from pate._core.mechanisms.noise import KEY_BITS
 from pate._labeling.release.labels import label as label_stage
 from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import finished_votes
@@ -226,7 +227,7 @@ def test_a_seed_is_for_its_owner_alone(copied: Path, monkeypatch: pytest.MonkeyP
         and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     )
     content = json.loads(file.read_text())
-    assert 2**200 < int(content["key"], 16) < 2**256
+    assert 2**90 < int(content["key"], 16) < 2**KEY_BITS
     assert read_ledger(copied / "ledger.sqlite").entries[-1].token == content["token"]
     assert content["key"].encode() not in (copied / "ledger.sqlite").read_bytes()
 
