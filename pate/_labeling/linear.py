@@ -49,6 +49,11 @@ LEAST = 1e-6
 class LinearStudent:
     """One linear model per label: ``x @ weights`` is the logit of a label.
 
+    >>> weights = np.array([[2.0], [0.0]])  # one feature, and the intercept
+    >>> student = LinearStudent(weights, np.array([True]), np.zeros(1))
+    >>> student.predict(np.array([[1.0], [-1.0]])).round(2).tolist()
+    [[0.88], [0.12]]
+
     Attributes:
         weights: ``[F + 1, C]``, the intercepts last; minus infinity where nothing was released.
         departs: ``[C]``, whether the model may decide a label. Otherwise its logits are bent to the
@@ -155,6 +160,9 @@ def fit_linear(
         targets: ``[N, C]``, labels in {0, 1} or noisy shares of any size.
         mask: ``[N, C]``, whether a target was released. A label without any target is denied.
         noise_std: standard deviation of the noise in the shares; None for labels.
+
+    Returns:
+        the student, with a weight for each feature and an intercept.
 
     Raises:
         ValueError: on shapes that do not match, or ``noise_std <= 0``.

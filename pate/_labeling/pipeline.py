@@ -435,6 +435,9 @@ def label(
             votes; with votes from memory the run then has its own, which counts only this run.
         overwrite: whether a run that was begun with other votes or settings is done again.
 
+    Returns:
+        the labels with the statement of their cost.
+
     Raises:
         ValueError: in one line, if anything does not fit; nothing is spent then.
     """

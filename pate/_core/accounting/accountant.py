@@ -308,6 +308,12 @@ def epsilon_of(
     >>> event = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
     >>> round(epsilon_of(event, count=100, delta=1e-6), 2)
     2.25
+
+    Returns:
+        epsilon, infinite where failures cost the whole delta.
+
+    Raises:
+        ValueError: unless ``0 < delta < 1``.
     """
     return (
         RDPAccountant(relation=event.neighboring_relation, orders=orders)
@@ -338,6 +344,9 @@ def calibrate_scale(
         target: the largest cost of all queries together.
         tolerance: the fraction by which the scale may exceed the smallest one. It is never smaller.
         orders: Renyi orders on which epsilon is computed.
+
+    Returns:
+        the scale, in the unit of the argument of ``event_of``.
 
     Raises:
         ValueError: if no scale meets the target, for example because the failures of tests cost

@@ -118,6 +118,9 @@ def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
     >>> round(adaptive_epsilon(event, 50, delta=1e-6), 2)
     3.17
 
+    Returns:
+        epsilon, infinite where failures cost the whole delta.
+
     Raises:
         ValueError: if ``event`` has no known pairs of laws.
     """

@@ -233,6 +233,9 @@ class RepeatedEvent(CompositeEvent):
     >>> once = epsilon_of(RepeatedEvent(event=event, count=100), count=1, delta=1e-6)
     >>> once == epsilon_of(event, count=100, delta=1e-6)
     True
+
+    Raises:
+        ValueError: on ``count < 1``.
     """
 
     event: Event
@@ -254,6 +257,9 @@ class ComposedEvent(CompositeEvent):
     >>> parts = tuple(PureDPEvent(neighboring_relation=relation, epsilon=x) for x in (0.1, 0.2))
     >>> epsilon_of(ComposedEvent(events=parts), count=1, delta=1e-6) <= 0.3
     True
+
+    Raises:
+        ValueError: without events, or on events under several relations.
     """
 
     events: tuple[Event, ...]
@@ -378,6 +384,9 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
     >>> event = PureDPEvent(neighboring_relation=relation, epsilon=0.1)
     >>> event_from_dict(event.to_dict()) == event
     True
+
+    Returns:
+        the event, equal to the one that was described.
 
     Raises:
         ValueError: on an unknown name, a missing or unknown parameter, or a value that the event

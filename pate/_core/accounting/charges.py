@@ -64,6 +64,9 @@ class Budget:
             the first release most often.
         max_teachers_per_unit: the number of teachers that a unit may reach in each release for
             which it holds.
+
+    Raises:
+        ValueError: unless ``max_epsilon > 0`` and ``0 < delta < 1``.
     """
 
     max_epsilon: float

@@ -274,6 +274,12 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
     >>> round(gaussian_epsilon(1e-6, 0.5), 3)
     2.254
+
+    Returns:
+        epsilon, at least 0.
+
+    Raises:
+        ValueError: unless ``0 < delta < 1`` and ``mu >= 0``.
     """
     require_in_open_unit_interval(delta=delta)
     require(mu >= 0, "mu >= 0", mu=mu)

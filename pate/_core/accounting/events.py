@@ -129,6 +129,9 @@ class GaussianEvent(_NoiseEvent):
     >>> event = GaussianEvent(neighboring_relation=relation, noise_multiplier=2.0)
     >>> round(epsilon_of(event, count=1, delta=1e-6), 3), round(gaussian_epsilon(1e-6, 0.5), 3)
     (2.254, 2.254)
+
+    Raises:
+        ValueError: unless ``noise_multiplier > 0``.
     """
 
     rdp = staticmethod(gaussian_rdp)
@@ -212,6 +215,9 @@ class RootPeelingEvent(_RangeEvent):
     >>> event = RootPeelingEvent(neighboring_relation=relation, eta=0.1, count=4)
     >>> round(epsilon_of(event, count=10, delta=1e-6), 2)
     1.45
+
+    Raises:
+        ValueError: unless ``eta > 0`` and ``count >= 1``.
     """
 
     count: int
@@ -268,6 +274,9 @@ class GaussianNoisyMaxEvent(_NoiseEvent):
     ... )
     >>> round(epsilon_of(event, count=100, delta=1e-6), 2)
     3.75
+
+    Raises:
+        ValueError: unless ``noise_multiplier > 0``.
     """
 
     num_candidates: int

@@ -602,7 +602,11 @@ class Ledger:
 def read_ledger(path: Path, *, rows: int | None = None) -> LedgerSnapshot:
     """Return the content of the ledger at ``path``, read-only; only the first ``rows`` if given.
 
-    Raises ``ValueError`` like `Ledger`.
+    Returns:
+        the releases, and the budget and its filter if one was declared.
+
+    Raises:
+        ValueError: if there is no file, or it is no ledger or was changed.
     """
     return _read_history(Path(path), rows=rows).snapshot()
 
@@ -646,6 +650,9 @@ def verify_ledger(path: Path) -> LedgerSnapshot:
 
     Every reader checks the file, the chain of digests and the form of events. In addition, all
     releases pass through the filter again.
+
+    Returns:
+        the releases, and the budget and its filter if one was declared.
 
     Raises:
         ValueError: at the first figure that does not follow from the events.

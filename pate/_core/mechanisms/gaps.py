@@ -88,6 +88,9 @@ def sort_counts(
         majority_weight: w, 1 or 2, for the gaps by which a majority votes for none or all of the
             labels: ``w (upper / 2 - h_(1))`` and ``w (h_(C) - upper / 2)``. None for the sentinels.
 
+    Returns:
+        ranks and gaps, for each row of counts.
+
     Raises:
         ValueError: on counts of another shape, kind or range, ``upper`` that is not a positive
             integer (a positive number, of real scores), or a ``majority_weight`` that is neither 1

@@ -140,6 +140,12 @@ def joint_window(*, k: int, relation: NeighboringRelation) -> int:
 
     >>> joint_window(k=3, relation=NeighboringRelation.REPLACE_RECORD)
     4
+
+    Returns:
+        the width of the window, in votes.
+
+    Raises:
+        ValueError: on ``k < 1``.
     """
     require_count(1, k=k)
     return relation.score_range if k == 1 else 2 * relation.score_range

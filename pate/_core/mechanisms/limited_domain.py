@@ -518,6 +518,9 @@ def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap:
     >>> round(unstable_threshold(1e-6, scale_threshold=2.0, scale_gap=4.0), 2)
     53.64
 
+    Returns:
+        the threshold, in the unit of the scales.
+
     Raises:
         ValueError: on a scale that is not positive or ``probability`` outside (0, 1/2).
     """

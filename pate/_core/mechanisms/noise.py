@@ -69,7 +69,18 @@ def draw_key() -> int:
 
 
 def private_generator(key: int | None = None) -> np.random.Generator:
-    """Return a generator of AES-128 (FIPS 197) in counter mode, with a new key if it is None."""
+    """Return a generator of AES-128 (FIPS 197) in counter mode, with a new key if it is None.
+
+    >>> generator = private_generator()
+    >>> 0 <= generator.random() < 1
+    True
+
+    Returns:
+        the generator, for the noise of one release.
+
+    Raises:
+        ValueError: on a key outside ``0 .. 2^128 - 1``.
+    """
     return np.random.Generator(AESCounter(key=draw_key() if key is None else key))
 
 
@@ -82,6 +93,12 @@ def seeded_generator(seed: int, *, release: int = 0) -> np.random.Generator:
 
     >>> seeded_generator(3).integers(10, size=4)
     array([6, 0, 2, 1])
+
+    Returns:
+        a generator with the same words whenever it is made.
+
+    Raises:
+        ValueError: on a negative ``seed``.
     """
     require_count(0, seed=seed, release=release)
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, release])))
@@ -223,6 +240,9 @@ def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Genera
         values: integers of any size, or floating-point numbers, of any shape.
         sigma: standard deviation of the noise.
         generator: source of the noise.
+
+    Returns:
+        float64 of the shape of ``values``.
     """
     exact = np.asarray(values)
     if isinstance(generator, WatchedGenerator):
@@ -333,6 +353,9 @@ def exceeds(
         thresholds: finite numbers of a shape that broadcasts against it.
         sigma: standard deviation of the noise.
         generator: source of the noise.
+
+    Returns:
+        bool of the shape to which both broadcast.
     """
     shape = np.broadcast_shapes(np.shape(values), np.shape(thresholds))
     given, least = (

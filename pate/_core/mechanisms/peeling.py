@@ -196,6 +196,9 @@ def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float
         draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint
             mechanism.
 
+    Returns:
+        the scale, in the unit of the scores.
+
     Raises:
         ValueError: on a number that is not positive.
     """
@@ -244,6 +247,9 @@ def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: flo
 
     >>> round(one_shot_laplace_scale(k=5, num_items=100, epsilon=0.2, delta=1e-6), 1)
     383.9
+
+    Returns:
+        the scale, in votes.
 
     Raises:
         ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
@@ -448,6 +454,9 @@ def split_budget(*, k: int, share: float) -> tuple[float, float]:
     >>> round(scale, 3), round(sigma, 3)
     (1.0, 1.0)
 
+    Returns:
+        the ``scale`` of the choices and the ``sigma`` of the scores.
+
     Raises:
         ValueError: on ``k < 1`` or a ``share`` outside (0, 1).
     """
@@ -470,6 +479,9 @@ def pad_to_k(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
         chosen: ``[k]`` or ``[B, k]`` distinct indices of items, -1 for places that were left empty,
             as from `pate.mechanisms.LimitedDomain`.
         public: a public order ``[m]`` of items, such as last year's, with at least k of them.
+
+    Returns:
+        ``[k]`` or ``[B, k]`` distinct indices.
 
     Raises:
         ValueError: on arrays that are no such indices, or a public order that is too short.

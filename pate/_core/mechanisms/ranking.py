@@ -221,6 +221,12 @@ def grade(scores: ArrayLike, chosen: ArrayLike) -> Grade:
 
     >>> grade([90, 80, 79, 0], [0, 2])
     Grade(top=np.False_, great=np.False_, good=np.True_)
+
+    Returns:
+        bools ``[]`` or ``[B]``.
+
+    Raises:
+        ValueError: on indices that are repeated or of no item.
     """
     _, ranks_of_chosen, single = _ranks_of(scores, chosen)
     ranks, k = np.sort(ranks_of_chosen, axis=1), ranks_of_chosen.shape[1]
@@ -249,6 +255,12 @@ def linf_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 
     >>> float(linf_error([90, 80, 79, 0], [0, 2]))
     1.0
+
+    Returns:
+        errors in the unit of the scores.
+
+    Raises:
+        ValueError: on indices that are repeated or of no item.
     """
     return _measured(scores, chosen, lambda lost, short: np.abs(lost).max(axis=1))
 
@@ -260,6 +272,12 @@ def l1_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 
     >>> float(l1_error([90, 80, 79, 0], [0, 2]))
     1.0
+
+    Returns:
+        errors in the unit of the scores.
+
+    Raises:
+        ValueError: on indices that are repeated or of no item.
     """
     return _measured(scores, chosen, lambda lost, short: np.abs(lost).sum(axis=1))
 
@@ -271,6 +289,12 @@ def k_relative_error(scores: ArrayLike, chosen: ArrayLike) -> FloatArray:
 
     >>> float(k_relative_error([90, 80, 79, 0], [0, 2]))
     1.0
+
+    Returns:
+        errors in the unit of the scores.
+
+    Raises:
+        ValueError: on indices that are repeated or of no item.
     """
     return _measured(scores, chosen, lambda lost, short: np.maximum(short.max(axis=1), 0.0))
 
@@ -286,6 +310,9 @@ def recall(scores: ArrayLike, chosen: ArrayLike, *, k: int | None = None) -> Flo
         chosen: ``[m]`` or ``[B, m]`` distinct indices of items. With a ``k``, -1 stands for an item
             that was not chosen, as in the lists of `pate.mechanisms.LimitedDomain`.
         k: how many there are to find, 1..d; m if None.
+
+    Returns:
+        shares in [0, 1].
 
     Raises:
         ValueError: on indices that are repeated or of no item, or a ``k`` out of range.

@@ -63,6 +63,12 @@ def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> fl
     1.099
     >>> exact_epsilon([0.75, 0.25], [0.25, 0.75], delta=0.5)
     0.0
+
+    Returns:
+        epsilon, at least 0.
+
+    Raises:
+        ValueError: on laws of different lengths, or that do not add up to 1.
     """
     first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
     require(
@@ -139,6 +145,9 @@ def sampled_epsilon(
         draws: number of runs of the mechanism on each input, at least 4.
         generator: source of the noise.
         confidence: the probability with which the bound holds.
+
+    Returns:
+        the bound, and the outcomes that give it.
 
     Raises:
         ValueError: if there are too few draws, or ``delta`` or ``confidence`` is out of range.

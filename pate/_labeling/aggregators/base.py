@@ -569,6 +569,9 @@ def own() -> dict[str, type[Aggregator]]:
 def load_plugins() -> dict[str, type[Aggregator]]:
     """Return the aggregators of installed packages, from the group ``pate.aggregators``, by name.
 
+    Returns:
+        classes by name.
+
     Raises:
         ValueError: where an entry point is not an aggregator under the name of its class, or has
             the name of another.
@@ -604,5 +607,8 @@ def registered() -> dict[str, type[Aggregator]]:
 
     >>> registered()["StableTopK"] is StableTopK
     True
+
+    Returns:
+        classes by the name that ``class_path`` may give.
     """
     return own() | load_plugins()

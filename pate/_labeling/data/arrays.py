@@ -79,6 +79,13 @@ class Arrays(TableSource):
     to whom a record belongs), ``budget`` ``[N]`` (the personal budget of a private record),
     ``label_names`` ``[C]``.
 
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "mine.npz"
+    >>> ids, split = np.array(["ann", "ben", "cem"]), np.array([0, 1, 2])
+    >>> np.savez(path, X=np.eye(3), Y=[[1], [0], [1]], ids=ids, split=split)
+    >>> Arrays(path).load(Role.PRIVATE).ids
+    array(['ann'], dtype='<U3')
+
     Args:
         path: the file.
         sparse: a file that `scipy.sparse.save_npz` wrote, with ``X`` in place of an array. Its rows
@@ -96,6 +103,10 @@ class Arrays(TableSource):
         budgets: the personal budgets that ``budget`` may hold, ascending epsilons such as ``[0.5,
             1, 2]``, known without a look at the records. None if there is no ``budget``.
         copies: whether public records may be private ones, too, which nothing protects then.
+
+    Raises:
+        ValueError: on a setting out of range. Reading raises it on a missing or damaged file,
+            arrays of other names or shapes, labels outside {0, 1}, and ids that count the rows.
     """
 
     def __init__(
@@ -278,6 +289,9 @@ class CelebAAttributes(TableSource):
             is the official table, all 202,599 rows in their official order.
         labels: the attributes to learn; all others are the features.
         features: a public map of the features.
+
+    Raises:
+        ValueError: if the file is missing or damaged, where it is read.
     """
 
     def __init__(

@@ -350,6 +350,10 @@ class CelebA(PictureFolder):
         size: pictures are cut to their central square and resized to this many pixels.
         labels: the attributes to learn; None for all.
         features: a public map of the pictures.
+
+    Raises:
+        ValueError: on a ``size`` below 8. Reading raises it if a table, or a public or test
+            picture, is missing or damaged.
     """
 
     def __init__(
@@ -475,6 +479,10 @@ class PictureTable(PictureFolder):
             or group, such as ``patient[0-9]+``, in place of a column.
         encoding: the encoding of the CSV file.
         copies: whether public pictures may be private ones, too, which nothing protects then.
+
+    Raises:
+        ValueError: on a setting out of range. Reading raises it on faults of the CSV file, and on
+            public and test pictures that are missing or damaged.
     """
 
     def __init__(

@@ -369,6 +369,9 @@ class Records:
             None if unknown.
         budgets: ``[N]`` float64, the personal budget of each, an epsilon among those that the
             source declares; None without. It belongs to the id, as the group does.
+
+    Raises:
+        ValueError: on arrays of different lengths, and on ids that occur twice.
     """
 
     features: Features
@@ -435,7 +438,13 @@ class Records:
 
 
 class FeatureMap(RecordsInitArgs, ABC):
-    """A map of features fitted only on public samples: it reveals nothing about private records."""
+    """A map of features fitted only on public samples: it reveals nothing about private records.
+
+    >>> public = np.array([[0.0, 2.0], [2.0, 0.0]], dtype=np.float32)
+    >>> fitted = PublicPCA(num_components=1).fit(ArrayFeatures(public))
+    >>> fitted.transform(ArrayFeatures(public)).shape
+    (2, 1)
+    """
 
     by_rows: ClassVar[bool] = False
     """Whether a record is mapped to the same bits whichever others are mapped with it.

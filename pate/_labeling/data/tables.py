@@ -87,6 +87,10 @@ class TextTable(TableSource):
             column.
         encoding: the encoding of a CSV file.
         copies: whether public texts may be private ones, too, which nothing protects then.
+
+    Raises:
+        ValueError: on a setting out of range. Reading raises it on all faults of the file at once,
+            with a line for each column.
     """
 
     def __init__(
@@ -233,6 +237,14 @@ class NumberTable(TableSource):
     numbers, categories or texts. The encoding of features is a function of these arguments and of
     public records, and leaves with the student.
 
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "mine.csv"
+    >>> rows = ["id,split,age,gout", "ann,private,54,1", "ben,public,38,0", "cem,test,61,1"]
+    >>> with path.open("w") as file:
+    ...     print(*rows, sep=chr(10), file=file)
+    >>> NumberTable(path, labels=["gout"]).load(Role.PUBLIC).features[:]
+    array([[38.]], dtype=float32)
+
     Args:
         path: the file.
         labels: names of the columns to learn; or a column that lists names of labels, such as
@@ -267,6 +279,10 @@ class NumberTable(TableSource):
             column.
         encoding: the encoding of a CSV file.
         copies: whether public records may be private ones, too, which nothing protects then.
+
+    Raises:
+        ValueError: on a setting out of range. Reading raises it on all faults of the file at once,
+            with a line for each column.
     """
 
     def __init__(

@@ -57,6 +57,9 @@ QueryChoice = Literal["entropy", "margin", "k_center"]
 class LabelSettings:
     """The queries to the teachers, the mechanism that answers them, and the budget.
 
+    >>> settings = LabelSettings(target_epsilon=1.0, delta=1e-6)
+    >>> settings = LabelSettings(NoisyVotes(sigma_votes=40.0), delta=1e-6, num_queries=100)
+
     Args:
         aggregator: the mechanism, by name or path. With a target epsilon, its noise may be left
             out, as in ``Partial(StableTopK)``, or the whole aggregator. None means ``Rounds`` of

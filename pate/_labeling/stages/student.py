@@ -453,6 +453,10 @@ class StudentPlan:
     Pass classes and functions as they are, or with settings by `functools.partial`, such as
     ``partial(torch.optim.AdamW, lr=0.01)``.
 
+    >>> plan = StudentPlan(optimize="macro_f1")  # linear, in closed form
+    >>> plan.network is None
+    True
+
     Args:
         network: makes the network for an input shape and a number of labels. None for
             ``pate.models.Linear``, which is solved in closed form and has no settings of training.

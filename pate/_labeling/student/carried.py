@@ -540,6 +540,9 @@ def load_student(
         trust: whether networks and feature maps of other packages are imported and called too; or
             the paths of those that are, such as ``{"mine.Network"}``.
 
+    Returns:
+        the student, which predicts from raw samples.
+
     Raises:
         ValueError: in one line, if the folder holds no complete student, or the class of its
             network is not trusted or cannot be imported.

@@ -115,6 +115,9 @@ def agreement(
     >>> truth = np.array([[True, False], [False, True]])
     >>> agreement(given, truth)["accuracy"]
     0.75
+
+    Returns:
+        ``accuracy``, ``macro_f1`` and ``micro_f1``, each in [0, 1].
     """
     counted = np.ones(truth.shape, dtype=np.bool_) if known is None else known
     given, truth = given & counted, truth & counted
@@ -200,6 +203,9 @@ def evaluate_constant(
     >>> truth = np.array([[1, 0], [1, 1]], dtype=np.uint8)
     >>> evaluate_constant([0.8, 0.3], truth, ("a", "b"), optimize="accuracy")["accuracy"]
     0.75
+
+    Returns:
+        the figures of `evaluate`.
     """
     probabilities = np.broadcast_to(np.asarray(shares), truth.shape)
     return evaluate(

@@ -29,6 +29,13 @@ def opened_sums(silos: int, colluding: int, dropouts: int) -> Opened:
     ``colluding`` silos give the server both shares of each.
 
     The number of cases grows as a power of ``silos - colluding``: six silos take a second or two.
+
+    >>> from pate.testing import opened_sums
+    >>> opened_sums(silos=4, colluding=1, dropouts=1)
+    Opened(fewest_silos=2, most_sums=1)
+
+    Returns:
+        the most sums that one choice of lists opens, and the fewest honest silos in one.
     """
     threshold, honest = silos - dropouts, range(silos - colluding)
 

@@ -47,10 +47,16 @@ Voting = Literal["bits", "scores", "quantile_bits"]
 class VoteShape:
     """The numbers of teachers and labels: the public facts on which the cost of a query depends.
 
+    >>> VoteShape(num_teachers=800, num_labels=40).num_teachers
+    800
+
     Attributes:
         num_teachers: the nominal number of teachers, 2 .. 2^53 - 1: a public constant, never
             measured.
         num_labels: number of labels that they vote on, at least 1.
+
+    Raises:
+        ValueError: on fewer than 2 teachers, or no label.
     """
 
     num_teachers: int
@@ -239,9 +245,16 @@ class Votes(ABC):
 class Counts(Votes):
     """Votes as numbers of teachers that gave each label.
 
+    >>> votes = Votes.from_counts([[90, 10]], num_teachers=100)
+    >>> type(votes).__name__, votes.shape.num_labels
+    ('Counts', 2)
+
     Attributes:
         counts: ``[Q, C]`` integers in ``[0, num_teachers]``.
         num_teachers: the nominal number of teachers.
+
+    Raises:
+        ValueError: on counts outside ``0 .. num_teachers``.
     """
 
     form: ClassVar[str] = "bits"
@@ -291,10 +304,17 @@ class Counts(Votes):
 class Ballots(Counts):
     """Votes with the ballot of each teacher, which determine the counts and the voters.
 
+    >>> votes = Votes.from_ballots([[[1, 0], [1, 1], [0, 0]]])
+    >>> votes.counts
+    array([[2, 1]])
+
     Attributes:
         ballots: ``[Q, T, C]`` in {0, 1}.
         whole: the votes that these are a part of; voters learn from all of its queries. None if
             these votes are complete.
+
+    Raises:
+        ValueError: on ballots outside {0, 1}.
     """
 
     array: ClassVar[str] = "ballots"

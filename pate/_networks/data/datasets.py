@@ -63,6 +63,8 @@ class Keys:
     with a value for each item, such as ``filename`` of torchvision's CelebA, then as a key of each
     item.
 
+    >>> keys = Keys(features="image", labels=["smiling", "hat"], ids="name", groups="person")
+
     Args:
         features: a picture (PIL), a text, or numbers of any shape, the same for all.
         labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns; or the number of the one label
@@ -268,6 +270,12 @@ class TorchDatasets(_Datasets):
     An item must be the same whenever it is read: transforms that draw something belong to training
     (``augment``).
 
+    >>> from torch import tensor
+    >>> items = [(tensor([0.0, i]), tensor([i % 2]), f"record-{i}") for i in range(3)]
+    >>> source = TorchDatasets(items[:1], items[1:2], items[2:], ["odd"])
+    >>> source.load(Role.PRIVATE).ids
+    array(['record-0'], dtype='<U8')
+
     Args:
         private: the records to be protected.
         public: the samples that teachers label.
@@ -277,6 +285,9 @@ class TorchDatasets(_Datasets):
         ledger: the ledger of these data, shared by all runs on them; None if each run counts for
             itself.
         features: a public map of the features.
+
+    Raises:
+        ValueError: where the records are read, on items that ``keys`` does not fit.
     """
 
     def __init__(

@@ -49,6 +49,9 @@ def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
         features: the map.
         shape: shape of a raw record.
 
+    Returns:
+        the module with its class path and arguments.
+
     Raises:
         ValueError: if nothing says how a map of this class is a module.
     """

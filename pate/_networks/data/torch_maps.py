@@ -180,9 +180,15 @@ class PictureTransforms(FeatureMap):
     Nothing is fitted, and nothing may be drawn: random transforms belong into ``augment`` of
     teachers and student.
 
+    >>> from torchvision.transforms import v2
+    >>> gray = PictureTransforms([v2.Grayscale()])
+
     Args:
         transforms: for example of ``torchvision.transforms.v2``, applied one after the other to
             float32 pictures ``[channels, height, width]`` in [0, 1].
+
+    Raises:
+        ValueError: without transforms.
     """
 
     def __init__(self, transforms: list[nn.Module]) -> None:

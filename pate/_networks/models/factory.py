@@ -16,6 +16,10 @@ class Factory(nn.Module):
 
     The function is given ``num_classes``, the number of labels, and the settings.
 
+    >>> network = Factory((3, 32, 32), 5, name="torchvision.models.resnet18")
+    >>> sum(each.numel() for each in network.parameters())
+    11179077
+
     Args:
         input_shape: shape of one sample's features; the function does not get it.
         num_labels: number of labels.
@@ -25,6 +29,9 @@ class Factory(nn.Module):
 
     Attributes:
         path_argument: the name of the argument with the path of the imported function.
+
+    Raises:
+        ValueError: if ``name`` cannot be imported.
     """
 
     path_argument = "name"

@@ -109,6 +109,9 @@ class ConvNet(nn.Sequential):
         num_labels: number of labels.
         widths: channels of each convolution.
         dropout: share of the last layer's inputs that are left out in training.
+
+    Raises:
+        ValueError: on samples that are no pictures.
     """
 
     def __init__(

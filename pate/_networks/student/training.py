@@ -486,6 +486,9 @@ def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     >>> logits, labels = torch.tensor([[0.0, 4.0]]), torch.tensor([[1.0, 0.0]])
     >>> round(float(masked_loss(logits, labels, torch.tensor([[1.0, 0.0]]))), 3)
     0.693
+
+    Returns:
+        a scalar.
     """
     losses: Tensor = (softplus(logits) - targets * logits) * mask
     return losses.sum() / mask.sum().clamp(min=1)

@@ -81,6 +81,9 @@ class AsymmetricLoss(EntryLoss):
         gamma_positive: exponent of positive labels, at least 0.
         gamma_negative: exponent of negative labels, at least 0.
         margin: probability up to which a negative label costs nothing, in [0, 1).
+
+    Raises:
+        ValueError: on a ``gamma_positive``, ``gamma_negative`` or margin that is out of range.
     """
 
     def __init__(
@@ -118,6 +121,9 @@ class FocalLoss(AsymmetricLoss):
 
     Args:
         gamma: the exponent, at least 0; 0 is cross-entropy.
+
+    Raises:
+        ValueError: unless ``gamma >= 0``.
     """
 
     def __init__(self, gamma: float = 2.0) -> None:
@@ -293,6 +299,15 @@ def check_entrywise(make_optimizer: OptimizerFactory) -> None:
 @dataclass(frozen=True, eq=False)
 class PartitionedRecords:
     """Records, and the rows on which each teacher is trained. PRIVATE.
+
+    >>> from pate.models import Linear
+    >>> from pate.teachers import PartitionedRecords
+    >>> plan = TeacherPlan(network=Linear, num_teachers=4, num_steps=1, batch_size=2)
+    >>> labels, ids = np.zeros((6, 1), dtype=np.uint8), np.array(list("abcdef"))
+    >>> records = Records(features=np.zeros((6, 3), dtype=np.float32), labels=labels, ids=ids)
+    >>> parts = PartitionedRecords.by_key(records, plan, bytes(16))  # a real key is secret
+    >>> [len(rows) for rows in parts.rows.values()]
+    [0, 2, 3, 1]
 
     Attributes:
         records: the records of all partitions, and possibly others.

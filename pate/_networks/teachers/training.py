@@ -395,7 +395,11 @@ def load_chunk(
 ) -> TeacherChunk:
     """Load the trained teachers of a chunk.
 
-    Raises ``ValueError`` if its file cannot be read or holds others.
+    Returns:
+        the teachers, stacked if they are several.
+
+    Raises:
+        ValueError: if the file cannot be read, or holds other teachers.
     """
     saved = SavedChunk.read(chunk_file(folder, teachers))
     shares = saved.label_shares.numpy()
@@ -579,6 +583,9 @@ def cast_votes(
 
     A teacher without records, or with weights that are not finite, gives no label or score at all,
     and none of a label that no record of its own knows: a public rule, not an error.
+
+    Returns:
+        uint8, in the order of the teachers of the chunk and of the rows of ``features``.
     """
     chunk.eval()
     trained = chunk.is_trained()[:, None]

@@ -97,6 +97,9 @@ def from_autodp(
             record it.
         orders: Renyi orders above 1, ascending, ``[K]``.
 
+    Returns:
+        the event, with the curve on ``orders``.
+
     Raises:
         ValueError: if there is no curve; autodp loses the delta of an approximate one.
     """
@@ -119,8 +122,13 @@ def to_autodp(accountant: RDPAccountant) -> Any:
     """Return the accountant's sum as one ``autodp`` mechanism, to cross-check epsilon.
 
     autodp 0.2.3 evaluates the curve at any order and ignores ``delta0``, which is therefore
-    subtracted from ``delta`` before autodp sees it. Raises ``ImportError`` if autodp is not
-    installed.
+    subtracted from ``delta`` before autodp sees it.
+
+    Returns:
+        an ``autodp.autodp_core.Mechanism``.
+
+    Raises:
+        ImportError: if autodp is not installed.
     """
     rdp, log_survival, *_ = accountant.cost
     finite = np.isfinite(rdp)

@@ -54,6 +54,9 @@ class PublicPCA(FeatureMap):
     Args:
         num_components: number of components, less than the numbers of features and of public
             samples.
+
+    Raises:
+        ValueError: unless ``num_components >= 1``.
     """
 
     by_rows = True
@@ -310,6 +313,9 @@ class RandomFeatures(FeatureMap):
         num_features: the number ``m`` of features; None for 600, or half the number of public
             samples where that is less.
         seed: seed of frequencies and phases, and of the public samples of the bandwidth.
+
+    Raises:
+        ValueError: unless ``num_features >= 1``.
     """
 
     by_rows = True
@@ -479,6 +485,9 @@ class ChainedFeatures(FeatureMap):
 
     Args:
         maps: the maps, at least one.
+
+    Raises:
+        ValueError: without maps.
     """
 
     def __init__(self, maps: list[FeatureMap]) -> None:
