@@ -24,7 +24,6 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import entry_points
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,6 +31,7 @@ from numpy.typing import ArrayLike
 
 from pate._core.accounting.cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate._core.accounting.curves import Pairs
+from pate._core.registry import declared
 from pate._core.validation import FloatArray, expecting, require, require_count
 
 
@@ -412,7 +412,7 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
 
 def _kind(name: object) -> type[Event]:
     if isinstance(name, str) and name not in Event._kinds:
-        for entry in entry_points(group="pate.events", name=name):
+        for entry in (entry for entry in declared("pate.events") if entry.name == name):
             with expecting(
                 f"{entry.value} to define the event {name}", ImportError, AttributeError
             ):

@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial, wraps
-from importlib.metadata import entry_points
 from itertools import combinations
 from typing import (
     Any,
@@ -45,6 +44,7 @@ from pate._core.mechanisms.noise import (
     require_noise,
 )
 from pate._core.mechanisms.ranking import Rows, as_batch, require_within
+from pate._core.registry import declared
 from pate._core.validation import (
     BoolArray,
     FloatArray,
@@ -480,7 +480,7 @@ def choice(mechanism: str) -> type[Mechanism[Any]]:
     found = own_choices()
     if mechanism in found:
         return found[mechanism]
-    for entry in entry_points(group="pate.mechanisms"):
+    for entry in declared("pate.mechanisms"):
         cls = entry.load()
         valid = (
             isinstance(cls, type) and issubclass(cls, Mechanism) and cls.short_name == entry.name

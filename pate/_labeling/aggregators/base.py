@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from importlib.metadata import entry_points
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -33,6 +32,7 @@ from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
 from pate._core.accounting.events import Event
 from pate._core.mechanisms.base import Law, NotStatedError, Release as Release, subclasses_of
 from pate._core.mechanisms.noise import WatchedGenerator, require_generator
+from pate._core.registry import declared
 from pate._core.settings import Completable, Partial, require_made
 from pate._core.validation import (
     FloatArray,
@@ -578,7 +578,7 @@ def load_plugins() -> dict[str, type[Aggregator]]:
     """
     ours = own()
     aggregators = dict(ours)
-    for entry in entry_points(group=GROUP):
+    for entry in declared(GROUP):
         place = f"at the entry point {entry.name} of {GROUP}"
         with expecting(f"an Aggregator {place}", ImportError, AttributeError, got=entry.value):
             cls = entry.load()

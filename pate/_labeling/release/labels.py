@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import IO
 from zipfile import ZipFile, ZipInfo
@@ -28,6 +28,7 @@ from scipy.special import entr
 from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.files.writing import atomic_write, locked
+from pate._core.registry import version_of
 from pate._core.release.transaction import (
     PendingRelease,
     Releasable,
@@ -357,7 +358,7 @@ def versions_here() -> dict[str, str]:
     found = {"pate": __version__}
     for name in ("numpy", "scipy", "torch"):
         with suppress(PackageNotFoundError):  # a release needs no torch
-            found[name] = version(name)
+            found[name] = version_of(name)
     return found
 
 
