@@ -84,15 +84,12 @@ def frontier_table(frontier: Frontier) -> str:
         rows.append((reference, "", "", *(f"{figures[name]:.4f}" for name in names)))
     lines = [frontier.notice, comparison.title, "", *text_table(rows)]
     for measured in STUDENT_FIGURES if comparison.student else ("label_accuracy",):
-        lines += ["", f"Best by {measured}:"]
+        words = measured if comparison.student else "the share of labels released and right"
+        lines += ["", f"Best by {words}:"]
         for target, point in best_at(points, measured).items():
-            lines.append(
-                f"    epsilon {target:g}: {point.aggregator} ({getattr(point, measured):.4f})"
-            )
-    if not comparison.student:
-        lines.append(
-            "An aggregator can be right on the few queries that it answers: look at `answered` too."
-        )
+            share = 1.0 if comparison.student else point.answered
+            reached = share * getattr(point, measured)
+            lines.append(f"    epsilon {target:g}: {point.aggregator} ({reached:.4f})")
     return "\n".join(lines) + "\n"
 
 
