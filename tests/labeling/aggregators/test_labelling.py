@@ -170,7 +170,7 @@ def test_a_student_is_asked_before_the_teachers(
             np.testing.assert_array_equal(mask, np.maximum(known[name], 1 - known[name]) >= 0.6)
 
 
-GUIDE = Path(__file__).parents[3] / "docs" / "aggregators.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "aggregator.md"
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     record = site / "outsider-1.0.dist-info"
     record.mkdir(parents=True)
-    block, _ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    block, _ = re.findall(r"```python.*?\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
     assert block.rstrip().count("\n") < 32
     (site / "outsider.py").write_text(block)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
