@@ -1,8 +1,8 @@
 """What installed packages declare, and the functions and classes of a higher zone among it.
 
-A lower zone finds these by name and never imports them. They are entry points of the group
-``pate.parts``: lower zones work without the higher ones, and training of networks alone imports
-torch.
+A lower zone finds these by name and never imports them, as the folders of the lab do with each
+other. They are entry points of the group ``pate.parts``: lower zones work without the higher ones,
+and training of networks alone imports torch.
 """
 
 import sys
