@@ -216,7 +216,7 @@ class Run:
         root: the folder.
         overwrite: whether to redo a stage whose configuration changed, deleting its outputs.
         ledger: the ledger of the private data set; None for one in the run's folder.
-        data: the source of its records, of a rehearsal; None for the one that data.yaml describes.
+        data: the source of its records, if it is open; None for the one that data.yaml describes.
     """
 
     root: Path

@@ -496,13 +496,16 @@ class StudentPlan:
         return content | {"optimize": self.optimize}
 
 
-def fit_student(run: Run, plan: StudentPlan) -> None:
+def fit_student(run: Run, content: Json) -> None:
     """Train the student of a run's released labels, from its last checkpoint if there is one.
+
+    Args:
+        run: the run.
+        content: the content of ``student.yaml``.
 
     Raises:
         ValueError: if the labels are missing, or the student was begun with another plan.
     """
-    content = plan.configuration()
     if is_linear(content["model"]["network"]):
         fit(run, LinearPlan.of(content))
     else:

@@ -1,4 +1,4 @@
-"""The stages of teachers: how `teachers fit` begins, teachers in closed form, and forgetting.
+"""The stages of teachers: `fit` and `vote` for any plan, teachers in closed form, and forgetting.
 
 The beginning is the same for trained teachers and those in closed form. The latter stand for a
 record, a group or a part of the records. Those that start from a released student correct it by
@@ -31,6 +31,7 @@ from pate._core.validation import (
     StrArray,
     require,
 )
+from pate._labeling.data.pictures import ImageFiles
 from pate._labeling.data.records import (
     Features,
     Role,
@@ -61,6 +62,7 @@ from pate._labeling.runs.run import (
     StageInputs,
     ensure_key,
     other_inputs,
+    read_key,
 )
 from pate._labeling.runs.vote_store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
 from pate._labeling.teachers.closed_form_plan import (
@@ -68,9 +70,10 @@ from pate._labeling.teachers.closed_form_plan import (
     ClosedFormPlan,
     Plan,
     assigned_units,
+    require_by_record,
     uses_groups,
 )
-from pate._labeling.teachers.jobs import CHUNK_SIZE, Execution
+from pate._labeling.teachers.jobs import CHUNK_SIZE, CurveFormat, Execution
 from pate._labeling.votes.kinds import Moments, Voting, pack_ballots, rows_of
 from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters
 
@@ -90,6 +93,101 @@ def own_threads() -> Iterator[None]:
     finally:
         if torch is not None:
             torch.set_num_threads(before)
+
+
+def fit(
+    run: Run,
+    data: DataSource,
+    plan: Plan,
+    execution: Execution | None = None,
+    *,
+    logger: CurveFormat = "csv",
+    dry_run: bool = False,
+) -> None:
+    """Make the teachers of a plan, unless they are finished: nothing private is mapped then.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: how teachers are made.
+        execution: where they are trained; None for this process.
+        logger: the format of the loss curves of networks.
+        dry_run: whether to print sizes, memory and time, and write nothing.
+
+    Raises:
+        ValueError: if settings, records or earlier files do not allow it.
+    """
+    require_by_record(plan, data.budgets)
+    if not dry_run and _is_fitted(run, data, plan):
+        return
+    with own_threads():
+        if isinstance(plan, ClosedFormPlan):
+            fit_closed_form(run, data, plan, dry_run=dry_run)
+        else:
+            chosen = execution or Execution()
+            find("fit_teachers")(run, data, plan, chosen, logger=logger, dry_run=dry_run)
+    pictures = data.load(Role.PRIVATE).features if dry_run else None
+    if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
+        print(
+            f"PRIVATE: {len(lost)} pictures are missing or no pictures, and count as black ones,"
+            f" such as {lost[0].name}."
+        )
+
+
+def vote(
+    run: Run,
+    data: DataSource,
+    execution: Execution | None = None,
+    *,
+    voting: Voting | None = None,
+    absent: Sequence[int] | None = None,
+) -> None:
+    """Let the teachers of a run vote on every public sample.
+
+    Args:
+        run: the run's folder.
+        data: the source of the samples.
+        execution: where they vote; None for this process.
+        voting: the form of the votes of networks; None for the one of an earlier call, or ``bits``.
+        absent: numbers, from 0, of networks that take no part; None for the list of an earlier
+            call, if any.
+
+    Raises:
+        ValueError: if teachers, records or earlier votes belong to another run.
+    """
+    run.require_finished(TEACHERS_FIT)
+    plan, chosen = load_plan(run), execution or Execution()
+    with own_threads():
+        if not isinstance(plan, ClosedFormPlan):
+            find("vote_teachers")(run, data, plan, chosen, voting=voting, absent=absent)
+            return
+        require(
+            chosen == Execution(),
+            "no workers for teachers in closed form, who cast no votes",
+            execution=chosen,
+        )
+        seal_closed_form(run, data, plan, votes=voting, absent=absent)
+
+
+def _is_fitted(run: Run, data: DataSource, plan: Plan) -> bool:
+    """Return whether the teachers of these settings and records are finished.
+
+    Raises ``ValueError`` on others, unless they are to be overwritten.
+    """
+    key = read_key(run) if run.is_finished(TEACHERS_FIT) else None
+    if key is None:
+        return False
+    inputs = _fit_inputs(run, data, plan, key)
+    return not run.needs(TEACHERS_FIT, inputs) and not run.begin(TEACHERS_FIT, inputs)
+
+
+def _fit_inputs(run: Run, data: DataSource, plan: Plan, key: bytes) -> StageInputs:
+    settings = encode_fields(plan) | {"data": describe_data(data)}
+    if isinstance(plan, ClosedFormPlan):
+        settings = {"fit": CLOSED_FORM} | settings
+    digests = training_inputs(data, plan) | {"partition": digest(key)}
+    digests |= start_digest(run, getattr(plan, "start_from", None))
+    return StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
 
 
 def begin_fit(
@@ -114,16 +212,11 @@ def begin_fit(
         ValueError: if it was begun with other settings or records, or its folder holds foreign
             files.
     """
-    settings = encode_fields(plan) | {"data": describe_data(data)}
-    if isinstance(plan, ClosedFormPlan):
-        settings = {"fit": CLOSED_FORM} | settings
     if run.overwrite or not run.is_finished(TEACHERS_FIT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
     key = ensure_key(run, TEACHERS_FIT)
-    digests = training_inputs(data, plan) | {"partition": digest(key)}
-    digests |= start_digest(run, getattr(plan, "start_from", None))
-    inputs = StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
+    inputs = _fit_inputs(run, data, plan, key)
     made_from = origin_of(inputs)
     folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
     if run.needs(TEACHERS_FIT, inputs):
@@ -560,24 +653,18 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         run.record(TEACHERS_FIT, changed)
     if not missing:
         forget_members(run.ledger_path, gone)
-    if isinstance(plan, ClosedFormPlan):
-        fit_closed_form(run, rest, plan)
-    else:
-        if not missing:
-            old = origin_of(replace(begun, digests={**begun.digests, **before}))
-            find("drop_chunks")(run, plan, units, old=old)
-        find("fit_teachers")(run, rest, plan, execution)
+    if not missing and not isinstance(plan, ClosedFormPlan):
+        old = origin_of(replace(begun, digests={**begun.digests, **before}))
+        find("drop_chunks")(run, plan, units, old=old)
+    fit(run, rest, plan, execution)
     run.clear(REFERENCES)
     (run.private / "report.html").unlink(missing_ok=True)
     state = run.state(TEACHERS_FIT)
     assert state is not None
     if TEACHERS_VOTE.name in state.again:
         overwriting, settings = replace(run, overwrite=True), state.again[TEACHERS_VOTE.name]
-        if isinstance(plan, ClosedFormPlan):
-            seal_closed_form(overwriting, rest, plan)
-        else:
-            asked = {"voting": settings["votes"], "absent": settings["absent"]}
-            find("vote_teachers")(overwriting, rest, plan, execution, **asked)
+        asked = {"voting": settings.get("votes"), "absent": settings.get("absent")}
+        vote(overwriting, rest, execution, **asked)
         run.record(TEACHERS_FIT, replace(state, again={}))
     return True
 

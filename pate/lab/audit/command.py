@@ -15,7 +15,7 @@ from pate._core.settings import decode, import_path
 from pate._core.validation import given, require
 from pate._labeling.commands.parsing import FLAG, CommandParser, add_options
 from pate._labeling.commands.recipes import PARTS, find_recipe
-from pate._labeling.commands.run import by_part, data_of, main as run_recipe
+from pate._labeling.commands.run import Recipe, by_part, run_plan
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.run import TEACHERS_FIT, VOTES_IMPORT, Run, StageChangedError
 from pate.lab.audit.canaries import CanaryRecords, Kind
@@ -66,7 +66,7 @@ def main(args: Sequence[str]) -> None:
     data = {
         "class_path": import_path(CanaryRecords),
         "init_args": {
-            "source": data_of(recipe, overrides, run.root),
+            "source": Recipe(recipe, run.root, overrides).teachers[-1]["data"],
             "canaries": parsed.canaries,
             "kind": parsed.kind,
             "seed": seed,
@@ -84,7 +84,7 @@ def main(args: Sequence[str]) -> None:
         f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}",
     )
     # the overrides of data are in the copy already
-    inner = [f"--{part}.{word.removeprefix('--')}" for part in _OTHERS for word in overrides[part]]
+    inner = {**overrides, "data": [f"--ledger={ledger_in(folder)}"]}
     with locked(folder):
         for place in (folder, run.root, run.public):
             write_text(place / _MARK, f"{AUDITED}\n")
@@ -94,7 +94,7 @@ def main(args: Sequence[str]) -> None:
         write_text(copy / "data.yaml", text)
         print(AUDITED)
         try:
-            run_recipe([str(copy), f"--run={run.root}", f"--ledger={ledger_in(folder)}", *inner])
+            run_plan(Recipe(copy, run.root, inner).plan())
         except StageChangedError as error:
             raise ValueError(f"{str(error).partition('. ')[0]}. {_CHOOSE}") from None
         finally:
