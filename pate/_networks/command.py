@@ -32,11 +32,6 @@ def read_network_fit(args: Sequence[str]) -> Json:
 
 
 def _run(kind: type[StudentCLI], command: str, args: Sequence[str]) -> StudentCLI:
-    return kind(
-        [command, *args],
-        parser_class=_StudentParser,
-        formatter_class=BriefHelp,
-        **{
-            command: {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
-        },
-    )
+    description = {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
+    options: dict[str, Any] = {"formatter_class": BriefHelp, command: description}
+    return kind([command, *args], parser_class=_StudentParser, **options)

@@ -352,7 +352,7 @@ def _student(run: Run, data: MadeUp, content: Json | None = None) -> None:
             student_stage.fit(run, plan)
             student_stage.test(run, plan)
         else:
-            find("rehearse_student")(run, content, data)
+            find("rehearse_student")(run, content)
         folder = run.root / STUDENT.outputs[0] / MODEL
         if folder.is_dir():  # some stay in their runs, and say why
             samples = data.load(Role.PUBLIC).features

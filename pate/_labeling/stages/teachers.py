@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pate._core.accounting.privacy_unit import PrivacyUnit
-from pate._core.files.reading import code_version, digest, read_json
+from pate._core.files.reading import Json, code_version, digest, read_json
 from pate._core.files.writing import atomic_write, make_folder, require_disk
 from pate._core.progress import stage_bar
 from pate._core.registry import find
@@ -177,16 +177,19 @@ def _is_fitted(run: Run, data: DataSource, plan: Plan) -> bool:
     key = read_key(run) if run.is_finished(TEACHERS_FIT) else None
     if key is None:
         return False
-    inputs = _fit_inputs(run, data, plan, key)
+    inputs = _fit_inputs(run, data, plan, _fit_settings(data, plan), key)
     return not run.needs(TEACHERS_FIT, inputs) and not run.begin(TEACHERS_FIT, inputs)
 
 
-def _fit_inputs(run: Run, data: DataSource, plan: Plan, key: bytes) -> StageInputs:
-    settings = encode_fields(plan) | {"data": describe_data(data)}
-    if isinstance(plan, ClosedFormPlan):
-        settings = {"fit": CLOSED_FORM} | settings
+def _fit_settings(data: DataSource, plan: Plan) -> Json:
+    """Return the settings of the stage. Raises ``ValueError`` if a file cannot hold them."""
+    kind = {"fit": CLOSED_FORM} if isinstance(plan, ClosedFormPlan) else {}
+    return {**kind, **encode_fields(plan), "data": describe_data(data)}
+
+
+def _fit_inputs(run: Run, data: DataSource, plan: Plan, settings: Json, key: bytes) -> StageInputs:
     digests = training_inputs(data, plan) | {"partition": digest(key)}
-    digests |= start_digest(run, getattr(plan, "start_from", None))
+    digests |= start_digest(run, plan.start_from)
     return StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
 
 
@@ -212,19 +215,20 @@ def begin_fit(
         ValueError: if it was begun with other settings or records, or its folder holds foreign
             files.
     """
+    settings = _fit_settings(data, plan)
     if run.overwrite or not run.is_finished(TEACHERS_FIT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
     key = ensure_key(run, TEACHERS_FIT)
-    inputs = _fit_inputs(run, data, plan, key)
+    inputs = _fit_inputs(run, data, plan, settings, key)
     made_from = origin_of(inputs)
     folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
     if run.needs(TEACHERS_FIT, inputs):
         if uses_groups(plan):
             # without records that are being forgotten
             grouping = name_grouping(run.ledger_path, data.records(Role.PRIVATE))
-        if (start_from := getattr(plan, "start_from", None)) is not None:
-            require_start_for(run, start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
+        if plan.start_from is not None:
+            require_start_for(run, plan.start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):
         return None
     make_folder(folder)
@@ -367,9 +371,10 @@ def seal_closed_form(
     if plan.start_from is not None:
         return vote_corrections(run, data, plan)
     made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
-    require_same_data(run, data, plan)
-    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
-    if not run.begin(TEACHERS_VOTE, StageInputs(digests=made_by), foreign=[*store.provenance()]):
+    inputs, store = StageInputs(digests=made_by), VoteStore(run.root / TEACHERS_VOTE.outputs[0])
+    if run.needs(TEACHERS_VOTE, inputs):
+        require_same_data(run, data, plan)
+    if not run.begin(TEACHERS_VOTE, inputs, foreign=[*store.provenance()]):
         return
     run.finish(
         TEACHERS_VOTE,

@@ -39,7 +39,6 @@ from pate._core.validation import (
     require_positive,
 )
 from pate._labeling.data.records import Features, Role, known_truth
-from pate._labeling.data.source import DataSource
 from pate._labeling.linear import constant_logits, labels_better_than_constant
 from pate._labeling.networks import make_network
 from pate._labeling.runs.data_file import load_data
@@ -109,9 +108,10 @@ class StudentData(pl.LightningDataModule):
         require_count(1, batch_size=batch_size)
         require_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
         require(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
-        self.run = Run(Path(run))
+        self.run = run if isinstance(run, Run) else Run(Path(run))
         self.batch_size, self.num_workers = batch_size, num_workers
-        source, released = self._read()
+        self.run.require_finished(LABEL)
+        source, released = load_data(self.run), ReleasedLabels.load(self.run.root)
         self.source = source.unmapped() if raw else source
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
@@ -144,11 +144,6 @@ class StudentData(pl.LightningDataModule):
             len(training), seed, others=others.size, extra=unlabelled * len(training)
         )
         self._role = Role(predict_on)
-
-    def _read(self) -> tuple[DataSource, ReleasedLabels]:
-        """Return the records of the run, and its labels."""
-        self.run.require_finished(LABEL)
-        return load_data(self.run), ReleasedLabels.load(self.run.root)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the labeled samples, in an order that depends only on seed and epoch."""
