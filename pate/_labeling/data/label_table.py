@@ -114,12 +114,14 @@ class Columns:
             what: the values that fit.
             hint: the end of the error.
         """
-        wrong = [
+        wrong = not all(fits) and [
             {"line": line, "value": value}
             for line, value, fit in zip(self.lines, self.values[name], fits, strict=True)
             if not fit
         ]
-        require(not wrong, f"{what} in column `{name}` of {self.path}{hint}", **_first_of(wrong))
+        require(
+            not wrong, f"{what} in column `{name}` of {self.path}{hint}", **_first_of(wrong or ())
+        )
 
 
 def _first_of(faults: Sequence[Mapping[str, object]]) -> dict[str, object]:
@@ -443,7 +445,7 @@ def read_columns(
     uneven = [{"line": line, "values": len(row)} for line, row in lines if len(row) != len(head)]
     faults.require(not uneven, f"{len(head)} values in each line of {path}", **_first_of(uneven))
     faults.refuse()
-    columns = {name: [row[place] for _, row in lines] for place, name in enumerate(head)}
+    columns = dict(zip(head, map(list, zip(*(row for _, row in lines), strict=True)), strict=True))
     return Columns(path, columns, [line for line, _ in lines])
 
 

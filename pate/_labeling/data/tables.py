@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -540,6 +541,11 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
         return hashed(
             ["" if is_gap(text) else text for text in texts], encoding.texts[name]
         ).toarray()
+    if name not in encoding.formats and not encoding.gaps:
+        with suppress(ValueError):  # the column is more than plain numbers
+            plain = np.array([*map(float, texts)], dtype=np.float64)
+            if np.isfinite(plain).all():
+                return as_float32(plain)[:, None]
     fill = encoding.fills.get(name)
     numbers = [
         fill if is_gap(text, encoding.gaps) else encoding.number(name, text) for text in texts
