@@ -42,6 +42,7 @@ from pate._core.accounting.statement_words import (
     conversion,
     counts_order,
     describe,
+    describe_guarantee,
     describe_missing_total,
     describe_neighbors,
 )
@@ -216,6 +217,15 @@ class Statement:
         """
         with self._whole():
             return describe(self.content, _listed(self.content))
+
+    @property
+    def guarantee(self) -> str:
+        """The first lines of `text`: epsilons, their neighbors and their conditions.
+
+        Raises ``ValueError`` as `text` does.
+        """
+        with self._whole():
+            return "\n".join(describe_guarantee(self.content, _listed(self.content)))
 
     @property
     def total_variation(self) -> float:

@@ -155,15 +155,9 @@ def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
         statement: its content.
         book: the releases and the budget that it lists.
     """
-    warning: list[str] = []
-    if not statement["private"]:
-        seeded = "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."
-        warning = [AUDITED if statement["ledger"]["counts"] == AUDIT else seeded, ""]
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
     lines = [
-        *warning,
-        *_headline(statement, book),
-        *describe_conditions(statement),
+        *describe_guarantee(statement, book),
         *_costs_so_far(statement),
         *_reach(statement),
         "",
@@ -175,6 +169,16 @@ def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
         f"Made with {versions}.\n",
     ]
     return "\n".join(lines)
+
+
+def describe_guarantee(statement: Mapping[str, Any], book: LedgerSnapshot) -> Iterator[str]:
+    """Yield the first lines of a statement: its epsilons, their neighbors and their conditions."""
+    if not statement["private"]:
+        seeded = "NOT PRIVATE: the noise of at least one release was drawn from a fixed seed."
+        yield AUDITED if statement["ledger"]["counts"] == AUDIT else seeded
+        yield ""
+    yield from _headline(statement, book)
+    yield from describe_conditions(statement)
 
 
 def describe_keeping(declared_after: int) -> str:

@@ -18,6 +18,7 @@ from typing import Any, get_args
 import yaml
 from jsonargparse import Namespace
 
+from pate._core.accounting.statement import Statement
 from pate._core.files.reading import Json, read_json
 from pate._core.files.writing import locked
 from pate._core.lazy import MissingExtraError
@@ -357,53 +358,55 @@ _LEDGERS = {
 
 
 def _describe_run(run: Run) -> str:
-    """Return a table of metrics on the test set, the privacy statement, and the places of files."""
+    """Return figures on the test set with a verdict, the guarantee, and the places of files.
+
+    All formulas are in ``privacy.txt``, and figures at other cuts in ``metrics.json``.
+    """
     figures_of: Json = {}
     for stage in (STUDENT, REFERENCES):
         path = run.root / stage.outputs[0] / METRICS
         if path.is_file():
             figures_of |= read_json(path.read_text())
+    lines = [] if "optimize" not in figures_of else [*describe_figures(figures_of), ""]
+    labels, stated, statement = (run.root / output for output in LABEL.outputs)
+    content = Statement.read(stated)
+    places = {
+        "released labels": labels,
+        "privacy statement": f"{statement} (with all formulas)",
+        "predictions": f"pate predict {run.root / STUDENT.outputs[0] / MODEL} FILE",
+        "ledger": f"{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[content['ledger']['counts']]})",
+        "PRIVATE files": run.private,
+    }
+    lines += [content.guarantee, ""]
+    lines += [f"{name + ':':<19}{place}" for name, place in places.items()]
+    return "\n".join(lines) + "\n"
+
+
+def describe_figures(figures_of: Json) -> Iterator[str]:
+    """Yield a table of figures on the test set, and a verdict."""
+    chosen = figures_of.pop("optimize")
     private = [
         name
         for name in ("teacher_majority", "linear_fit", "true_label_student")
         if name in figures_of
     ]
-    chosen = figures_of.pop("optimize", None)
-    lines = [] if chosen is None else _table(f"Test set, cut for {chosen}", figures_of, private)
-    for purpose in figures_of.get("student", {}).get("at_cut", ()):
-        if purpose != chosen:
-            cut = {
-                name: figures["at_cut"][purpose]
-                for name, figures in figures_of.items()
-                if name in _ROWS
-            }
-            lines += ["", *_table(f"The same, cut for {purpose}", cut, private)]
+    yield from _table(f"Test set, cut for {chosen}", figures_of, private)
     if private:
-        lines.append("* PRIVATE: computed without privacy, for comparison only")
+        yield "* PRIVATE: computed without privacy, for comparison only"
+    student, constant = (figures_of[name] for name in ("student", "all_majority"))
     if "true_label_student" in figures_of:
-        student, most = (
-            figures_of[name]["macro_f1"] - figures_of["all_majority"]["macro_f1"]
-            for name in ("student", "true_label_student")
-        )
+        most = figures_of["true_label_student"]["macro_f1"] - constant["macro_f1"]
         if most > 0:
-            lines.append(
-                f"The private student keeps {student / most:.0%} of the macro-F1 gain of the"
-                " true-label student."
+            yield (
+                f"The private student keeps {(student['macro_f1'] - constant['macro_f1']) / most:.0%}"
+                " of the macro-F1 gain of the true-label student."
             )
-    model = run.root / STUDENT.outputs[0]
-    labels, stated, statement = (run.root / output for output in LABEL.outputs)
-    counts = read_json(stated.read_text())["ledger"]["counts"]
-    places = {
-        "released labels": labels,
-        "privacy statement": stated,
-        "student": model,
-        "predictions": f"pate predict {model / MODEL} FILE",
-        "ledger": f"{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})",
-        "PRIVATE files": run.private,
-    }
-    lines += [*([""] if lines else []), statement.read_text().rstrip(), ""]
-    lines += [f"{name + ':':<19}{place}" for name, place in places.items()]
-    return "\n".join(lines) + "\n"
+    better = student[chosen] > constant[chosen]
+    yield (
+        f"Verdict: {chosen} {student[chosen]:.3f}, {'better' if better else 'no better'} than the best"
+        f" constant answer ({constant[chosen]:.3f})"
+        + ("." if better else ": raise epsilon, or add records.")
+    )
 
 
 def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:
