@@ -215,7 +215,7 @@ class Votes(ABC):
         arrays = {name: getattr(self, name) for name in self.arrays}
         rest = {name: array[rows] for name, array in arrays.items() if array is not None}
         part = copy(self)
-        part._set(**rest, num_queries=len([*rest.values()][-1]))
+        part._set(**rest, num_queries=len(np.arange(self.num_queries)[rows]))
         return part
 
     def with_public(
