@@ -395,16 +395,19 @@ def describe_figures(figures_of: Json) -> Iterator[str]:
         yield "* PRIVATE: computed without privacy, for comparison only"
     student, constant = (figures_of[name] for name in ("student", "all_majority"))
     if "true_label_student" in figures_of:
-        most = figures_of["true_label_student"]["macro_f1"] - constant["macro_f1"]
+        gain, most = (
+            figures_of[name]["macro_f1"] - constant["macro_f1"]
+            for name in ("student", "true_label_student")
+        )
         if most > 0:
             yield (
-                f"The private student keeps {(student['macro_f1'] - constant['macro_f1']) / most:.0%}"
-                " of the macro-F1 gain of the true-label student."
+                f"The private student keeps {gain / most:.0%} of the macro-F1 gain of the"
+                " true-label student."
             )
     better = student[chosen] > constant[chosen]
     yield (
-        f"Verdict: {chosen} {student[chosen]:.3f}, {'better' if better else 'no better'} than the best"
-        f" constant answer ({constant[chosen]:.3f})"
+        f"Verdict: {chosen} {student[chosen]:.3f}, {'better' if better else 'no better'} than the"
+        f" best constant answer ({constant[chosen]:.3f})"
         + ("." if better else ": raise epsilon, or add records.")
     )
 
