@@ -495,3 +495,16 @@ def flat(features: ArrayLike) -> FloatArray:
     """Return features ``[N, ...]`` as ``[N, F]`` float64."""
     values = np.asarray(features, dtype=np.float64)
     return values.reshape(len(values), math.prod(values.shape[1:]))
+
+
+def product_bits(num_terms: int) -> int:
+    """Return the bits of whole numbers so small that sums of their products stay below 2^53.
+
+    Such sums are exact in float64, in whatever order they are taken.
+    """
+    return (51 - math.ceil(math.log2(num_terms))) // 2
+
+
+def power_above(value: float) -> float:
+    """Return the least power of two that is not below ``value``."""
+    return 2.0 ** math.ceil(math.log2(value))
