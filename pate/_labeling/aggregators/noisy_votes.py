@@ -56,7 +56,7 @@ from pate._core.validation import (
     require_count,
     require_positive,
 )
-from pate._labeling.aggregators.base import Aggregator, Gap, Outlook, Release, predictions_of
+from pate._labeling.aggregators.base import Aggregator, Draws, Gap, Outlook, Release, predictions_of
 from pate._labeling.votes.kinds import Ballots, Counts, MaskedTotal, Need, VoteShape
 from pate._labeling.votes.voters import blocks
 
@@ -136,6 +136,11 @@ class NoisyVotes(Aggregator):
         noisy_counts = np.where(mask, margins + half, 0.0)
         return Release(labels, mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
 
+    def draws(self, votes: Counts) -> Draws:
+        """Return the law of each label."""
+        margins = votes.counts.astype(np.float64) - votes.num_teachers / 2
+        return Draws.of_entries(margins, self.min_lead, self.sigma_votes)
+
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on a label have it given or denied."""
         margins = np.array([shape.num_teachers / 2, -shape.num_teachers / 2])
@@ -211,6 +216,12 @@ class Screen(Aggregator):
         # a mean is compared as a sum, which is exact
         num, total = distances.shape[1], distances.sum(axis=1)
         return exceeds(total, num * threshold, sigma=num * sigma, generator=generator)
+
+    def _checks(self, distances: FloatArray, worst: FloatArray, threshold: float) -> Draws:
+        """Return the law of each check of distances ``[Q, m]``, the worst of them ``[Q]``."""
+        (sigma,) = super().noise.values()
+        checked = distances.mean(axis=1) if self.over == "mean" else worst
+        return Draws.of_checks(ndtr((checked - threshold) / sigma))
 
     def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``; leave the others empty.
@@ -290,6 +301,12 @@ class ConfidentScreen(Screen):
         passed = self._reach(distances, np.min, self.threshold_confident, generator)
         return self._ask(votes, passed, generator)
 
+    def draws(self, votes: Counts) -> Draws:
+        """Return the law of each check."""
+        counted = np.sort(votes.counts, axis=1)[:, -(self.num_top or votes.num_labels) :]
+        distances = np.abs(counted - votes.num_teachers / 2)
+        return self._checks(distances, distances.min(axis=1), self.threshold_confident)
+
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on all labels pass and get an answer."""
         passed = ndtr((shape.num_teachers / 2 - self.threshold_confident) / self.sigma_confident)
@@ -341,6 +358,11 @@ class InteractiveScreen(Screen):
             "0.5 <= min_confidence <= 1",
             min_confidence=self.min_confidence,
         )
+
+    def draws(self, votes: Counts) -> Draws:
+        """Return the law of each check."""
+        distances = np.abs(votes.counts - votes.num_teachers * predictions_of(votes))
+        return self._checks(distances, distances.max(axis=1), self.threshold_interactive)
 
     @property
     def needs(self) -> frozenset[Need]:

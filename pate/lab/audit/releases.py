@@ -55,7 +55,6 @@ from pate.lab.audit.laws import (
     outcomes_of,
     p_values,
     parts_of,
-    stated_outcomes,
     trace,
     with_less_noise,
 )
@@ -203,7 +202,7 @@ def _informative(
         tried = _near_ties(aggregator, shape, num_labels, rng, _TRIED)
         try:
             stated, faulty = (
-                stated_outcomes(with_less_noise(aggregator, factor, name), tried)[0]
+                with_less_noise(aggregator, factor, name).draws(tried).chances
                 for factor in (1.0, FACTORS[0])
             )
         except NotStatedError as reason:
