@@ -24,8 +24,8 @@ from pate._core.mechanisms.noise import decode, share_grid, summand
 from pate._labeling.release.completion import scale_to_target
 from pate.accounting import Target
 from pate.aggregators import SiloVotes
-from pate.lab.audit.isolation import Meeting as Audited
 from pate.lab.silos.exchange import AwaitedError
+from pate.lab.silos.meeting import Meeting as Audited
 from pate.lab.silos.secrets import commitment, rebuilt
 from pate.mechanisms import private_generator
 from pate.testing import opened_sums

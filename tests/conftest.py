@@ -5,11 +5,8 @@ import gc
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cache
-from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 
 import numpy as np
@@ -37,46 +34,13 @@ Write = Callable[..., Path]
 SLOW_PLACES = {"stages", "commands", "runs", "teachers", "test_docs.py"}
 
 
-@cache
-def _declared(path: tuple[str, ...], group: str) -> EntryPoints:
-    return entry_points(group=group)
-
-
-def _entry_points(*, group: str) -> EntryPoints:
-    return _declared(tuple(sys.path), group)
-
-
-# modules that look through all installed packages, whenever an aggregator is named or a trainer
-# made
-SCANS_ENTRY_POINTS = (
-    "pate._labeling.aggregators.base",
-    "pate._core.mechanisms.base",
-    "lightning_fabric.utilities.registry",
-)
-# what follows from a class, its docstring or an installed package alone, and is looked up anew for
-# each command line and statement
-DERIVED = (
-    ("pate._labeling.release.labels", "version"),
-    ("docstring_parser", "parse"),
-)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests with the garbage collector off, and keep what they import out of all later collections.
-
-    Entry points are read once for each `sys.path`, and what is `DERIVED` once for each class.
-    """
+    """Collect tests with the garbage collector off, and keep what they import out of all later collections."""
     gc.disable()
     try:
         yield
     finally:
-        for name in SCANS_ENTRY_POINTS:
-            if name in sys.modules:
-                sys.modules[name].entry_points = _entry_points  # type: ignore[attr-defined]
-        for module, name in DERIVED:
-            if module in sys.modules:
-                setattr(sys.modules[module], name, cache(getattr(sys.modules[module], name)))
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)  # tests leave little garbage, and much that they share
         # at exit, or libraries would report imported objects as leaked; pytest collects before that

@@ -100,6 +100,24 @@ def test_the_package_itself_imports_no_face() -> None:
     ]
 
 
+def test_folders_of_the_lab_can_be_deleted_alone() -> None:
+    """None imports another, nor do their tests; each offers its commands by an entry point."""
+    folders = {path.parent.name for path in (ROOT / "lab").glob("*/__init__.py")}
+    assert folders == set(entry_points(group="pate.commands").names)
+    crossing = set()
+    for folder in sorted(folders):
+        files = [*(ROOT / "lab" / folder).rglob("*.py")]
+        tests = [*(ROOT.parent / "tests" / "lab" / folder).rglob("test_*.py")]
+        assert len(files) > 2 and tests
+        crossing |= {
+            f"{file.relative_to(ROOT.parent)}: {module}"
+            for file in (*files, *tests)
+            for module in imported_by(ast.parse(file.read_text()))
+            if (found := re.match(r"(?:pate|tests)\.lab\.(\w+)", module)) and found[1] != folder
+        }
+    assert not crossing
+
+
 def test_rooms_import_each_other_in_one_direction() -> None:
     rooms: dict[str, set[str]] = {}
     for module in filter(zone_of, TREES):

@@ -12,8 +12,9 @@ import secrets
 import shutil
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
@@ -47,6 +48,7 @@ from pate._labeling.data.records import (
     ArrayFeatures,
     FeatureMap,
     Role,
+    Unit,
     UnknownLabels,
     as_text,
     assign_teachers,
@@ -56,9 +58,11 @@ from pate._labeling.data.records import (
 )
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import student_of
-from pate._labeling.pipeline import Pipeline, label
+from pate._labeling.pipeline import label
+from pate._labeling.plan import RunPlan
 from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.label_settings import LabelSettings
+from pate._labeling.release.labels import StatedLabels
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import LABEL
 from pate._labeling.teachers.closed_form_plan import ClosedFormPlan
@@ -81,7 +85,7 @@ except ImportError:
 
 _DRAWN = 2000  # public samples between bounds
 _UNDECIDED = (
-    "the release shows no label to be better than a constant answer, so that predictions are barely"
+    "the release shows no label to be better than a constant answer, so that predictions are hardly"
     " better: use more records, a larger epsilon, or X_public on the scale of X."
 )
 _TABLE = (
@@ -98,7 +102,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     ``fit`` is one release. It runs the stages of `Pipeline` in a folder that is removed at the end,
     a temporary one or, with a ledger, one beside it: records, or teachers trained on parts of them,
     vote on public samples, a private mechanism releases their votes, and a linear student learns
-    from the release. The fitted estimator is the student and the statement, both PUBLIC. It holds
+    from the release. The fitted estimator is the student and the statement, both PUBLIC; it holds
     nothing else of the private records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
@@ -116,7 +120,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             choice for most tables, ``docs/measured.md``); or any classifier of scikit-learn, with
             clones fitted label by label to parts of the records. Classifiers with ``predict_proba``
             give each label to their best public samples, as many as match the share of the label
-            among their own records. Others use their predictions.
+            among their own records; others use their predictions.
         n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in
             closed form None lets each record (each group) vote for itself.
         bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
@@ -144,7 +148,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
 
     Attributes:
         statement_: the `Statement` of the cost; ``statement_.text`` is its text.
-        released_: the `StatedLabels` of the public samples, which any other student may learn from.
+        released_: the `StatedLabels` of the public samples, from which any other student may learn.
             Its ``label_names`` are the columns of a table ``Y``, or the classes.
         X_public_: ``[P, F]`` float64, these samples, in the order of ``released_.ids``.
         classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]`` a list of ``[0, 1]`` for each.
@@ -198,7 +202,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             X: ``[N, F]``, the features of the private records; sparse ones are made dense.
             Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
                 says; or ``[N]``, the class of each.
-            X_public: ``[P, F]``, samples that anyone may see, at least 2; None to draw them from
+            X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
                 noisy moments of the records, for 15% of the squared budget (`DrawnPublic`);
                 with ``teacher`` uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
@@ -208,13 +212,32 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 Records must then vote for themselves.
 
         Raises:
-            ValueError: in one line, if anything does not fit. Nothing is spent then.
+            ValueError: in one line, if anything does not fit; nothing is spent then.
         """
+        self._require_budgets(budgets is not None)
+        content = self._content(X, Y, X_public, groups=groups, budgets=budgets)
+        settings = LabelSettings(
+            delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
+        )
+        release = self._by_records if self.teacher is None else self._by_classifiers
+        with self._place(content) as folder:
+            released, public, ids = release(folder, content, settings)
+        self.released_, self.statement_ = released, released.statement
+        self.X_public_ = public[rows_of(released.ids, ids)]
+        self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
+        self._taken_for = None if X_public is None else _moments(self.X_public_)
+        if released.unlike is not None and X_public is not None:
+            warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
+        elif not self._student.departs.any():
+            warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
+        return self
+
+    def _require_budgets(self, given_to_fit: bool) -> None:
         require_positive(epsilon=self.epsilon)
         require_count(2, **given(n_teachers=self.n_teachers))
         declared = self.budgets is not None and self.teacher is None
         require(
-            declared if budgets is not None else self.budgets is None,
+            declared if given_to_fit else self.budgets is None,
             "budgets of the records and of a classifier without a teacher, both or none",
             budgets=self.budgets,
         )
@@ -222,6 +245,17 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         require(
             self.epsilon <= most, f"epsilon <= {most:g}, the largest budget", epsilon=self.epsilon
         )
+
+    def _content(
+        self,
+        X: ArrayLike,
+        Y: ArrayLike,
+        X_public: ArrayLike | None,
+        *,
+        groups: ArrayLike | None,
+        budgets: ArrayLike | None,
+    ) -> Content:
+        """Return the checked arguments of a fit."""
         if isinstance(Y, list | tuple):
             with expecting(_TABLE, ValueError, got="rows of different lengths"):
                 np.shape(Y)
@@ -253,100 +287,78 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 " this is meant)",
             )
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
-        require(
-            len(units) == len(records),
-            f"{len(records)} groups, one for each record",
-            groups=len(units),
-        )
         consents = None if budgets is None else column_or_1d(budgets, dtype=np.float64)
-        require(
-            consents is None or len(consents) == len(records),
-            f"{len(records)} budgets, one for each record",
-            budgets=0 if consents is None else len(consents),
+        for name, values in {"groups": units, "budgets": consents}.items():
+            require(
+                values is None or len(values) == len(records),
+                f"{len(records)} {name}, one for each record",
+                **{name: 0 if values is None else len(values)},
+            )
+        grouped = groups is not None
+        return Content(records, labels, names, public, units, grouped, consents, drawn, random)
+
+    def _by_records(
+        self, folder: Path, content: Content, settings: LabelSettings
+    ) -> tuple[StatedLabels, FloatArray, StrArray]:
+        """Release labels by records that vote, or their parts; return them and their samples."""
+        data: DataSource = _OneFit(
+            content.save(folder / "records.npz"),
+            features=None if content.drawn else AutoFeatures(),
+            permanent_ids=True,
+            unknown_labels=self.unknown_labels,
+            budgets=None if self.budgets is None else list(self.budgets),
+            copies=True,
         )
-        settings = LabelSettings(
-            delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
+        if content.drawn:
+            low_high = self._checked_bounds()
+            bounds = None if low_high is None else [bound.tolist() for bound in low_high]
+            data = DrawnPublic(data, samples=folder / "samples.npz", bounds=bounds)
+        plan = RunPlan(
+            root=folder / type(self).__name__,
+            data=data,
+            teachers=ClosedFormPlan(
+                num_teachers=None if self.n_teachers is None else int(self.n_teachers),
+                unit=content.unit,
+            ),
+            labels=settings,
+            ledger=None if self.ledger is None else Path(self.ledger),
         )
-        kind = AutoFeatures if self.teacher is None else PublicScaling
-        if not drawn:
-            self._map: FeatureMap = kind().fit(ArrayFeatures(as_float32(public)))
-        ids = np.char.mod("public%09d", np.arange(len(public)))
-        private = (records, labels, units, np.zeros(0) if consents is None else consents)
-        with self._place(*private, public) as folder:
-            run = folder / type(self).__name__
-            if self.teacher is None:
-                file = folder / "records.npz"
-                _save(
-                    file,
-                    records,
-                    labels,
-                    public,
-                    ids,
-                    names,
-                    given(group=None if groups is None else units, budget=consents),
-                )
-                plan = ClosedFormPlan(
-                    num_teachers=None if self.n_teachers is None else int(self.n_teachers),
-                    unit="record" if groups is None else "group",
-                )
-                data: DataSource = _OneFit(
-                    file,
-                    features=None if drawn else kind(),
-                    permanent_ids=True,
-                    unknown_labels=self.unknown_labels,
-                    budgets=None if self.budgets is None else list(self.budgets),
-                    copies=True,
-                )
-                if drawn:
-                    place, low_high = folder / "samples.npz", self._checked_bounds()
-                    bounds = None if low_high is None else [bound.tolist() for bound in low_high]
-                    data = DrawnPublic(data, samples=place, bounds=bounds)
-                pipeline = Pipeline(run, data, ledger=self.ledger)
-                pipeline.rehearse(plan, settings)
-                if isinstance(data, DrawnPublic):
-                    pipeline.draw_public_samples(settings, unit=plan.unit)
-                    samples = data.load(Role.PUBLIC)
-                    self._map = data.feature_map.fit(samples.features)
-                    public, ids = np.asarray(samples.features, dtype=np.float64), samples.ids
-                pipeline.fit_teachers(plan)
-                pipeline.vote()
-                released = pipeline._released(settings, rehearsed=True)
-            else:
-                # refuse an unreachable target before teachers are fitted
-                resolve_settings(
-                    settings, VoteShape(self._num_teachers(), labels.shape[1]), len(public)
-                )
-                file = folder / "votes.npz"
-                if not file.is_file():  # by another key it would be another release
-                    ballots = ballots_of(
-                        self.teacher, records, labels, public, units, self._num_teachers(), random
-                    )
-                    NamedVotes(
-                        ids=ids,
-                        label_names=names,
-                        ballots=ballots,
-                        features=self._features(public),
-                    ).save(file)
-                votes = NamedVotes.read(file)
-                released = label(
-                    votes,
-                    settings,
-                    run=run,
-                    unit="record" if groups is None else "group",
-                    ledger=self.ledger,
-                )
-        self.released_, self.statement_ = released, released.statement
-        self.X_public_ = public[rows_of(released.ids, ids)]
-        self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
-        self._taken_for = None if X_public is None else _moments(self.X_public_)
-        if released.unlike is not None and X_public is not None:
-            warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
-        elif not self._student.departs.any():
-            warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
-        return self
+        plan.check()
+        plan.rehearse()
+        released, samples = plan.execute(), data.load(Role.PUBLIC)
+        assert data.feature_map is not None, "either source has one"
+        self._map: FeatureMap = data.feature_map.fit(samples.features)
+        if not content.drawn:
+            return released, content.public, content.ids
+        return released, np.asarray(samples.features, dtype=np.float64), samples.ids
+
+    def _by_classifiers(
+        self, folder: Path, content: Content, settings: LabelSettings
+    ) -> tuple[StatedLabels, FloatArray, StrArray]:
+        """Release labels by votes of classifiers; return them and their samples."""
+        # refuse an unreachable target before teachers are fitted
+        shape = VoteShape(self._num_teachers(), content.labels.shape[1])
+        resolve_settings(settings, shape, len(content.public))
+        self._map = PublicScaling().fit(ArrayFeatures(as_float32(content.public)))
+        file = folder / "votes.npz"
+        if not file.is_file():  # by another key it would be another release
+            NamedVotes(
+                ids=content.ids,
+                label_names=content.names,
+                ballots=ballots_of(self.teacher, content, self._num_teachers()),
+                features=self._features(content.public),
+            ).save(file)
+        released = label(
+            NamedVotes.read(file),
+            settings,
+            run=folder / type(self).__name__,
+            unit=content.unit,
+            ledger=self.ledger,
+        )
+        return released, content.public, content.ids
 
     @contextmanager
-    def _place(self, *content: NDArray[Any]) -> Iterator[Path]:
+    def _place(self, content: Content) -> Iterator[Path]:
         """Make a folder for private files, which is removed at the end.
 
         With a ledger it is beside it, named by a digest of the settings and of ``content``: where a
@@ -359,7 +371,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         ledger = Path(self.ledger).absolute()
         settings = {name: repr(value) for name, value in self.get_params().items()}
         settings["ledger"] = str(ledger)
-        arrays = [np.ascontiguousarray(each) for each in content]
+        arrays = [np.ascontiguousarray(each) for each in content.arrays]
         facts = json.dumps([settings, [(a.dtype.str, a.shape) for a in arrays]], sort_keys=True)
         # a digest of private records could confirm a guess of them
         fits = ledger.with_suffix(".fits")
@@ -489,7 +501,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 )
             return public
         bounds = require_given(
-            bounds, "X_public, samples that anyone may see, or bounds between which to draw them"
+            bounds, "X_public, samples that anybody may see, or bounds between which to draw them"
         )
         return np.asarray(random.uniform(*bounds, size=(_DRAWN, self.n_features_in_)))
 
@@ -554,36 +566,74 @@ def _bounded(values: Any) -> FloatArray:
     return dense if within else dense.clip(-LARGEST, LARGEST)
 
 
-def _save(
-    file: Path,
-    X: FloatArray,
-    labels: UInt8Array,
-    public: FloatArray,
-    ids: StrArray,
-    names: tuple[str, ...],
-    facts: Mapping[str, Any],
-) -> None:
-    """Write private records and public samples for `Arrays`, with one unused test record.
+@dataclass(frozen=True, eq=False)
+class Content:
+    """The checked arguments of a fit.
 
-    If each record votes for itself, ids do not matter. Parts are assigned by a key that is drawn
-    for this fit only, so that row numbers suffice as ids. Groups are compared with those of other
-    fits on one ledger, by ids that follow from records.
+    Attributes:
+        records: ``[N, F]``, the private records.
+        labels: ``[N, C]`` in {0, 1}, or `UNKNOWN`.
+        names: names of the labels.
+        public: ``[P, F]``, the public samples; none if they are drawn.
+        units: ``[N]``, the group of each record, or its number.
+        grouped: whether groups are protected.
+        budgets: ``[N]``, the personal budgets; None without.
+        drawn: whether public samples are drawn from noisy moments.
+        random: public randomness.
     """
-    own = np.char.mod("private%09d", np.arange(len(X)))
-    if "group" in facts:
-        own = _ids_by_content(X, labels, facts["group"])
-    private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
-    arrays = {
-        "X": np.concatenate((X, public, np.zeros((1, X.shape[1])))),
-        "Y": np.concatenate((private, np.zeros((len(public) + 1, labels.shape[1]), np.float32))),
-        "ids": np.concatenate((own, ids, ["test"])),
-        "split": np.repeat([0, 1, 2], [len(X), len(public), 1]),
-        "label_names": np.array(names),
-    }
-    for name, values in facts.items():
-        column = np.asarray(values)
-        arrays[name] = np.concatenate((column, np.zeros(len(public) + 1, column.dtype)))
-    np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
+
+    records: FloatArray
+    labels: UInt8Array
+    names: tuple[str, ...]
+    public: FloatArray
+    units: StrArray
+    grouped: bool
+    budgets: FloatArray | None
+    drawn: bool
+    random: np.random.RandomState
+
+    @property
+    def unit(self) -> Unit:
+        """The protected unit."""
+        return "group" if self.grouped else "record"
+
+    @property
+    def ids(self) -> StrArray:
+        """The ids of the public samples."""
+        return np.char.mod("public%09d", np.arange(len(self.public)))
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that a release depends on but settings."""
+        consents = np.zeros(0) if self.budgets is None else self.budgets
+        return self.records, self.labels, self.units, consents, self.public
+
+    def save(self, file: Path) -> Path:
+        """Write private records and public samples for `Arrays`, with one unused test record.
+
+        If each record votes for itself, ids do not matter. Parts are assigned by a key that is
+        drawn for this fit only, so that row numbers suffice as ids. Groups are compared with those
+        of other fits on one ledger, by ids that follow from records.
+        """
+        X, labels, public = self.records, self.labels, self.public
+        own = np.char.mod("private%09d", np.arange(len(X)))
+        if self.grouped:
+            own = _ids_by_content(X, labels, self.units)
+        private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
+        blank = np.zeros((len(public) + 1, labels.shape[1]), np.float32)
+        arrays = {
+            "X": np.concatenate((X, public, np.zeros((1, X.shape[1])))),
+            "Y": np.concatenate((private, blank)),
+            "ids": np.concatenate((own, self.ids, ["test"])),
+            "split": np.repeat([0, 1, 2], [len(X), len(public), 1]),
+            "label_names": np.array(self.names),
+        }
+        facts = given(group=self.units if self.grouped else None, budget=self.budgets)
+        for name, values in facts.items():
+            column = np.asarray(values)
+            arrays[name] = np.concatenate((column, np.zeros(len(public) + 1, column.dtype)))
+        np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
+        return file
 
 
 def _ids_by_content(X: FloatArray, labels: UInt8Array, groups: StrArray) -> StrArray:
@@ -605,28 +655,21 @@ def _ids_by_content(X: FloatArray, labels: UInt8Array, groups: StrArray) -> StrA
     return np.array(ids, dtype=np.str_)
 
 
-def ballots_of(
-    classifier: Any,
-    X: FloatArray,
-    labels: UInt8Array,
-    public: FloatArray,
-    units: StrArray,
-    num_teachers: int,
-    random: np.random.RandomState,
-) -> UInt8Array:
+def ballots_of(classifier: Any, content: Content, num_teachers: int) -> UInt8Array:
     """Return the ballots ``[P, T, C]`` of teachers of units that a secret key assigns.
 
     The key is drawn for this fit only, so that the teacher of a record, even if its id is a row
     number, is independent of the teachers of others: with a record more or less, every assignment
     of the others is as likely.
     """
-    seeds = random.randint(2**31 - 1, size=num_teachers).tolist()
+    X, labels, public = content.records, content.labels, content.public
+    seeds = content.random.randint(2**31 - 1, size=num_teachers).tolist()
     # refuse a classifier that cannot be fitted at all, by a fit to arbitrary labels
     _fitted(classifier, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(
         public[:1]
     )
     teachers = assign_teachers(
-        units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32)
+        content.units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32)
     )
     ballots = np.zeros((len(public), num_teachers, labels.shape[1]), dtype=np.uint8)
     for teacher, seed in enumerate(seeds):

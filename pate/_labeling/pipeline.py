@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from pate._core.files.reading import read_json
 from pate._core.files.writing import locked
-from pate._core.registry import find
-from pate._core.validation import MOST_VOTERS, require, require_given
+from pate._core.validation import require, require_given
 from pate._labeling.data.arrays import DrawnPublic
-from pate._labeling.data.records import Role, Unit
+from pate._labeling.data.records import Unit
 from pate._labeling.data.source import DataSource
-from pate._labeling.release.between_runs import (
-    choose_ledger,
-    draw_public_samples,
-    released_before,
-    require_ledger,
-)
+from pate._labeling.plan import RunPlan, say_hopeless
+from pate._labeling.release.between_runs import draw_public_samples, open_run, released_before
 from pate._labeling.release.completion import (
-    describe_absent,
-    describe_few,
-    describe_hopeless,
     resolve_settings,
     sample_settings,
 )
-from pate._labeling.release.label_settings import LabelSettings, is_paid
+from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
-from pate._labeling.runs.data_file import load_data, load_ledger, read_data, require_data_config
+from pate._labeling.runs.data_file import (
+    describe_data,
+    load_data,
+    read_data,
+)
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import (
     LABEL,
@@ -42,19 +35,18 @@ from pate._labeling.runs.run import (
     REFERENCES,
     STUDENT,
     TEACHERS_FIT,
-    VOTES_IMPORT,
     Run,
     first_stage,
 )
 from pate._labeling.runs.vote_store import finished_votes
-from pate._labeling.stages.rehearsal import kind_of_votes, rehearse_release, rehearse_run
+from pate._labeling.stages.rehearsal import rehearse_release
 from pate._labeling.stages.student import StudentPlan, fit_student, make_references, test_student
 from pate._labeling.stages.teachers import (
-    fit_closed_form,
+    fit,
     forget,
     load_plan,
     own_threads,
-    seal_closed_form,
+    vote,
 )
 from pate._labeling.stages.votes_import import (
     VotesFrom,
@@ -64,9 +56,9 @@ from pate._labeling.stages.votes_import import (
     votes_from,
 )
 from pate._labeling.student.carried import ExportedStudent, load_student
-from pate._labeling.teachers.closed_form_plan import ClosedFormPlan, Plan, require_by_record
+from pate._labeling.teachers.closed_form_plan import Plan
 from pate._labeling.teachers.jobs import CurveFormat, Execution
-from pate._labeling.votes.kinds import NoisyTotal, VoteShape, Voting
+from pate._labeling.votes.kinds import NoisyTotal, Voting
 
 
 class AwaitedTotal(NoisyTotal, Protocol):
@@ -97,7 +89,7 @@ class Pipeline:
     Args:
         folder: the run's folder, created if it is missing.
         data: the source of the records, for the first stage; later stages read it from the folder.
-        ledger: the ledger of the private data, shared by all runs on them. None for the file next
+        ledger: the ledger of the private data, shared by all runs on them; None for the file next
             to the data.
         overwrite: whether a stage with changed settings is done again. New labels cost again.
     """
@@ -132,31 +124,22 @@ class Pipeline:
         Args:
             plan: how teachers are made. Of networks two are trained, for two steps.
             settings: the settings of the labels.
-            student: how the student is trained. None for the linear one.
+            student: how the student is trained; None for the linear one.
             votes: the form of the teachers' votes, as in `vote`.
 
         Raises:
             ValueError: in one line, if a stage fails.
         """
-        data: Any = require_given(self.data, "the data of a run, as in Pipeline(folder, data)")
-        run = open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
-        if isinstance(data, DrawnPublic) and not data.samples.is_file():
-            data = data.rehearsal()
-        require_by_record(plan, data.budgets)
-        rehearse_run(
-            run,
-            data,
-            plan,
-            resolve_settings(
-                settings,
-                VoteShape(getattr(plan, "num_teachers", None) or MOST_VOTERS, data.num_labels),
-                len(data.load(Role.PUBLIC).ids),
-                kind_of_votes(plan, votes),
-                budgets=data.budgets,
-            ),
-            None if student is None else student.configuration(),
-            voting=votes,
-        )
+        RunPlan(
+            root=self.folder,
+            data=require_given(self.data, "the data of a run, as in Pipeline(folder, data)"),
+            teachers=plan,
+            labels=settings,
+            student=None if student is None else student.configuration(),
+            votes=votes,
+            ledger=self.ledger,
+            overwrite=self.overwrite,
+        ).rehearse()
 
     def draw_public_samples(self, settings: LabelSettings, *, unit: Unit = "record") -> None:
         """Draw the public samples of a `DrawnPublic`, unless they exist. Their file is PUBLIC.
@@ -167,7 +150,7 @@ class Pipeline:
             unit: the unit that is protected, as in the plan of the teachers.
 
         Raises:
-            ValueError: in one line, if they cannot be drawn or paid for. Nothing is spent then.
+            ValueError: in one line, if they cannot be drawn or paid for; nothing is spent then.
         """
         data: Any = self.data
         require(isinstance(data, DrawnPublic), "data whose public samples are drawn")
@@ -192,7 +175,7 @@ class Pipeline:
 
         Args:
             plan: how teachers are made, a `TeacherPlan` or a `ClosedFormPlan`.
-            execution: where they are trained, without effect on the result. None for this process.
+            execution: where they are trained, without effect on the result; None for this process.
             logger: the format of the loss curves.
             dry_run: whether to print sizes, memory and time, and write nothing.
 
@@ -200,19 +183,10 @@ class Pipeline:
             ValueError: in one line, if plan, records or earlier files do not allow it.
         """
         data = require_given(self.data, "the data of a new run, as in Pipeline(folder, data)")
-        require_by_record(plan, data.budgets)
-        chosen_execution = execution or Execution()
-        with (
-            nullcontext() if dry_run else locked(self.folder, shared=chosen_execution.shared),
-            own_threads(),
-        ):
+        shared = execution is not None and execution.shared
+        with nullcontext() if dry_run else locked(self.folder, shared=shared):
             run = open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite)
-            if isinstance(plan, ClosedFormPlan):
-                fit_closed_form(run, data, plan, dry_run=dry_run)
-            else:
-                find("fit_teachers")(
-                    run, data, plan, chosen_execution, logger=logger, dry_run=dry_run
-                )
+            fit(run, data, plan, execution, logger=logger, dry_run=dry_run)
 
     def vote(
         self,
@@ -224,31 +198,19 @@ class Pipeline:
         """Let the teachers vote on every public sample. The votes are PRIVATE.
 
         Args:
-            execution: where they vote. None for this process.
+            execution: where they vote; None for this process.
             votes: ``bits``, the decisions of the teachers; ``scores``, their probabilities; or
                 ``quantile_bits``, each label for as large a share of the samples as has it among a
                 teacher's own records. None for the value of an earlier call, or ``bits``.
-            absent: numbers, from 0, of teachers that take no part. None for the list of an earlier
+            absent: numbers, from 0, of teachers that take no part; None for the list of an earlier
                 call, if any.
 
         Raises:
             ValueError: in one line, if there are no teachers, or the data have changed.
         """
-        chosen_execution = execution or Execution()
-        with self._opened(shared=chosen_execution.shared) as run, own_threads():
+        with self._opened(shared=execution is not None and execution.shared) as run:
             run.require_finished(TEACHERS_FIT)
-            plan, data = load_plan(run), self.data or load_data(run)
-            if isinstance(plan, ClosedFormPlan):
-                require(
-                    chosen_execution == Execution(),
-                    "no workers for teachers in closed form, who cast no votes",
-                    execution=chosen_execution,
-                )
-                seal_closed_form(run, data, plan, votes=votes, absent=absent)
-            else:
-                find("vote_teachers")(
-                    run, data, plan, chosen_execution, voting=votes, absent=absent
-                )
+            vote(run, self.data or load_data(run), execution, voting=votes, absent=absent)
 
     def forget(self, units: Sequence[str], execution: Execution | None = None) -> bool:
         """Change teachers and votes to those of a run without some private records, bit for bit.
@@ -260,7 +222,7 @@ class Pipeline:
 
         Args:
             units: ids of records or, where groups are protected, groups with all their records.
-            execution: where teachers are trained and vote. None for this process.
+            execution: where teachers are trained and vote; None for this process.
 
         Returns:
             False if the data hold none of the units, and are the data of the teachers.
@@ -269,7 +231,7 @@ class Pipeline:
             ValueError: in one line, if the data hold only some of the units, or are not the data of
                 the teachers.
         """
-        with self._opened() as run, own_threads():
+        with self._opened() as run:
             require(
                 first_stage(run) is TEACHERS_FIT,
                 "a run whose teachers were trained here, which forget",
@@ -291,13 +253,13 @@ class Pipeline:
         Args:
             settings: the queries, the mechanism, delta and the budget.
             votes: imported votes, an object for each silo, or a file or folder of them, in place of
-                the votes of the run's teachers. The pipeline's data are then the public and test
+                the votes of the run's teachers; the pipeline's data are then the public and test
                 records of a student, if any.
             unit: with imported votes, the word for the protected unit, such as ``patient``, which
-                reaches only one teacher. None for the word of the run, or ``record``.
+                reaches only one teacher; None for the word of the run, or ``record``.
 
         Raises:
-            ValueError: in one line, if anything does not fit. Nothing is spent then.
+            ValueError: in one line, if anything does not fit; nothing is spent then.
         """
         return self._released(settings, None if votes is None else votes_from(votes, unit=unit))
 
@@ -306,8 +268,6 @@ class Pipeline:
         settings: LabelSettings,
         source: VotesFrom | None = None,
         total: AwaitedTotal | None = None,
-        *,
-        rehearsed: bool = False,
     ) -> StatedLabels:
         if source is not None and not self.folder.exists():
             # the lock creates the folder, which a refusal must not leave behind
@@ -328,12 +288,11 @@ class Pipeline:
                     before=released_before(run),
                     budgets=manifest.budgets,
                 )
-                if not rehearsed:
-                    rehearse_release(run, store, complete, self.data)
-                    if first_stage(run) is TEACHERS_FIT:
-                        with suppress(ValueError):  # private records may be gone by now
-                            data = self.data or load_data(run)
-                            say_hopeless(run, data, load_plan(run), complete)
+                rehearse_release(run, store, complete, self.data)
+                if first_stage(run) is TEACHERS_FIT:
+                    with suppress(ValueError):  # private records may be gone by now
+                        data = self.data or load_data(run)
+                        say_hopeless(run, data, load_plan(run), complete)
                 if total is not None and (run.overwrite or not run.is_finished(LABEL)):
                     total.collect()  # before it is paid for
                 return release_labels(run, store, complete, total)
@@ -352,7 +311,7 @@ class Pipeline:
                 plan.
         """
         with self._opened() as run:
-            fit_student(run, plan)
+            fit_student(run, plan.configuration())
 
     def test_student(self) -> dict[str, Any]:
         """Evaluate the student on the test set.
@@ -404,7 +363,13 @@ class Pipeline:
     @contextmanager
     def _opened(self, *, shared: bool = False) -> Iterator[Run]:
         with locked(self.folder, shared=shared):
-            yield open_run(self.folder, overwrite=self.overwrite)
+            run = open_run(self.folder, overwrite=self.overwrite)
+            recorded = run.inputs_of(first_stage(run)).settings.get("data")
+            if self.data is not None and recorded is not None:
+                # read once, if it is the source of the run
+                same = describe_data(self.data) == recorded
+                run = replace(run, data=self.data if same else None)
+            yield run
 
 
 def label(
@@ -427,9 +392,9 @@ def label(
             --votes`.
         settings: the queries, the mechanism, delta and the budget.
         run: the folder of the run, created if it is missing.
-        data: a ``data.yaml`` with public and test records, which `pate student` needs. None for the
+        data: a ``data.yaml`` with public and test records, which `pate student` needs; None for the
             one of the run.
-        unit: the word for the protected unit, such as ``patient``, which reaches only one teacher.
+        unit: the word for the protected unit, such as ``patient``, which reaches only one teacher;
             None for the word of the run, or ``record``.
         ledger: the ledger of the private data behind the votes. None for the file next to the
             votes; with votes from memory the run then has its own, which counts only this run.
@@ -439,65 +404,8 @@ def label(
         the labels with the statement of their cost.
 
     Raises:
-        ValueError: in one line, if anything does not fit. Nothing is spent then.
+        ValueError: in one line, if anything does not fit; nothing is spent then.
     """
     return Pipeline(
         run, None if data is None else read_data(Path(data)), ledger=ledger, overwrite=overwrite
     ).label(settings, votes, unit=unit)
-
-
-def say_hopeless(run: Run, data: DataSource, plan: Any, settings: LabelSettings) -> None:
-    """Print why a release that is yet to be paid for promises or shows next to nothing. PRIVATE."""
-    if is_paid(run, settings):
-        return
-    lines = [*describe_hopeless(plan, settings, _num_units(data, plan))]
-    lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
-    for line in lines:
-        print(line, file=sys.stderr)
-
-
-def say_few(data: DataSource, plan: Any) -> None:
-    """Print that there are too few private records for networks, if so. PRIVATE."""
-    with suppress(ValueError):  # the stage itself refuses such records
-        for line in describe_few(plan, _num_units(data, plan)):
-            print(line, file=sys.stderr)
-
-
-def _num_units(data: DataSource, plan: Any) -> int:
-    return len(np.unique(data.load(Role.PRIVATE).units(plan.unit)))
-
-
-def open_run(
-    root: Path,
-    data: DataSource | None = None,
-    *,
-    ledger: Path | None = None,
-    overwrite: bool = False,
-) -> Run:
-    """Return the run at ``root`` with its ledger. Writes nothing.
-
-    Args:
-        root: the run's folder.
-        data: the source of the records, for the stage that introduces them. None for later stages.
-        ledger: the ledger requested together with ``data``. None for the ledger of the run or of
-            the data.
-        overwrite: whether a stage with changed settings is done again.
-
-    Raises:
-        ValueError: if the ledger is missing or not the one that the run began with, or the run has
-            imported votes in place of teachers.
-    """
-    run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
-    if data is None:
-        if run.state(first_stage(run)) is not None:
-            # it names the ledger
-            require_data_config(run)
-    else:
-        require(
-            first_stage(run) is not VOTES_IMPORT,
-            "a run folder of their own for teachers, without imported votes",
-            run=str(run.root),
-        )
-        run = replace(run, ledger=choose_ledger(run.root, ledger, data, overwrite=run.overwrite))
-    require_ledger(run)
-    return run

@@ -6,7 +6,7 @@ from typing import Any
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from pate._core.files.reading import Json
-from pate._labeling.commands.parsing import BriefHelp, CommandParser, Preset, example
+from pate._labeling.commands.parsing import BriefHelp, CommandParser, example
 from pate._labeling.commands.stages import DESCRIPTIONS
 from pate._networks.student.stage import StudentCLI, StudentSettings
 
@@ -21,22 +21,17 @@ class _StudentParser(CommandParser, LightningArgumentParser):
         )
 
 
-def run_network_command(command: str, args: Sequence[str], preset: Preset) -> None:
+def run_network_command(command: str, args: Sequence[str]) -> None:
     """Run `pate student` with one of Lightning's commands, of a network that is trained."""
-    _run(StudentCLI, command, args, preset)
+    _run(StudentCLI, command, args)
 
 
-def read_network_fit(args: Sequence[str], preset: Preset) -> Json:
+def read_network_fit(args: Sequence[str]) -> Json:
     """Return the settings of `pate student fit` as plain data, or end with status 2."""
-    return _run(StudentSettings, "fit", args, preset).settings
+    return _run(StudentSettings, "fit", args).settings
 
 
-def _run(kind: type[StudentCLI], command: str, args: Sequence[str], preset: Preset) -> StudentCLI:
-    return kind(
-        [command, *preset.options(), *args],
-        parser_class=_StudentParser,
-        formatter_class=BriefHelp,
-        **{
-            command: {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
-        },
-    )
+def _run(kind: type[StudentCLI], command: str, args: Sequence[str]) -> StudentCLI:
+    description = {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
+    options: dict[str, Any] = {"formatter_class": BriefHelp, command: description}
+    return kind([command, *args], parser_class=_StudentParser, **options)

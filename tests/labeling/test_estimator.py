@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pate import PateClassifier, read_ledger
 from pate._core.validation import FloatArray, UInt8Array
-from pate._labeling.estimator import ballots_of
+from pate._labeling.estimator import Content, ballots_of
 from pate.accounting import Ledger
 
 ANY_LABELS = "labels other than 0 and 1 are not read off the target, unless classes says so"
@@ -140,8 +140,18 @@ def test_a_record_reaches_one_teacher(
     monkeypatch.setattr(secrets, "token_bytes", lambda size: bytes(range(size)))
 
     def ballots(X: FloatArray, Y: UInt8Array) -> UInt8Array:
-        units, random = np.arange(len(X)).astype(np.str_), np.random.RandomState(0)
-        return ballots_of(teacher, X, Y, arrays[0][2200:], units, 20, random)
+        content = Content(
+            records=X,
+            labels=Y,
+            names=("a", "b", "c")[: Y.shape[1]],
+            public=arrays[0][2200:],
+            units=np.arange(len(X)).astype(np.str_),
+            grouped=False,
+            budgets=None,
+            drawn=False,
+            random=np.random.RandomState(0),
+        )
+        return ballots_of(teacher, content, 20)
 
     whole = ballots(X, Y)
     assert whole.any() and not whole.all()
@@ -403,7 +413,7 @@ def test_bad_input_is_one_line_and_spends_nothing(
         (
             {"teacher": LogisticRegression(), "n_teachers": 9},
             Y,
-            "Expected X_public, samples that anyone may see, or bounds",
+            "Expected X_public, samples that anybody may see, or bounds",
         ),
         ({"bounds": (3, -3)}, Y, r"Expected bounds \(low, high\), finite and low < high"),
         (
@@ -529,7 +539,7 @@ def test_a_fit_that_is_refused_leaves_no_private_file(
     def refuse(*_: Any, **__: Any) -> None:
         raise ValueError("Expected something else")
 
-    monkeypatch.setattr("pate._labeling.estimator.Pipeline.vote", refuse)
+    monkeypatch.setattr("pate._labeling.plan.vote", refuse)
     with pytest.raises(ValueError, match="something else"):
         PateClassifier(ledger=tmp_path / "records.sqlite").fit(X[:900], Y[:900], X_public=X[2000:])
     assert not [*tmp_path.rglob("records.npz")]

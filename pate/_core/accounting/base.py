@@ -24,7 +24,6 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import entry_points
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,6 +31,7 @@ from numpy.typing import ArrayLike
 
 from pate._core.accounting.cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate._core.accounting.curves import Pairs
+from pate._core.registry import declared
 from pate._core.validation import FloatArray, expecting, require, require_count
 
 
@@ -251,7 +251,7 @@ class RepeatedEvent(CompositeEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ComposedEvent(CompositeEvent):
-    """Several events on the same data. Each may be chosen in view of the earlier releases.
+    """Several events on the same data; each may be chosen in view of the earlier releases.
 
     >>> relation = NeighboringRelation.REPLACE_RECORD
     >>> parts = tuple(PureDPEvent(neighboring_relation=relation, epsilon=x) for x in (0.1, 0.2))
@@ -283,11 +283,11 @@ def _repeated(parts: Iterable[tuple[Event, int]]) -> ComposedEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class PartiesEvent(CompositeEvent):
-    """A release with noise from several parties, who each know their own contribution.
+    """A release with noise from several parties, each of which knows its own contribution.
 
     Attributes:
         parties: the release as the parties see it, who know some of the noise. It sets the cost.
-        world: the release as all others see it. It costs no more.
+        world: the release as everybody else sees it. It costs no more.
     """
 
     parties: Event
@@ -412,7 +412,7 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
 
 def _kind(name: object) -> type[Event]:
     if isinstance(name, str) and name not in Event._kinds:
-        for entry in entry_points(group="pate.events", name=name):
+        for entry in (entry for entry in declared("pate.events") if entry.name == name):
             with expecting(
                 f"{entry.value} to define the event {name}", ImportError, AttributeError
             ):

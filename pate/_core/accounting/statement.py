@@ -42,6 +42,7 @@ from pate._core.accounting.statement_words import (
     conversion,
     counts_order,
     describe,
+    describe_guarantee,
     describe_missing_total,
     describe_neighbors,
 )
@@ -50,7 +51,7 @@ from pate._core.validation import require
 from pate._core.version import __version__
 
 REACHED = (1, 2, 3)
-"""The numbers of teachers, or of users of a top k, that a statement gives epsilons for."""
+"""The numbers of teachers, or of users of a top k, for which a statement gives epsilons."""
 
 
 class Statement:
@@ -62,7 +63,7 @@ class Statement:
     them, or the budget, declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
 
     Releases add up for the ``unit`` of a guarantee. Where there is no total for the release's own
-    unit it is a record. Without any total it is None, and so is epsilon.
+    unit it is a record; without any total it is None, and so is epsilon.
 
     Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
 
@@ -148,7 +149,7 @@ class Statement:
 
         Args:
             ledger: the file of the ledger.
-            released: the released file. The ledger holds its digest.
+            released: the released file; the ledger holds its digest.
             facts: the facts that the released file holds, by the keys of the statement.
 
         Returns:
@@ -218,6 +219,15 @@ class Statement:
             return describe(self.content, _listed(self.content))
 
     @property
+    def guarantee(self) -> str:
+        """The first lines of `text`: epsilons, their neighbors and their conditions.
+
+        Raises ``ValueError`` as `text` does.
+        """
+        with self._whole():
+            return "\n".join(describe_guarantee(self.content, _listed(self.content)))
+
+    @property
     def total_variation(self) -> float:
         """The largest difference in the probability of any event between neighbors, in ``0..1``.
 
@@ -278,7 +288,7 @@ def _content(
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types.
 
     Figures may use the order of releases if ``in_order``. Its sentences are ``neighbors``,
-    ``missing`` and ``conversion`` (see `_without_wording`). All else is data.
+    ``missing`` and ``conversion`` (see `_without_wording`); all else is data.
     """
     require(
         type(release) is int and 1 <= release <= len(book.entries),

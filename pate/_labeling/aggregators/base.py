@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from importlib.metadata import entry_points
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -26,6 +25,7 @@ from typing import (
 )
 
 import numpy as np
+from scipy.special import ndtr
 
 from pate._core.accounting.accountant import Target, calibrate_scale
 from pate._core.accounting.charges import Charge, Events
@@ -33,9 +33,12 @@ from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
 from pate._core.accounting.events import Event
 from pate._core.mechanisms.base import Law, NotStatedError, Release as Release, subclasses_of
 from pate._core.mechanisms.noise import WatchedGenerator, require_generator
+from pate._core.registry import declared
 from pate._core.settings import Completable, Partial, require_made
 from pate._core.validation import (
     FloatArray,
+    IntArray,
+    UInt8Array,
     expecting,
     require,
     require_count,
@@ -48,7 +51,7 @@ from pate._labeling.votes.kinds import Counts, Need, Votes, VoteShape, require_k
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """The public facts about votes that decide the choice of an aggregator.
+    """The public facts about votes from which an aggregator is chosen.
 
     >>> outlook = Outlook(
     ...     shape=VoteShape(num_teachers=100, num_labels=4),
@@ -64,7 +67,7 @@ class Outlook:
         num_queries: number of queries asked.
         delta: the delta of the guarantee.
         relation: the relation of the guarantee.
-        labels_per_sample: average number of labels of a sample, rounded. None if unknown.
+        labels_per_sample: average number of labels of a sample, rounded; None if unknown.
     """
 
     shape: VoteShape
@@ -79,7 +82,7 @@ class Outlook:
 
     @classmethod
     def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
-        """Describe given votes. The result is as PRIVATE as they are.
+        """Describe given votes; the result is as PRIVATE as they are.
 
         A set never has all of several labels. Votes without counts do not tell how many it has.
         """
@@ -135,7 +138,7 @@ class Outlook:
 
     @property
     def delta_test(self) -> float:
-        """The delta of one query's stability test. All tests together take half of delta."""
+        """The delta of one query's stability test; all tests together take half of delta."""
         return self.delta / (2 * self.num_queries)
 
 
@@ -160,7 +163,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "fallback": lambda _: "fallback",
     "scale_noise_with_rounds": lambda _: "by root",
 }
-"""Words for public settings that are not the default, in this order. Others go by their names."""
+"""Words for public settings that are not the default, in this order; others go by their names."""
 
 
 class Gap(NamedTuple):
@@ -172,6 +175,42 @@ class Gap(NamedTuple):
     """The largest gap that the teachers can produce, in votes."""
     meaning: str
     """The sentence that explains it to a user, without the probability at its end."""
+
+
+class Draws(NamedTuple):
+    """The laws of the draws of a release, for audits."""
+
+    chances: FloatArray
+    """``[n, m]``: the chance of each of m outcomes of n draws."""
+    shown: Callable[[Release], IntArray]
+    """Returns the outcome ``[n]`` of each draw that a release shows; -1 without a chance."""
+
+    @classmethod
+    def of_entries(
+        cls, margins: FloatArray, lead: float, sigma: float, guess: UInt8Array | int = 0
+    ) -> Draws:
+        """Return the draws of labels one by one: denied, given, or withheld.
+
+        A label differs from its ``guess`` where its margin, with noise of ``sigma``, exceeds
+        ``lead``, and is withheld where it is as near to 0.
+        """
+        given, denied = ndtr((margins - lead) / sigma), ndtr((-margins - lead) / sigma)
+        chances = np.stack((denied, given, np.maximum(1 - given - denied, 0.0)), axis=-1)
+
+        def shown(release: Release) -> IntArray:
+            return np.where(release.mask, release.labels ^ guess, 2).astype(np.int64).ravel()
+
+        return cls(chances.reshape(-1, 3), shown)
+
+    @classmethod
+    def of_checks(cls, passed: FloatArray) -> Draws:
+        """Return the draws of checks that queries pass with a probability ``[Q]``."""
+
+        def shown(release: Release) -> IntArray:
+            assert release.tiers is not None, "screens have tiers"
+            return (release.tiers > 0).astype(np.int64)
+
+        return cls(np.column_stack((1 - passed, passed)), shown)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +244,8 @@ class Aggregator(Completable, ABC):
         super().__init_subclass__(**options)
         if "aggregate" in vars(cls) and not {"law", "laws"} & vars(cls).keys():
             cls.law, cls.laws = Aggregator.law, Aggregator.laws  # type: ignore[method-assign]
+        if "aggregate" in vars(cls) and "draws" not in vars(cls):
+            cls.draws = Aggregator.draws  # type: ignore[method-assign]
         if "aggregate" in vars(cls):
             cls.aggregate = _when_served(cls.aggregate)  # type: ignore[method-assign]
 
@@ -295,13 +336,13 @@ class Aggregator(Completable, ABC):
         delta_test: float | None = None,
         answered: float = 0.9,
     ) -> Self | None:
-        """Return the first proposal with the noise that meets a target. None if no noise does.
+        """Return the first proposal with the noise that meets a target; None if no noise does.
 
         Args:
             target: the largest cost of all queries together.
             shape: the numbers of teachers and labels.
             delta_test: what each stability test adds to delta, for a class that splits its noise.
-            answered: the probability of an answer to a query, for such a class.
+            answered: the probability with which a query is to be answered, for such a class.
 
         Raises:
             ValueError: if the class proposes no settings, or the tests alone cost the target's
@@ -351,9 +392,9 @@ class Aggregator(Completable, ABC):
 
         Args:
             shape: the numbers of teachers and labels.
-            relation: the relation of the stated cost; the aggregator's own if None. The
+            relation: the relation under which the cost is stated; the aggregator's own if None. The
                 mechanism is the same under both.
-            tier: the price tier of the query, as in `Release.tiers`. None for the most that a query
+            tier: the price tier of the query, as in `Release.tiers`; None for the most that a query
                 may cost. Ignored if all queries cost the same.
 
         Raises:
@@ -409,7 +450,7 @@ class Aggregator(Completable, ABC):
             shape: the numbers of teachers and labels.
             tolerance: by what fraction the noise may exceed the least that is needed. It is never
                 smaller.
-            orders: the grid of Renyi orders.
+            orders: Renyi orders on which epsilon is computed.
 
         Returns:
             The calibrated aggregator, or None if no noise meets the target, for example because the
@@ -439,10 +480,32 @@ class Aggregator(Completable, ABC):
         """
         raise NotStatedError(f"the law of {type(self).__name__} is not known")
 
+    def draws(self, votes: Any) -> Draws:
+        """Return the law of each draw of a release of ``votes``, by its definition, for audits.
+
+        By default a query is a draw, by its `law`. An aggregator that draws label by label, or
+        checks queries first, states its own.
+
+        Raises:
+            NotStatedError: as `law` does.
+        """
+        law = self.law(votes)
+        members = np.broadcast_to(law.members, (*law.chances.shape, law.members.shape[-1]))
+        nothing = [] if law.nothing is None else [law.nothing[:, None]]
+        none = law.chances.shape[1] if nothing else -1
+
+        def shown(release: Release) -> IntArray:
+            same = (members == release.labels.astype(np.bool_)[:, None]).all(axis=2)
+            same &= np.asarray(release.mask.all(axis=1))[:, None]
+            found = np.where(same.any(axis=1), same.argmax(axis=1), -1)
+            return np.where(release.mask.any(axis=1), found, none)
+
+        return Draws(np.hstack((law.chances, *nothing)), shown)
+
     def laws(self, votes: Any, neighbors: Any) -> tuple[FloatArray, FloatArray]:
         """Return the chances ``[Q, N]`` of N outcomes of each query on votes and on neighbors.
 
-        Outcomes that tell the same about the votes may be one.
+        Outcomes that tell the same of which votes these are may be one.
 
         Raises:
             NotStatedError: if the aggregator states no law, or a query has too many outcomes.
@@ -463,7 +526,7 @@ class Aggregator(Completable, ABC):
         return p, q
 
     def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap | None:
-        """Return the gap of counts that gives the same answer as without noise. None if unknown.
+        """Return the gap of counts at which a query is answered as without noise; None if unknown.
 
         >>> aggregator = Peeling(k=2, scale_peel=2.0)
         >>> gap = aggregator.gap_needed(VoteShape(num_teachers=100, num_labels=4), probability=0.9)
@@ -479,7 +542,7 @@ class Aggregator(Completable, ABC):
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the largest probability that votes of a shape answer a query or a label of it.
 
-        It may be a bound. It is 1 where every query is answered. A release where it is below
+        It may be a bound. It is 1 where every query is answered. A release of which it is below
         `LEAST_ANSWERED` is refused.
 
         >>> aggregator = StableTopK(scale_gap=2.0, sigma_test=2.0, delta_test=1e-6)
@@ -551,11 +614,11 @@ _ORDER = (
     *("Peeling", "PeeledVotes", "PermuteAndFlip", "LimitedDomainTopK", "TopStableTopK", "Joint"),
     *("ConfidentScreen", "InteractiveScreen", "Canonical", "Powerset"),
 )
-"""The order of aggregators in comparisons. Others of the package come last."""
+"""The order in which aggregators are compared; others of the package come last."""
 
 
 def own() -> dict[str, type[Aggregator]]:
-    """Return the aggregators of the package by name, in the order of comparisons."""
+    """Return the aggregators of the package by name, in the order in which they are compared."""
     found = {
         cls.__name__: cls
         for cls in subclasses_of(Aggregator)
@@ -578,7 +641,7 @@ def load_plugins() -> dict[str, type[Aggregator]]:
     """
     ours = own()
     aggregators = dict(ours)
-    for entry in entry_points(group=GROUP):
+    for entry in declared(GROUP):
         place = f"at the entry point {entry.name} of {GROUP}"
         with expecting(f"an Aggregator {place}", ImportError, AttributeError, got=entry.value):
             cls = entry.load()

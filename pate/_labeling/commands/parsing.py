@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from inspect import getdoc, signature
 from pathlib import Path
 from types import MappingProxyType
@@ -220,7 +220,7 @@ class CommandParser(SettingsParser):
 def _with_values(words: Sequence[str], options: Mapping[str, argparse.Action]) -> Iterator[str]:
     """Yield words with and without the values of switches, as their options take them.
 
-    Some switches are flags, others settings in files of YAML, where they are true or false. A user
+    Some switches are flags, others settings in files of YAML, where they are true or false; a user
     need not know which.
     """
     rest = list(words)
@@ -268,37 +268,8 @@ _OF_A_CLASS = re.compile(
 Kind = TypeVar("Kind")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """Settings of a command that its options override.
-
-    Attributes:
-        files: YAML files of settings, the later over the earlier.
-        run: folder of the run.
-        overwrite: whether a stage with changed settings runs again.
-    """
-
-    files: tuple[Path, ...] = ()
-    run: Path | None = None
-    overwrite: bool = False
-
-    def options(self) -> list[str]:
-        """Return the preset as options, to go before all others.
-
-        Only a command line gives files and options one order of precedence: in
-        ``default_config_files`` jsonargparse does not know short names of classes, `parse_object`
-        refuses settings that a later option would complete, and LightningCLI takes its subcommand
-        from the command line.
-        """
-        files = [word for file in self.files for word in ("--config", str(file))]
-        run = [] if self.run is None else ["--run", str(self.run)]
-        return [*files, *run, *(["--overwrite"] if self.overwrite else [])]
-
-
 FLAG: Mapping[str, Any] = {"action": "store_true"}
 """The arguments of an option without a value."""
-NO_PRESET = Preset()
-"""The preset of a command that has only its options."""
 
 
 def run_command(
@@ -311,7 +282,7 @@ def run_command(
     """Call ``function`` with the parsed arguments of the command ``name``, which writes no run.
 
     Its docstring describes the command and its options. Parameters before a ``*`` have no names on
-    the command line. The parameters in ``grouped`` are dataclasses. Their fields become options of
+    the command line. The parameters in ``grouped`` are dataclasses; their fields become options of
     the command. Those in ``special``, by option, have arguments of argparse, such as `FLAG`.
     """
     others = {option.lstrip("-"): option for option in special}
@@ -385,37 +356,31 @@ DATA: Mapping[str, Mapping[str, Any]] = {
 """The settings of ``data.yaml``."""
 
 
-def parse(parser: ArgumentParser, args: Sequence[str], preset: Preset) -> Namespace:
-    """Return the parsed options ``args``, completed by ``preset``."""
-    return parser.parse_args([*preset.options(), *args])
-
-
-def with_saved(args: Sequence[str], preset: Preset, name: str | Path) -> Preset:
-    """Return ``preset`` with a file of settings that the run has, if it has it, before its own."""
-    run = run_folder(args, preset)
+def with_saved(args: Sequence[str], name: str | Path) -> list[str]:
+    """Return arguments, below a file of settings that the run has, if it has it."""
+    run = run_folder(args)
     if run is None or not (run / name).is_file():
-        return preset
-    return replace(preset, files=(run / name, *preset.files))
+        return [*args]
+    return ["--config", str(run / name), *args]
 
 
-def with_saved_data(args: Sequence[str], preset: Preset) -> Preset:
-    """Return ``preset`` with the run's ``data.yaml`` first, unless options or files name data.
+def with_saved_data(args: Sequence[str]) -> list[str]:
+    """Return arguments, below the run's ``data.yaml``, unless options or files name data.
 
     Settings that such data leave out have their defaults, not the values of the run.
     """
-    named = named_before("data", args, preset) is not None
-    return preset if named else with_saved(args, preset, "data.yaml")
+    return [*args] if named_before("data", args) is not None else with_saved(args, "data.yaml")
 
 
-def named_before(name: str, args: Sequence[str], preset: Preset) -> Any:
-    """Return a setting from options, else from files, before all others are parsed. None without.
+def named_before(name: str, args: Sequence[str]) -> Any:
+    """Return a setting from options, else from files, before all others are parsed; None without.
 
     The setting decides how others are parsed. Dots in the name lead into groups of settings.
     """
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", action="append", nargs="?", default=[])
     early.add_argument(f"--{name}", dest="named", nargs="?", const="")
-    words, _ = early.parse_known_args([*preset.options(), *args])
+    words, _ = early.parse_known_args([*args])
     values: list[Any] = [_content(Path(file)) for file in words.config if file is not None]
     for part in name.split("."):
         values = [value.get(part) if isinstance(value, dict) else None for value in values]
@@ -476,9 +441,9 @@ def shows_help(args: Sequence[str]) -> bool:
     return any(word in ("-h", "--help") for word in args)
 
 
-def run_folder(args: Sequence[str], preset: Preset = NO_PRESET) -> Path | None:
-    """Return the folder of the run that options, or else files, name. None without."""
-    named = named_before("run", args, preset)
+def run_folder(args: Sequence[str]) -> Path | None:
+    """Return the folder of the run that options, or else files, name; None without."""
+    named = named_before("run", args)
     return Path(named) if isinstance(named, str) and named else None
 
 
@@ -510,7 +475,7 @@ def print_completion(args: Sequence[str]) -> None:
 
 
 def _tree() -> argparse.ArgumentParser:
-    """Return a parser of all commands. Each option has its names, its help and its choices."""
+    """Return a parser of all commands; each option has its names, its help and its choices."""
     known = commands()
     actions = {
         name: _actions(command.load()) for name, command in known.items() if name != "completion"

@@ -1,357 +1,222 @@
-"""The command `pate run`: all stages of a recipe in order, except those that are finished.
+"""The command `pate run`: a recipe becomes a plan, which is checked, rehearsed and executed.
 
-First the stages of a recipe, all checked before the first one begins; then its options, and the
-overrides of its parts; at the end the summary, with figures of the student and the statement.
+First the recipe; then the options of the command, and the overrides of parts; at the end the
+summary, with figures of the student and the statement.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import yaml
+from jsonargparse import Namespace
 
-from pate._core.accounting.accountant import epsilon_of
-from pate._core.accounting.charges import Charge
-from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
+from pate._core.accounting.statement import Statement
 from pate._core.files.reading import Json, read_json
-from pate._core.files.writing import lock_run, require_place
+from pate._core.files.writing import locked
 from pate._core.lazy import MissingExtraError
 from pate._core.registry import find
 from pate._core.tables import text_table
-from pate._core.validation import MOST_VOTERS, require
+from pate._core.validation import require
 from pate._labeling.commands.parsing import (
     FLAG,
     CommandParser,
-    Preset,
     add_options,
     from_options,
     named_before,
     settings_of,
 )
 from pate._labeling.commands.recipes import PARTS, find_recipe, unpack_recipe
-from pate._labeling.commands.stages import (
-    read_label,
-    read_student_fit,
-    read_teachers_fit,
-    references,
-    release,
-    student_fit,
-    student_test,
-    teachers_fit,
-    teachers_vote,
-)
-from pate._labeling.data.arrays import DrawnPublic
+from pate._labeling.commands.stages import read_label, read_student_fit, read_teachers_fit
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
-from pate._labeling.pipeline import Pipeline, say_hopeless
-from pate._labeling.release.between_runs import SampleSettings, choose_ledger, released_samples
-from pate._labeling.release.completion import (
-    describe_gap,
-    first_settings,
-    resolve_settings,
-    sample_settings,
-    teachers_for,
-)
-from pate._labeling.release.label_settings import LabelSettings, is_paid, require_possible
-from pate._labeling.release.labels import require_student_for
-from pate._labeling.release.privacy_units import planned_unit
-from pate._labeling.runs.data_file import load_ledger, read_data, shared
-from pate._labeling.runs.run import LABEL, METRICS, MODEL, REFERENCES, STUDENT, TEACHERS_VOTE, Run
-from pate._labeling.stages.rehearsal import kind_of_votes, rehearse_run
-from pate._labeling.teachers.closed_form_plan import (
-    CLOSED_FORM,
-    FIRST,
-    ClosedFormPlan,
-    require_by_record,
-)
-from pate._labeling.votes.kinds import Moments, VoteShape, Voting
+from pate._labeling.plan import TESTS, RunPlan
+from pate._labeling.release.between_runs import SampleSettings
+from pate._labeling.release.label_settings import LabelSettings
+from pate._labeling.runs.data_file import read_data
+from pate._labeling.runs.run import LABEL, METRICS, MODEL, REFERENCES, STUDENT, Run
+from pate._labeling.teachers.closed_form_plan import CLOSED_FORM, ClosedFormPlan
+from pate._labeling.teachers.jobs import Execution
+from pate._labeling.votes.kinds import Voting
 
-_TESTS = "test records (test_fraction of the data takes a share of the public ones)"
+Overrides = Mapping[str, Sequence[str]]
+"""Options that override settings of a recipe, by part."""
+
 _PROOF = "proof.txt"
 _NO_THEOREM = "a test of this program, not a proof of the theorem"
-
-
-class _Step(NamedTuple):
-    """A stage of a recipe."""
-
-    name: str
-    """The name that is announced."""
-    command: Callable[[Sequence[str], Preset], object]
-    """Runs the stage."""
-    parts: tuple[str, ...] = ()
-    """The recipe's files that the stage reads, with their overrides."""
-    words: tuple[str, ...] = ()
-    """Further arguments of its command."""
-
-
-_FIT = _Step("teachers fit", teachers_fit, ("data", "teachers"))
-_VOTE = _Step("teachers vote", teachers_vote)
-_LABEL = _Step("label", release, ("label",))  # the statement is printed at the end
-_STUDENT = _Step("student fit", student_fit, ("student",))
-_TEST = _Step("student test", student_test, words=("--verbose=false",))
-_REFERENCES = _Step("references", references)
 
 
 def main(args: Sequence[str]) -> None:
     """Run `pate run`."""
     words, overrides = by_part(args)
-    parsed = _parser().parse_args(words)
+    options = _parser().parse_args(words)
     require(
-        (parsed.recipe is None) != (parsed.config is None),
+        (options.recipe is None) != (options.config is None),
         "a recipe, or --config with a file that --print_config wrote",
     )
-    if parsed.config is None:
-        recipe = find_recipe(parsed.recipe)
-        _run(recipe, parsed.run or Path("runs") / recipe.resolve().name, parsed, overrides)
+    if options.ledger:
+        overrides["data"].append(f"--ledger={options.ledger}")
+    if options.config is None:
+        folder = find_recipe(options.recipe)
+        root = options.run or Path("runs") / folder.resolve().name
+        _run(Recipe(folder, root, overrides), options)
         return
-    with TemporaryDirectory(prefix="pate") as folder:
-        recipe = Path(folder)
-        unpack_recipe(parsed.config, recipe, [f"{part}.yaml" for part in PARTS])
-        _run(recipe, parsed.run or Path("runs") / parsed.config.stem, parsed, overrides)
+    with TemporaryDirectory(prefix="pate") as place:
+        folder, root = Path(place), options.run or Path("runs") / options.config.stem
+        unpack_recipe(options.config, folder, [f"{part}.yaml" for part in PARTS])
+        _run(Recipe(folder, root, overrides), options)
 
 
-def _run(recipe: Path, root: Path, parsed: Any, overrides: dict[str, list[str]]) -> None:
-    """Run the stages of a recipe in the folder ``root``."""
-    if parsed.ledger:
-        overrides["data"].append(f"--ledger={parsed.ledger}")
-    fit_arguments = _arguments(_FIT, recipe, root, overrides)
-    if named_before("fit", *fit_arguments) != CLOSED_FORM and not parsed.print_config:
-        _require_table(recipe / "data.yaml", overrides["data"])
-    # errors in any stage are reported before teachers train for hours and labels are paid for
-    options, plan, content = read_teachers_fit(*fit_arguments)
-    student_settings = read_student_fit(*_arguments(_STUDENT, recipe, root, overrides))
-    parser, label_options = read_label(*_arguments(_LABEL, recipe, root, overrides))
-    if parsed.print_config:
-        _print_recipe(content, settings_of(parser, label_options), student_settings)
+def _run(recipe: Recipe, options: Namespace) -> None:
+    if options.print_config:
+        print(recipe.text(), end="")
         return
-    data, voting = options.data, parsed.votes
-    if voting is None and not isinstance(plan, ClosedFormPlan):
-        voting = Run(root).inputs_of(TEACHERS_VOTE).settings.get("votes")
-    asked = from_options(LabelSettings, parser.instantiate(label_options))
-    require_student_for(asked.query_choice, plan.start_from)
-    require_by_record(plan, data.budgets)
-    ledger = choose_ledger(root, options.ledger, data, overwrite=parsed.overwrite)
-    run = Run(root, overwrite=parsed.overwrite, ledger=ledger)
-    samples = sample_settings(asked, plan.unit) if isinstance(data, DrawnPublic) else None
-    if isinstance(data, DrawnPublic) and data.samples.is_file():
-        earlier, unpaid = [released_samples(run, data, plan.unit)], []
-    else:
-        earlier = unpaid = [] if samples is None else [samples.charge]
-    # what is checked does not depend on the values of samples that are yet to be drawn
-    known = data.rehearsal() if isinstance(data, DrawnPublic) and unpaid else data
-    first = _first_release(plan, known, asked)
-    if first is not None:
-        earlier = [*earlier, first[0].charge(first[1])]
-    if plan.start_from is not None and plan.num_teachers is None:
-        number = teachers_for(asked, known.num_labels, len(known.load(Role.PUBLIC).ids), earlier)
-        plan = replace(plan, num_teachers=number)
-        overrides["teachers"].append(f"--num_teachers={number}")
-    settings, shape = _label_settings(plan, known, voting, asked, earlier)
-    for folder in (root, run.ledger_path.parent):
-        require_place(folder)
-    before = Run(root / FIRST, parsed.overwrite, run.ledger_path)
-    samples_and_labels = known.load(Role.PUBLIC).ids, known.label_names
-    unit = planned_unit(run, plan)
-    if first is not None:
-        require_possible(before, *first, *samples_and_labels, unit=unit, unpaid=unpaid)
-        if not is_paid(before, first[0]):
-            unpaid = [*unpaid, first[0].charge(first[1])]
-    require_possible(run, settings, shape, *samples_and_labels, unit=unit, unpaid=unpaid)
-    known.require_distinct()
-    rehearse_run(run, known, plan, settings, student_settings, voting=voting)
-    say_hopeless(run, known, plan, settings)
-    vote = _VOTE._replace(words=(f"--votes={voting}",) if voting else ())
-    tested = len(known.load(Role.TEST)) > 0
-    require(tested or not parsed.references, f"{_TESTS}, by which --references measure")
-    steps = [_FIT, vote, _LABEL, _STUDENT]
-    if tested:
-        steps += [_TEST, *([_REFERENCES] if parsed.references else [])]
-    else:
-        print(f"Without {_TESTS}, no figure of the student is measured.")
-    if parsed.dry_run:
-        if known is data:
-            print(f"[1/{len(steps)}] {_FIT.name}", flush=True)
-            # with the number of teachers, which may follow from the target
-            words, preset = _arguments(_FIT, recipe, root, overrides)
-            teachers_fit([*words, "--dry_run"], preset)
-        if samples is not None:
-            print(_planned_samples(samples))
-        for planned in (first, (settings, shape)):
-            if planned is not None:
-                print(_planned_release(*planned))
-        print(f"Run: {root}. Nothing was written, and nothing was spent.")
+    plan = replace(
+        recipe.plan(),
+        votes=options.votes,
+        references=options.references,
+        overwrite=options.overwrite,
+    )
+    run_plan(plan, dry_run=options.dry_run, prove=options.prove)
+
+
+def run_plan(plan: RunPlan, *, dry_run: bool = False, prove: bool = False) -> None:
+    """Check, rehearse and execute a plan, and print what it leaves.
+
+    Errors in any stage are reported before teachers train for hours and labels are paid for.
+
+    Args:
+        plan: the plan.
+        dry_run: whether to describe the plan, and write nothing.
+        prove: whether to test law and isolation first, on made-up records.
+    """
+    plan.check()
+    plan.rehearse()
+    plan.say_doubts()
+    if not plan.is_tested:
+        print(f"Without {TESTS}, no figure of the student is measured.")
+    if dry_run:
+        plan.describe()
+        print(f"Run: {plan.root}. Nothing was written, and nothing was spent.")
         return
-    # held through all stages
-    lock_run(root)
-    proven = None
-    if parsed.prove:
-        print("[proof] law and isolation, on made-up records", flush=True)
-        proven = find("prove")(
-            root,
-            known,
-            plan,
-            settings,
-            voting=voting,
-            first=None if first is None else first[0],
-            samples=samples,
-        )
-        if proven == "refuted":
-            print((root / _PROOF).read_text(), end="")
-            raise SystemExit(1)
-    with shared(data):
-        if samples is not None:
-            print(f"[0/{len(steps)}] public samples", flush=True)
-            Pipeline(root, data, ledger=ledger, overwrite=parsed.overwrite).draw_public_samples(
-                asked, unit=plan.unit
-            )
-        if first is not None:
-            print(f"[0/{len(steps)}] first release", flush=True)
-            pipeline = Pipeline(before.root, data, ledger=before.ledger, overwrite=parsed.overwrite)
-            pipeline.fit_teachers(
-                ClosedFormPlan(unit=plan.unit, max_teachers_per_group=plan.max_teachers_per_group)
-            )
-            pipeline.vote()
-            pipeline._released(first[0], rehearsed=True)
-            _STUDENT.command(
-                *_arguments(_STUDENT, recipe, before.root, overrides, overwrite=parsed.overwrite)
-            )
-        for number, step in enumerate(steps, 1):
-            print(f"[{number}/{len(steps)}] {step.name}", flush=True)
-            step.command(*_arguments(step, recipe, root, overrides, overwrite=parsed.overwrite))
+    with locked(plan.root):
+        proven = _prove(plan) if prove else None
+        plan.execute(partial(print, flush=True))
     print()
-    print(_describe_run(Run(root, ledger=load_ledger(root))), end="")
+    print(_describe_run(plan.run), end="")
     if proven is not None:
-        print(f"{'proof:':<19}{root / _PROOF} (law and isolation {proven}; {_NO_THEOREM})")
+        proof = plan.root / _PROOF
+        print(f"{'proof:':<19}{proof} (law and isolation {proven}; {_NO_THEOREM})")
     if proven == "not tested":
         raise SystemExit(3)
 
 
-def _require_table(path: Path, overrides: Sequence[str]) -> None:
-    """Raise ``ValueError`` on the faults of a table, before networks load torch for seconds."""
-    try:
-        source = read_data(path, overrides)
-    except ValueError:
-        return  # the parser of `teachers fit` refuses it, and suggests options
-    if isinstance(source, TableSource):
-        source.load(Role.PUBLIC)
+def _prove(plan: RunPlan) -> str:
+    """Test law and isolation, and return the verdict; end with status 1 if they are refuted."""
+    print("[proof] law and isolation, on made-up records", flush=True)
+    settings = {type(each.settings): each.settings for each in plan.releases[:-1]}
+    proven = find("prove")(
+        plan.root,
+        plan.known,
+        plan.sized_teachers,
+        plan.complete_labels,
+        voting=plan.voting,
+        first=settings.get(LabelSettings),
+        samples=settings.get(SampleSettings),
+    )
+    if proven == "refuted":
+        print((plan.root / _PROOF).read_text(), end="")
+        raise SystemExit(1)
+    return str(proven)
 
 
-def _first_release(
-    plan: Any, data: DataSource, asked: LabelSettings
-) -> tuple[LabelSettings, VoteShape] | None:
-    """Return the complete settings of the release that teachers start from, and its votes' shape.
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of a recipe, as the commands of its stages read them.
 
-    None if they start from a release of another run, or from none.
+    Each of them ends with status 2 on a wrong option.
+
+    Attributes:
+        folder: the folder with a file for each part.
+        root: folder of the run.
+        overrides: options that override settings.
     """
-    if plan.start_from != FIRST:
-        return None
-    shape = VoteShape(MOST_VOTERS, data.num_labels)
-    return resolve_settings(
-        first_settings(asked), shape, len(data.load(Role.PUBLIC).ids), Moments
-    ), shape
 
+    folder: Path
+    root: Path
+    overrides: Overrides
 
-def _label_settings(
-    plan: Any,
-    data: DataSource,
-    voting: Voting | None,
-    asked: LabelSettings,
-    before: Sequence[Charge],
-) -> tuple[LabelSettings, VoteShape]:
-    """Return the settings of the release, complete, and the numbers of teachers and labels.
+    def plan(self) -> RunPlan:
+        """Return the plan of the recipe."""
+        trained = named_before("fit", self._words("data", "teachers")) != CLOSED_FORM
+        # faults of a table are told before networks load torch for seconds
+        table = self._table() if trained else None
+        options, teachers, _ = self.teachers
+        student = self.student
+        parser, labels = self.labels
+        return RunPlan(
+            root=self.root,
+            data=table or options.data,
+            teachers=teachers,
+            labels=from_options(LabelSettings, parser.instantiate(labels)),
+            student=student,
+            execution=from_options(Execution, options),
+            logger=options.get("logger", "csv"),
+            ledger=options.ledger,
+        )
 
-    Raises ``ValueError`` if the numbers of public samples, teachers and labels do not allow it.
+    def text(self) -> str:
+        """Return the settings of all stages as the files of a recipe, each below its name."""
+        *_, fit = self.teachers
+        data = {name: fit[name] for name in ("data", "ledger")}
+        rest = {name: value for name, value in fit.items() if name not in data}
+        contents = zip(PARTS, (data, rest, settings_of(*self.labels), self.student), strict=True)
+        return "---\n".join(
+            f"# {part}.yaml\n{yaml.safe_dump(each, sort_keys=False)}" for part, each in contents
+        )
 
-    Args:
-        plan: how teachers are made.
-        data: the records.
-        voting: the form of the teachers' votes. None for the default.
-        asked: the settings of `pate label`.
-        before: the charges of the earlier releases that the target covers.
-    """
-    size = len(data.load(Role.PUBLIC).ids)
-    shape = VoteShape(plan.num_teachers or MOST_VOTERS, data.num_labels)
-    require(
-        voting is None or not isinstance(plan, ClosedFormPlan),
-        "no --votes of teachers in closed form, whose ballots follow from how they were made",
-        votes=voting,
-    )
-    kind = kind_of_votes(plan, voting)
-    return resolve_settings(asked, shape, size, kind, before=before, budgets=data.budgets), shape
+    @cached_property
+    def teachers(self) -> tuple[Namespace, Any, Json]:
+        """All options of `pate teachers fit`, its plan, and both as plain data."""
+        return read_teachers_fit(self._words("data", "teachers"))
 
+    @cached_property
+    def labels(self) -> tuple[CommandParser, Namespace]:
+        """The parser and the options of `pate label`."""
+        return read_label(self._words("label"))
 
-def _planned_samples(samples: SampleSettings) -> str:
-    """Return a description of public samples that are drawn, with their epsilon."""
-    events, count = samples.charge
-    epsilon = epsilon_of(
-        events[samples.relation].for_group_size(samples.max_teachers_per_unit),
-        count=count,
-        delta=samples.delta,
-    )
-    return (
-        f"Public samples with noise multiplier {samples.noise_multiplier:.6g}:\n   "
-        f" epsilon = {format_epsilon(epsilon)} at delta = {format_exact(samples.delta)},"
-        f" {samples.relation.name}"
-    )
+    @cached_property
+    def student(self) -> Json:
+        """The settings of `pate student fit` as plain data."""
+        return read_student_fit(self._words("student"))
 
+    def _words(self, *parts: str) -> list[str]:
+        """Return the options of a command that name the files of parts, and override them.
 
-def _planned_release(settings: LabelSettings, shape: VoteShape) -> str:
-    """Return a description of a planned release, with its epsilon."""
-    mechanism, count = settings.mechanism, settings.num_queries
-    assert count is not None, "settings are complete"
-    epsilon = epsilon_of(
-        mechanism.event(shape, settings.relation).for_group_size(settings.max_teachers_per_unit),
-        count=count,
-        delta=settings.delta,
-    )
-    noise = ", ".join(
-        f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters
-    )
-    lines = (
-        f"Labels of {count} public samples by {type(mechanism).__name__}"
-        + (f" with {noise}:" if noise else ":"),
-        f"    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
-        f" {settings.relation.name}",
-        explain_epsilon(epsilon),
-        describe_gap(mechanism, shape),
-    )
-    return "\n".join(line for line in lines if line is not None)
+        Only a command line gives files and options one order of precedence: in
+        ``default_config_files`` jsonargparse does not know short names of classes, `parse_object`
+        refuses settings that a later option would complete, and LightningCLI takes its subcommand
+        from the command line.
+        """
+        files = [word for part in parts for word in ("--config", f"{self.folder / part}.yaml")]
+        return [*files, f"--run={self.root}", *(w for part in parts for w in self.overrides[part])]
 
-
-def _arguments(
-    step: _Step,
-    recipe: Path,
-    root: Path,
-    overrides: Mapping[str, list[str]],
-    *,
-    overwrite: bool = False,
-) -> tuple[list[str], Preset]:
-    """Return the arguments of a stage's command, and the settings of the recipe before them."""
-    words = [*step.words, *(word for part in step.parts for word in overrides[part])]
-    files = tuple(recipe / f"{part}.yaml" for part in step.parts)
-    return words, Preset(files=files, run=root, overwrite=overwrite)
-
-
-def data_of(recipe: Path, overrides: Mapping[str, list[str]], root: Path) -> Json:
-    """Return a recipe's source of records with its overrides, as plain data.
-
-    Ends with status 2 on a wrong option.
-    """
-    *_, content = read_teachers_fit(*_arguments(_FIT, recipe, root, overrides))
-    return content["data"]
-
-
-def _print_recipe(fit: Json, label: Json, student: Json) -> None:
-    """Print the settings of all stages as the files of a recipe, each below its name."""
-    data = {name: fit[name] for name in ("data", "ledger")}
-    rest = {name: value for name, value in fit.items() if name not in data}
-    contents = zip(PARTS, (data, rest, label, student), strict=True)
-    texts = (f"# {part}.yaml\n{yaml.safe_dump(each, sort_keys=False)}" for part, each in contents)
-    print("---\n".join(texts), end="")
+    def _table(self) -> DataSource | None:
+        """Return the source of the records, once its table is read; None on wrong settings."""
+        try:
+            source = read_data(self.folder / "data.yaml", self.overrides["data"])
+        except ValueError:
+            return None  # the parser of `teachers fit` refuses it, and suggests options
+        if isinstance(source, TableSource):
+            source.load(Role.PUBLIC)
+        return source
 
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -493,53 +358,58 @@ _LEDGERS = {
 
 
 def _describe_run(run: Run) -> str:
-    """Return a table of metrics on the test set, the privacy statement, and the places of files."""
+    """Return figures on the test set with a verdict, the guarantee, and the places of files.
+
+    All formulas are in ``privacy.txt``, and figures at other cuts in ``metrics.json``.
+    """
     figures_of: Json = {}
     for stage in (STUDENT, REFERENCES):
         path = run.root / stage.outputs[0] / METRICS
         if path.is_file():
             figures_of |= read_json(path.read_text())
+    lines = [] if "optimize" not in figures_of else [*describe_figures(figures_of), ""]
+    labels, stated, statement = (run.root / output for output in LABEL.outputs)
+    content = Statement.read(stated)
+    places = {
+        "released labels": labels,
+        "privacy statement": f"{statement} (with all formulas)",
+        "predictions": f"pate predict {run.root / STUDENT.outputs[0] / MODEL} FILE",
+        "ledger": f"{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[content['ledger']['counts']]})",
+        "PRIVATE files": run.private,
+    }
+    lines += [content.guarantee, ""]
+    lines += [f"{name + ':':<19}{place}" for name, place in places.items()]
+    return "\n".join(lines) + "\n"
+
+
+def describe_figures(figures_of: Json) -> Iterator[str]:
+    """Yield a table of figures on the test set, and a verdict."""
+    chosen = figures_of.pop("optimize")
     private = [
         name
         for name in ("teacher_majority", "linear_fit", "true_label_student")
         if name in figures_of
     ]
-    chosen = figures_of.pop("optimize", None)
-    lines = [] if chosen is None else _table(f"Test set, cut for {chosen}", figures_of, private)
-    for purpose in figures_of.get("student", {}).get("at_cut", ()):
-        if purpose != chosen:
-            cut = {
-                name: figures["at_cut"][purpose]
-                for name, figures in figures_of.items()
-                if name in _ROWS
-            }
-            lines += ["", *_table(f"The same, cut for {purpose}", cut, private)]
+    yield from _table(f"Test set, cut for {chosen}", figures_of, private)
     if private:
-        lines.append("* PRIVATE: computed without privacy, for comparison only")
+        yield "* PRIVATE: computed without privacy, for comparison only"
+    student, constant = (figures_of[name] for name in ("student", "all_majority"))
     if "true_label_student" in figures_of:
-        student, most = (
-            figures_of[name]["macro_f1"] - figures_of["all_majority"]["macro_f1"]
+        gain, most = (
+            figures_of[name]["macro_f1"] - constant["macro_f1"]
             for name in ("student", "true_label_student")
         )
         if most > 0:
-            lines.append(
-                f"The private student keeps {student / most:.0%} of the macro-F1 gain of the"
+            yield (
+                f"The private student keeps {gain / most:.0%} of the macro-F1 gain of the"
                 " true-label student."
             )
-    model = run.root / STUDENT.outputs[0]
-    labels, stated, statement = (run.root / output for output in LABEL.outputs)
-    counts = read_json(stated.read_text())["ledger"]["counts"]
-    places = {
-        "released labels": labels,
-        "privacy statement": stated,
-        "student": model,
-        "predictions": f"pate predict {model / MODEL} FILE",
-        "ledger": f"{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[counts]})",
-        "PRIVATE files": run.private,
-    }
-    lines += [*([""] if lines else []), statement.read_text().rstrip(), ""]
-    lines += [f"{name + ':':<19}{place}" for name, place in places.items()]
-    return "\n".join(lines) + "\n"
+    better = student[chosen] > constant[chosen]
+    yield (
+        f"Verdict: {chosen} {student[chosen]:.3f}, {'better' if better else 'no better'} than the"
+        f" best constant answer ({constant[chosen]:.3f})"
+        + ("." if better else ": raise epsilon, or add records.")
+    )
 
 
 def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:

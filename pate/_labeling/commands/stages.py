@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from signal import SIGTERM, SIGUSR1, SIGUSR2
 from typing import Any, Literal
@@ -24,20 +24,16 @@ from pate._core.files.writing import lock_run, make_folder
 from pate._core.lazy import MissingExtraError
 from pate._core.registry import find
 from pate._core.validation import AwaitedError, expecting, require, require_count, require_given
-from pate._labeling.aggregators.base import load_plugins
 from pate._labeling.commands.parsing import (
     DATA,
     FLAG,
-    NO_PRESET,
     RUN,
     CommandParser,
-    Preset,
     add_options,
     from_options,
     function_parser,
     named_before,
     new_parser,
-    parse,
     prints_and_exits,
     run_folder,
     settings_of,
@@ -45,15 +41,14 @@ from pate._labeling.commands.parsing import (
     with_saved,
     with_saved_data,
 )
-from pate._labeling.data.pictures import ImageFiles
-from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.networks import LINEAR, is_linear
-from pate._labeling.pipeline import Pipeline, open_run, say_few
-from pate._labeling.release.completion import describe_unanswered
+from pate._labeling.pipeline import Pipeline
+from pate._labeling.plan import advice_on, say_few
+from pate._labeling.release.between_runs import open_run
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
-from pate._labeling.runs.data_file import load_data, shared_or
+from pate._labeling.runs.data_file import load_data
 from pate._labeling.runs.released import require_student
 from pate._labeling.runs.run import LABEL, STUDENT, Run
 from pate._labeling.stages import student as student_stage
@@ -64,41 +59,34 @@ from pate._labeling.teachers.jobs import CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting
 
 
-def teachers_fit(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+def teachers_fit(args: Sequence[str]) -> None:
     """Run `pate teachers fit`."""
-    options, plan, _ = read_teachers_fit(args, preset)
-    data = shared_or(options.data)
-    pipeline = Pipeline(options.run, data, ledger=options.ledger, overwrite=options.overwrite)
-    if preset is NO_PRESET:  # `pate run` has said it
-        say_few(data, plan)
+    options, plan, _ = read_teachers_fit(args)
+    pipeline = Pipeline(
+        options.run, options.data, ledger=options.ledger, overwrite=options.overwrite
+    )
+    say_few(options.data, plan)
     pipeline.fit_teachers(
         plan,
         from_options(Execution, options),
         logger=options.get("logger", "csv"),
         dry_run=options.dry_run,
     )
-    pictures = data.load(Role.PRIVATE).features if options.dry_run else None
-    if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
-        print(
-            f"PRIVATE: {len(lost)} pictures are missing or no pictures, and count as black ones,"
-            f" such as {lost[0].name}."
-        )
 
 
-def read_teachers_fit(args: Sequence[str], preset: Preset) -> tuple[Namespace, Any, Json]:
+def read_teachers_fit(args: Sequence[str]) -> tuple[Namespace, Any, Json]:
     """Return the settings of `pate teachers fit`: all options, its plan, and both as plain data.
 
     Ends with status 2 on a wrong option.
     """
-    in_closed_form = named_before("fit", args, preset) == CLOSED_FORM
+    in_closed_form = named_before("fit", args) == CLOSED_FORM
     parser = _fit_parser(in_closed_form)
-    parsed = parse(parser, args, with_saved_data(args, preset))
+    parsed = parser.parse_args(with_saved_data(args))
     options = parser.instantiate(parsed)
     kind = ClosedFormPlan if in_closed_form else find("TeacherPlan")
     return options, from_options(kind, options), settings_of(parser, parsed)
 
 
-@cache  # `pate run` asks several times
 def _fit_parser(in_closed_form: bool) -> CommandParser:
     """Return the parser of trained networks, or of teachers in closed form with other settings."""
     parser = new_parser(
@@ -144,7 +132,7 @@ def _needs_training(option: str) -> str | None:
     return None
 
 
-def teachers_vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+def teachers_vote(args: Sequence[str]) -> None:
     """Run `pate teachers vote`."""
     parser = new_parser(
         "teachers vote",
@@ -173,7 +161,7 @@ def teachers_vote(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
             **RUN,
         },
     )
-    parsed = parse(parser, args, preset)
+    parsed = parser.parse_args(args)
     Pipeline(parsed.run, overwrite=parsed.overwrite).vote(
         from_options(Execution, parsed), votes=parsed.votes, absent=parsed.absent
     )
@@ -235,15 +223,15 @@ _OF_VOTES: dict[str, tuple[Any, str]] = {
     ),
 }
 _FROM: dict[str, tuple[str, ...]] = {"votes": ("unit", "data", "ledger"), "silos": tuple(_OF_VOTES)}
-"""The options of each origin of votes. The votes of the run's own teachers need none."""
+"""The options of each origin of votes; the votes of the run's own teachers need none."""
 
 
-def _votes_from_where(args: Sequence[str], preset: Preset) -> str | None:
-    """Return the option with the origin of votes, ``votes`` or ``silos``. None for own teachers.
+def _votes_from_where(args: Sequence[str]) -> str | None:
+    """Return the option with the origin of votes, ``votes`` or ``silos``; None for own teachers.
 
     Raises ``ValueError`` if both are given.
     """
-    named = {name: named_before(name, args, preset) for name in _FROM}
+    named = {name: named_before(name, args) for name in _FROM}
     named = {name: value for name, value in named.items() if value not in (None, "null")}
     require(len(named) < 2, "--votes or --silos, not both", **named)
     return next(iter(named), None)
@@ -264,36 +252,24 @@ def _add_votes(parser: CommandParser, origin: str | None) -> None:
 def label(args: Sequence[str]) -> None:
     """Run `pate label`."""
     try:
-        released = _released(args, NO_PRESET)
-        print(released.describe(), end="")
-        _print_advice(released)
+        released = _released(args)
     except AwaitedError as error:
         print(f"Waiting for {error}. Nothing is lost: the same command continues from here.")
+    else:
+        print(released.describe(), end="")
+        for line in advice_on(released):
+            print(line)
 
 
-def release(args: Sequence[str], preset: Preset) -> None:
-    """Release the labels of `pate label`, and print only advice."""
-    _print_advice(_released(args, preset))
-
-
-def _print_advice(released: StatedLabels) -> None:
-    for text in (describe_unanswered(released), released.unlike):
-        if text is not None:
-            print(text)
-
-
-def _released(args: Sequence[str], preset: Preset) -> StatedLabels:
-    origin = _HELP if shows_help(args) else _votes_from_where(args, preset)
+def _released(args: Sequence[str]) -> StatedLabels:
+    origin = _HELP if shows_help(args) else _votes_from_where(args)
     parser = _label_parser(origin)
     # votes from elsewhere come with the data that the run has
-    options = parser.instantiate(
-        parse(parser, args, preset if origin is None else with_saved_data(args, preset))
-    )
+    parsed = parser.parse_args(args if origin is None else with_saved_data(args))
+    options = parser.instantiate(parsed)
     settings, overwrite = from_options(LabelSettings, options), options.overwrite
     if origin is None:
-        # `pate run` has rehearsed all stages before the first
-        rehearsed = preset is not NO_PRESET
-        return Pipeline(options.run, overwrite=overwrite)._released(settings, rehearsed=rehearsed)
+        return Pipeline(options.run, overwrite=overwrite).label(settings)
     pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=overwrite)
     if origin == "votes":
         return pipeline.label(settings, options.votes, unit=options.unit)
@@ -314,26 +290,20 @@ def _released(args: Sequence[str], preset: Preset) -> StatedLabels:
     return find("label_silos")(pipeline, settings, request, unit=options.unit)
 
 
-def read_label(args: Sequence[str], preset: Preset) -> tuple[CommandParser, Namespace]:
+def read_label(args: Sequence[str]) -> tuple[CommandParser, Namespace]:
     """Return the parser and the parsed options of labels by the votes of a recipe's own teachers.
 
     Ends with status 2 on a wrong option.
     """
-    origin = _votes_from_where(args, preset)
+    origin = _votes_from_where(args)
     require(
         origin is None, "labels by the votes of the recipe's own teachers", option=f"--{origin}"
     )
     parser = _label_parser(None)
-    return parser, parse(parser, args, preset)
+    return parser, parser.parse_args(args)
 
 
 def _label_parser(origin: str | None) -> CommandParser:
-    load_plugins()  # also those that were installed after the parser was built
-    return _built_label_parser(origin)
-
-
-@cache  # `pate run` asks several times
-def _built_label_parser(origin: str | None) -> CommandParser:
     skip: set[str | int] = {"run", "votes", "settings", "total"}
     parser = function_parser("label", release_labels, skip, LabelSettings)
     add_options(parser, RUN)
@@ -357,21 +327,21 @@ DESCRIPTIONS = {
 }
 
 
-def _student(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+def _student(command: str, args: Sequence[str]) -> None:
     """Run `pate student` with one of Lightning's commands."""
-    root = run_folder(args, preset)
+    root = run_folder(args)
     if root is not None and not prints_and_exits(args):
         if command != "validate":  # it writes nothing
             lock_run(root)
         if command != "fit":
             require_student(Run(root))
     # the settings of the training apply to all other subcommands
-    completed = preset if command == "fit" else with_saved(args, preset, STUDENT.config)
-    if not _names_linear(args, completed):
-        find("run_network_command")(command, args, completed)
+    completed = args if command == "fit" else with_saved(args, STUDENT.config)
+    if not _names_linear(completed):
+        find("run_network_command")(command, completed)
         return
     parser = _linear_parser(command)
-    parsed = parse(parser, args, completed)
+    parsed = parser.parse_args(completed)
     content, run = settings_of(parser, parsed), Run(parsed.run, overwrite=parsed.overwrite)
     verbose = content.pop("verbose", False)
     plan = LinearPlan.of(content)
@@ -390,19 +360,18 @@ def _student(command: str, args: Sequence[str], preset: Preset = NO_PRESET) -> N
                 print(f"test_{name:<20}{value:.4f}")
 
 
-def read_student_fit(args: Sequence[str], preset: Preset) -> Json:
+def read_student_fit(args: Sequence[str]) -> Json:
     """Return the settings of `pate student fit` as plain data, or end with status 2."""
-    if not _names_linear(args, preset):
-        return find("read_network_fit")(args, preset)
+    if not _names_linear(args):
+        return find("read_network_fit")(args)
     parser = _linear_parser("fit")
-    return LinearPlan.of(settings_of(parser, parse(parser, args, preset))).settings()
+    return LinearPlan.of(settings_of(parser, parser.parse_args(args))).settings()
 
 
-def _names_linear(args: Sequence[str], preset: Preset) -> bool:
+def _names_linear(args: Sequence[str]) -> bool:
     """Return whether options, or else files, name the network that is solved in closed form."""
     named = (
-        named_before(name, args, preset)
-        for name in ("model.network", "model.network.class_path", "model")
+        named_before(name, args) for name in ("model.network", "model.network.class_path", "model")
     )
     return is_linear(next((value for value in named if value is not None), None))
 
@@ -433,7 +402,7 @@ student_test = partial(_student, "test")
 student_predict = partial(_student, "predict")
 
 
-def references(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
+def references(args: Sequence[str]) -> None:
     """Run `pate references`."""
     parser = new_parser(
         "references",
@@ -443,7 +412,7 @@ def references(args: Sequence[str], preset: Preset = NO_PRESET) -> None:
         " queried samples.",
     )
     add_options(parser, RUN)
-    parsed = parse(parser, args, preset)
+    parsed = parser.parse_args(args)
     Pipeline(parsed.run, overwrite=parsed.overwrite).references()
 
 

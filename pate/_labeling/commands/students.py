@@ -7,7 +7,7 @@ from pathlib import Path
 from pate._core.files.writing import locked
 from pate._core.registry import find
 from pate._labeling.commands.parsing import FLAG, run_command
-from pate._labeling.pipeline import open_run
+from pate._labeling.release.between_runs import open_run
 from pate._labeling.stages.model_selection import Candidates, Figure, choose_student
 from pate._labeling.student.carried import ExportedStudent, ExportFormat, load_student
 from pate._labeling.student.predictions import Unreadable, predict_files

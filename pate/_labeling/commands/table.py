@@ -6,9 +6,10 @@ like the one below. The lab and the networks do so as well.
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any, NamedTuple
+
+from pate._core.registry import declared
 
 
 class Command(NamedTuple):
@@ -163,7 +164,7 @@ _COMMANDS: dict[str, Command] = {
 def commands() -> dict[str, Command]:
     """Return all commands by name: this zone's, then those of entry points by their names."""
     found = dict(_COMMANDS)
-    for entry in sorted(entry_points(group="pate.commands"), key=lambda entry: entry.name):
+    for entry in sorted(declared("pate.commands"), key=lambda entry: entry.name):
         if is_there(entry.module):
             found |= entry.load()
     return found

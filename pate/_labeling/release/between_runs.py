@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,12 @@ from pate._labeling.data.features.numeric import save_map
 from pate._labeling.data.records import Role, Unit, blocks_of
 from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.release.privacy_units import name_grouping
-from pate._labeling.runs.data_file import describe_data, load_data, load_ledger
+from pate._labeling.runs.data_file import (
+    describe_data,
+    load_data,
+    load_ledger,
+    require_data_config,
+)
 from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
     EXPORTED,
@@ -65,6 +70,7 @@ from pate._labeling.runs.run import (
     MODEL,
     STUDENT,
     TEACHERS_FIT,
+    VOTES_IMPORT,
     Run,
     first_stage,
     labels_file,
@@ -81,7 +87,7 @@ from pate._labeling.teachers.closed_form_plan import FIRST
 def choose_ledger(
     root: Path, requested: Path | None, data: DataSource, *, overwrite: bool = False
 ) -> Path | None:
-    """Return the absolute path of the ledger of the run at ``root``. None for the run's own.
+    """Return the absolute path of the ledger of the run at ``root``; None for the run's own.
 
     Writes nothing.
 
@@ -123,7 +129,7 @@ def choose_ledger_of(
     Args:
         root: the run's folder.
         requested: the ledger that the user names, or None.
-        beside: the ledger next to the records or votes. None if they have no place.
+        beside: the ledger next to the records or votes; None if they have no place.
         what: a plural noun for them in errors.
         began_with: returns whether the run began with them, given the inputs that its first stage
             recorded.
@@ -218,6 +224,44 @@ def open_ledger(run: Run, max_teachers_per_unit: int = 1) -> Ledger:
             path=str(path),
         )
     return Ledger(path, home=path.resolve(), max_teachers_per_unit=max_teachers_per_unit)
+
+
+def open_run(
+    root: Path,
+    data: DataSource | None = None,
+    *,
+    ledger: Path | None = None,
+    overwrite: bool = False,
+) -> Run:
+    """Return the run at ``root`` with its ledger. Writes nothing.
+
+    Args:
+        root: the run's folder.
+        data: the source of the records, which all stages of this run share; None for later stages,
+            which read it from the folder.
+        ledger: the ledger requested together with ``data``; None for the ledger of the run or of
+            the data.
+        overwrite: whether a stage with changed settings is done again.
+
+    Raises:
+        ValueError: if the ledger is missing or not the one that the run began with, or the run has
+            imported votes in place of teachers.
+    """
+    run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
+    if data is None:
+        if run.state(first_stage(run)) is not None:
+            # it names the ledger
+            require_data_config(run)
+    else:
+        require(
+            first_stage(run) is not VOTES_IMPORT,
+            "a run folder of their own for teachers, without imported votes",
+            run=str(run.root),
+        )
+        chosen = choose_ledger(run.root, ledger, data, overwrite=run.overwrite)
+        run = replace(run, ledger=chosen, data=data)
+    require_ledger(run)
+    return run
 
 
 def require_ledger(run: Run) -> None:

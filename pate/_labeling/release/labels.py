@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import IO
 from zipfile import ZipFile, ZipInfo
@@ -28,6 +28,7 @@ from scipy.special import entr
 from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.files.writing import atomic_write, locked
+from pate._core.registry import version_of
 from pate._core.release.transaction import (
     PendingRelease,
     Releasable,
@@ -198,14 +199,14 @@ def label(
     after that is a new release, and its cost adds up.
 
     Args:
-        run: the run. Its teachers have voted.
+        run: the run; its teachers have voted.
         votes: their votes, complete and unchanged.
         settings: the queries, the mechanism and the budget, for these votes.
-        total: the sum over silos that mask their votes, opened once it is paid for. None for other
+        total: the sum over silos that mask their votes, opened once it is paid for; None for other
             votes.
 
     Raises:
-        ValueError: if the release cannot be made or would exceed the budget. Nothing is spent.
+        ValueError: if the release cannot be made or would exceed the budget; nothing is spent.
     """
     labels = LabelsRelease(run, votes, settings, total)
     run.needs(LABEL, labels.inputs)  # raises on labels of other settings
@@ -357,7 +358,7 @@ def versions_here() -> dict[str, str]:
     found = {"pate": __version__}
     for name in ("numpy", "scipy", "torch"):
         with suppress(PackageNotFoundError):  # a release needs no torch
-            found[name] = version(name)
+            found[name] = version_of(name)
     return found
 
 
@@ -380,8 +381,8 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
 
     Args:
         statement: the file.
-        ledger: the file of the ledger. None to verify only the releases that the statement lists.
-        released: the released file. None for the one next to the statement.
+        ledger: the file of the ledger; None to verify only the releases that the statement lists.
+        released: the released file; None for the one next to the statement.
 
     Returns:
         The number of releases in the ledger after the release of a list; 0 for labels.

@@ -1,9 +1,7 @@
 """A run's ``data.yaml``, which its first stage writes: the source of its records and its ledger."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -16,31 +14,9 @@ from pate._labeling.data.records import FeatureMap, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.run import VOTES_IMPORT, Run, first_stage
 
-_SHARED: ContextVar[DataSource | None] = ContextVar("_SHARED", default=None)
-
-
-@contextmanager
-def shared(source: DataSource) -> Iterator[None]:
-    """Let all stages within take ``source`` where they would make one of the same description.
-
-    Its tables and pictures are then read, and its public map fitted, once for all of them.
-    """
-    before = _SHARED.set(source)
-    try:
-        yield
-    finally:
-        _SHARED.reset(before)
-
-
-def shared_or(source: DataSource) -> DataSource:
-    """Return the shared source if it has the description of ``source``, or else ``source``."""
-    kept = _SHARED.get()
-    same = kept is not None and describe_data(kept) == describe_data(source)
-    return kept if kept is not None and same else source
-
 
 def load_data(run: Run) -> DataSource:
-    """Return the data source that ``data.yaml`` in the run's folder describes, or of a rehearsal.
+    """Return the source of a run's records: the open one, or what its ``data.yaml`` describes.
 
     Raises ``ValueError`` if that file is missing, names no data, or describes other data than the
     run began with.
@@ -57,13 +33,13 @@ def load_data(run: Run) -> DataSource:
             run=str(run.root),
         )
     parser = _parser()
-    return shared_or(parser.instantiate(parser.parse_path(run.data_config)).data)
+    return parser.instantiate(parser.parse_path(run.data_config)).data
 
 
 def describe_data(source: DataSource) -> Json:
     """Return the description of a source in a ``data.yaml``, with absolute paths.
 
-    Raises ``ValueError`` if a file cannot hold its arguments. It can hold paths, numbers and texts.
+    Raises ``ValueError`` if a file cannot hold its arguments; it can hold paths, numbers and texts.
     """
     try:
         return encode(DataSource, source, absolute_paths=True)
@@ -148,7 +124,7 @@ def read_locations(root: Path) -> tuple[DataSource | None, Path]:
 
 
 def load_ledger(root: Path) -> Path | None:
-    """Return the ledger that a run's ``data.yaml`` names. None without a ledger or a file.
+    """Return the ledger that a run's ``data.yaml`` names; None without a ledger or a file.
 
     Raises ``ValueError`` if that file is damaged.
     """

@@ -47,11 +47,10 @@ from pate._labeling.runs.run import (
 from pate._labeling.runs.vote_store import VoteStore, finished_votes
 from pate._labeling.stages import student as student_stage
 from pate._labeling.stages.student import LinearPlan, StudentPlan
-from pate._labeling.stages.teachers import fit_closed_form, own_threads, seal_closed_form
+from pate._labeling.stages.teachers import fit, vote
 from pate._labeling.stages.votes_import import import_votes, votes_from
 from pate._labeling.student.carried import load_student
 from pate._labeling.teachers.closed_form_plan import FIRST, ClosedFormPlan, uses_groups
-from pate._labeling.teachers.jobs import Execution
 from pate._labeling.votes.kinds import (
     Ballots,
     Counts,
@@ -77,7 +76,7 @@ class MadeUp(DataSource):
         seed: the seed of the labels.
         grouped: whether each record is a group of its own.
         rows: the rows of the public samples to take, which become test records, too, with the
-            features that the map of all public samples gives. None for all samples, and the test
+            features that the map of all public samples gives; None for all samples, and the test
             records of the source.
     """
 
@@ -153,11 +152,11 @@ def rehearse_run(
 
     Args:
         run: the run that is rehearsed. A released student that its teachers start from is read.
-        data: the records. Only the public ones are read.
+        data: the records, of which the public ones are read.
         plan: how teachers are made. Of networks two are trained, for two steps.
         settings: the settings of the release, complete.
-        student: the content of ``student.yaml``. None for the linear student.
-        voting: the form of the teachers' votes. None for the default.
+        student: the content of ``student.yaml``; None for the linear student.
+        voting: the form of the teachers' votes; None for the default.
 
     Raises:
         ValueError: in one line, if a stage fails.
@@ -203,9 +202,9 @@ def rehearse_release(
 
     Args:
         run: the run that is rehearsed.
-        store: its votes. Only their public facts are read.
+        store: its votes, of which only the public facts are read.
         settings: the settings of the release, complete.
-        data: the records. Only the public ones are read. None for those of the run, if it has
+        data: the records, of which the public ones are read; None for those of the run, if it has
             any: otherwise no student learns.
 
     Raises:
@@ -239,7 +238,7 @@ def rehearse_release(
 def _scene(run: Run, made_up: MadeUp | None) -> Iterator[Run]:
     """Open an empty run in a temporary folder, with its ledger, and hide all that it prints."""
     said = StringIO()
-    with TemporaryDirectory(prefix="pate") as folder, own_threads():
+    with TemporaryDirectory(prefix="pate") as folder:
         root = Path(folder) / run.root.resolve().name
         with redirect_stdout(said), redirect_stderr(said):
             yield Run(root, ledger=ledger_in(root), data=made_up)
@@ -286,9 +285,7 @@ def _choose(run: Run, settings: LabelSettings) -> None:
 
 def _fit_and_vote(run: Run, data: MadeUp, plan: Any, voting: Voting | None = None) -> None:
     with _stage(TEACHERS_FIT.name):
-        if isinstance(plan, ClosedFormPlan):
-            fit_closed_form(run, data, plan)
-        else:
+        if not isinstance(plan, ClosedFormPlan):
             plan = replace(
                 plan,
                 num_teachers=_TEACHERS,
@@ -297,12 +294,9 @@ def _fit_and_vote(run: Run, data: MadeUp, plan: Any, voting: Voting | None = Non
                 chunk_size=1 if plan.chunk_size == 1 else _TEACHERS,
                 checkpoint_steps=1,
             )
-            find("fit_teachers")(run, data, plan, Execution())
+        fit(run, data, plan)
     with _stage(TEACHERS_VOTE.name):
-        if isinstance(plan, ClosedFormPlan):
-            seal_closed_form(run, data, plan)
-        else:
-            find("vote_teachers")(run, data, plan, Execution(), voting=voting)
+        vote(run, data, voting=voting)
 
 
 def _made_up_votes(
@@ -358,7 +352,7 @@ def _student(run: Run, data: MadeUp, content: Json | None = None) -> None:
             student_stage.fit(run, plan)
             student_stage.test(run, plan)
         else:
-            find("rehearse_student")(run, content, data)
+            find("rehearse_student")(run, content)
         folder = run.root / STUDENT.outputs[0] / MODEL
         if folder.is_dir():  # some stay in their runs, and say why
             samples = data.load(Role.PUBLIC).features

@@ -1,4 +1,4 @@
-"""The stages of teachers: how `teachers fit` begins, teachers in closed form, and forgetting.
+"""The stages of teachers: `fit` and `vote` for any plan, teachers in closed form, and forgetting.
 
 The beginning is the same for trained teachers and those in closed form. The latter stand for a
 record, a group or a part of the records. Those that start from a released student correct it by
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pate._core.accounting.privacy_unit import PrivacyUnit
-from pate._core.files.reading import code_version, digest, read_json
+from pate._core.files.reading import Json, code_version, digest, read_json
 from pate._core.files.writing import atomic_write, make_folder, require_disk
 from pate._core.progress import stage_bar
 from pate._core.registry import find
@@ -31,6 +31,7 @@ from pate._core.validation import (
     StrArray,
     require,
 )
+from pate._labeling.data.pictures import ImageFiles
 from pate._labeling.data.records import (
     Features,
     Role,
@@ -61,6 +62,7 @@ from pate._labeling.runs.run import (
     StageInputs,
     ensure_key,
     other_inputs,
+    read_key,
 )
 from pate._labeling.runs.vote_store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
 from pate._labeling.teachers.closed_form_plan import (
@@ -68,9 +70,10 @@ from pate._labeling.teachers.closed_form_plan import (
     ClosedFormPlan,
     Plan,
     assigned_units,
+    require_by_record,
     uses_groups,
 )
-from pate._labeling.teachers.jobs import CHUNK_SIZE, Execution
+from pate._labeling.teachers.jobs import CHUNK_SIZE, CurveFormat, Execution
 from pate._labeling.votes.kinds import Moments, Voting, pack_ballots, rows_of
 from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters
 
@@ -90,6 +93,104 @@ def own_threads() -> Iterator[None]:
     finally:
         if torch is not None:
             torch.set_num_threads(before)
+
+
+def fit(
+    run: Run,
+    data: DataSource,
+    plan: Plan,
+    execution: Execution | None = None,
+    *,
+    logger: CurveFormat = "csv",
+    dry_run: bool = False,
+) -> None:
+    """Make the teachers of a plan, unless they are finished: nothing private is mapped then.
+
+    Args:
+        run: the run's folder.
+        data: the source of the records.
+        plan: how teachers are made.
+        execution: where they are trained; None for this process.
+        logger: the format of the loss curves of networks.
+        dry_run: whether to print sizes, memory and time, and write nothing.
+
+    Raises:
+        ValueError: if settings, records or earlier files do not allow it.
+    """
+    require_by_record(plan, data.budgets)
+    if not dry_run and _is_fitted(run, data, plan):
+        return
+    with own_threads():
+        if isinstance(plan, ClosedFormPlan):
+            fit_closed_form(run, data, plan, dry_run=dry_run)
+        else:
+            chosen = execution or Execution()
+            find("fit_teachers")(run, data, plan, chosen, logger=logger, dry_run=dry_run)
+    pictures = data.load(Role.PRIVATE).features if dry_run else None
+    if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
+        print(
+            f"PRIVATE: {len(lost)} pictures are missing or no pictures, and count as black ones,"
+            f" such as {lost[0].name}."
+        )
+
+
+def vote(
+    run: Run,
+    data: DataSource,
+    execution: Execution | None = None,
+    *,
+    voting: Voting | None = None,
+    absent: Sequence[int] | None = None,
+) -> None:
+    """Let the teachers of a run vote on every public sample.
+
+    Args:
+        run: the run's folder.
+        data: the source of the samples.
+        execution: where they vote; None for this process.
+        voting: the form of the votes of networks; None for the one of an earlier call, or ``bits``.
+        absent: numbers, from 0, of networks that take no part; None for the list of an earlier
+            call, if any.
+
+    Raises:
+        ValueError: if teachers, records or earlier votes belong to another run.
+    """
+    run.require_finished(TEACHERS_FIT)
+    plan, chosen = load_plan(run), execution or Execution()
+    with own_threads():
+        if not isinstance(plan, ClosedFormPlan):
+            find("vote_teachers")(run, data, plan, chosen, voting=voting, absent=absent)
+            return
+        require(
+            chosen == Execution(),
+            "no workers for teachers in closed form, who cast no votes",
+            execution=chosen,
+        )
+        seal_closed_form(run, data, plan, votes=voting, absent=absent)
+
+
+def _is_fitted(run: Run, data: DataSource, plan: Plan) -> bool:
+    """Return whether the teachers of these settings and records are finished.
+
+    Raises ``ValueError`` on others, unless they are to be overwritten.
+    """
+    key = read_key(run) if run.is_finished(TEACHERS_FIT) else None
+    if key is None:
+        return False
+    inputs = _fit_inputs(run, data, plan, _fit_settings(data, plan), key)
+    return not run.needs(TEACHERS_FIT, inputs) and not run.begin(TEACHERS_FIT, inputs)
+
+
+def _fit_settings(data: DataSource, plan: Plan) -> Json:
+    """Return the settings of the stage. Raises ``ValueError`` if a file cannot hold them."""
+    kind = {"fit": CLOSED_FORM} if isinstance(plan, ClosedFormPlan) else {}
+    return {**kind, **encode_fields(plan), "data": describe_data(data)}
+
+
+def _fit_inputs(run: Run, data: DataSource, plan: Plan, settings: Json, key: bytes) -> StageInputs:
+    digests = training_inputs(data, plan) | {"partition": digest(key)}
+    digests |= start_digest(run, plan.start_from)
+    return StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
 
 
 def begin_fit(
@@ -114,24 +215,20 @@ def begin_fit(
         ValueError: if it was begun with other settings or records, or its folder holds foreign
             files.
     """
-    settings = encode_fields(plan) | {"data": describe_data(data)}
-    if isinstance(plan, ClosedFormPlan):
-        settings = {"fit": CLOSED_FORM} | settings
+    settings = _fit_settings(data, plan)
     if run.overwrite or not run.is_finished(TEACHERS_FIT):
         # a copy of another ledger is refused before the run is begun with it
         open_ledger(run)
     key = ensure_key(run, TEACHERS_FIT)
-    digests = training_inputs(data, plan) | {"partition": digest(key)}
-    digests |= start_digest(run, getattr(plan, "start_from", None))
-    inputs = StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
+    inputs = _fit_inputs(run, data, plan, settings, key)
     made_from = origin_of(inputs)
     folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
     if run.needs(TEACHERS_FIT, inputs):
         if uses_groups(plan):
             # without records that are being forgotten
             grouping = name_grouping(run.ledger_path, data.records(Role.PRIVATE))
-        if (start_from := getattr(plan, "start_from", None)) is not None:
-            require_start_for(run, start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
+        if plan.start_from is not None:
+            require_start_for(run, plan.start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):
         return None
     make_folder(folder)
@@ -274,9 +371,10 @@ def seal_closed_form(
     if plan.start_from is not None:
         return vote_corrections(run, data, plan)
     made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
-    require_same_data(run, data, plan)
-    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
-    if not run.begin(TEACHERS_VOTE, StageInputs(digests=made_by), foreign=[*store.provenance()]):
+    inputs, store = StageInputs(digests=made_by), VoteStore(run.root / TEACHERS_VOTE.outputs[0])
+    if run.needs(TEACHERS_VOTE, inputs):
+        require_same_data(run, data, plan)
+    if not run.begin(TEACHERS_VOTE, inputs, foreign=[*store.provenance()]):
         return
     run.finish(
         TEACHERS_VOTE,
@@ -451,7 +549,7 @@ def correction(
 ) -> FloatArray:
     """Return a teacher's correction ``[F + 1, C]``, the ridge solution on its own records.
 
-    The intercept comes last. Each label is solved on the records that know it. Without any its
+    The intercept comes last. Each label is solved on the records that know it; without any its
     correction is 0. Nothing here fails for any finite records: eigenvalues are at least the
     penalty.
     """
@@ -478,7 +576,7 @@ def _solved(products: FloatArray, targets: FloatArray, penalty: float) -> FloatA
 
 
 def _ballot(samples: Float32Array, answers: FloatArray, correction: Float32Array) -> BoolArray:
-    """Return a teacher's vote ``[N, C]``. No digit of its product depends on other teachers."""
+    """Return a teacher's vote ``[N, C]``; no digit of its product depends on other teachers."""
     return np.asarray(answers + samples @ correction > 0.5)
 
 
@@ -499,7 +597,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     A unit is the id of a record or, if groups are protected, a group with all its records. The data
     must still hold the units, so that the run can check that all other records are those of its
     teachers. The run then expects the data without the units. Chunks of teachers that saw a unit
-    are deleted first and trained again. The others stay, because a teacher is a function of its own
+    are deleted first and trained again; the others stay, because a teacher is a function of its own
     records only. All teachers vote again. Private results of their votes are deleted: references,
     and the private report.
 
@@ -516,8 +614,8 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         data of the teachers.
 
     Raises:
-        ValueError: if the data hold only some of the units, or are not the data of the teachers.
-            Nothing is changed then.
+        ValueError: if the data hold only some of the units, or are not the data of the teachers;
+            nothing is changed then.
     """
     require(not execution.shared, "one process that forgets, with its workers")
     plan, state = load_plan(run), run.state(TEACHERS_FIT)
@@ -560,30 +658,24 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         run.record(TEACHERS_FIT, changed)
     if not missing:
         forget_members(run.ledger_path, gone)
-    if isinstance(plan, ClosedFormPlan):
-        fit_closed_form(run, rest, plan)
-    else:
-        if not missing:
-            old = origin_of(replace(begun, digests={**begun.digests, **before}))
-            find("drop_chunks")(run, plan, units, old=old)
-        find("fit_teachers")(run, rest, plan, execution)
+    if not missing and not isinstance(plan, ClosedFormPlan):
+        old = origin_of(replace(begun, digests={**begun.digests, **before}))
+        find("drop_chunks")(run, plan, units, old=old)
+    fit(run, rest, plan, execution)
     run.clear(REFERENCES)
     (run.private / "report.html").unlink(missing_ok=True)
     state = run.state(TEACHERS_FIT)
     assert state is not None
     if TEACHERS_VOTE.name in state.again:
         overwriting, settings = replace(run, overwrite=True), state.again[TEACHERS_VOTE.name]
-        if isinstance(plan, ClosedFormPlan):
-            seal_closed_form(overwriting, rest, plan)
-        else:
-            asked = {"voting": settings["votes"], "absent": settings["absent"]}
-            find("vote_teachers")(overwriting, rest, plan, execution, **asked)
+        asked = {"voting": settings.get("votes"), "absent": settings.get("absent")}
+        vote(overwriting, rest, execution, **asked)
         run.record(TEACHERS_FIT, replace(state, again={}))
     return True
 
 
 def residual_files(run: Run, data: DataSource) -> list[Path]:
-    """Return files and caches that may still hold forgotten records. Only their owner can tell."""
+    """Return files and caches that may still hold forgotten records; only their owner can tell."""
     stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
     accounted_for = {
         KEY_FILE,

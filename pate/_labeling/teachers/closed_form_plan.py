@@ -29,9 +29,17 @@ class Plan(Protocol):
     def max_teachers_per_group(self) -> int | None:
         """The largest number of teachers that a group reaches, where records are protected."""
 
+    @property
+    def num_teachers(self) -> int | None:
+        """The number of teachers; None for one of each record or group, or a number to be found."""
+
+    @property
+    def start_from(self) -> str | None:
+        """The released student that teachers start from, if any."""
+
 
 def assigned_units(records: Records, plan: Plan, key: bytes) -> StrArray:
-    """Return the name ``[N]`` that assigns each record to a teacher, or votes.
+    """Return the name ``[N]`` by which each record is assigned to a teacher, or votes.
 
     It is the id or the group of the record or, with a bound on the teachers of a group, its part of
     the group: a function of this record alone.

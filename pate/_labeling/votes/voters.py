@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,16 +31,18 @@ from pate._core.validation import (
     require,
     require_count,
 )
-from pate._labeling.linear import Directions, flat
+from pate._labeling.linear import Directions, flat, power_above, product_bits
 
 Int32Array = NDArray[np.int32]
+Coordinates: TypeAlias = Int32Array | FloatArray
+"""Whole numbers."""
 
 _DIRECTIONS = 1 << 12  # of the features, the widest ones
 # bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
 COORDINATE_BITS = 20
 _SPARE = 4  # a coordinate may be so many times as large as the largest public one
 _ENTRIES = 1 << 22  # numbers worked on at once
-_COPIES = 4  # of coordinates that are projected, or multiplied by residuals
+_COPIES = 32  # of rows that are worked on at once: they stay in the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ class Geometry:
         right = [space.right[:, :most] for space in spaces]
         parts = np.repeat(np.arange(len(right)), [axes.shape[1] for axes in right])
         require(parts.size, "public features that differ", directions=0)
-        bits = _feature_bits(public.shape[1])
+        bits = product_bits(public.shape[1])
         step = power_above(_SPARE * float(np.abs(public).max())) / (1 << bits)
         center = np.rint(np.concatenate([space.center for space in spaces]) / step)
         # of wide features each copy takes as much memory as all else
@@ -129,7 +131,8 @@ class Geometry:
 
     def coordinates(self, features: ArrayLike) -> Int32Array:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, row by row, by ``unit``."""
-        inner = flat(features)
+        values = np.asarray(features)
+        inner = values.reshape(len(values), math.prod(values.shape[1:]))
         require(
             inner.shape[1] == len(self.centre),
             f"features of {len(self.centre)} numbers",
@@ -138,14 +141,14 @@ class Geometry:
         coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
         for rows in blocks(len(inner), _COPIES * sum(self.axes.shape)):
             coordinates[rows] = _quantize(
-                _projected(inner[rows], self.centre, self.axes, self.step), self.unit
+                _projected(flat(inner[rows]), self.centre, self.axes, self.step), self.unit
             )
         return coordinates
 
     def linear(self, features: ArrayLike) -> FloatArray:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, in their units, on no grid."""
         inner = flat(features) - self.centre * self.step
-        return np.asarray(inner @ self.axes / (1 << _feature_bits(len(self.centre))))
+        return np.asarray(inner @ self.axes / (1 << product_bits(len(self.centre))))
 
 
 def blocks(num_rows: int, entries: int) -> list[slice]:
@@ -154,31 +157,27 @@ def blocks(num_rows: int, entries: int) -> list[slice]:
     return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
 
 
-def _feature_bits(num_features: int) -> int:
-    """Return the bits of a feature and of an axis: sums of their products stay below 2^53."""
-    return (51 - math.ceil(math.log2(num_features))) // 2
-
-
 def _projected(
     features: FloatArray, center: FloatArray, axes: FloatArray, step: float
 ) -> FloatArray:
     """Return coordinates without rounding errors beyond those in the features and the axes."""
-    most = float(1 << _feature_bits(len(center)))
+    most = float(1 << product_bits(len(center)))
+    steps = features / step
     # a feature map may return NaN or infinity for one record, which must not be an error
-    steps = (
-        np.rint(np.nan_to_num(features / step, posinf=most, neginf=-most)).clip(-most, most)
-        - center
-    )
-    return np.asarray((steps @ axes) * (step / most))
-
-
-def power_above(value: float) -> float:
-    return 2.0 ** math.ceil(math.log2(value))
+    np.nan_to_num(steps, copy=False, posinf=most, neginf=-most)
+    np.rint(steps, out=steps)
+    np.clip(steps, -most, most, out=steps)
+    steps -= center
+    projected = steps @ axes
+    projected *= step / most
+    return np.asarray(projected)
 
 
 def _quantize(values: FloatArray, unit: float) -> Int32Array:
     most = float(1 << COORDINATE_BITS)
-    return np.asarray(np.rint(values / unit).clip(-most, most), dtype=np.int32)
+    steps = values / unit
+    np.rint(steps, out=steps)
+    return np.clip(steps, -most, most, out=steps).astype(np.int32)
 
 
 _BASIS = 12  # fractional bits of an entry of the basis, which has a norm of about 2
@@ -195,8 +194,8 @@ class MomentQuery:
 
     Attributes:
         geometry: the public directions.
-        shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance.
-            Their sum is 1, or 0 for a question about levels.
+        shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance;
+            their sum is 1, or 0 for a question about levels.
         constant: the entry of every basis that is the same for all samples, in (0, 1].
         levels: ``[C]``, the answers of the student to a sample at the center.
         slopes: ``[R, C]``, the changes of these answers per unit of the features. Answers are
@@ -255,23 +254,30 @@ class MomentQuery:
         signed = self.shares.any() or self.levels.any() or self.slopes.any()
         return 2.0 if signed else math.sqrt(2)
 
-    def predictions(self, coordinates: Int32Array) -> FloatArray:
+    def predictions(self, coordinates: Coordinates) -> FloatArray:
         """Return the student's answers ``[N, C]`` in [0, 1] for coordinates ``[N, R]``."""
         grid, slopes = self._quantized_slopes
-        return np.asarray(
-            (self.levels + (coordinates.astype(np.float64) @ slopes) * grid).clip(0, 1)
-        )
+        answers = np.asarray(coordinates, dtype=np.float64) @ slopes
+        answers *= grid
+        answers += self.levels
+        return np.clip(answers, 0, 1, out=answers)
 
-    def basis(self, coordinates: Int32Array) -> FloatArray:
+    def basis(self, coordinates: Coordinates) -> FloatArray:
         """Return weighed, clipped coordinates ``[N, R + 1]`` in steps of 2^-12, constant last."""
         weights = self.weights * (self.geometry.unit * (1 << _BASIS))
         most, widest = float(1 << _LARGEST), _MAX_FEATURE_NORM * (1 << _BASIS)
-        rows = np.trunc((coordinates * weights).clip(-most, most))
-        norms = np.sqrt((rows**2).sum(axis=1))  # of whole numbers
-        rows = np.trunc(rows * (widest / np.maximum(norms, widest))[:, None])
-        return np.column_stack((rows, np.full(len(rows), np.rint(self.constant * (1 << _BASIS)))))
+        basis = np.empty((len(coordinates), len(weights) + 1))
+        basis[:, -1] = np.rint(self.constant * (1 << _BASIS))
+        rows = basis[:, :-1]
+        np.multiply(coordinates, weights, out=rows)
+        np.clip(rows, -most, most, out=rows)
+        np.trunc(rows, out=rows)
+        norms = np.sqrt(_squares(rows))
+        rows *= (widest / np.maximum(norms, widest))[:, None]
+        np.trunc(rows, out=rows)
+        return basis
 
-    def residuals(self, coordinates: Int32Array, labels: FloatArray) -> FloatArray:
+    def residuals(self, coordinates: Coordinates, labels: FloatArray) -> FloatArray:
         """Return labels ``[N, C]`` in [0, 1] minus the student's answers, in steps of ``2^-16``."""
         differences = np.rint((labels - self.predictions(coordinates)) * (1 << _RESIDUAL))
         return np.asarray(differences * self.held)
@@ -283,7 +289,7 @@ class MomentQuery:
 
         The residual of an unknown label is 0.
         """
-        rows, known = np.asarray(coordinates), np.not_equal(labels, UNKNOWN)
+        rows, known = np.asarray(coordinates, dtype=np.float64), np.not_equal(labels, UNKNOWN)
         return self.basis(rows), self.residuals(rows, labels.astype(np.float64)) * known
 
     @cached_property
@@ -305,7 +311,7 @@ class Voters(ABC):
             actual number.
         num_labels: the number of labels.
         unknown_labels: whether labels of records may be unknown, a public fact.
-        budgets: ``[V]``, the personal budget of each voter. None without.
+        budgets: ``[V]``, the personal budget of each voter; None without.
         weights: ``[V]``, in (0, 1], by which all is multiplied that a voter moves, of 16 fractional
             bits, so that sums are exact; or one for all voters. Only `RecordVoters` have others
             than 1.
@@ -404,7 +410,7 @@ class RecordVoters(Voters):
         if not question.shares.any():
             least = np.minimum(predictions, 1 - predictions)
             spread = np.maximum(spread, 2 * np.sqrt((least**2).sum(axis=1)))
-        basis = np.sqrt((question.basis(self.geometry.samples) ** 2).sum(axis=1)) / (1 << _BASIS)
+        basis = np.sqrt(_squares(question.basis(self.geometry.samples))) / (1 << _BASIS)
         return float(np.median(basis * spread)) / 2
 
     def norms(self, question: MomentQuery) -> FloatArray:
@@ -434,7 +440,7 @@ class RecordVoters(Voters):
         entries = _COPIES * (self.geometry.num_directions + self.num_labels)
         for rows in blocks(len(self.labels), entries):
             basis, residuals = question.products(self.coordinates[rows], self.labels[rows])
-            norms = np.sqrt((basis**2).sum(axis=1)) * np.sqrt((residuals**2).sum(axis=1))
+            norms = np.sqrt(_squares(basis)) * np.sqrt(_squares(residuals))
             yield basis, residuals, norms / (1 << _BASIS + _RESIDUAL)
 
 
@@ -584,6 +590,11 @@ def encode_scores(scores: ArrayLike) -> UInt8Array:
     """
     steps = 1 + np.rint(SCORE_STEPS * np.asarray(scores, dtype=np.float32))
     return np.where(np.isnan(steps), 0, steps).astype(np.uint8)
+
+
+def _squares(rows: FloatArray) -> FloatArray:
+    """Return the sums ``[N]`` of squares of whole numbers ``[N, R]``, which are exact."""
+    return np.asarray(np.einsum("nr,nr->n", rows, rows))
 
 
 def clip_factors(norms: FloatArray, clip: float) -> FloatArray:

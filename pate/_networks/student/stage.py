@@ -29,8 +29,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from pate._core.files.reading import Json, digest
 from pate._core.settings import canonical, encode
 from pate._core.validation import expecting, require, require_given, require_known
-from pate._labeling.data.source import DataSource
-from pate._labeling.runs.released import ReleasedLabels, require_student
+from pate._labeling.runs.released import require_student
 from pate._labeling.runs.run import STUDENT, Run, StageInputs
 from pate._labeling.stages.student import (
     export_or_say_why_not,
@@ -97,17 +96,19 @@ class StudentCLI(LightningCLI):
             and the configuration under its name, or only a configuration, which instantiates the
             parts without running anything.
         parser_class: the class of the parsers.
+        opened: the run, with its source; None for the run that the options name.
         parser_kwargs: further arguments of the parsers.
     """
-
-    data_class: type[StudentData] = StudentData
 
     def __init__(
         self,
         args: list[str] | Json,
         parser_class: type[LightningArgumentParser] = LightningArgumentParser,
+        *,
+        opened: Run | None = None,
         **parser_kwargs: Any,
     ) -> None:
+        self._opened = opened
         self._asked = args[0] if isinstance(args, list) else args.get("subcommand")
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.WARNING)
@@ -116,7 +117,7 @@ class StudentCLI(LightningCLI):
         with expecting("settings that fit Lightning and this machine", MisconfigurationException):
             super().__init__(
                 Student,
-                self.data_class,
+                StudentData,
                 args=args,
                 run=self._asked is not None,
                 auto_configure_optimizers=False,
@@ -157,7 +158,16 @@ class StudentCLI(LightningCLI):
     @cached_property
     def run(self) -> Run:
         """The run."""
-        return Run(self._parsed["run"], overwrite=self._parsed["overwrite"])
+        return self._opened or Run(self._parsed["run"], overwrite=self._parsed["overwrite"])
+
+    def before_instantiate_classes(self) -> None:
+        """Give the data the open run, whose source is read already."""
+
+        def of_run(kind: type[StudentData], **settings: Any) -> StudentData:
+            return kind(**settings | {"run": self.run})
+
+        if self._opened is not None:
+            self.parser.add_instantiator(of_run, StudentData, prepend=True)
 
     @cached_property
     def settings(self) -> Json:
@@ -173,7 +183,7 @@ class StudentCLI(LightningCLI):
 
     @property
     def folder(self) -> Path:
-        """The student's folder. The folder of Lightning if the student is no stage of the run."""
+        """The student's folder; the folder of Lightning if the student is no stage of the run."""
         if self._asked is None:
             return Path(self._get(self.config_init, "trainer")["default_root_dir"])
         return student_folder(self.run)
@@ -341,7 +351,7 @@ class StudentCLI(LightningCLI):
         return require_given(path, f"a checkpoint in {self.folder}, or one named by --ckpt_path")
 
     def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
-        """Return the file of ``--ckpt_path``: ``best``, ``last`` or a path. None means ``best``.
+        """Return the file of ``--ckpt_path``: ``best``, ``last`` or a path; None means ``best``.
 
         Raises ``ValueError`` if there is none, or if it is the best and ``finished`` is set, but
         training is not.
@@ -436,7 +446,7 @@ def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metri
         "data": content["data"] | {"labels": "truth"},
         "trainer": content["trainer"] | {"default_root_dir": str(folder), "logger": False},
     }
-    parts = StudentCLI(content | truth | {"run": str(run.root)})
+    parts = StudentCLI(content | truth | {"run": str(run.root)}, opened=run)
     parts.trainer.fit(parts.model, datamodule=parts.datamodule)
     parts.trainer.test(
         parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False
@@ -468,18 +478,17 @@ def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = Stu
     }
     wrong = expecting("settings of a student", ArgumentError)
     with isolate_rng(), warnings.catch_warnings(), wrong:
-        kind(arguments, exit_on_error=False)
+        kind(arguments, opened=run, exit_on_error=False)
 
 
-def rehearse_student(run: Run, content: Json, source: DataSource) -> None:
+def rehearse_student(run: Run, content: Json) -> None:
     """Train, export and test a student of the labels of a rehearsal, by one batch of each.
 
     Callbacks and loggers are made, but see nothing.
 
     Args:
-        run: the run of the rehearsal.
+        run: the run of the rehearsal, with its source.
         content: the settings of `pate student fit`.
-        source: its records.
 
     Raises:
         ValueError: in one line, if these settings leave no student with figures.
@@ -512,13 +521,7 @@ def rehearse_student(run: Run, content: Json, source: DataSource) -> None:
         "overfit_batches": 0.0,
     }
 
-    class MadeUpData(StudentData):
-        def _read(self) -> tuple[DataSource, ReleasedLabels]:
-            return source, ReleasedLabels.load(self.run.root)
-
     class Rehearsal(StudentCLI):
-        data_class = MadeUpData
-
         def instantiate_trainer(self, **kwargs: Any) -> Trainer:
             made = super().instantiate_trainer(**kwargs)
             callbacks: list[Callback] = made.callbacks  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from pate._core.settings import decode, import_path
 from pate._core.validation import given, require
 from pate._labeling.commands.parsing import FLAG, CommandParser, add_options
 from pate._labeling.commands.recipes import PARTS, find_recipe
-from pate._labeling.commands.run import by_part, data_of, main as run_recipe
+from pate._labeling.commands.run import Overrides, Recipe, by_part, run_plan
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.run import TEACHERS_FIT, VOTES_IMPORT, Run, StageChangedError
 from pate.lab.audit.canaries import CanaryRecords, Kind
@@ -57,7 +57,11 @@ def main(args: Sequence[str]) -> None:
             write_text(folder / _MARK, f"{AUDITED}\n")
             _report(folder, audit(parsed.recipe))
         return
-    recipe = find_recipe(parsed.recipe)
+    _audit_recipe(find_recipe(parsed.recipe), folder, parsed, overrides)
+
+
+def _audit_recipe(recipe: Path, folder: Path, parsed: Any, overrides: Overrides) -> None:
+    """Run a recipe on a copy of its records with canaries, and audit the run."""
     copy, run = folder / "recipe", Run(folder / "run")
     begun = run.state(TEACHERS_FIT) is not None
     seed = parsed.seed
@@ -66,7 +70,7 @@ def main(args: Sequence[str]) -> None:
     data = {
         "class_path": import_path(CanaryRecords),
         "init_args": {
-            "source": data_of(recipe, overrides, run.root),
+            "source": Recipe(recipe, run.root, overrides).teachers[-1]["data"],
             "canaries": parsed.canaries,
             "kind": parsed.kind,
             "seed": seed,
@@ -83,8 +87,6 @@ def main(args: Sequence[str]) -> None:
         not begun or _read(copy / "data.yaml") == data,
         f"the data and the canaries that the audit in {folder} was begun with. {_CHOOSE}",
     )
-    # the overrides of data are in the copy already
-    inner = [f"--{part}.{word.removeprefix('--')}" for part in _OTHERS for word in overrides[part]]
     with locked(folder):
         for place in (folder, run.root, run.public):
             write_text(place / _MARK, f"{AUDITED}\n")
@@ -94,7 +96,9 @@ def main(args: Sequence[str]) -> None:
         write_text(copy / "data.yaml", text)
         print(AUDITED)
         try:
-            run_recipe([str(copy), f"--run={run.root}", f"--ledger={ledger_in(folder)}", *inner])
+            # the overrides of data are in the copy already
+            inner = {**overrides, "data": [f"--ledger={ledger_in(folder)}"]}
+            run_plan(Recipe(copy, run.root, inner).plan())
         except StageChangedError as error:
             raise ValueError(f"{str(error).partition('. ')[0]}. {_CHOOSE}") from None
         finally:

@@ -6,13 +6,12 @@ end, whole exchanges with made-up counts, in one process, show isolation and the
 """
 
 import json
-import math
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from io import StringIO
 from itertools import product
 from pathlib import Path
@@ -24,11 +23,10 @@ from numpy.typing import NDArray
 
 from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import digest
-from pate._core.mechanisms.noise import decode
+from pate._core.registry import find
 from pate._core.settings import decode_fields
 from pate._core.validation import (
     Float32Array,
-    FloatArray,
     IntArray,
     UInt8Array,
     require,
@@ -49,10 +47,6 @@ from pate._labeling.teachers.closed_form_plan import FIRST, ClosedFormPlan, assi
 from pate._labeling.votes.kinds import Ballots, MaskedTotal, VoteShape
 from pate.lab.audit.laws import Gaussians, Outcomes
 from pate.lab.audit.tables import Trial, scratch, untested
-from pate.lab.silos.exchange import AwaitedError, Exchange, Invitation
-from pate.lab.silos.member import Consent, Member
-from pate.lab.silos.secrets import SigningKey, make_key, read_public_keys
-from pate.lab.silos.server import Server, invite
 
 Change = Literal["altered", "removed"]
 # an altered record is so many times as far out as the farthest public sample
@@ -67,7 +61,7 @@ class Altered(DataSource):
 
     Args:
         source: the source.
-        change: the change. None for the records as they are.
+        change: the change; None for the records as they are.
         row: the row of the record among the private ones.
     """
 
@@ -136,7 +130,7 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
     """Return the table of isolation of a run with teachers.
 
     Args:
-        run: the run with the plan and the key.
+        run: the run, of which the plan and the key are taken.
         data: the records.
     """
     plan, voting = load_plan(run), run.inputs_of(TEACHERS_VOTE).settings.get("votes")
@@ -204,7 +198,7 @@ def with_key(root: Path, run: Run, ledger: Path | None = None) -> Run:
 
 
 def shortened(plan: Any) -> Any:
-    """Return a plan that trains networks for few steps."""
+    """Return a plan by which networks train for few steps."""
     if isinstance(plan, ClosedFormPlan):
         return plan
     return replace(plan, num_steps=min(plan.num_steps, _STEPS))
@@ -270,7 +264,7 @@ def _files(root: Path) -> set[Path]:
 
 
 def _units(path: Path) -> dict[str, NDArray[Any]] | None:
-    """Return the arrays of a file that have a row for each teacher or record. None without any."""
+    """Return the arrays of a file that have a row for each teacher or record; None without any."""
     if path.suffix == ".pt":
         from pate._networks.teachers.training import SavedChunk  # imports torch
 
@@ -313,7 +307,7 @@ def _records(path: Path) -> NDArray[Any]:
 
 
 def _gone(before: Path, after: Path) -> int | None:
-    """Return the row that was removed from a file of records. None if there is none."""
+    """Return the row that was removed from a file of records; None if there is none."""
     one, other = (_bits(_records(path)) for path in (before, after))
     if len(one) != len(other) + 1:
         return None
@@ -347,98 +341,12 @@ def _without_digests(content: Any) -> Any:
     return None if isinstance(content, str) and _DIGEST.fullmatch(content) else content
 
 
-_DELTA, _QUERIES = 1e-6, 32
+_QUERIES = 32
 
 
-@dataclass
-class Meeting:
-    """Silos and a server in one process, with the files of `pate silo` and `pate label --silos`.
-
-    Args:
-        folder: an empty one.
-        mechanism: the agreed mechanism.
-        num_teachers: of each silo.
-        queries: the number of samples.
-        labels: the number of labels.
-    """
-
-    folder: Path
-    mechanism: SiloVotes
-    num_teachers: int
-    queries: int
-    labels: int
-    counts: dict[str, IntArray] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.names = [f"silo-{number:02d}" for number in range(self.mechanism.silos)]
-        for name in (*self.names, "server"):
-            make_key(self.folder / name / "silo.pem", self.folder / "keys" / f"{name}.pub")
-        self.key = SigningKey.read(self.folder / "server" / "silo.pem")
-        self.terms = Invitation(
-            teachers=dict.fromkeys(self.names, self.num_teachers),
-            keys=read_public_keys(self.folder / "keys", self.names),
-            server_key=self.key.public,
-            ids=np.char.mod("%05d", np.arange(self.queries)).tolist(),
-            label_names=np.char.mod("%02d", np.arange(self.labels)).tolist(),
-            sigma_silos=float(self.mechanism.sigma_silos),
-            colluding=self.mechanism.colluding,
-            dropouts=self.mechanism.dropouts,
-            single_sums=self.mechanism.single_sums,
-            delta=_DELTA,
-        )
-        shape = len(self.names), self.queries, self.labels
-        counts = np.random.default_rng(0).integers(0, self.num_teachers + 1, shape)
-        for name, table in zip(self.names, counts, strict=True):
-            self.save(name, table)
-        invite(self.exchange, self.terms)
-
-    def save(self, name: str, counts: IntArray) -> None:
-        """Write the counts of a silo."""
-        self.counts[name] = counts
-        NamedVotes(
-            ids=np.array(self.terms.ids),
-            label_names=tuple(self.terms.label_names),
-            counts=counts,
-            num_teachers=self.num_teachers,
-        ).save(self.folder / name / "votes.npz")
-
-    @property
-    def exchange(self) -> Exchange:
-        """The exchange, with nothing of it in memory."""
-        return Exchange(self.folder / "exchange")
-
-    def member(self, name: str) -> Member:
-        """Return a silo, as a new process would find it."""
-        place = self.folder / name
-        consent = Consent(digest=self.terms.digest, accepts=lambda _: True)
-        files = place / "votes.npz", place / "private", place / "silo.pem"
-        return Member(self.exchange, name, *files, consent, place / "paid")
-
-    def advance(self, names: Sequence[str]) -> None:
-        """Let silos take all possible steps."""
-        for name in names:
-            with suppress(AwaitedError):
-                self.member(name).advance()
-
-    def server(self, *without: str) -> Server:
-        """Return the server, as a new process would find it."""
-        return Server(self.exchange, self.key, without)
-
-    def noise(self) -> FloatArray:
-        """End the exchange, and return the noise ``[Q, C]`` of the sum in its stated deviations."""
-        self.advance(self.names)
-        with suppress(AwaitedError):
-            self.server().open()
-        self.advance(self.names)
-        total, shares = self.server().open()
-        sigma = self.mechanism.share_sigma
-        noise = decode(total, sigma, shares) - sum(self.counts.values())
-        return np.asarray(noise / (sigma * math.sqrt(shares)))
-
-
-def _meeting(folder: Path, mechanism: SiloVotes, shape: VoteShape) -> Meeting:
-    """Return silos that have exchanged keys and shares, and masked nothing but the last ones."""
-    meeting = Meeting(
+def _meeting(folder: Path, mechanism: SiloVotes, shape: VoteShape) -> Any:
+    """Return a `Meeting` whose silos have exchanged keys and shares, and masked only the last."""
+    meeting = find("Meeting")(
         folder, mechanism, shape.num_teachers // mechanism.silos or 1, _QUERIES, shape.num_labels
     )
     for _ in range(2):

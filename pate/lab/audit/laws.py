@@ -34,8 +34,6 @@ from pate._labeling.aggregators.clipped_votes import (
 )
 from pate._labeling.aggregators.moment_learner import Learner
 from pate._labeling.aggregators.noisy_votes import (
-    ConfidentScreen,
-    InteractiveScreen,
     NoisyVotes,
     Screen,
     SiloVotes,
@@ -156,7 +154,7 @@ def _pairs(units: FloatArray) -> float:
 
 
 def is_scores(aggregator: Aggregator) -> TypeGuard[ScoreVotes]:
-    """Whether it is of the package. A subclass may draw otherwise."""
+    """Whether it is of the package; a subclass may draw otherwise."""
     return type(aggregator) in (ScoreVotes, PersonalVotes)
 
 
@@ -452,89 +450,17 @@ def outcomes_of(
 
     The laws are those with all noise, and with less of one kind of noise, or of all.
     """
-    laws = {
-        factor: stated_outcomes(with_less_noise(aggregator, factor, name), votes)
-        for factor in (1.0, *FACTORS)
+    draws = {
+        factor: with_less_noise(aggregator, factor, name).draws(votes) for factor in (1.0, *FACTORS)
     }
-    chances = {factor: law for factor, (law, _) in laws.items()}
-    return lambda release: Outcomes(chances, laws[1.0][1](release))
+    chances = {factor: each.chances for factor, each in draws.items()}
+    return lambda release: Outcomes(chances, draws[1.0].shown(release))
 
 
 def with_less_noise(aggregator: Aggregator, factor: float, name: str | None) -> Aggregator:
     if name is None:
         return aggregator.scaled(factor)
     return replace(aggregator, **{name: factor * getattr(aggregator, name)})
-
-
-def stated_outcomes(
-    aggregator: Aggregator, votes: Any
-) -> tuple[FloatArray, Callable[[Release], IntArray]]:
-    """Return the chances ``[n, m]`` of outcomes, and the function that finds those of a release.
-
-    Raises:
-        NotStatedError: if there is no law, or it has too many outcomes.
-    """
-    kind = type(aggregator)
-    if kind is NoisyVotes or kind is TauVoting:
-        return _entries(aggregator, votes)
-    if kind is ConfidentScreen or kind is InteractiveScreen:
-        return _checks(aggregator, votes)
-    law = aggregator.law(votes)
-    members = np.broadcast_to(law.members, (*law.chances.shape, law.members.shape[-1]))
-    nothing = [] if law.nothing is None else [law.nothing[:, None]]
-
-    def find(release: Release) -> IntArray:
-        same = (members == release.labels.astype(np.bool_)[:, None]).all(axis=2)
-        same &= np.asarray(release.mask.all(axis=1))[:, None]
-        found = np.where(same.any(axis=1), same.argmax(axis=1), -1)
-        return np.where(release.mask.any(axis=1), found, law.chances.shape[1] if nothing else -1)
-
-    return np.hstack((law.chances, *nothing)), find
-
-
-def _entries(aggregator: Any, votes: Any) -> tuple[FloatArray, Callable[[Release], IntArray]]:
-    """The law of labels one by one: denied, given, withheld."""
-    if isinstance(aggregator, NoisyVotes):
-        margins, lead = votes.counts - votes.num_teachers / 2, aggregator.min_lead
-        sigma, guess = aggregator.sigma_votes, np.zeros(votes.counts.shape, dtype=np.uint8)
-    else:
-        margins, lead = tau_sums(aggregator, votes) - aggregator.threshold_tau, 0.0
-        sigma, guess = aggregator.sigma_tau, guess_of(aggregator.around_predictions, votes)
-    given, denied = ndtr((margins - lead) / sigma), ndtr((-margins - lead) / sigma)
-    chances = np.stack((denied, given, np.maximum(1 - given - denied, 0.0)), axis=-1)
-
-    def find(release: Release) -> IntArray:
-        return np.where(release.mask, release.labels ^ guess, 2).astype(np.int64).ravel()
-
-    return chances.reshape(-1, 3), find
-
-
-def _checks(aggregator: Any, votes: Counts) -> tuple[FloatArray, Callable[[Release], IntArray]]:
-    """The law of the checks of a screen: held back, or passed on."""
-    if isinstance(aggregator, ConfidentScreen):
-        counted = np.sort(votes.counts, axis=1)[:, -(aggregator.num_top or votes.num_labels) :]
-        distances = np.abs(counted - votes.num_teachers / 2)
-        worst, threshold, sigma = (
-            distances.min(axis=1),
-            aggregator.threshold_confident,
-            aggregator.sigma_confident,
-        )
-    else:
-        assert votes.predictions is not None, "they are needed"
-        distances = np.abs(votes.counts - votes.num_teachers * votes.predictions)
-        worst, threshold, sigma = (
-            distances.max(axis=1),
-            aggregator.threshold_interactive,
-            aggregator.sigma_interactive,
-        )
-    checked = distances.mean(axis=1) if aggregator.over == "mean" else worst
-    passed = ndtr((checked - threshold) / sigma)
-
-    def find(release: Release) -> IntArray:
-        assert release.tiers is not None, "screens have tiers"
-        return (release.tiers > 0).astype(np.int64)
-
-    return np.column_stack((1 - passed, passed)), find
 
 
 def _inner(aggregator: Screen, votes: Any, release: Release) -> Trace:

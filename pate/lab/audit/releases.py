@@ -55,7 +55,6 @@ from pate.lab.audit.laws import (
     outcomes_of,
     p_values,
     parts_of,
-    stated_outcomes,
     trace,
     with_less_noise,
 )
@@ -70,7 +69,7 @@ _QUERIES = 12  # of synthetic ballots
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Tied(Voters):
-    """Voters with ballots of which nearly half are larger than any clip. Their sum is 0."""
+    """Voters with ballots of which nearly half are larger than any clip; their sum is 0."""
 
     present: int
     private: bool
@@ -194,7 +193,7 @@ def _informative(
 ) -> tuple[Any, int]:
     """Return the synthetic votes with outcomes that depend most on a scale of noise.
 
-    There are fewer labels if there are too many outcomes. The number is returned too.
+    There are fewer labels if there are too many outcomes; the number is returned too.
     """
     error: NotStatedError | None = None
     least = int(getattr(aggregator, "k", 1)) + 1
@@ -203,7 +202,7 @@ def _informative(
         tried = _near_ties(aggregator, shape, num_labels, rng, _TRIED)
         try:
             stated, faulty = (
-                stated_outcomes(with_less_noise(aggregator, factor, name), tried)[0]
+                with_less_noise(aggregator, factor, name).draws(tried).chances
                 for factor in (1.0, FACTORS[0])
             )
         except NotStatedError as reason:

@@ -16,12 +16,12 @@ from pate._core.files.writing import write_text
 from pate._core.settings import require_made
 from pate._core.tables import text_table, write_csv
 from pate._core.validation import require, require_count, require_in_open_unit_interval
-from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator
+from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.commands.recipes import find_study
 from pate._labeling.runs.run import Run
 from pate._labeling.votes.kinds import Votes, VoteShape
-from pate.lab.plan.frontier import Comparison, Frontier, frontier, load_task
+from pate.lab.plan.frontier import Comparison, Frontier, file_task, frontier, load_task
 from pate.lab.plan.output import (
     draw_epsilons,
     draw_sweep,
@@ -144,8 +144,9 @@ account_main = partial(run_command, "account", account, grouped={"shape": VoteSh
 def compare(
     comparison: Comparison,
     run: Path | None = None,
+    votes: Path | None = None,
     simulate: Simulation | None = None,
-    aggregators: list[Aggregator] | None = None,
+    aggregators: list[AnyAggregator] | None = None,
     output: Path | None = None,
 ) -> Frontier:
     """Plot the quality of labels and student against epsilon for aggregators on the same votes.
@@ -156,14 +157,16 @@ def compare(
     Args:
         comparison: the settings common to all aggregators.
         run: the run with the votes.
-        simulate: teachers to simulate in place of a run.
-        aggregators: the aggregators to compare. Only the proportions of their noise matter, because
-            one factor scales all of it to meet each target. An aggregator that needs a student is
-            the last of two `Rounds`. None for the proposals of all aggregators of this package and
-            of installed ones; for records that vote for themselves, `ScoreVotes`.
-        output: folder for ``frontier.csv``, ``frontier.png`` and ``frontier.txt``. None for
-            ``private/frontier`` in the run, or ``frontier`` for simulated votes. With variants,
-            ``variants.png`` is next to them.
+        votes: an .npz file of ballots or counts in place of a run, as for pate label --votes.
+        simulate: teachers to simulate in place of both.
+        aggregators: the aggregators to compare, by name or with noise, of which only the
+            proportions matter: one factor scales all of it to meet each target. An aggregator that
+            needs a student is the last of two `Rounds`. None for the proposals of all aggregators
+            of this package and of installed ones; for records that vote for themselves,
+            `ScoreVotes`.
+        output: folder for ``frontier.csv``, ``frontier.png``, ``frontier.txt`` and, with variants,
+            ``variants.png``. None for ``private/frontier``, in the run if there is one, or
+            ``frontier`` for simulated votes.
 
     Returns:
         The written figures.
@@ -171,18 +174,15 @@ def compare(
     Raises:
         ValueError: unless either a run or a simulation is given, and on parameters out of range.
     """
-    require(
-        (run is None) != (simulate is None),
-        "either a run or a simulation",
-        run=run,
-        simulate=simulate,
-    )
-    require_made("aggregators", aggregators)
+    places = {"run": run, "votes": votes, "simulate": simulate}
+    given = [name for name, place in places.items() if place is not None]
+    require(len(given) == 1, "either a run, votes or a simulation", got=given)
+    task: Task[Votes]
     if simulate is not None:
-        task: Task[Votes] = simulated(simulate).drawn(
-            comparison.num_queries, seed=comparison.query_seed
-        )
+        task = simulated(simulate).drawn(comparison.num_queries, seed=comparison.query_seed)
         default = Path("frontier")
+    elif votes is not None:
+        task, default = file_task(Path(votes), comparison), Path("private/frontier")
     else:
         assert run is not None
         task = load_task(Path(run), comparison, aggregators)
@@ -206,7 +206,7 @@ frontier_main = partial(run_command, "frontier", compare, grouped={"comparison":
 
 
 def plan(facts: TaskFacts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult:
-    """Plan the number of teachers from public facts. Nothing private is touched.
+    """Plan the number of teachers from public facts; nothing private is touched.
 
     Simulated teachers learn from their shares of the records by the learning curve of one teacher.
     Their votes are released at each target epsilon as in `pate label`, and a student learns from

@@ -1,7 +1,7 @@
 """The frontier: aggregators compared by their labels, and a student's figures, at each epsilon.
 
 First what is compared: candidates, settings and results. Then the task, votes on public samples
-with data for training and evaluating a student. Its teachers may be simulated before any are
+with data for training and evaluating a student; its teachers may be simulated before any are
 trained, and nothing private is touched then. At the end the measurements.
 """
 
@@ -15,10 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
-from pate._core.accounting.accountant import COARSE_ORDERS, Target, epsilon_of
-from pate._core.accounting.charges import account
-from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
 from pate._core.progress import stage_bar
+from pate._core.settings import Partial
 from pate._core.validation import (
     BoolArray,
     FloatArray,
@@ -26,13 +24,23 @@ from pate._core.validation import (
     require,
     require_count,
     require_in_open_unit_interval,
-    require_positive,
 )
-from pate._labeling.aggregators.base import Aggregator, Outlook, Release, features_of, registered
+from pate._labeling.aggregators.base import (
+    Aggregator,
+    AnyAggregator,
+    Outlook,
+    Release,
+    features_of,
+    registered,
+)
 from pate._labeling.aggregators.clipped_votes import two_rounds
 from pate._labeling.data.records import Role, known_truth
 from pate._labeling.linear import LinearStudent, fit_linear, flat, student_of
-from pate._labeling.release.completion import DEFAULTS, one_change_variants
+from pate._labeling.release.completion import (
+    DEFAULTS,
+    complete_aggregator,
+    one_change_variants,
+)
 from pate._labeling.runs.data_file import load_data
 from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import finished_votes, load_votes
@@ -44,11 +52,11 @@ from pate._labeling.votes.kinds import (
     Need,
     Scores,
     Votes,
-    VoteShape,
     drawn_rows,
     require_kind,
 )
-from pate.lab.plan.sources import Task
+from pate.lab.plan.engine import FREE, Terms
+from pate.lab.plan.sources import Task, votes_of
 
 
 class Candidate(NamedTuple):
@@ -68,7 +76,7 @@ def candidates(
 
     Args:
         outlook: the votes.
-        aggregators: the aggregators to compare. None for the proposals of all registered ones.
+        aggregators: the aggregators to compare; None for the proposals of all registered ones.
             Aggregators that need predictions become the last of two `Rounds`. Only the proportions
             of their noise matter.
         variants: whether each is followed by its other forms, unless these are candidates already.
@@ -126,26 +134,25 @@ def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
 
 
 PRIVATE = "PRIVATE: computed from private votes without accounting for it; not to be published"
-FREE = "from simulated votes alone: nothing private was touched"
 LABEL_FIGURES = ("answered", "label_accuracy", "label_macro_f1")
 STUDENT_FIGURES = ("student_accuracy", "student_macro_f1", "student_mAP")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(Terms):
     """Settings common to all aggregators that are compared.
 
     Args:
         epsilons: the targets.
-        delta: their delta.
+        delta: the delta at which they hold.
         num_queries: number of public samples to label, the same ones for each aggregator.
-        neighboring_relation: the relation that the targets hold for, and for which proposed
+        neighboring_relation: the relation under which the targets hold, and for which proposed
             aggregators are made.
         student: whether a linear student is trained on the released labels and evaluated on the
             test set.
-        cutoff: the lowest probability of a label that the student gives.
+        cutoff: the lowest probability at which the student gives a label.
         seeds: number of times that the noise is drawn; medians are shown.
-        query_seed: seed of the public order of samples, as in ``pate label``.
+        query_seed: seed of the public order in which samples are taken, as in ``pate label``.
         variants: whether the other forms of each aggregator are compared too, such as other laws of
             its noise: one setting changed at a time, as its class declares.
 
@@ -154,20 +161,17 @@ class Comparison:
     """
 
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-    delta: float = 1e-6
+    seeds: int = 3
     num_queries: int = 600
-    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
     student: bool = False
     cutoff: float = 0.5
-    seeds: int = 3
     query_seed: int = 0
     variants: bool = False
 
     def __post_init__(self) -> None:
-        require_count(1, num_queries=self.num_queries, seeds=self.seeds)
-        require_in_open_unit_interval(delta=self.delta, cutoff=self.cutoff)
-        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
-        require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
+        super().__post_init__()
+        require_count(1, num_queries=self.num_queries)
+        require_in_open_unit_interval(cutoff=self.cutoff)
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -180,15 +184,6 @@ class Comparison:
         return (
             f"{self.num_queries} queries, delta {self.delta:g},"
             f" {self.neighboring_relation.value.upper()}"
-        )
-
-    def target(self, epsilon: float) -> Target:
-        """Return the target of all queries together at one of the epsilons."""
-        return Target(
-            epsilon=epsilon,
-            delta=self.delta,
-            num_queries=self.num_queries,
-            neighboring_relation=self.neighboring_relation,
         )
 
 
@@ -259,17 +254,25 @@ def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:
 
 
 def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
-    """Return the best point at each target by one figure; a missing figure never wins."""
+    """Return the best point at each target by one figure; a missing figure never wins.
+
+    Figures of released labels count for the share of labels that are released.
+    """
+
+    def reached(point: Point) -> float:
+        share = point.answered if measured in LABEL_FIGURES[1:] else 1.0
+        return float(share * getattr(point, measured))
+
     best: dict[float, Point] = {}
     for point in points:
-        best_so_far = getattr(best.get(point.target_epsilon), measured, -math.inf)
-        if getattr(point, measured) > best_so_far:
+        so_far = best.get(point.target_epsilon)
+        if reached(point) > (-math.inf if so_far is None else reached(so_far)):
             best[point.target_epsilon] = point
     return dict(sorted(best.items()))
 
 
 def load_task(
-    root: Path, comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+    root: Path, comparison: Comparison, aggregators: Sequence[AnyAggregator] | None = None
 ) -> Task[Votes]:
     """Return the task of a run: votes on the drawn samples, as a comparison needs them. PRIVATE.
 
@@ -277,7 +280,7 @@ def load_task(
         root: the folder of the run.
         comparison: its settings. Test samples are read only for a student.
         aggregators: the aggregators to compare. Ballots and features are read if one of them needs
-            these, or for None.
+            these, or is a class alone, or for None.
 
     Raises:
         ValueError: if the teachers have not voted, or on fewer samples than there are queries, or
@@ -289,7 +292,10 @@ def load_task(
     manifest = store.manifest()
     kind = manifest.kind
     rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
-    needs = frozenset[Need]().union(*(each.needs for each in aggregators or ()))
+    made = [each for each in aggregators or () if isinstance(each, Aggregator)]
+    if len(made) < len(aggregators or ()):
+        aggregators = None
+    needs = frozenset[Need]().union(*(each.needs for each in made))
     if issubclass(kind, Counts):
         # a round of clipped ballots, which trains a student, precedes aggregators with predictions
         if aggregators is None or "predictions" in needs:
@@ -313,74 +319,50 @@ def load_task(
     )
 
 
-_TOLERANCE = 1e-4  # relative; less excess noise changes no figure visibly
-_SHORT = 1e-3  # the relative shortfall of epsilon below its target that is accepted
+def file_task(path: Path, comparison: Comparison) -> Task[Counts]:
+    """Return the task of a file of votes, as for ``pate label --votes``. PRIVATE.
 
-
-def measure(
-    task: Task[Votes], aggregator: Aggregator, epsilon: float, comparison: Comparison
-) -> Point | None:
-    """Return the results of an aggregator at a target epsilon, or None if no noise meets it."""
-    shape, target = task.votes.shape, comparison.target(epsilon)
-    met = _calibrated(aggregator, target, shape)
-    if met is None:
-        return None
-    calibrated, allowed = met
-    drawn = [
-        _figures_of(task, calibrated, allowed, comparison, seed) for seed in range(comparison.seeds)
-    ]
-    medians = {name: float(np.median([figures[name] for figures in drawn])) for name in drawn[0]}
-    return Point(
-        aggregator=aggregator.display_name,
-        target_epsilon=epsilon,
-        epsilon=allowed,
-        parameters=json.dumps({name: round(scale, 4) for name, scale in calibrated.noise.items()}),
-        **medians,
+    Raises:
+        ValueError: with a student, for whom there are no test samples, or as `votes_of` does.
+    """
+    require(not comparison.student, "no student with a file of votes, which has no test samples")
+    number, seed = comparison.num_queries, comparison.query_seed
+    votes = votes_of(path, None, num_queries=number, seed=seed).votes
+    return Task(
+        votes=votes,
+        test_features=np.zeros((0, 1)),
+        test_labels=np.zeros((0, votes.num_labels), dtype=np.uint8),
+        private=True,
     )
 
 
-def _calibrated(
-    aggregator: Aggregator, target: Target, shape: VoteShape
-) -> tuple[Aggregator, float] | None:
-    """Return an aggregator with noise that meets a target, and its epsilon. None if none does.
-
-    A few orders suffice for most aggregators. They overestimate epsilon; where that is noticeable,
-    all orders are used.
-    """
-    relation, best = target.neighboring_relation, None
-    for orders in (COARSE_ORDERS, DEFAULT_ORDERS):
-        calibrated = aggregator.calibrated(target, shape, tolerance=_TOLERANCE, orders=orders)
-        if calibrated is not None:
-            best = (
-                calibrated,
-                epsilon_of(
-                    calibrated.event(shape, relation), count=target.num_queries, delta=target.delta
-                ),
-            )
-            if best[1] > (1 - _SHORT) * target.epsilon:
-                break
-    return best
-
-
-def _figures_of(
-    task: Task[Votes], aggregator: Aggregator, allowed: float, comparison: Comparison, seed: int
-) -> dict[str, float]:
-    """Draw the noise of a calibrated aggregator once, and return its figures by name."""
+def measure(
+    task: Task[Votes], name: str, aggregator: AnyAggregator, epsilon: float, comparison: Comparison
+) -> Point | None:
+    """Return the results of an aggregator at a target epsilon, or None if no noise meets it."""
     votes = task.votes
-    release = aggregator.aggregate(votes, generator=np.random.default_rng(seed))
-    paid = allowed
-    if release.tiers is not None:
-        paid = account(
-            aggregator.charges(release, votes.shape), comparison.neighboring_relation
-        ).get_epsilon(delta=comparison.delta)
-    figures = {"realised_epsilon": paid} | label_quality(release, votes)
-    if comparison.student:
-        figures |= score_student(
-            student_of(release, features_of(votes), votes.num_teachers),
-            task,
-            cutoff=comparison.cutoff,
-        )
-    return figures
+
+    def figures(release: Release) -> dict[str, float]:
+        found = label_quality(release, votes)
+        if comparison.student:
+            student = student_of(release, features_of(votes), votes.num_teachers)
+            found |= score_student(student, task, cutoff=comparison.cutoff)
+        return found
+
+    try:
+        priced = comparison.priced(aggregator, epsilon, votes)
+    except ValueError:
+        return None
+    drawn = comparison.draws(priced, votes, figures, range(comparison.seeds))
+    medians = {name: float(np.median([row[name] for row in drawn])) for name in comparison.figures}
+    return Point(
+        aggregator=name,
+        target_epsilon=epsilon,
+        epsilon=comparison.cost(priced, votes),
+        realised_epsilon=float(np.median([row["spent"] for row in drawn])),
+        parameters=json.dumps({name: round(scale, 4) for name, scale in priced.noise.items()}),
+        **medians,
+    )
 
 
 def score_student(student: LinearStudent, task: Task[Votes], *, cutoff: float) -> dict[str, float]:
@@ -429,7 +411,7 @@ def references(task: Task[Votes], *, student: bool, cutoff: float) -> dict[str, 
     The ``constant answer`` gives each label its more common value, among noiseless majorities for
     released labels and among true test labels for a student. It is the best answer that does not
     look at a sample, which a useful student must beat. The ``noiseless majority`` releases the
-    majority of the teachers' votes, the ``noiseless counts`` their exact numbers. Both would cost
+    majority of the teachers' votes, the ``noiseless counts`` their exact numbers; both would cost
     an infinite epsilon. Votes without counts have neither, and no figures of released labels.
     """
     votes, usual_student = task.votes, {}
@@ -457,18 +439,40 @@ def references(task: Task[Votes], *, student: bool, cutoff: float) -> dict[str, 
     return figures
 
 
+def _sorted_out(
+    task: Task[Votes], comparison: Comparison, aggregators: Sequence[AnyAggregator]
+) -> tuple[list[Aggregator], list[tuple[str, Partial[Aggregator]]]]:
+    """Return aggregators, and by name classes that split their noise by the target."""
+    made: list[Aggregator] = []
+    split: list[tuple[str, Partial[Aggregator]]] = []
+    target = comparison.target(max(comparison.epsilons), task.votes.num_queries)
+    for each in aggregators:
+        if isinstance(each, Aggregator):
+            made.append(each)
+            continue
+        relation = {"neighboring_relation": comparison.neighboring_relation}
+        partial = Partial(each.cls, **relation | dict(each.settings))
+        complete = complete_aggregator(partial, target, task.votes.shape)
+        noisy = set(each.settings) >= set(each.cls.noise_parameters)
+        if each.cls.splits_noise and not noisy:
+            split.append((each.cls.__name__, partial))
+        else:
+            made.append(complete)
+    return made, split
+
+
 def frontier(
-    task: Task[Votes], comparison: Comparison, aggregators: Sequence[Aggregator] | None = None
+    task: Task[Votes], comparison: Comparison, aggregators: Sequence[AnyAggregator] | None = None
 ) -> Frontier:
     """Measure labels, and a student, against epsilon for several aggregators on the same votes.
 
     Args:
         task: the votes on the queries, and the data for a student.
         comparison: the settings common to all aggregators.
-        aggregators: the aggregators to compare; one factor scales all noise of each of them to meet
-            each target. Aggregators that need predictions become the last of two `Rounds`. None for
-            the proposals of all registered aggregators or, for votes without counts, of the one
-            that a target alone takes.
+        aggregators: the aggregators to compare, or classes; one factor scales all noise of each of
+            them to meet each target. Aggregators that need predictions become the last of two
+            `Rounds`. None for the proposals of all registered aggregators or, for votes without
+            counts, of the one that a target alone takes.
 
     Returns:
         A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.
@@ -488,19 +492,27 @@ def frontier(
     )
     if aggregators is None and type(task.votes) in DEFAULTS:
         aggregators = DEFAULTS[type(task.votes)].proposals(outlook)
-    compared = candidates(outlook, aggregators, variants=comparison.variants)
+    made, split = _sorted_out(task, comparison, aggregators or ())
+    given = None if aggregators is None else made
+    compared = candidates(outlook, given, variants=comparison.variants)
+    for candidate in compared:
+        # what cannot serve the votes is refused, and what meets no target left out
+        candidate.aggregator.event(task.votes.shape, comparison.neighboring_relation)
+    families = {name: family for name, family, _ in compared} | {name: name for name, _ in split}
+    tried: list[tuple[str, AnyAggregator]] = [(each.name, each.aggregator) for each in compared]
+    tried += split
     points: list[Point] = []
-    with stage_bar(len(compared) * len(comparison.epsilons), "frontier", unit="point") as bar:
-        for name, _, aggregator in compared:
+    with stage_bar(len(tried) * len(comparison.epsilons), "frontier", unit="point") as bar:
+        for name, aggregator in tried:
             bar.set_postfix_str(name, refresh=False)
             for epsilon in comparison.epsilons:
-                point = measure(task, aggregator, epsilon, comparison)
-                points += [] if point is None else [replace(point, aggregator=name)]
+                point = measure(task, name, aggregator, epsilon, comparison)
+                points += [] if point is None else [point]
                 bar.update()
     return Frontier(
         comparison=comparison,
         points=tuple(points),
         references=references(task, student=comparison.student, cutoff=comparison.cutoff),
         private=task.private,
-        families={name: family for name, family, _ in compared} if comparison.variants else {},
+        families=families if comparison.variants else {},
     )

@@ -84,15 +84,12 @@ def frontier_table(frontier: Frontier) -> str:
         rows.append((reference, "", "", *(f"{figures[name]:.4f}" for name in names)))
     lines = [frontier.notice, comparison.title, "", *text_table(rows)]
     for measured in STUDENT_FIGURES if comparison.student else ("label_accuracy",):
-        lines += ["", f"Best by {measured}:"]
+        words = measured if comparison.student else "the share of labels released and right"
+        lines += ["", f"Best by {words}:"]
         for target, point in best_at(points, measured).items():
-            lines.append(
-                f"    epsilon {target:g}: {point.aggregator} ({getattr(point, measured):.4f})"
-            )
-    if not comparison.student:
-        lines.append(
-            "An aggregator can be right on the few queries that it answers: look at `answered` too."
-        )
+            share = 1.0 if comparison.student else point.answered
+            reached = share * getattr(point, measured)
+            lines.append(f"    epsilon {target:g}: {point.aggregator} ({reached:.4f})")
     return "\n".join(lines) + "\n"
 
 
@@ -105,7 +102,7 @@ def frontier_rows(frontier: Frontier) -> Iterable[Mapping[str, Any]]:
 def frontier_figure(frontier: Frontier) -> Figure:
     """Plot each figure against epsilon, a line for each aggregator and a level for each reference.
 
-    The five aggregators with the best mean ranks have colors and names, the best first. The others
+    The five aggregators with the best mean ranks have colors and names, the best first; the others
     are gray. If variants are compared, each class counts once, by its best form. Values far below
     the constant answer are cut off.
     """
@@ -144,7 +141,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
 
 
 def variants_figure(frontier: Frontier) -> Figure:
-    """Plot a panel for each class with several forms, in color. All other classes are gray.
+    """Plot a panel for each class with several forms, in color; all other classes are gray.
 
     The panels show the accuracy of the student or, without a student, macro-F1 of the labels.
     """

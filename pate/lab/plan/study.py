@@ -8,27 +8,21 @@ finished cells are files of its folder, so that it goes on where it stopped.
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import yaml
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
-from pate._core.accounting.accountant import Target, epsilon_of
-from pate._core.accounting.charges import account
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, leaves
 from pate._core.files.reading import code_version, digest, read_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
-from pate._core.progress import stage_bar
-from pate._core.release.transaction import require_promise
 from pate._core.settings import Partial, decode, to_plain
 from pate._core.validation import (
     BoolArray,
@@ -39,7 +33,6 @@ from pate._core.validation import (
     require_count,
     require_distinct,
     require_known,
-    require_positive,
 )
 from pate._labeling.aggregators.base import (
     Aggregator,
@@ -48,8 +41,8 @@ from pate._labeling.aggregators.base import (
     features_of,
     predictions_of,
 )
-from pate._labeling.release.completion import complete_aggregator, scale_to_target
-from pate._labeling.votes.kinds import Counts, VoteShape
+from pate._labeling.votes.kinds import VoteShape
+from pate.lab.plan.engine import FREE, Terms, in_processes
 from pate.lab.plan.sources import (
     CountsFile,
     Simulation,
@@ -62,7 +55,6 @@ from pate.lab.plan.sources import (
     votes_of,
 )
 
-FREE = "from simulated votes alone: nothing private was touched"
 PUBLIC = "from votes that were declared public"
 PRIVATE = "PRIVATE: compared with exact counts of private votes; not to be published"
 FIGURES = ("answered", "accuracy", "recall", "precision", "exact", "great", "good")
@@ -70,11 +62,10 @@ FIGURES = ("answered", "accuracy", "recall", "precision", "exact", "great", "goo
 
 _OF_GROUP = ("votes", "k", "epsilon", "mechanism")
 _CONFIDENCE = 0.95
-_FOR_SETTINGS = 1e-6  # delta of settings that a class chooses for a target without one
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class Study(Terms):
     """The settings of a study: all votes by all k, mechanisms, epsilons and seeds.
 
     Args:
@@ -83,7 +74,7 @@ class Study:
         k: numbers of items that are looked for. Mechanisms without a k are compared with the same
             top k.
         epsilons: the targets of all queries on one file of votes together.
-        names: names of the mechanisms in the results, one each. None for class and settings.
+        names: names of the mechanisms in the results, one each; None for class and settings.
         shown: the figure of the picture and of the table for LaTeX.
         votes: .npz files of ballots or counts, as for pate label --votes (PRIVATE).
         counts: histograms, of which a user changes each count by 1 at most (PRIVATE): .csv, .npy or
@@ -91,12 +82,12 @@ class Study:
             file, a query each.
         simulate: teachers to simulate, as for pate frontier, or histograms of a given shape.
         truth: with votes, an .npz with ids and Y [N, C] (0/1), in place of the exact top k.
-        delta: the delta of targets. At 0 they are targets of pure epsilon by simple
+        delta: the delta at which targets hold. At 0 they are targets of pure epsilon by simple
             addition, which choices with noise of any law meet, and no tests.
-        neighboring_relation: the relation that targets hold for.
+        neighboring_relation: the relation under which targets hold.
         seeds: number of draws of the noise; intervals are over them.
-        num_queries: number of samples, of files of votes and simulated ones. None for all.
-        query_seed: seed of their public order, as in pate label.
+        num_queries: number of samples, of files of votes and simulated ones; None for all.
+        query_seed: seed of the public order in which they are taken, as in pate label.
         public: whether all files are public, so that the results are, too.
 
     Raises:
@@ -105,27 +96,21 @@ class Study:
 
     mechanisms: list[AnyAggregator]
     k: tuple[int, ...]
-    epsilons: tuple[float, ...]
     names: tuple[str, ...] | None = None
     shown: str = "recall"
     votes: tuple[Path, ...] = ()
     counts: tuple[Path | CountsFile, ...] = ()
     simulate: tuple[Simulation | Steps | Zipf, ...] = ()
     truth: Path | None = None
-    delta: float = 1e-6
-    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
-    seeds: int = 10
     num_queries: int | None = None
     query_seed: int = 0
     public: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("mechanisms", "k", "epsilons"):
+        super().__post_init__()
+        for name in ("mechanisms", "k"):
             require(getattr(self, name), f"at least one value of {name}", **{name: "none"})
-        require_count(1, seeds=self.seeds, **{f"k[{i}]": k for i, k in enumerate(self.k)})
-        require_positive(**{f"epsilons[{i}]": value for i, value in enumerate(self.epsilons)})
-        if self.delta != 0:
-            require_promise(self.delta)
+        require_count(1, **{f"k[{i}]": k for i, k in enumerate(self.k)})
         if self.num_queries is not None:
             require_count(1, num_queries=self.num_queries)
         require(
@@ -173,60 +158,6 @@ class Study:
         if not (self.votes or self.counts):
             return FREE
         return PUBLIC if self.public else PRIVATE
-
-    def priced(self, mechanism: Partial[Aggregator], epsilon: float, votes: Counts) -> Aggregator:
-        """Return a mechanism with the least noise for all queries together to cost an epsilon.
-
-        Raises:
-            ValueError: if no noise meets the target.
-        """
-        shape = votes.shape
-        target = Target(
-            epsilon=epsilon,
-            delta=self.delta or _FOR_SETTINGS,
-            num_queries=votes.num_queries,
-            neighboring_relation=self.neighboring_relation,
-        )
-        made = complete_aggregator(mechanism, target, shape)
-        if self.delta:
-            return scale_to_target(made, target, shape)
-        cost = self.cost(made, votes)
-        require(math.isfinite(cost), "a mechanism of pure epsilon at delta = 0", cost="none")
-        # noise of twice the scale costs half
-        return made.scaled(cost / epsilon)
-
-    def cost(self, aggregator: Aggregator, votes: Counts) -> float:
-        """Return the epsilon of all queries on some votes together."""
-        event = aggregator.event(votes.shape, self.neighboring_relation)
-        if not self.delta:
-            return pure_epsilon(event) * votes.num_queries
-        return epsilon_of(event, count=votes.num_queries, delta=self.delta)
-
-    def spent(
-        self, aggregator: Aggregator, release: Release, shape: VoteShape, allowed: float
-    ) -> float:
-        """Return the epsilon of a release, which may settle for less than is allowed."""
-        if release.tiers is None or not self.delta:
-            return allowed
-        charges = aggregator.charges(release, shape)
-        return account(charges, self.neighboring_relation).get_epsilon(delta=self.delta)
-
-
-def pure_epsilon(event: Event) -> float:
-    """Return the pure epsilon of an event by simple addition, infinite where none is known.
-
-    A choice of bounded range eta is eta-DP, and the releases of an event add up (Dwork et al.
-    (2006)), also where earlier ones decide later ones.
-    """
-    total = 0.0
-    for leaf, count in leaves(event):
-        if isinstance(leaf, BoundedRangeEvent):
-            total += count * leaf.eta
-        elif isinstance(leaf, PureDPEvent):
-            total += count * leaf.epsilon
-        else:
-            return math.inf
-    return total
 
 
 def read_study(path: Path) -> Study:
@@ -391,7 +322,7 @@ class Judge:
         of released items that are right (None where none is), and ``exact`` the share of queries
         with exactly the right items. A ``great`` set of k items has the best ``k / 10`` (rounded
         up) and none of rank beyond ``1.1 k``, a ``good`` one the best ``k / 100`` and none beyond
-        ``1.5 k`` (Shekelyan & Loukides (2022)). Both are None with a given truth.
+        ``1.5 k`` (Shekelyan & Loukides (2022)); both are None with a given truth.
         """
         truth, k = self._source.truth, self._k
         released = (release.labels > 0) & release.mask
@@ -493,18 +424,19 @@ def run_study(study: Study, output: Path, *, workers: int = 1) -> StudyResult:
     ]
     files = [output / "cells" / f"{group.key(study)}.json" for group in groups]
     make_folder(output)
+    private = study.notice == PRIVATE
     with locked_output(output / "study.csv"):
         made = [_read_cells(path) for path in files]
         todo = [i for i, cells in enumerate(made) if len(cells) < study.seeds]
-        found = _in_processes(
-            workers, study, "noise", calibrated, [(groups[i], study) for i in todo]
+        found = in_processes(
+            workers, "noise", calibrated, [(groups[i], study) for i in todo], private=private
         )
         jobs = [
             (groups[i], aggregator, study, files[i], made[i])
             for i, aggregator in zip(todo, found, strict=True)
         ]
         for i, cells in zip(
-            todo, _in_processes(workers, study, "study", _release_cells, jobs), strict=True
+            todo, in_processes(workers, "study", _release_cells, jobs, private=private), strict=True
         ):
             made[i] = cells
     return StudyResult(
@@ -521,28 +453,6 @@ def _read_cells(path: Path) -> list[Mapping[str, Any]]:
     return rows
 
 
-Made = TypeVar("Made")
-
-
-def _in_processes(
-    workers: int,
-    study: Study,
-    name: str,
-    function: Callable[..., Made],
-    calls: Sequence[tuple[Any, ...]],
-) -> list[Made]:
-    """Return a function's results for several arguments, in order."""
-    # private votes are not to be mapped from a file of all workers
-    size = None if study.notice == PRIVATE else "1M"
-    pool = Parallel(n_jobs=min(workers, len(calls) or 1), return_as="generator", max_nbytes=size)
-    results = []
-    with stage_bar(len(calls), name, unit="group") as bar:
-        for result in pool(delayed(function)(*each) for each in calls):
-            results.append(result)
-            bar.update()
-    return results
-
-
 def _release_cells(
     group: Group,
     aggregator: Aggregator,
@@ -552,26 +462,18 @@ def _release_cells(
 ) -> list[Mapping[str, Any]]:
     """Release the votes of a group by the seeds that are missing; write and return its cells."""
     source, votes = group.source, group.source.votes
-    shape, allowed = votes.shape, study.cost(aggregator, votes)
-    judge = Judge(source, group.k)
-    cells = list(made)
-    for seed in range(len(made), study.seeds):
-        release = aggregator.aggregate(votes, generator=np.random.default_rng(seed))
-        cells.append(
-            {
-                "votes": source.name,
-                **_facts(shape, votes.num_queries, histogram=source.histogram),
-                "k": group.k,
-                "mechanism": group.name,
-                "epsilon": group.epsilon,
-                "delta": study.delta,
-                "relation": study.neighboring_relation.value,
-                "seed": seed,
-                "spent": study.spent(aggregator, release, shape, allowed),
-                "noise": json.dumps(aggregator.noise),
-            }
-            | judge.figures(release)
-        )
+    place = {
+        "votes": source.name,
+        **_facts(votes.shape, votes.num_queries, histogram=source.histogram),
+        "k": group.k,
+        "mechanism": group.name,
+        "epsilon": group.epsilon,
+        "delta": study.delta,
+        "relation": study.neighboring_relation.value,
+    }
+    seeds = range(len(made), study.seeds)
+    drawn = study.draws(aggregator, votes, Judge(source, group.k).figures, seeds)
+    cells = [*made, *(place | row for row in drawn)]
     write_json(path, {"cells": cells})
     return cells
 

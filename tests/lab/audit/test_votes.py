@@ -20,7 +20,6 @@ from pate.lab.audit.releases import noise_of_moments
 from pate.lab.audit.tables import verdict_of
 from pate.mechanisms import add_gaussian, private_generator, seeded_generator
 
-member: Any = import_module("pate.lab.silos.member")
 moments: Any = import_module("pate._core.mechanisms.noisy_counts")
 MECHANISM = SiloVotes(sigma_silos=20.0, silos=5, colluding=2, dropouts=1)
 SHAPE = VoteShape(250, 6)
@@ -89,13 +88,21 @@ def test_votes_of_which_only_counts_are_known_have_no_isolation(tmp_path: Path) 
     assert row.verdict == "not tested" and row.result == "no ballot of a teacher is known"
 
 
+@pytest.fixture
+def member() -> Any:
+    """The module of silos, another folder of the lab."""
+    return pytest.importorskip("pate.lab.silos.member")
+
+
 def least(noise: list[Gaussians | Outcomes]) -> float:
     stacked = np.stack([part.normals(np.random.default_rng(0)) for part in noise])
     return min(p_values(stacked, ("releases", "rows", "columns")[: stacked.ndim]).values())
 
 
 @pytest.mark.slow
-def test_masked_silos_add_the_stated_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masked_silos_add_the_stated_noise(
+    member: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = Run(tmp_path / "run")
     assert least(masked_noise(run, MECHANISM, SHAPE)) > 1e-6
     monkeypatch.setattr(member, "private_generator", lambda _: private_generator(7))
@@ -105,7 +112,7 @@ def test_masked_silos_add_the_stated_noise(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_a_masked_vector_depends_on_its_own_silo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    member: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, counts = Run(tmp_path / "run"), member.Member._counts
     assert verdict_of(masked_isolation(run, MECHANISM, SHAPE)) == "passed"

@@ -79,13 +79,14 @@ def test_all_rounds_together_cost_what_a_point_says(
     }
     for name in names:
         aggregator = listed[name]
-        point = measure(task, with_first_round(aggregator, outlook), 3.0, comparison)
+        complete = with_first_round(aggregator, outlook)
+        point = measure(task, complete.display_name, complete, 3.0, comparison)
         assert point is not None
         assert point.aggregator.startswith("Rounds (ClippedVotes, ") == (name in ("tau", "screen"))
         assert 0.998 * 3.0 < point.epsilon <= 3.0 * (1 + 1e-9)
         assert point.realised_epsilon <= point.epsilon * (1 + 1e-9)
         calibrated = with_first_round(aggregator, outlook).calibrated(
-            comparison.target(3.0), task.votes.shape
+            comparison.target(3.0, 150), task.votes.shape
         )
         assert calibrated is not None
         charge = ({relation: calibrated.event(task.votes.shape, relation)}, 150)
@@ -100,7 +101,7 @@ def test_all_rounds_together_cost_what_a_point_says(
 
 def test_a_target_that_no_noise_meets_is_left_out() -> None:
     task, leaky = simulated(SMALL), StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=0.01)
-    assert measure(task, leaky, 3.0, Comparison(delta=1e-5, num_queries=150)) is None
+    assert measure(task, "leaky", leaky, 3.0, Comparison(delta=1e-5, num_queries=150)) is None
 
 
 def test_teachers_are_voters_by_their_ballots_where_they_are_compared() -> None:

@@ -1,17 +1,23 @@
 """The frontier: calibrated on the private side, repeatable, PRIVATE where it is, free where it may
 be."""
 
+import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pate._core.settings import Partial
+from pate._labeling.aggregators.base import AnyAggregator
+from pate._labeling.runs.named_votes import NamedVotes
 from pate.accounting import NeighboringRelation
-from pate.aggregators import Aggregator, ConfidentScreen, NoisyVotes
+from pate.aggregators import ConfidentScreen, NoisyVotes, StableTopK
 from pate.lab.plan.command import compare
 from pate.lab.plan.frontier import Comparison, Frontier, Point, best_at, best_of_families, ranked
 from pate.lab.plan.output import frontier_figure, frontier_table, variants_figure
-from pate.lab.plan.sources import Simulation
+from pate.lab.plan.sources import Simulation, simulated
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6)
@@ -19,7 +25,7 @@ SMALL = Simulation(num_labels=5, num_teachers=60, num_public=150, num_features=6
 
 @pytest.mark.slow
 def test_aggregators_of_a_list_are_compared(tmp_path: Path) -> None:
-    listed: list[Aggregator] = [
+    listed: list[AnyAggregator] = [
         NoisyVotes(sigma_votes=3.0),
         NoisyVotes(sigma_votes=3.0, soft=False),
     ]
@@ -152,3 +158,45 @@ def test_the_best_is_the_largest_figure_that_is_one() -> None:
     assert {
         target: best.aggregator for target, best in best_at(points, "label_accuracy").items()
     } == {2: "b"}
+
+
+def test_an_answer_to_few_labels_is_not_the_best() -> None:
+    few = replace(point("few", 2, 1.0), answered=0.016)
+    many = replace(point("many", 2, 0.9), answered=1.0)
+    best = best_at([few, many], "label_accuracy")
+    assert best[2].aggregator == "many"
+
+
+@pytest.mark.slow
+def test_a_class_by_its_bare_name_has_the_noise_of_calibrate(tmp_path: Path) -> None:
+    """One factor for most, and for StableTopK the split that its class chooses for each target."""
+    comparison = Comparison(epsilons=(4.0, 20.0), num_queries=40, seeds=1)
+    named = [Partial(StableTopK), Partial(NoisyVotes)]
+    points = compare(comparison, simulate=SMALL, aggregators=[*named], output=tmp_path).points
+    assert len(points) == 4
+    shape = simulated(SMALL).votes.shape
+    for found in points:
+        target = comparison.target(found.target_epsilon, 40)
+        cls = StableTopK if found.aggregator == "StableTopK" else NoisyVotes
+        calibrated = cls.for_target(target, shape)
+        assert calibrated is not None
+        noise = {name: pytest.approx(scale, rel=1e-3) for name, scale in calibrated.noise.items()}
+        assert json.loads(found.parameters) == noise
+
+
+def test_a_file_of_votes_takes_the_place_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    counts = np.random.default_rng(0).integers(0, 101, (30, 4))
+    ids = np.array([f"s{i:02}" for i in range(30)])
+    NamedVotes(ids=ids, label_names=tuple("abcd"), counts=counts, num_teachers=100).save(
+        tmp_path / "votes.npz"
+    )
+    comparison = Comparison(epsilons=(20.0,), num_queries=20, seeds=1)
+    found = compare(comparison, votes=Path("votes.npz"), aggregators=[Partial(NoisyVotes)])
+    (only,) = found.points
+    assert only.answered == 1 and found.notice.startswith("PRIVATE")
+    assert (tmp_path / "private" / "frontier" / "frontier.csv").is_file()
+    with pytest.raises(ValueError, match="no student with a file of votes"):
+        compare(replace(comparison, student=True), votes=Path("votes.npz"))

@@ -122,7 +122,7 @@ def test_variants_are_an_option(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "either a run or a simulation"),
+        ([], "either a run, votes or a simulation"),
         (
             ["--simulate.num_labels=4", "--simulate.num_teachers=20", "--epsilons=[]"],
             "at least one epsilon",

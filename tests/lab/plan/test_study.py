@@ -27,8 +27,9 @@ from pate.aggregators import (
     Release,
     StableTopK,
 )
+from pate.lab.plan.engine import FREE
 from pate.lab.plan.sources import CountsFile, Simulation, Source, Steps, Zipf
-from pate.lab.plan.study import FREE, PRIVATE, PUBLIC, Judge, Study, Top, name_of, run_study
+from pate.lab.plan.study import PRIVATE, PUBLIC, Judge, Study, Top, name_of, run_study
 from pate.lab.plan.study_output import method_text, study_tex, study_text
 from pate.mechanisms import grade
 
@@ -278,6 +279,7 @@ def test_names_have_the_settings_that_are_not_the_default(histogram: Path) -> No
     [
         ({"mechanisms": []}, "at least one value of mechanisms"),
         ({"k": (3, 0)}, r"k\[1\] >= 1"),
+        ({"epsilons": ()}, "at least one epsilon"),
         ({"epsilons": (-1.0,)}, r"epsilons\[0\] > 0"),
         ({"counts": ()}, "votes, counts or simulate"),
         ({"mechanisms": [Partial(Peeling)] * 2}, "names of mechanisms that occur once"),
@@ -375,7 +377,7 @@ def test_a_class_of_ones_own_is_compared_in_processes(
     )
     monkeypatch.chdir(tmp_path)
     words = f"--mechanisms [NoisyVotes,mine_for_study.Mine] --k [2] --epsilons [1] --counts [{histogram}]"
-    assert cli.main(["study", *words.split(), "--seeds=2", "--workers=2"]) == 0
+    assert cli.main(["study", "--code=.", *words.split(), "--seeds=2", "--workers=2"]) == 0
     lines = (tmp_path / "private/study/study.csv").read_text().splitlines()[1:]
     ours, theirs = (
         [r for r in csv.DictReader(lines) if r["mechanism"] == name]

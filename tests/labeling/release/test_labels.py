@@ -62,7 +62,7 @@ def public(run: Path) -> dict[str, bytes]:
         (("--delta=2",), "0 < delta < 1"),
         (
             ("--predictions=x.npz",),
-            "no --predictions, which StableTopK does not use, got predictions='x.npz'",
+            "no --predictions, of which StableTopK makes no use, got predictions='x.npz'",
         ),
     ],
 )
@@ -87,12 +87,12 @@ def test_packages_are_looked_up_before_anything_is_spent_and_may_be_absent(
             raise PackageNotFoundError(name)
         return "1.2.3"
 
-    monkeypatch.setattr("pate._labeling.release.labels.version", without_torch)
+    monkeypatch.setattr("pate._labeling.release.labels.version_of", without_torch)
     assert label(copied, STABLE, "--overwrite") == 0
     found = json.loads((copied / "public" / "privacy.json").read_text())["versions"]
     assert found == {"pate": pate.__version__, "numpy": "1.2.3", "scipy": "1.2.3"}
     before = spent(copied)
-    monkeypatch.setattr("pate._labeling.release.labels.version", refuse)
+    monkeypatch.setattr("pate._labeling.release.labels.version_of", refuse)
     assert label(copied, NOISY, "--overwrite") == 2
     assert spent(copied) == before
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from pate import cli
 from pate._labeling.data.records import assign_teachers
-from pate._labeling.pipeline import open_run
+from pate._labeling.release.between_runs import open_run
 from pate._labeling.runs.run import Run, read_key
 from pate._labeling.stages.model_selection import Candidates, choose_student, figure_of
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger

@@ -23,14 +23,13 @@ from pate._core.registry import find
 from pate._core.validation import Float32Array, FloatArray, require, require_count
 from pate._labeling.data.features.patches import PatchFeatures
 from pate._labeling.data.records import (
-    ArrayFeatures,
     FeatureMap,
     Features,
     as_features,
     blocks_of,
     map_by_rows,
 )
-from pate._labeling.linear import Directions
+from pate._labeling.linear import Directions, power_above, product_bits
 
 # larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
 _DIRECT = 4096
@@ -291,8 +290,11 @@ def _center_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
 
 _MOST_WAVES = 600  # features, unless a number is given
 _PAIRED = 1000  # public samples, whose distances give the bandwidth
-# columns, and entries that equal their column's median, beyond these, random features rarely win
+# columns, and entries that equal their column's median, beyond which random features hardly win
 _WIDEST, _SPARSE = 256, 0.75
+_VECTOR = 8  # numbers of a vector of the processor, at most
+_LONGEST = 2.0  # scaled rows are shorter
+_WAVED = 1024  # rows at once
 _SCALING = "scaling."  # before the names of the scaling's arrays
 
 
@@ -357,21 +359,42 @@ class RandomFeatures(FeatureMap):
 
     def transform(self, features: Features) -> Float32Array:
         """Map features ``[N, ...]`` to ``[N, num_features]``, each row by itself."""
-        return self._waves(ArrayFeatures(self._scaling.transform(features)))
+        scaled = self._scaling.transform(features)
+        mapped = np.empty((len(scaled), len(self._phases)), dtype=np.float32)
+        self._write_waves(scaled.reshape(len(scaled), -1), mapped)
+        return mapped
 
-    def _waves(self, scaled: Features) -> Float32Array:
+    def _write_waves(self, scaled: Float32Array, mapped: Float32Array) -> None:
+        """Write the waves of ``scaled`` ``[N, F]`` to ``mapped`` ``[N, num_features]``.
+
+        A row is the same to the last bit whatever rows stand beside it: a record that comes or goes
+        must not move others. Products of rows and frequencies are sums of whole numbers, and rows
+        begin with a vector of the processor.
+        """
         assert self._frequencies is not None, "fit comes before transform"
-        frequencies = self._frequencies.astype(np.float64)
-        held, angles = (np.empty(size) for size in frequencies.shape)
-        straight = None if self._straight is None else self._straight.astype(np.float64)
-
-        def wave(row: Float32Array) -> FloatArray:
-            held[:] = row
-            np.matmul(held, frequencies, out=angles)
-            waves = np.sqrt(2 / max(1, len(angles))) * np.cos(angles + self._phases)
-            return np.asarray(waves if straight is None else waves - held @ straight)
-
-        return map_by_rows(scaled, len(angles), wave)
+        width, number = self._frequencies.shape
+        if not number:
+            return
+        bits, spare = product_bits(width), -number % _VECTOR
+        frequencies, grid = _on_grid(np.pad(self._frequencies, ((0, 0), (0, spare))), bits)
+        phases = np.pad(self._phases, (0, spare))
+        straight = None if self._straight is None else _on_grid(self._straight, bits)
+        unit = _LONGEST / (1 << bits)
+        for start in range(0, len(scaled), _WAVED):
+            rows = slice(start, start + _WAVED)
+            steps = np.rint(scaled[rows] / unit)
+            lost = ~np.isfinite(steps).all(axis=1)  # a record may hold NaN
+            steps[lost] = 0
+            angles = steps @ frequencies
+            angles *= grid * unit
+            angles += phases
+            np.cos(angles, out=angles)
+            angles *= np.sqrt(2 / number)
+            waves = angles[:, :number]
+            if straight is not None:
+                waves -= (steps @ straight[0]) * (straight[1] * unit)
+            waves[lost] = np.nan
+            mapped[rows] = waves
 
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
@@ -399,7 +422,7 @@ class AutoFeatures(RandomFeatures):
     The second part is `RandomFeatures`, of which the linear functions of the columns are left out
     that come closest on public samples. So it adds to the columns and repeats nothing:
     `ScoreVotes` has a prior for each part, and asks little about the second until labels are known
-    to need it. There is none where it rarely helps, which public samples show: with more than
+    to need it. There is none where it hardly ever helps, which public samples show: with more than
     256 columns, or more than half as many as samples, or if at least three quarters of the entries
     equal their column's median, as words do. Such rows have one part, as after `PublicScaling`.
 
@@ -427,7 +450,9 @@ class AutoFeatures(RandomFeatures):
                 super().fit(public)
                 scaled = self._scaling.transform(public).reshape(-1, width)
                 columns = Directions.of(scaled.astype(np.float64))
-                along = columns.left.T @ self._waves(ArrayFeatures(scaled))
+                waves = np.empty((len(scaled), len(self._phases)), dtype=np.float32)
+                self._write_waves(scaled, waves)
+                along = columns.left.T @ waves
                 self._straight = (columns.right / columns.spread @ along).astype(np.float32)
             else:
                 self._frequencies = self._straight = np.empty((width, 0), dtype=np.float32)
@@ -447,9 +472,16 @@ class AutoFeatures(RandomFeatures):
 
     def transform(self, features: Features) -> Float32Array:
         """Map features ``[N, ...]`` to columns and how they bend, each row by itself."""
-        number, *shape = features.shape
-        scaled = self._scaling.transform(features).reshape(number, prod(shape))
-        return np.hstack((scaled, self._waves(ArrayFeatures(scaled))))
+        assert self._frequencies is not None, "fit comes before transform"
+        scaled = self._scaling.transform(features)
+        width, number = self._frequencies.shape
+        scaled = scaled.reshape(len(scaled), width)
+        if not number:
+            return scaled
+        mapped = np.empty((len(scaled), width + number), dtype=np.float32)
+        mapped[:, :width] = scaled
+        self._write_waves(scaled, mapped[:, width:])
+        return mapped
 
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
@@ -462,6 +494,12 @@ class AutoFeatures(RandomFeatures):
         made = super().restored(state)
         made._straight = state["straight"]
         return made
+
+
+def _on_grid(matrix: NDArray[Any], bits: int) -> tuple[FloatArray, float]:
+    """Return a matrix as whole numbers of up to ``bits`` bits, and what one of them is."""
+    grid = power_above(float(np.abs(matrix).max(initial=0)) or 1.0) / (1 << bits)
+    return np.rint(matrix.astype(np.float64) / grid), grid
 
 
 def _bandwidth(rows: Float32Array) -> float:

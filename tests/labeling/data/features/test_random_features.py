@@ -52,6 +52,32 @@ def test_a_row_is_mapped_by_itself(size: int, monkeypatch: pytest.MonkeyPatch) -
     )
 
 
+@pytest.mark.parametrize("kind", [RandomFeatures, AutoFeatures])
+def test_rows_of_any_numbers_leave_their_neighbors_as_they_are(kind: type[RandomFeatures]) -> None:
+    """A lost row is NaN where it bends, and no other row is."""
+    features = np.random.default_rng(1).standard_normal((300, 6)).astype(np.float32)
+    mapping = kind(num_features=13).fit(ArrayFeatures(features[:200]))
+    whole = mapping.transform(ArrayFeatures(features))
+    features[100, 2], features[201], features[250] = np.nan, 1e30, -np.inf
+    others = np.delete(np.arange(300), [100, 201, 250])
+    changed = mapping.transform(ArrayFeatures(features))
+    np.testing.assert_array_equal(changed[others], whole[others])
+    assert np.isnan(changed[100, -13:]).all() and np.isfinite(changed[[201, 250]]).all()
+
+
+def test_waves_are_those_of_plain_products() -> None:
+    """But for the grids, whose steps are far below the last digit of the features."""
+    features = np.random.default_rng(2).standard_normal((300, 20)).astype(np.float32)
+    mapping = AutoFeatures(num_features=30).fit(ArrayFeatures(features))
+    assert mapping._frequencies is not None and mapping._straight is not None
+    scaled = PublicScaling().fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
+    angles = scaled.astype(np.float64) @ mapping._frequencies + mapping._phases
+    waves = np.sqrt(2 / 30) * np.cos(angles) - scaled.astype(np.float64) @ mapping._straight
+    mapped = mapping.transform(ArrayFeatures(features))
+    np.testing.assert_array_equal(mapped[:, :20], scaled)
+    np.testing.assert_allclose(mapped[:, 20:], waves, atol=3e-6)
+
+
 @pytest.mark.slow
 def test_a_linear_student_of_them_bends(tmp_path: Path) -> None:
     """Whether two columns have the same sign is no linear function of them."""

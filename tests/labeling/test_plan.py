@@ -1,0 +1,150 @@
+"""A run as one plan: its releases with their prices, its one source, and a finished run."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
+from pate._labeling.data.records import Features, Records, Role
+from pate._labeling.data.source import Table
+from pate._labeling.plan import RunPlan
+from pate._labeling.stages.teachers import load_plan
+from pate.accounting import read_ledger
+from pate.aggregators import ScoreVotes
+from pate.data import Arrays, DrawnPublic, PublicScaling
+from tests.conftest import make_arrays
+
+LABELS = LabelSettings(delta=1e-4, target_epsilon=3.0, noise_seed=1)
+STUDENT = StudentPlan().configuration()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Arrays:
+    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    return Arrays(tmp_path / "data.npz", features=PublicScaling())
+
+
+def plan_of(root: Path, data: Any, **settings: Any) -> RunPlan:
+    asked: dict[str, Any] = {"teachers": ClosedFormPlan(), "labels": LABELS, "student": STUDENT}
+    return RunPlan(root=root, data=data, **(asked | settings))
+
+
+def test_the_releases_that_are_planned_are_those_that_are_paid(
+    data: Arrays, tmp_path: Path
+) -> None:
+    """In their order: drawn samples, a first release, the labels."""
+    drawn = DrawnPublic(Arrays(data.path), samples=tmp_path / "drawn.npz")
+    teachers = ClosedFormPlan(start_from="first", num_teachers=40)
+    plan = plan_of(tmp_path / "run", drawn, teachers=teachers)
+    planned = plan.releases
+    assert [each.is_paid for each in planned] == [False] * 3
+    plan.check()
+    assert not (tmp_path / "run").exists()
+    said: list[str] = []
+    plan.execute(said.append)
+    paid = [(entry.events, entry.count) for entry in read_ledger(plan.run.ledger_path).entries]
+    assert paid == [each.charge for each in planned]
+    assert said[:3] == ["[0/5] public samples", "[0/5] first release", "[1/5] teachers fit"]
+    again = plan_of(tmp_path / "run", drawn, teachers=teachers)
+    assert [each.is_paid for each in again.releases] == [True] * 3
+    assert [each.charge for each in again.releases] == paid
+
+
+@pytest.mark.slow
+def test_a_table_is_read_and_a_map_fitted_once(
+    data: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Arrays] = []
+    fitted: list[PublicScaling] = []
+    table, fit = Arrays._read_table, PublicScaling.fit
+
+    def read_table(source: Arrays) -> Table:
+        read.append(source)
+        return table(source)
+
+    def fit_map(feature_map: PublicScaling, public: Features) -> PublicScaling:
+        fitted.append(feature_map)
+        return fit(feature_map, public)
+
+    monkeypatch.setattr(Arrays, "_read_table", read_table)
+    monkeypatch.setattr(PublicScaling, "fit", fit_map)
+    plan = plan_of(tmp_path / "run", data, references=True)
+    plan.check()
+    plan.rehearse()
+    plan.execute()
+    assert read == [data]
+    assert {id(each) for each in fitted} == {id(data.feature_map)}
+
+
+def test_a_finished_run_maps_no_private_record(
+    data: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "run"
+    plan_of(root, data).execute()
+    before = (root / "public" / "labels.npz").read_bytes()
+
+    records = Arrays.records
+
+    def public_or_test(source: Arrays, role: Role) -> Records:
+        assert role is not Role.PRIVATE
+        return records(source, role)
+
+    monkeypatch.setattr(Arrays, "records", public_or_test)
+    again = plan_of(root, Arrays(data.path, features=PublicScaling()))
+    again.check()
+    again.rehearse()
+    again.execute()
+    assert (root / "public" / "labels.npz").read_bytes() == before
+
+
+def test_a_finished_run_refuses_other_records(data: Arrays, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    plan_of(root, data).execute()
+    arrays = make_arrays()
+    arrays["X"][0] += 1
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="other private records"):
+        plan_of(root, Arrays(data.path, features=PublicScaling())).execute()
+
+
+def test_a_pipeline_continues_what_a_plan_began(data: Arrays, tmp_path: Path) -> None:
+    """And finds nothing left to do."""
+    plan = plan_of(tmp_path / "run", data)
+    labels = plan.execute()
+    pipeline = Pipeline(tmp_path / "run")
+    assert load_plan(plan.run) == plan.teachers
+    assert (pipeline.label(LABELS).labels == labels.labels).all()
+    pipeline.fit_student(StudentPlan())
+    assert len(read_ledger(plan.run.ledger_path).entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"votes": "bits"}, "no `votes` of teachers in closed form"),
+        (
+            {
+                "labels": LabelSettings(
+                    delta=1e-4, target_epsilon=3.0, num_queries=5, query_choice="margin"
+                )
+            },
+            "a released student that chooses the queries",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_make_no_plan(
+    settings: dict[str, Any], message: str, data: Arrays, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan_of(tmp_path / "run", data, **settings)
+
+
+def test_a_plan_that_cannot_be_paid_is_refused_before_anything_is_written(
+    data: Arrays, tmp_path: Path
+) -> None:
+    labels = LabelSettings(ScoreVotes(multiplier_scores=1.0), delta=1e-4, max_epsilon=0.1)
+    with pytest.raises(ValueError, match="Expected"):
+        plan_of(tmp_path / "run", data, labels=labels).check()
+    assert not (tmp_path / "run").exists()
