@@ -76,6 +76,7 @@ class Case:
 CASES = {
     "run": Case("recipe", ". --run ../made", quick=False),
     "init": Case("empty", "mine --kind npz"),
+    "plugin new": Case("empty", "NoisyMean"),
     "teachers fit": Case(
         "recipe", "--config data.yaml --config teachers.yaml --run ../made --workers 2", quick=False
     ),
