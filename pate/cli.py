@@ -65,7 +65,7 @@ def _run(words: list[str], name: str | None) -> int:
                 import_module("matplotlib")
         try:
             from pate._labeling.commands.own_code import importable, without_code
-            from pate._labeling.commands.recipes import with_shipped_files
+            from pate._labeling.commands.shipped import with_shipped_files
 
             rest, folders = without_code(words[len(name.split()) :])
             with importable(folders):

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from pate._core.validation import FloatArray
-from pate._labeling.commands.recipes import find_study
+from pate._labeling.commands.shipped import find_study
 from pate.lab.plan.study import StudyResult, read_study, run_study
 from pate.lab.plan.study_output import panels, study_figure
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row

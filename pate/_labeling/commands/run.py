@@ -33,7 +33,7 @@ from pate._labeling.commands.parsing import (
     named_before,
     settings_of,
 )
-from pate._labeling.commands.recipes import PARTS, find_recipe, unpack_recipe
+from pate._labeling.commands.shipped import PARTS, find_recipe, unpack_recipe
 from pate._labeling.commands.stages import read_label, read_student_fit, read_teachers_fit
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource

@@ -18,7 +18,7 @@ from pate._core.tables import text_table, write_csv
 from pate._core.validation import require, require_count, require_in_open_unit_interval
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator
 from pate._labeling.commands.parsing import run_command
-from pate._labeling.commands.recipes import find_study
+from pate._labeling.commands.shipped import find_study
 from pate._labeling.runs.run import Run
 from pate._labeling.votes.kinds import Votes, VoteShape
 from pate.lab.plan.frontier import Comparison, Frontier, file_task, frontier, load_task

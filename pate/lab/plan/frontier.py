@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 from pate._core.progress import stage_bar
 from pate._core.settings import Partial
@@ -241,7 +240,8 @@ def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
             values = [
                 getattr(points_by_name.get((name, target)), figure, -math.inf) for name in names
             ]
-            ranks += rankdata(-np.nan_to_num(values, nan=-math.inf, neginf=-math.inf), method="min")
+            losses = -np.nan_to_num(values, nan=-math.inf, neginf=-math.inf)
+            ranks += np.searchsorted(np.sort(losses), losses)
     return [names[i] for i in np.argsort(ranks, kind="stable")]
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.files.reading import code_version, digest, read_json
@@ -396,7 +396,7 @@ class StudyResult:
         mean, number = float(values.mean()), len(values)
         if number < 2:
             return mean, math.nan
-        quantile = float(student_t.ppf((1 + _CONFIDENCE) / 2, number - 1))
+        quantile = float(stdtrit(number - 1, (1 + _CONFIDENCE) / 2))
         return mean, quantile * float(values.std(ddof=1)) / math.sqrt(number)
 
 

@@ -13,8 +13,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from scipy.optimize import least_squares
-from scipy.special import expit, logit, ndtr, ndtri
-from scipy.stats import beta
+from scipy.special import betaincinv, expit, logit, ndtr, ndtri
 
 from pate._core.accounting.accountant import Target
 from pate._core.accounting.cost import NeighboringRelation
@@ -121,7 +120,7 @@ class TaskFacts:
         if isinstance(self.label_density, Sequence):
             return np.asarray(self.label_density, dtype=np.float64)
         middles = (np.arange(self.num_labels) + 0.5) / self.num_labels
-        quantiles = beta.ppf(middles, 2 * self.label_density, 2 * (1 - self.label_density))
+        quantiles = betaincinv(2 * self.label_density, 2 * (1 - self.label_density), middles)
         return np.asarray(quantiles.clip(1e-4, 1 - 1e-4), dtype=np.float64)
 
     @property

@@ -1,4 +1,4 @@
-"""`pate init` writes recipes that run, and the shipped ones are found by name."""
+"""`pate init` writes recipes that run."""
 
 import csv
 import json
@@ -17,14 +17,7 @@ from PIL import Image
 from pate import cli, load_student
 from pate._core.accounting.cost import format_guess
 from pate._core.release.transaction import suited_delta
-from pate._labeling.commands.recipes import (
-    _KINDS,
-    PARTS,
-    find_recipe,
-    recipe_files,
-    shipped_recipes,
-    with_shipped_files,
-)
+from pate._labeling.commands.recipes import _KINDS, recipe_files
 from pate._labeling.runs.data_file import describe_data, read_data
 from pate.data import CelebA, DataSource, Role
 from tests.conftest import make_arrays
@@ -475,52 +468,6 @@ def test_a_folder_with_files_is_left_alone(
     assert cli.main(["init", str(tmp_path / "mine.txt"), "--kind", "npz"]) == 2
     assert "Expected a new or empty folder, got file=" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_shipped_recipes_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert {"faces", "table", "celeba"} <= set(shipped_recipes())
-    assert find_recipe(Path("faces")) == shipped_recipes()["faces"]
-    (tmp_path / "faces").mkdir()
-    assert find_recipe(Path("faces")) == shipped_recipes()["faces"]  # a folder of pictures, say
-    (tmp_path / "faces" / "data.yaml").touch()
-    with pytest.raises(ValueError, match="a recipe's files in faces, got missing="):
-        find_recipe(Path("faces"))
-    assert find_recipe(Path("configs/table")) == shipped_recipes()["table"]
-    (tmp_path / "configs" / "table").mkdir(parents=True)
-    for folder in (tmp_path / "faces", tmp_path / "configs" / "table"):
-        for part in PARTS:
-            (folder / f"{part}.yaml").touch()
-    assert find_recipe(Path("faces")) == Path("faces")
-    assert find_recipe(Path("configs/table")) == Path("configs/table")
-    with pytest.raises(ValueError, match=r"one of celeba, .*table, got recipe='face'"):
-        find_recipe(Path("face"))
-
-
-def test_files_of_shipped_recipes_are_found_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    shipped = shipped_recipes()["faces"] / "data.yaml"
-    written = [
-        "--config",
-        "configs/faces/data.yaml",
-        "--config=configs/faces/data.yaml",
-        "--run",
-        "configs/faces",
-    ]
-    assert with_shipped_files(written) == [
-        "--config",
-        str(shipped),
-        f"--config={shipped}",
-        "--run",
-        "configs/faces",
-    ]
-    for path in ("configs/mine/data.yaml", "faces/data.yaml", "data.yaml", "configs"):
-        assert with_shipped_files([f"--config={path}"]) == [f"--config={path}"]
-    (tmp_path / "configs" / "faces").mkdir(parents=True)
-    (tmp_path / "configs" / "faces" / "data.yaml").touch()
-    assert with_shipped_files(written) == written
 
 
 def test_examples_work_without_a_checkout(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate._labeling.commands.recipes import find_study
+from pate._labeling.commands.shipped import find_study
 from pate.lab.plan.study import Study, read_study, run_study
 from pate.mechanisms import GumbelPeeling
 from scripts.reproduction import Effort, Verdict, zhu_wang_figures

@@ -1,0 +1,92 @@
+"""Where recipes lie: the shipped ones, in the installed package or next to it, and those in a file.
+
+Every command looks here for its files, so that this module imports little.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+import pate
+from pate._core.validation import did_you_mean, expecting, require
+
+PARTS = ("data", "teachers", "label", "student")
+"""The parts of a recipe, each of them a file."""
+
+_PACKAGE = Path(pate.__file__).parent
+_PLACES = (_PACKAGE / "recipes", _PACKAGE.parent / "configs")
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Return the folders of the shipped recipes by name."""
+    place = next((place for place in _PLACES if place.is_dir()), None)
+    folders = [] if place is None else sorted(place.iterdir())
+    return {folder.name: folder for folder in folders if (folder / "data.yaml").is_file()}
+
+
+def find_recipe(word: Path) -> Path:
+    """Return the folder of a recipe: ``word``, or the shipped recipe of that name.
+
+    A shipped recipe is named ``faces`` or ``configs/faces``, as in the checkout, unless such a
+    folder has a recipe. Raises ``ValueError`` if there is no such folder, or it lacks
+    a file.
+    """
+    shipped = shipped_recipes()
+    name = word.name if word.parts[:-1] in ((), ("configs",)) else None
+    if name in shipped and not (word / "data.yaml").is_file():
+        return shipped[name]
+    if not word.is_dir():
+        beside = word.parent.iterdir() if word.parent.is_dir() else ()
+        recipes = [str(path) for path in beside if (path / "data.yaml").is_file()]
+        raise ValueError(
+            "Expected a recipe: a folder with data.yaml, such as `pate init` writes, or one of"
+            f" {', '.join(shipped)}, got recipe={str(word)!r}"
+            + did_you_mean(str(word), [*shipped, *recipes])
+        )
+    missing = [f"{part}.yaml" for part in PARTS if not (word / f"{part}.yaml").is_file()]
+    require(not missing, f"a recipe's files in {word}", missing=missing)
+    return word
+
+
+def find_study(word: str) -> str:
+    """Return a file of settings of a study: ``word``, or the shipped study of that name."""
+    files = (place / "studies" / f"{word}.yaml" for place in _PLACES)
+    return word if Path(word).exists() else str(next((f for f in files if f.is_file()), word))
+
+
+def with_shipped_files(words: Sequence[str]) -> list[str]:
+    """Return arguments with shipped files for each missing ``--config configs/NAME/FILE``."""
+    chosen: list[str] = []
+    for word in words:
+        option, equals, path = (
+            word.partition("=") if word.startswith("--config=") else ("", "", word)
+        )
+        is_file = equals or chosen[-1:] == ["--config"]
+        chosen.append(f"{option}{equals}{_shipped_file(path)}" if is_file else word)
+    return chosen
+
+
+def _shipped_file(path: str) -> str:
+    place, name, *file = (*Path(path).parts, "", "")[:3]
+    folder = shipped_recipes().get(name)
+    if place != "configs" or folder is None or Path(path).exists():
+        return path
+    return str(folder.joinpath(*file))
+
+
+def unpack_recipe(file: Path, folder: Path, names: Sequence[str]) -> None:
+    """Write the YAML documents of a file into a folder, each under the next of ``names``.
+
+    Raises ``ValueError`` if there are not as many, or one is no mapping of settings.
+    """
+    with expecting(f"YAML in {file}", yaml.YAMLError):
+        documents = list(yaml.safe_load_all(file.read_text()))
+    require(
+        len(documents) == len(names),
+        f"{len(names)} YAML documents in {file}, as `pate run RECIPE --print_config` prints them",
+        documents=len(documents),
+    )
+    for name, document in zip(names, documents, strict=True):
+        require(isinstance(document, dict), f"settings of {name} in {file}", document=document)
+        (folder / name).write_text(yaml.safe_dump(document))
