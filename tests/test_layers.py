@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from graphlib import TopologicalSorter
 from importlib.metadata import entry_points
 from itertools import accumulate
@@ -116,6 +117,21 @@ def test_folders_of_the_lab_can_be_deleted_alone() -> None:
             if (found := re.match(r"(?:pate|tests)\.lab\.(\w+)", module)) and found[1] != folder
         }
     assert not crossing
+
+
+def test_the_page_of_the_lab_names_folders_commands_and_extras() -> None:
+    page = (ROOT.parent / "docs" / "lab.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*)$", page, flags=re.MULTILINE))
+    offered = {entry.name: entry.load() for entry in entry_points(group="pate.commands")}
+    assert rows.keys() == offered.keys()
+    for folder, found in offered.items():
+        shown = re.findall(r"`(?:pate )?([a-z]+)[^`]*`", rows[folder].partition(" | ")[0])
+        assert {name.split()[0] for name in found} <= set(shown), folder
+    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
+    extras = {
+        word for row in rows.values() for word in re.findall(r"`(\w+)`", row.split(" | ")[-1])
+    }
+    assert extras == {"accounting", "silos"} <= project["optional-dependencies"].keys()
 
 
 def test_rooms_import_each_other_in_one_direction() -> None:
