@@ -359,24 +359,25 @@ def exceeds(
     """
     shape = np.broadcast_shapes(np.shape(values), np.shape(thresholds))
     given, least = (
-        np.broadcast_to(np.asarray(numbers, np.float64), shape).ravel()
-        for numbers in (values, thresholds)
+        np.broadcast_to(np.asarray(numbers), shape).reshape(-1) for numbers in (values, thresholds)
     )
     if isinstance(generator, WatchedGenerator):
-        return generator.test((given - least).reshape(shape), sigma)
+        leads = given.astype(np.float64) - least.astype(np.float64)
+        return generator.test(leads.reshape(shape), sigma)
     above, room = np.empty(given.size, dtype=np.bool_), _room(given.size)
     for part in _parts(given.size):
-        words, lazy = _normal_words(given[part].size, generator, room)
+        value, threshold = given[part].astype(np.float64), least[part].astype(np.float64)
+        words, lazy = _normal_words(value.size, generator, room)
         lead = room[2, : words.size].view(np.float64)
         np.multiply(words, sigma * 2.0**-_DIGITS, out=lead)
-        lead += given[part] - least[part]
+        lead += value - threshold
         np.greater(lead, 0, out=above[part])
         np.abs(lead, out=lead)
-        doubtful = ~(lead > (8 * sigma + np.abs(given[part]) + np.abs(least[part])) * 2.0**-50)
+        doubtful = ~(lead > (8 * sigma + np.abs(value) + np.abs(threshold)) * 2.0**-50)
         for place in sorted({*np.flatnonzero(doubtful).tolist(), *lazy}):
-            noise, at = lazy.get(place) or LazyReal(int(words[place]), _DIGITS), part.start + place
-            above[at] = noise.exceeds(
-                Fraction(least[at]) - Fraction(given[at]), Fraction(sigma), generator
+            noise = lazy.get(place) or LazyReal(int(words[place]), _DIGITS)
+            above[part.start + place] = noise.exceeds(
+                Fraction(threshold[place]) - Fraction(value[place]), Fraction(sigma), generator
             )
     return above.reshape(shape)
 
