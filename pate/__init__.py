@@ -1,6 +1,6 @@
 """Differentially private multi-label classifiers by Private Aggregation of Teacher Ensembles.
 
-Most programs need only the names below; the packages hold the others. All are imported on first
+Most programs need only the names below. The packages hold the others. All are imported on first
 use.
 """
 

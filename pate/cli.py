@@ -136,7 +136,7 @@ def _reader_is_gone(stream: TextIO | None) -> bool:
 
 @contextmanager
 def _signal_handling() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the block; a further SIGTERM does not disturb its cleanup.
+    """Let Ctrl-C and SIGTERM end the block. A further SIGTERM does not disturb its cleanup.
 
     Python drops an interrupt in a finalizer, and libraries drop some in their imports: it is raised
     again until the command ends or cleans up.

@@ -16,7 +16,7 @@ _UNCOUNTED_BAR = "{desc}: |{bar}| {elapsed}"
 
 
 def _has_width() -> bool:
-    """Return whether the terminal reports a width; a bar of width 0 would be empty."""
+    """Return whether the terminal reports a width. A bar of width 0 would be empty."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except OSError:
@@ -36,7 +36,7 @@ class _Bar(tqdm):  # type: ignore[misc,unused-ignore]
 
 
 class _Lines:
-    """A file in which each drawing of a bar is a line of stderr."""
+    """A file that turns each drawing of a bar into a line of stderr."""
 
     def write(self, text: str) -> None:
         if line := text.strip():
@@ -64,7 +64,7 @@ def stage_bar(
     Args:
         total: number of units, None if it is not known.
         name: the name of the work.
-        unit: the word for a unit; its plural ends with ``s``.
+        unit: the word for a unit. Its plural ends with ``s``.
         initial: number of units done before.
         counted: whether numbers of units may be printed; the number of private records may not.
         shown: whether anything is printed at all.

@@ -82,7 +82,7 @@ class Partial(Generic[Made_co]):
         object.__setattr__(self, "settings", settings)
 
     def setting(self, name: str) -> Any:
-        """Return a setting, or the default of the class; None if there is neither."""
+        """Return a setting, or the default of the class. None if there is neither."""
         return self.settings.get(name, getattr(self.cls, name, None))
 
     @property
@@ -372,7 +372,7 @@ def _encoded(
 
 @lru_cache(maxsize=256)  # a stage describes the same settings several times
 def _dumped(kinds: tuple[tuple[str, Any], ...], content: str, place: tuple[Any, ...] | None) -> str:
-    """Return checked settings in JSON; if there is a ``place``, with absolute paths."""
+    """Return checked settings in JSON. If there is a ``place``, with absolute paths."""
     parser = _parser(kinds)
     with expecting("settings that a configuration can hold", ArgumentError):
         parsed = parser.parse_object(json.loads(content))

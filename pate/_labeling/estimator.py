@@ -85,7 +85,7 @@ except ImportError:
 
 _DRAWN = 2000  # public samples between bounds
 _UNDECIDED = (
-    "the release shows no label to be better than a constant answer, so that predictions are hardly"
+    "the release shows no label to be better than a constant answer, so that predictions are barely"
     " better: use more records, a larger epsilon, or X_public on the scale of X."
 )
 _TABLE = (
@@ -102,7 +102,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     ``fit`` is one release. It runs the stages of `Pipeline` in a folder that is removed at the end,
     a temporary one or, with a ledger, one beside it: records, or teachers trained on parts of them,
     vote on public samples, a private mechanism releases their votes, and a linear student learns
-    from the release. The fitted estimator is the student and the statement, both PUBLIC; it holds
+    from the release. The fitted estimator is the student and the statement, both PUBLIC. It holds
     nothing else of the private records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
@@ -120,7 +120,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             choice for most tables, ``docs/measured.md``); or any classifier of scikit-learn, with
             clones fitted label by label to parts of the records. Classifiers with ``predict_proba``
             give each label to their best public samples, as many as match the share of the label
-            among their own records; others use their predictions.
+            among their own records. Others use their predictions.
         n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in
             closed form None lets each record (each group) vote for itself.
         bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
@@ -148,7 +148,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
 
     Attributes:
         statement_: the `Statement` of the cost; ``statement_.text`` is its text.
-        released_: the `StatedLabels` of the public samples, from which any other student may learn.
+        released_: the `StatedLabels` of the public samples, which any other student may learn from.
             Its ``label_names`` are the columns of a table ``Y``, or the classes.
         X_public_: ``[P, F]`` float64, these samples, in the order of ``released_.ids``.
         classes_: ``[K]``, the classes of ``y``; of labels ``[N, C]`` a list of ``[0, 1]`` for each.
@@ -202,7 +202,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             X: ``[N, F]``, the features of the private records; sparse ones are made dense.
             Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
                 says; or ``[N]``, the class of each.
-            X_public: ``[P, F]``, samples that anybody may see, at least 2; None to draw them from
+            X_public: ``[P, F]``, samples that anyone may see, at least 2; None to draw them from
                 noisy moments of the records, for 15% of the squared budget (`DrawnPublic`);
                 with ``teacher`` uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
@@ -212,7 +212,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 Records must then vote for themselves.
 
         Raises:
-            ValueError: in one line, if anything does not fit; nothing is spent then.
+            ValueError: in one line, if anything does not fit. Nothing is spent then.
         """
         self._require_budgets(budgets is not None)
         content = self._content(X, Y, X_public, groups=groups, budgets=budgets)
@@ -501,7 +501,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 )
             return public
         bounds = require_given(
-            bounds, "X_public, samples that anybody may see, or bounds between which to draw them"
+            bounds, "X_public, samples that anyone may see, or bounds between which to draw them"
         )
         return np.asarray(random.uniform(*bounds, size=(_DRAWN, self.n_features_in_)))
 
@@ -577,7 +577,7 @@ class Content:
         public: ``[P, F]``, the public samples; none if they are drawn.
         units: ``[N]``, the group of each record, or its number.
         grouped: whether groups are protected.
-        budgets: ``[N]``, the personal budgets; None without.
+        budgets: ``[N]``, the personal budgets. None without.
         drawn: whether public samples are drawn from noisy moments.
         random: public randomness.
     """

@@ -78,7 +78,7 @@ class LinearStudent:
 def clamp_sign(logits: FloatArray, above: BoolArray) -> FloatArray:
     """Return logits ``[N, C]``, bent to stay above 0, or below 0, in the same order.
 
-    Logits already on that side hardly change. Minus infinity does not change.
+    Logits already on that side barely change. Minus infinity does not change.
 
     Args:
         logits: ``[N, C]``.
@@ -138,7 +138,7 @@ def fit_linear(
     Label by label, in the coordinates of one factorization:
 
     1. Weights have a Gaussian prior of the most likely size, given the label and, as one more
-       label, all labels together; the noise is at least ``noise_std``. Means of labels are shrunk
+       label, all labels together. The noise is at least ``noise_std``. Means of labels are shrunk
        towards each other by their known noise (Efron & Morris (1973)).
     2. A logistic model of two numbers, a level and a slope along the posterior mean, matches the
        mean of the answers and their spread. It ranks samples as the posterior mean does. Exact
@@ -159,7 +159,7 @@ def fit_linear(
         features: ``[N, ...]``, flattened.
         targets: ``[N, C]``, labels in {0, 1} or noisy shares of any size.
         mask: ``[N, C]``, whether a target was released. A label without any target is denied.
-        noise_std: standard deviation of the noise in the shares; None for labels.
+        noise_std: standard deviation of the noise in the shares. None for labels.
 
     Returns:
         the student, with a weight for each feature and an intercept.
@@ -196,8 +196,8 @@ def linear_student_of(
     """Return the linear student with released answers to public samples, and its decisions.
 
     Answers are a linear function of the features; `match_logistic_moments` turns it into a logistic
-    model. If the decision on a label is the same for all samples, its constant answer decides it;
-    otherwise the model does.
+    model. If the decision on a label is the same for all samples, its constant answer decides it.
+    Otherwise the model does.
 
     Args:
         features: ``[N, ...]``, flattened.
@@ -235,11 +235,11 @@ class Answers(Protocol):
 
     @property
     def noisy_counts(self) -> FloatArray | None:
-        """``[Q, C]``, noisy counts of teachers; None if there are none."""
+        """``[Q, C]``, noisy counts of teachers. None if there are none."""
 
     @property
     def noise_std(self) -> float | None:
-        """Standard deviation of the noise in the counts, in votes; None if they have none."""
+        """Standard deviation of the noise in the counts, in votes. None if they have none."""
 
     @property
     def linear(self) -> bool:
@@ -247,7 +247,7 @@ class Answers(Protocol):
 
     @property
     def columns(self) -> BoolArray | None:
-        """``[F]``, the features that this model reads; None for all of them."""
+        """``[F]``, the features that this model reads. None for all of them."""
 
 
 def student_of(released: Answers, features: ArrayLike, num_teachers: int) -> LinearStudent:

@@ -89,7 +89,7 @@ class Pipeline:
     Args:
         folder: the run's folder, created if it is missing.
         data: the source of the records, for the first stage; later stages read it from the folder.
-        ledger: the ledger of the private data, shared by all runs on them; None for the file next
+        ledger: the ledger of the private data, shared by all runs on them. None for the file next
             to the data.
         overwrite: whether a stage with changed settings is done again. New labels cost again.
     """
@@ -124,7 +124,7 @@ class Pipeline:
         Args:
             plan: how teachers are made. Of networks two are trained, for two steps.
             settings: the settings of the labels.
-            student: how the student is trained; None for the linear one.
+            student: how the student is trained. None for the linear one.
             votes: the form of the teachers' votes, as in `vote`.
 
         Raises:
@@ -150,7 +150,7 @@ class Pipeline:
             unit: the unit that is protected, as in the plan of the teachers.
 
         Raises:
-            ValueError: in one line, if they cannot be drawn or paid for; nothing is spent then.
+            ValueError: in one line, if they cannot be drawn or paid for. Nothing is spent then.
         """
         data: Any = self.data
         require(isinstance(data, DrawnPublic), "data whose public samples are drawn")
@@ -175,7 +175,7 @@ class Pipeline:
 
         Args:
             plan: how teachers are made, a `TeacherPlan` or a `ClosedFormPlan`.
-            execution: where they are trained, without effect on the result; None for this process.
+            execution: where they are trained, without effect on the result. None for this process.
             logger: the format of the loss curves.
             dry_run: whether to print sizes, memory and time, and write nothing.
 
@@ -198,11 +198,11 @@ class Pipeline:
         """Let the teachers vote on every public sample. The votes are PRIVATE.
 
         Args:
-            execution: where they vote; None for this process.
+            execution: where they vote. None for this process.
             votes: ``bits``, the decisions of the teachers; ``scores``, their probabilities; or
                 ``quantile_bits``, each label for as large a share of the samples as has it among a
                 teacher's own records. None for the value of an earlier call, or ``bits``.
-            absent: numbers, from 0, of teachers that take no part; None for the list of an earlier
+            absent: numbers, from 0, of teachers that take no part. None for the list of an earlier
                 call, if any.
 
         Raises:
@@ -222,7 +222,7 @@ class Pipeline:
 
         Args:
             units: ids of records or, where groups are protected, groups with all their records.
-            execution: where teachers are trained and vote; None for this process.
+            execution: where teachers are trained and vote. None for this process.
 
         Returns:
             False if the data hold none of the units, and are the data of the teachers.
@@ -253,13 +253,13 @@ class Pipeline:
         Args:
             settings: the queries, the mechanism, delta and the budget.
             votes: imported votes, an object for each silo, or a file or folder of them, in place of
-                the votes of the run's teachers; the pipeline's data are then the public and test
+                the votes of the run's teachers. The pipeline's data are then the public and test
                 records of a student, if any.
             unit: with imported votes, the word for the protected unit, such as ``patient``, which
-                reaches only one teacher; None for the word of the run, or ``record``.
+                reaches only one teacher. None for the word of the run, or ``record``.
 
         Raises:
-            ValueError: in one line, if anything does not fit; nothing is spent then.
+            ValueError: in one line, if anything does not fit. Nothing is spent then.
         """
         return self._released(settings, None if votes is None else votes_from(votes, unit=unit))
 
@@ -392,9 +392,9 @@ def label(
             --votes`.
         settings: the queries, the mechanism, delta and the budget.
         run: the folder of the run, created if it is missing.
-        data: a ``data.yaml`` with public and test records, which `pate student` needs; None for the
+        data: a ``data.yaml`` with public and test records, which `pate student` needs. None for the
             one of the run.
-        unit: the word for the protected unit, such as ``patient``, which reaches only one teacher;
+        unit: the word for the protected unit, such as ``patient``, which reaches only one teacher.
             None for the word of the run, or ``record``.
         ledger: the ledger of the private data behind the votes. None for the file next to the
             votes; with votes from memory the run then has its own, which counts only this run.
@@ -404,7 +404,7 @@ def label(
         the labels with the statement of their cost.
 
     Raises:
-        ValueError: in one line, if anything does not fit; nothing is spent then.
+        ValueError: in one line, if anything does not fit. Nothing is spent then.
     """
     return Pipeline(
         run, None if data is None else read_data(Path(data)), ledger=ledger, overwrite=overwrite

@@ -71,7 +71,7 @@ class PlannedRelease:
         settings: its settings, complete: of public samples or of labels.
         charge: the amount that the ledger reserves for it.
         is_paid: whether the ledger holds the amount, or may hold it.
-        shape: the numbers of teachers and labels; None for public samples.
+        shape: the numbers of teachers and labels. None for public samples.
     """
 
     run: Run
@@ -130,11 +130,11 @@ class RunPlan:
         data: the source of the records, for all stages.
         teachers: how teachers are made.
         labels: the queries, the mechanism, delta and the budget.
-        student: the content of ``student.yaml``; None for a run that ends with the labels.
-        votes: the form of the teachers' votes; None for the one of an earlier call, if any.
-        execution: where teachers are trained; None for this process.
+        student: the content of ``student.yaml``. None for a run that ends with the labels.
+        votes: the form of the teachers' votes. None for the one of an earlier call, if any.
+        execution: where teachers are trained. None for this process.
         logger: the format of their loss curves.
-        ledger: the ledger of the private data; None for the file next to the data.
+        ledger: the ledger of the private data. None for the file next to the data.
         overwrite: whether a stage with changed settings is done again. New labels cost again.
         references: whether references are measured, too. PRIVATE.
 
@@ -177,7 +177,7 @@ class RunPlan:
 
     @cached_property
     def voting(self) -> Voting | None:
-        """The form of the teachers' votes; None for the default."""
+        """The form of the teachers' votes. None for the default."""
         if self.votes is None and not isinstance(self.teachers, ClosedFormPlan):
             return self.run.inputs_of(TEACHERS_VOTE).settings.get("votes")
         return self.votes

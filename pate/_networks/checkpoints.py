@@ -30,7 +30,7 @@ class LocalCheckpoints(TorchCheckpointIO):
             torch.save(_with_places(checkpoint, lambda place: os.path.relpath(place, folder)), file)
 
     def load_checkpoint(self, path: str | Path, *args: Any, **options: Any) -> dict[str, Any]:
-        """Return the checkpoint, with paths from the folder in which it lies now."""
+        """Return the checkpoint, with paths from its present folder."""
         folder = os.path.realpath(Path(path).parent)
         content = super().load_checkpoint(path, *args, **options)
         return _with_places(content, lambda place: os.path.normpath(os.path.join(folder, place)))

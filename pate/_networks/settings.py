@@ -129,7 +129,7 @@ def class_paths(settings: Any) -> Iterator[str]:
 
 
 def _trusted(path: str) -> Callable[..., nn.Module] | None:
-    """Return the module class, or torchvision's builder, of a path in `_ROOMS`; None for others.
+    """Return the module class, or torchvision's builder, of a path in `_ROOMS`. None for others.
 
     The path is looked up in a room: it is neither imported nor called.
     """
@@ -151,7 +151,7 @@ def _trusted(path: str) -> Callable[..., nn.Module] | None:
 
 
 def _importable(settings: Any) -> Any:
-    """Return settings in which the modules of maps have the paths by which they are imported."""
+    """Return settings with the import paths of the modules of maps."""
     if isinstance(settings, str):
         return settings.replace(f"{MAP_MODULES}.", f"{_ROOMS[MAP_MODULES]}.", 1)
     if isinstance(settings, Mapping):
@@ -228,7 +228,7 @@ def require_logits(make: Callable[..., nn.Module], data: DataSource, *, seed: in
 
     Args:
         make: makes the network for the shape of a sample and the number of labels.
-        data: the source, of which public samples are tried.
+        data: the source of public samples to try.
         seed: seed of the weights.
     """
     features = data.records(Role.PUBLIC).features

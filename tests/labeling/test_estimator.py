@@ -413,7 +413,7 @@ def test_bad_input_is_one_line_and_spends_nothing(
         (
             {"teacher": LogisticRegression(), "n_teachers": 9},
             Y,
-            "Expected X_public, samples that anybody may see, or bounds",
+            "Expected X_public, samples that anyone may see, or bounds",
         ),
         ({"bounds": (3, -3)}, Y, r"Expected bounds \(low, high\), finite and low < high"),
         (

@@ -70,7 +70,7 @@ class RDPAccountant:
         orders: Renyi orders above 1, ascending, shape ``[K]``.
         in_order: whether the events are releases that were fixed beforehand and happen in the order
             in which they are composed (docs/appendix/costs.md, "The order of releases"). An epsilon
-            then may use the order; a delta does not.
+            then may use the order. A delta does not.
     """
 
     def __init__(
@@ -255,10 +255,10 @@ class Target:
 
     Args:
         epsilon: the largest epsilon of all queries together.
-        delta: the delta at which it holds.
-        num_queries: number of queries asked; each is paid for, answered or not.
-        neighboring_relation: the relation under which it holds.
-        max_teachers_per_unit: the number of teachers that a unit may reach for which it holds.
+        delta: its delta.
+        num_queries: number of queries asked. Each is paid for, answered or not.
+        neighboring_relation: the relation that it holds for.
+        max_teachers_per_unit: the most teachers that a unit may reach.
         before: earlier releases for the same units, which the target covers too: of each, the
             events of a query and the number of queries.
 
@@ -329,7 +329,7 @@ def calibrate_scale(
     tolerance: float = 1e-6,
     orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
-    """Return the smallest scale of the noise at which all queries of a target meet its epsilon.
+    """Return the smallest scale of noise for all queries of a target to meet its epsilon.
 
     >>> def noise(sigma: float) -> Event:
     ...     return GaussianEvent(
@@ -342,8 +342,8 @@ def calibrate_scale(
         event_of: returns the event of one query, under the target's relation, for a scale of its
             noise; more noise must not cost more.
         target: the largest cost of all queries together.
-        tolerance: the fraction by which the scale may exceed the smallest one. It is never smaller.
-        orders: Renyi orders on which epsilon is computed.
+        tolerance: the largest excess over the smallest scale, as a fraction. It is never smaller.
+        orders: the grid of Renyi orders.
 
     Returns:
         the scale, in the unit of the argument of ``event_of``.

@@ -23,7 +23,7 @@ computation from above:
    directions, suffice.
 
 V may be replaced by anything larger wherever it is used, so each rounding error is covered by a
-factor above 1. The adversary's choices for a round are made before the round is drawn; the number
+factor above 1. The adversary's choices for a round are made before the round is drawn. The number
 and the kinds of rounds are fixed beforehand. Statements use this bound for rounds that are all
 equal, which have no order, and for a few releases in the order of their ledger; budgets never do.
 
@@ -71,7 +71,7 @@ _ROUND_MOVES = 16  # that take as long as a round without its moves
 
 
 class Profile(NamedTuple):
-    """Bounds ``delta[j]`` on ``V_n`` at ``gamma = exp(epsilon[j])``; both ``[J]``, ascending."""
+    """Bounds ``delta[j]`` on ``V_n`` at ``gamma = exp(epsilon[j])``. Both ``[J]``, ascending."""
 
     epsilon: FloatArray
     delta: FloatArray
@@ -209,7 +209,7 @@ def pure_profile(epsilon: float, count: int) -> Profile:
     Each release is, given the past, a post-processing of randomized response. The n-fold
     composition of the latter is a pair of binomial laws (Kairouz, Oh & Viswanath (2017), Theorem
     3.3). With k answers against it the loss is ``(n - 2 k) epsilon``. Between two losses ``V`` is a
-    line in gamma; its slope is minus the probability under Q of fewer such answers.
+    line in gamma. Its slope is minus the probability under Q of fewer such answers.
     """
     against = np.arange((count + 1) // 2)
     losses = (count - 2 * against) * epsilon
@@ -261,7 +261,7 @@ def ordered_profile(
 
 
 def _ways(event: Event, count: int) -> tuple[_Play, ...]:
-    """Return the orders in which ``count`` queries may be answered; none if a part is unknown."""
+    """Return the possible orders of answers to ``count`` queries; none if a part is unknown."""
     parts = [(leaf, times * count) for leaf, times in leaves(event)]
     by_part = _runs(parts)
     if math.inf in (step for step, _ in by_part):

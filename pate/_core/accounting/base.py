@@ -251,7 +251,7 @@ class RepeatedEvent(CompositeEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ComposedEvent(CompositeEvent):
-    """Several events on the same data; each may be chosen in view of the earlier releases.
+    """Several events on the same data. Each may be chosen in view of the earlier releases.
 
     >>> relation = NeighboringRelation.REPLACE_RECORD
     >>> parts = tuple(PureDPEvent(neighboring_relation=relation, epsilon=x) for x in (0.1, 0.2))
@@ -283,11 +283,11 @@ def _repeated(parts: Iterable[tuple[Event, int]]) -> ComposedEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class PartiesEvent(CompositeEvent):
-    """A release with noise from several parties, each of which knows its own contribution.
+    """A release with noise from several parties, who each know their own contribution.
 
     Attributes:
         parties: the release as the parties see it, who know some of the noise. It sets the cost.
-        world: the release as everybody else sees it. It costs no more.
+        world: the release as all others see it. It costs no more.
     """
 
     parties: Event

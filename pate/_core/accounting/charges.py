@@ -55,8 +55,8 @@ class Budget:
 
     Args:
         max_epsilon: the largest total epsilon.
-        delta: the delta at which ``max_epsilon`` holds.
-        neighboring_relation: the relation under which it holds.
+        delta: the delta of ``max_epsilon``.
+        neighboring_relation: the relation that it holds for.
         max_delta0: the part of ``delta`` set aside for failures, such as a stability test that
             passes wrongly. None for a tenth of it, or, if that is more, for the failures of the
             first release repeated until the budget is spent.
@@ -87,7 +87,7 @@ class Budget:
         budget_filter: FilterName | None,
         max_teachers_per_unit: int,
     ) -> Budget | None:
-        """Return the budget that a command declares; None without ``max_epsilon``.
+        """Return the budget that a command declares. None without ``max_epsilon``.
 
         Raises ``ValueError`` if another option of a budget comes without ``max_epsilon``.
         """
@@ -320,7 +320,7 @@ class Totals:
         self._sums: _Sums | None = None  # counts suffice until the sum is asked for
 
     def add(self, events: str, count: int) -> None:
-        """Add ``count`` times ``events``; a negative count subtracts earlier additions."""
+        """Add ``count`` times ``events``. A negative count subtracts earlier additions."""
         remaining = self._counts.get(events, 0) + count
         assert remaining >= 0
         self._counts[events] = remaining

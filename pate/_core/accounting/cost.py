@@ -75,13 +75,13 @@ class NeighboringRelation(StrEnum):
 
 
 WIDTHS: FloatArray = 2.0 ** np.arange(-40, 0.01, 0.25)
-"""The common widths ``[W]`` at which sums of weights are kept."""
+"""The common widths ``[W]`` of sums of weights."""
 WIDTHS.setflags(write=False)
 
 FIRST_EXCESS = math.pi / 2 - 1
 """The excess of a bit without any Gaussian mechanism next to it: one bit, not the limit of many."""
 EXCESS_LIMIT = 512.0
-"""The number of widths up to which excesses are known to fall."""
+"""The number of widths with excesses that are known to fall."""
 LOSS_LIMIT = 8.0
 """The number of standard deviations of a loss up to which bits and Gaussians are compared."""
 _WEIGHT = 5.0  # above every weight, in widths: `Bits.width` is at least a fifth of the weight
@@ -103,7 +103,7 @@ class Bits(NamedTuple):
 
 
 CHOICE = Bits(weight=1.002 / 4, width=0.2, largest=1.0)
-"""Choices with a loss of range ``scale``; a pure ``epsilon`` is one of range ``2 epsilon``."""
+"""Choices with a loss of range ``scale``. A pure ``epsilon`` is one of range ``2 epsilon``."""
 TEST = Bits(weight=1.005 * 2 / math.pi, width=3.2, largest=0.25)
 """The side of a threshold on which a standard normal falls when its mean moves by ``scale``."""
 
@@ -176,7 +176,7 @@ DEFAULT_ORDERS.setflags(write=False)
 
 
 class Cost(NamedTuple):
-    """The cost of one or more releases; each part adds up under adaptive composition.
+    """The cost of one or more releases. Each part adds up under adaptive composition.
 
     ``a + b`` is the cost of both, ``a * n`` the cost of n such releases.
 
@@ -455,7 +455,7 @@ def format_exact(value: float) -> str:
 
 
 def explain_epsilon(epsilon: float | None) -> str | None:
-    """Return a sentence on the weak protection of an epsilon above 10; None of smaller ones.
+    """Return a sentence on the weak protection of an epsilon above 10. None of smaller ones.
 
     Of two neighbors, each as likely, a guess is right with probability `e^epsilon / (1 +
     e^epsilon)` at most, as in `format_guess`, where the small delta is left out.

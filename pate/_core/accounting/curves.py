@@ -566,7 +566,7 @@ def gaussian_bit_pairs(
 
     ``reach`` bounds ``|a|`` and ``|b|``, and ``-2 nearest`` bounds ``a + b`` from above, unless
     ``nearest`` is 0. These are the released bits of a Gaussian stability test: ``mu`` is its window
-    over sigma, and gaps between the counts of few teachers hardly pass it. The pairs with ``b - a =
+    over sigma, and gaps between the counts of few teachers rarely pass it. The pairs with ``b - a =
     mu`` lie on the arc ``(Phi(c - mu/2), Phi(c + mu/2))``, of slope ``exp(-c mu)``.
     """
     require_positive(mu=mu, reach=reach, spacing=spacing)

@@ -82,7 +82,7 @@ class CurveEvent(Event):
 
     @staticmethod
     def _bits(*arguments: Any) -> tuple[Bits, FloatArray] | None:
-        """Return the kind of bit behind N events, and its scales ``[N]``; None if there is none."""
+        """Return the kind of bit behind N events, and its scales ``[N]``. None if there is none."""
         return None
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
@@ -265,7 +265,7 @@ class PureDPEvent(CurveEvent):
 class GaussianNoisyMaxEvent(_NoiseEvent):
     """The largest of ``num_candidates`` scores with Gaussian noise (`gaussian_noisy_max_rdp`).
 
-    ``noise_multiplier`` is the standard deviation over the width of the window in which the scores
+    ``noise_multiplier`` is the standard deviation over the width of the window where the scores
     move together.
 
     >>> relation = NeighboringRelation.REPLACE_RECORD
@@ -298,7 +298,7 @@ class StabilityTestEvent(Event):
     votes; ``shift`` is a setting of the mechanism. Under ``neighboring_relation`` the gap moves by
     at most ``window`` votes, and the released set differs between neighbors only while the gap is
     at most ``window``. Unless given, ``window`` is `NeighboringRelation.score_range`, which may
-    differ from ``shift``. Gaps are multiples of 1/2; the narrower gap of two neighbors is at most
+    differ from ``shift``. Gaps are multiples of 1/2. The narrower gap of two neighbors is at most
     ``num_teachers`` votes.
 
     This class owns the price of the test: `cost` and `pairs` follow from `mu`, `gap_window` and the
@@ -385,7 +385,7 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureEvent(Event):
-    """A probability ``delta`` that the guarantee of the composed events fails; it costs only delta.
+    """A probability ``delta`` that the guarantee of the composed events fails. It costs only delta.
 
     ``tail`` and ``step`` determine it for units that reach more teachers: ``delta`` bounds the
     probability that noise of this tail exceeds a threshold, and each further teacher brings the

@@ -550,7 +550,7 @@ def personal_weights(budgets: Sequence[float], delta: float) -> tuple[float, ...
 
 @dataclass(frozen=True, kw_only=True)
 class PersonalEvent(CompositeEvent):
-    """A Gaussian release in which a record counts with the weight of its personal budget.
+    """A Gaussian release that weighs each record by its personal budget.
 
     Attributes:
         event: the release for a record of weight 1, the largest. It sets the cost.
@@ -603,7 +603,7 @@ def named_budgets(event: Event) -> frozenset[Personal]:
 def require_kept(charges: Sequence[Charge], teachers: int) -> None:
     """Raise ``ValueError`` unless all charges of a ledger keep the personal budgets they name.
 
-    Sums of ``mu^2`` are a fully adaptive filter (Koskela, Tobaben & Honkela (2023)); its bound
+    Sums of ``mu^2`` are a fully adaptive filter (Koskela, Tobaben & Honkela (2023)). Its bound
     follows from the budget alone. A release that does not name a budget counts in full. Stability
     tests are not admitted.
 

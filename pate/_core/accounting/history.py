@@ -85,11 +85,11 @@ class LedgerEntry:
     seeded: bool
     settled: bool
     realised: tuple[Charge, ...] | None = None
-    """The final charges, if they are less than the reservation; None if they are the same."""
+    """The final charges, if they are less than the reservation. None if they are the same."""
     delta: float | None = None
-    """The delta at which its epsilon is stated, if the reservation gave one."""
+    """The delta of its epsilon, if the reservation gave one."""
     token: str | None = None
-    """The text by which its owner finds the reservation again; None without one."""
+    """Its owner finds the reservation again by this text. None without one."""
     published: Mapping[str, Any] | None = None
     """The published facts in plain JSON types, for the statement; known once it is settled."""
     max_teachers_per_unit: int = 1
@@ -148,13 +148,13 @@ class LedgerSnapshot:
     budget: Budget | None = None
     filter: PrivacyFilter | None = None
     home: Path | None = None
-    """Where the file lay when a release was last prepared; None if it was never recorded."""
+    """Where the file lay when a release was last prepared. None if it was never recorded."""
     declared_after: int = 0
     """How many releases there were when the budget was declared."""
     budget_unit: PrivacyUnit = UNKNOWN
     """For whom the budget was declared; earlier versions did not say it."""
     digests: tuple[str, ...] = field(default=(), repr=False)
-    """The digest of each row. A release has one or two rows; a budget and each home have one."""
+    """The digest of each row. A release has one or two rows. A budget and each home have one."""
 
     @property
     def head(self) -> LedgerHead:
@@ -193,7 +193,7 @@ class LedgerSnapshot:
     def total_for(
         self, unit: PrivacyUnit, relation: NeighboringRelation
     ) -> tuple[PrivacyUnit, LedgerSnapshot] | None:
-        """Return the ledger as `for_unit` does, with the unit; None if there is no total.
+        """Return the ledger as `for_unit` does, with the unit. None if there is no total.
 
         Where there is none for a group there may be one for each of its records.
         """
@@ -225,7 +225,7 @@ class LedgerSnapshot:
         """Return the reservations of all releases, oldest first: they were fixed before the noise.
 
         Args:
-            teachers: the number of teachers that a unit reaches in every release; None for
+            teachers: the number of teachers that a unit reaches in every release. None for
                 `max_teachers_per_unit`.
         """
         return for_group_size(

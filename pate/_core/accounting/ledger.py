@@ -253,7 +253,7 @@ def locked_log(path: Path) -> Iterator[sqlite3.Connection]:
 def require_writable(path: Path) -> None:
     """Raise ``ValueError`` if ``path`` is marked read-only.
 
-    The superuser could write it nevertheless, but a ledger that somebody closed stays closed.
+    The superuser could write it nevertheless, but a closed ledger stays closed.
     """
     mode = path.stat().st_mode
     require(
@@ -432,9 +432,9 @@ class Ledger:
             seeded: whether the noise comes from a fixed seed, so that nothing is private.
             budget: the limit on all releases together. The first one given is final for this
                 ledger.
-            delta: the delta at which the epsilon of this release is stated; None for the delta of
+            delta: the delta of this release's epsilon. None for the delta of
                 the budget.
-            token: a text unique to this release, by which it is found again; None for none.
+            token: a text unique to this release, for finding it again. None for none.
             privacy_unit: for whom it is priced. A release that does not say it adds up with no
                 other.
 
@@ -495,7 +495,7 @@ class Ledger:
             release: the number of the release.
             realised: the final charges, as pairs ``(events, count)``. None if they are the
                 reservation.
-            published: the published facts in plain JSON types, with the ``sha256`` of the file;
+            published: the published facts in plain JSON types, with the ``sha256`` of the file.
                 None for a release without a statement.
 
         Returns:

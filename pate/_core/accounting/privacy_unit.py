@@ -19,12 +19,12 @@ from pate._core.validation import given, require, require_count
 
 NOT_NAMED = "of an earlier version, which does not say for whom it was priced"
 EACH = "each"
-"""The partition of a release in which every unit votes for itself."""
+"""The partition of a release with a vote for every unit."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyUnit:
-    """The unit for which a release was priced, and who its teachers were.
+    """The unit that a release was priced for, and who its teachers were.
 
     >>> record = PrivacyUnit(unit="record")
     >>> person = PrivacyUnit(unit="group", grouping="2f", partition="7c")
@@ -76,7 +76,7 @@ class PrivacyUnit:
         return _made(*content.items())
 
     def held_by(self, other: PrivacyUnit, relation: NeighboringRelation) -> int | None:
-        """Return how many units of this release one unit of another holds; None if unknown.
+        """Return how many units of this release one unit of another holds. None if unknown.
 
         Under ``REPLACE_RECORD`` a record is a part of its group, so that a release which protects
         groups protects it, too. A group holds as many records of a release as its bound says, if
@@ -111,7 +111,7 @@ class PrivacyUnit:
         return f"one {self.unit}"
 
     def why_alone(self, other: PrivacyUnit, relation: NeighboringRelation) -> str:
-        """Return the reason for which this release says nothing about ``other``."""
+        """Return the reason why this release says nothing about ``other``."""
         if self.unit is None:
             return NOT_NAMED
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER:

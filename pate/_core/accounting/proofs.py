@@ -1,4 +1,4 @@
-"""An accountant is one way to prove an epsilon of composed events; each has its module.
+"""An accountant is one way to prove an epsilon of composed events. Each has its module.
 
 `renyi` has the best order, `gaussian` Gaussian mechanisms and many bits, `optimum` equal rounds and
 releases in their order. `pate._core.accounting.accountant` names those that a total is the smallest
@@ -25,7 +25,7 @@ class Guarantee:
 
     Attributes:
         epsilon: the proven epsilon; infinite if there is none.
-        delta: the delta at which it holds.
+        delta: its delta.
         delta0: the part of ``delta`` that the failures take.
         order: the Renyi order of a proof by the curve; ``rdp`` is the value of the curve there.
         mu: the Gaussian mechanism of a proof by Gaussian differential privacy.

@@ -51,7 +51,7 @@ from pate._core.validation import require
 from pate._core.version import __version__
 
 REACHED = (1, 2, 3)
-"""The numbers of teachers, or of users of a top k, for which a statement gives epsilons."""
+"""The numbers of teachers, or of users of a top k, that a statement gives epsilons for."""
 
 
 class Statement:
@@ -63,7 +63,7 @@ class Statement:
     them, or the budget, declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
 
     Releases add up for the ``unit`` of a guarantee. Where there is no total for the release's own
-    unit it is a record; without any total it is None, and so is epsilon.
+    unit it is a record. Without any total it is None, and so is epsilon.
 
     Statements are read like mappings: ``statement["guarantees"]["replace_record"]["epsilon"]``.
 
@@ -149,7 +149,7 @@ class Statement:
 
         Args:
             ledger: the file of the ledger.
-            released: the released file; the ledger holds its digest.
+            released: the released file. The ledger holds its digest.
             facts: the facts that the released file holds, by the keys of the statement.
 
         Returns:
@@ -288,7 +288,7 @@ def _content(
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types.
 
     Figures may use the order of releases if ``in_order``. Its sentences are ``neighbors``,
-    ``missing`` and ``conversion`` (see `_without_wording`); all else is data.
+    ``missing`` and ``conversion`` (see `_without_wording`). All else is data.
     """
     require(
         type(release) is int and 1 <= release <= len(book.entries),

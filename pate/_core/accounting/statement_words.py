@@ -30,7 +30,7 @@ from pate._core.accounting.proofs import Accountant, Guarantee, ProofText, Term
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """The first line of every file that an audit writes."""
 FIXED_BEFOREHAND = "no release decided the number, kinds or costs of later ones"
-"""The condition on which a sum of releases is a guarantee without a budget."""
+"""The condition that makes a sum of releases a guarantee without a budget."""
 WORLD = "To the world, if all of them drew their noise and tell nobody,"
 """Begins the second figure of releases with noise from several parties."""
 
@@ -94,7 +94,7 @@ def conversion(statement: Mapping[str, Any]) -> str:
 
 
 Total = tuple[PrivacyUnit, LedgerSnapshot]
-"""The unit for which releases have a total, and the ledger with their events for it."""
+"""The unit with a total of releases, and the ledger with their events for it."""
 
 
 def describe_neighbors(
@@ -127,7 +127,7 @@ def describe_neighbors(
 def describe_missing_total(
     book: LedgerSnapshot, unit: PrivacyUnit, relation: NeighboringRelation
 ) -> str | None:
-    """Return a sentence on why there is no total for a unit; None if there is one."""
+    """Return a sentence on why there is no total for a unit. None if there is one."""
     if book.for_unit(unit, relation) is not None:
         return None
     reasons: dict[str, list[int]] = {}
@@ -211,7 +211,7 @@ def describe_state(release: Mapping[str, Any]) -> str:
 
 
 def describe_budget(book: LedgerSnapshot) -> str | None:
-    """Return a line on the budget of a ledger, its limit, promise and use; None without one."""
+    """Return a line on the budget of a ledger, its limit, promise and use. None without one."""
     budget, bounds = book.budget, book.filter
     if budget is None or bounds is None:
         return None

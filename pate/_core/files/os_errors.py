@@ -21,7 +21,7 @@ _AGAIN = "and the same command goes on"
 
 
 def explain_os_error(error: BaseException) -> str | None:
-    """Return one line on a fault of the machine and its remedy; None for other errors.
+    """Return one line on a fault of the machine and its remedy. None for other errors.
 
     A shortage is also found behind a ``ValueError``, any other fault of the system is not. An
     ``OSError`` that is a ``ValueError`` too, such as `FolderDiffersError`, has its own words.
@@ -37,7 +37,7 @@ def explain_os_error(error: BaseException) -> str | None:
 
 
 def explain_shortage(error: BaseException) -> str | None:
-    """Return one line on a full disk or short memory; None for other errors.
+    """Return one line on a full disk or short memory. None for other errors.
 
     The shortage may be in the context of the error: it explains a file that seems damaged.
     """

@@ -114,7 +114,7 @@ def read_arrays(
         optional: names of arrays that may be present; other names are refused.
         unread: names of arrays that may be present and are not read.
         mapped: names of arrays to map (`numpy.memmap`) instead of reading them into memory, if they
-            hold numbers and are not compressed; their checksums are compared.
+            hold numbers and are not compressed. Their checksums are compared.
         what: a description of the file, for errors.
 
     Raises:

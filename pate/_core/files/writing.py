@@ -50,7 +50,7 @@ def draft_of(
     Args:
         path: the file.
         mode: the mode for writing, as for `open`.
-        folder: the folder of the draft, on the same file system; None for the folder of the file.
+        folder: the folder of the draft, on the same file system. None for the folder of the file.
         once: whether an existing file stays as it is.
         permissions: the permissions of the file, before the system's mask.
     """
@@ -111,11 +111,11 @@ def atomic_write(path: Path, mode: str = "wb", *, folder: Path | None = None) ->
 
 
 def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) -> None:
-    """Delete the drafts among ``files`` that killed commands left; no other process may be writing.
+    """Delete the drafts among ``files`` that killed commands left. No other process may be writing.
 
     Args:
         files: hidden files and folders.
-        names: the names of the files of these drafts; None for all drafts.
+        names: the names of the files of these drafts. None for all drafts.
     """
     for path in list(files):
         draft = DRAFT.fullmatch(path.name)
@@ -188,7 +188,7 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
 
 
 def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Create a file with ``content``, atomically; an existing file stays as it is."""
+    """Create a file with ``content``, atomically. An existing file stays as it is."""
     with draft_of(path, once=True, permissions=mode) as file:
         file.write(content)
 
@@ -264,7 +264,7 @@ def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> Non
 
 
 LOCK = ".lock"
-"""Name of the lock file in a run's folder; it names the process that works on the run."""
+"""Name of the lock file in a run's folder. It names the process that works on the run."""
 
 FINISH = ".finish"
 """Name of the lease, in a stage's folder, of the one process that finishes shared work."""
@@ -323,7 +323,7 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
 
 @contextmanager
 def locked(root: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of `lock_run` until the block ends; a lock that was held before stays."""
+    """Hold the lock of `lock_run` until the block ends. A lock that was held before stays."""
     key = root.resolve()
     before = key in _held
     lock_run(root, shared=shared)
@@ -363,7 +363,7 @@ def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
     network file system ends the leases of a machine that disappears.
 
     Args:
-        path: the file; its folder is created if it is missing.
+        path: the file. Its folder is created if it is missing.
         wait: whether to wait for another process that holds the lease.
 
     Yields:

@@ -62,7 +62,7 @@ class NotStatedError(ValueError):
 
 
 class Law(NamedTuple):
-    """The probabilities with which a mechanism releases sets of items, for each row of scores."""
+    """A mechanism's probabilities of releasing sets of items, for each row of scores."""
 
     chances: FloatArray
     """``[B, m]``: the probability of each of m sets."""
@@ -70,7 +70,7 @@ class Law(NamedTuple):
     """``[m, d]``, or ``[B, m, d]`` if rows have different sets: which items are in them. Sets in
     different columns always differ."""
     nothing: FloatArray | None = None
-    """``[B]``: the probability that nothing is released; None where a set always is."""
+    """``[B]``: the probability that nothing is released. None where a set always is."""
 
 
 class Listing(NamedTuple):
@@ -87,7 +87,7 @@ class Listing(NamedTuple):
     conditions: tuple[str, ...] = ()
     """Sentences on the end of the list."""
     stranger: float | None = None
-    """The probability, at most, that an item of one user alone is listed; None if unknown."""
+    """The probability, at most, that an item of one user alone is listed. None if unknown."""
 
 
 TESTED_GAP = (
@@ -97,7 +97,7 @@ TESTED_GAP = (
 
 
 class Release(NamedTuple):
-    """The released labels of a batch; no reason is given for entries that are not released."""
+    """The released labels of a batch. No reason is given for entries that are not released."""
 
     labels: UInt8Array
     """``[Q, C]`` in {0, 1}; 0 where nothing was released."""
@@ -107,21 +107,21 @@ class Release(NamedTuple):
     """``[Q, C]``: noisy counts of the teachers that gave each label, possibly below 0 or above the
     number of teachers; 0 where nothing was released. None if the aggregator releases no counts."""
     noise_std: float | None = None
-    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0; None without
+    """Standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0. None without
     them, and if they are answers of a linear model, which has all the noise."""
     tiers: IntArray | None = None
-    """``[Q]``: price tiers of queries, as in `Aggregator.event`; None if all cost the same."""
+    """``[Q]``: price tiers of queries, as in `Aggregator.event`. None if all cost the same."""
     linear: bool = False
     """Whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model."""
     columns: BoolArray | None = None
-    """``[F]``: the features that such a model reads; None for all of them."""
+    """``[F]``: the features that such a model reads. None for all of them."""
     variance_ratio: float | None = None
     """About the variance of private records over that of public samples, along directions on which
-    such a model depends; None if the release does not tell."""
+    such a model depends. None if the release does not tell."""
 
     @classmethod
     def of_sets(cls, chosen: IntArray, num_labels: int) -> Self:
-        """Release sets of labels, given as indices ``[Q, k]``; every query is answered.
+        """Release sets of labels, given as indices ``[Q, k]``. Every query is answered.
 
         >>> Release.of_sets(np.array([[0, 2]]), num_labels=4).labels
         array([[1, 0, 1, 0]], dtype=uint8)
@@ -171,7 +171,7 @@ Released_co = TypeVar("Released_co", covariant=True)
 
 
 class Case(Protocol):
-    """The scores for which a mechanism proposes settings, as far as they are public."""
+    """The public facts about scores that a mechanism proposes settings for."""
 
     @property
     def k(self) -> int:
@@ -206,7 +206,7 @@ class Mechanism(ABC, Generic[Released_co]):
     """A private mechanism: a call selects from scores, `event` describes the cost of a call.
 
     Subclasses are frozen keyword-only dataclasses, with parameters that are checked once, on
-    construction. Every constant on which the cost depends is a field, so that a cost always belongs
+    construction. Every constant that affects the cost is a field, so that a cost always belongs
     to the mechanism that ran.
     """
 
@@ -217,7 +217,7 @@ class Mechanism(ABC, Generic[Released_co]):
     """A sentence on `gap_to_answer` for votes, with the gap and settings, before a probability."""
 
     short_name: ClassVar[str] = ""
-    """The name under which `pate topk` offers it; empty if it selects no items of a histogram."""
+    """Its name in `pate topk`; empty if it selects no items of a histogram."""
     short_help: ClassVar[str] = ""
     """What it chooses, as the help of `pate topk` says behind that name."""
     ordered: ClassVar[bool] = False
@@ -236,7 +236,7 @@ class Mechanism(ABC, Generic[Released_co]):
         inherited = (vars(base).get("checks", {}) for base in reversed(cls.__mro__))
         cls.checks = {field: check for checks in inherited for field, check in checks.items()}
         if {"__call__", "_select"} & vars(cls).keys():
-            # whoever draws otherwise has another law and another accuracy
+            # a subclass that draws otherwise has another law and another accuracy
             for name in {"law", "_accuracy"} - vars(cls).keys():
                 setattr(cls, name, getattr(Mechanism, name))
         if "__call__" in vars(cls):
@@ -312,7 +312,7 @@ class Mechanism(ABC, Generic[Released_co]):
         raise NotStatedError(f"the law of {type(self).__name__} is not known")
 
     def accuracy(self, *, gap: float, num_items: int = 1) -> float:
-        """Return a probability with which the answer is the same as without noise.
+        """Return a probability that the answer is the same as without noise.
 
         Of k items these are the k largest, in any order; of at most k, all of them are listed. It
         is the smallest probability over all scores with that gap, as on a step profile,
@@ -320,7 +320,7 @@ class Mechanism(ABC, Generic[Released_co]):
 
         Args:
             gap: the distance from the k-th largest score to the next one, in votes, at least 0.
-            num_items: the number of scores d; it does not matter to a test of a gap.
+            num_items: the number of scores d. It does not matter to a test of a gap.
 
         Raises:
             NotStatedError: if the mechanism does not state its accuracy.
@@ -331,7 +331,7 @@ class Mechanism(ABC, Generic[Released_co]):
         return self._accuracy(gap, num_items)
 
     def gap_to_answer(self, *, probability: float, num_items: int = 1) -> float:
-        """Return the smallest gap, in votes, at which the `accuracy` reaches ``probability``.
+        """Return the smallest gap, in votes, for the `accuracy` to reach ``probability``.
 
         Raises:
             NotStatedError: if the mechanism does not state its accuracy.
@@ -374,7 +374,7 @@ class ScoreMechanism(Mechanism[Released_co]):
     """A mechanism on scores of any sensitivity.
 
     Attributes:
-        sensitivity: the most by which one score changes between neighbors, 1 for votes and counts
+        sensitivity: the largest change of one score between neighbors, 1 for votes and counts
             of users. Under ADD_REMOVE_TEACHER, where one teacher (or user) takes part or does not,
             all scores change in one direction. Scales of noise are in the unit of the scores,
             whatever the sensitivity.
@@ -583,7 +583,7 @@ def choice_law(utilities: Rows, noise: ChoiceNoise) -> FloatArray:
 
 
 def peeling_law(scores: Rows, k: int, scale: float, noise: ChoiceNoise) -> Law:
-    """Return the law of k items chosen one by one; any member of a set may come last."""
+    """Return the law of k items chosen one by one. Any member of a set may come last."""
     num_items = scores.shape[1]
     require_few(sum(math.comb(num_items, size) for size in range(1, k + 1)), "gumbel")
     chances: dict[tuple[int, ...], FloatArray] = {(): np.ones(len(scores))}

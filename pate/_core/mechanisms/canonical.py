@@ -309,7 +309,7 @@ class ClassSampler(ABC):
 
 
 class TableSampler(ClassSampler):
-    """Proposes by the masses of all classes of a batch; the top-k has mass 1, other sets less."""
+    """Proposes by the masses of all classes of a batch. The top-k has mass 1, other sets less."""
 
     def __init__(
         self, terms: ClassTerms, counts: FloatArray, generator: np.random.Generator
@@ -482,7 +482,7 @@ _TABLE = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class CanonicalMechanism(TopKMechanism):
-    """Choose one subset among all subsets of size k; it is released in ascending order of index.
+    """Choose one subset among all subsets of size k. It is released in ascending order of index.
 
     Gumbel noise: with probability proportional to ``exp(u / scale)`` for the utility
     ``u(S) = gamma min_S x - (1 - gamma) max_{not S} x``. Exponential noise: by permute-and-flip

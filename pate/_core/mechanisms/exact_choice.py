@@ -73,7 +73,7 @@ def sample_k_smallest(
             last, whatever the noise.
         k: how many are chosen.
         noise: the law.
-        scale: its scale, of a shape that broadcasts against ``below``; a negative one turns noise
+        scale: its scale, of a shape that broadcasts against ``below``. A negative one turns noise
             round, and one of a row at most is 0: a row without noise is sorted, not chosen from.
         generator: source of the noise.
         exact: returns, for a row and a place, the value that was clipped and rounded in
@@ -177,7 +177,7 @@ def _quantile_of(
 
 
 def _bounds(tail: Interval, noise: Noise) -> Interval | None:
-    """Return bounds on the noise exceeded with a probability in ``tail``; None if it has none."""
+    """Return bounds on the noise exceeded with a probability in ``tail``. None if it has none."""
     low, high = tail
     rest = (1 - high).next_minus(), (1 - low).next_plus()
     if low <= 0 or rest[0] <= 0:

@@ -39,7 +39,7 @@ class _Proposal(NamedTuple):
 
 
 class FlipRounds:
-    """Rounds of permute-and-flip on descending scores ``[d]``; each returns a rank in ``0..d-1``.
+    """Rounds of permute-and-flip on descending scores ``[d]``. Each returns a rank in ``0..d-1``.
 
     Losses are the `distances` from the best one left, as float64 has them, over the scale.
     """
@@ -53,7 +53,7 @@ class FlipRounds:
         self._make_bands()
 
     def choose(self) -> int:
-        """Return the rank that wins a round; it is left out of those that follow."""
+        """Return the rank that wins a round. It is left out of those that follow."""
         while self._taken[self._best]:
             self._best += 1
         if self._loss(self._anchor, self._best) > _LEAD:

@@ -122,7 +122,7 @@ def _require_below_infinity(**regularizers: Sequence[float] | None) -> None:
 class GapChoice(ScoreMechanism[IntArray]):
     """Choose a rank k by noisy max on the gaps of `sort_counts` (Zhu & Wang (2022), Algorithm 1).
 
-    Privacy: sorted scores, whole or real, move within the window in which the scores do, so a gap
+    Privacy: sorted scores, whole or real, move within the window of the scores, so a gap
     moves by its width at most in either direction: within a window ``w`` of 2 votes (or
     sensitivities) under ADD_REMOVE_TEACHER and 4 under REPLACE_RECORD. A distance from ``upper /
     2`` moves by its weight: with weight 2 the window is 4 under both relations. Gumbel noise: one
@@ -137,7 +137,7 @@ class GapChoice(ScoreMechanism[IntArray]):
     Args:
         num_labels: the number of labels C.
         scale: scale of the noise (its standard deviation for ``gaussian``), in votes.
-        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
+        sensitivity: the largest change of one score (not a gap) between neighbors, 1 for votes.
         noise: ``gumbel``, ``exponential``, ``laplace``, ``logistic``, ``half_logistic`` or
             ``gaussian``.
         allow_empty: whether k may be 0 or C. Otherwise it lies in 1..C-1.
@@ -361,7 +361,7 @@ class _GapTest(Mechanism[BoolArray]):
         )
 
     def gap_window(self, relation: NeighboringRelation) -> float:
-        """Return the number of votes by which the tested number moves between neighbors."""
+        """Return the largest move of the tested number between neighbors, in votes."""
         return (relation.score_range if self.window is None else self.window) * self.sensitivity
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
@@ -429,8 +429,8 @@ class StabilityTest(_GapTest):
         shift: the largest gap at which a neighbor may hold another set, in votes: 1 under
             ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for a gap between two counts, times the
             sensitivity of other scores.
-        sensitivity: the most by which one score (not a gap) changes between neighbors, 1 for votes.
-        window: the number of sensitivities by which the tested number moves between neighbors; None
+        sensitivity: the largest change of one score (not a gap) between neighbors, 1 for votes.
+        window: the number of sensitivities by which the tested number moves between neighbors. None
             for a gap between two scores, which moves by one or two, as the relation says.
         num_teachers: the nominal number of teachers, which is the largest possible gap; more
             generally the largest value of the narrower of two neighbors' gaps. Of other scores a

@@ -194,7 +194,7 @@ class LimitedDomain(DomainMechanism):
 
     The threshold has the score ``h_(kbar+1) + w + scale log(kbar / delta)``, ``w`` the window: the
     sensitivity under ADD_REMOVE_TEACHER, and twice that under REPLACE_RECORD. The paper has counts
-    and ``w = 1``; the proof holds for real scores and any w. Items are listed in the order of
+    and ``w = 1``. The proof holds for real scores and any w. Items are listed in the order of
     choice.
 
     Privacy: k bounded-range choices of ``w / scale``, except with probability ``delta``. Sorted
@@ -349,7 +349,7 @@ class TopStable(DomainMechanism):
 
     Privacy: the sparse vector technique, k rounds of Gumbel peeling (bounded range of ``w /
     scale_peel`` each), and the probability ``delta``. Sorted scores move within the window of the
-    scores, whole numbers or not, so a gap moves by w at most; the first passing rank, or that there
+    scores, whole numbers or not, so a gap moves by w at most. The first passing rank, or that there
     is none, is pure ``w / scale_threshold + 2 w / scale_gap`` DP (Dwork & Roth (2014), Theorem
     3.23, with the budget split as Lyu, Su & Li (2017) do). It says how many rounds there are, and
     their items. A set that differs on a neighbor lies above a gap of at most w, on both: its
@@ -369,7 +369,7 @@ class TopStable(DomainMechanism):
             (votes).
         scale_gap: scale of the Laplace noise of the gaps, in that unit.
         scale_peel: scale of the Gumbel noise of the peeling, in that unit.
-        fallback: whether rows in which no gap passes list k items by peeling.
+        fallback: whether rows without a passing gap list k items by peeling.
     """
 
     short_name: ClassVar[str] = "top_stable"
@@ -548,7 +548,7 @@ def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) 
 
 
 def _log_tail(t: float, ratio: float) -> float:
-    """Return the log chance to exceed ``t >= 0`` wide scales; the narrow one has ``ratio``."""
+    """Return the log chance to exceed ``t >= 0`` wide scales. The narrow one has ``ratio``."""
     if ratio > 1 - 1e-4:
         # the noise of two equal scales, which is the wider
         return -t + math.log((2 + t) / 4)

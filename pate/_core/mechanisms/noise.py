@@ -19,7 +19,7 @@ that was rounded:
 
 Doubtful cases, the tail included, are decided by integers and by decimal numbers of as many digits
 as it takes, with correctly rounded operations and exponential function. Bounds on real numbers are
-pairs of decimal numbers, each of which is rounded outwards.
+pairs of decimal numbers, each rounded outwards.
 
 Noise in shares: each party adds a share to its integers, and only the sum is revealed. A share is a
 normal number rounded to a grid, in steps of the grid, so that sums are exact modulo 2^64 and can be
@@ -267,7 +267,7 @@ def split(values: ArrayLike, scale: float) -> tuple[Rows, FloatArray, float]:
 
     Return both, and the grid.
 
-    The grid is a power of two of at least ``scale / 2^20``; nothing is rounded.
+    The grid is a power of two of at least ``scale / 2^20``. Nothing is rounded.
     """
     exact = np.asarray(values)
     grid = grid_of(scale)
@@ -355,7 +355,7 @@ def exceeds(
         generator: source of the noise.
 
     Returns:
-        bool of the shape to which both broadcast.
+        bool of the shape that both broadcast to.
     """
     shape = np.broadcast_shapes(np.shape(values), np.shape(thresholds))
     given, least = (
@@ -402,7 +402,7 @@ class LazyReal:
 
     @property
     def ends(self) -> tuple[Fraction, Fraction]:
-        """The interval in which it lies."""
+        """The interval that holds it."""
         return Fraction(self.digits, 1 << self.length), Fraction(self.digits + 1, 1 << self.length)
 
     def draw_more_bits(self, generator: np.random.Generator) -> None:

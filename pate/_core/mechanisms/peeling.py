@@ -2,7 +2,7 @@
 
 With one draw of noise on every score, `NoisyTopK` reports the set of the k largest (Shekelyan &
 Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism"), and
-`OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds; the
+`OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds. The
 output is ordered. At the end `PeeledCounts` adds the noisy scores of the k items, and `pad_to_k`
 fills lists that hold fewer.
 """
@@ -184,7 +184,7 @@ class NoisyMax(ScoreMechanism[IntArray]):
 
 
 def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
-    """Return the scale ``draws * window / epsilon`` at which a selection is pure ``epsilon``-DP.
+    """Return the scale ``draws * window / epsilon`` that makes a selection pure ``epsilon``-DP.
 
     >>> scale_for_epsilon(0.5, window=2.0, draws=3)
     12.0
@@ -370,7 +370,7 @@ class CountedTopK(NamedTuple):
     """Items in order, and the noisy scores that they have."""
 
     items: IntArray
-    """``[k]`` or ``[B, k]`` indices, in the order in which they were chosen."""
+    """``[k]`` or ``[B, k]`` indices, in the order of choice."""
     scores: FloatArray
     """``[k]`` or ``[B, k]``: their scores with Gaussian noise, on a public grid; not sorted."""
 
@@ -380,7 +380,7 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
     """Choose k items by `GumbelPeeling`, then release the scores of these k with Gaussian noise.
 
     The price follows k, not the number of items, where noise on all scores would pay for each of
-    them. Noisy scores that were used for the choice would be biased upwards, as luck is chosen; the
+    them. Noisy scores that were used for the choice would be biased upwards, as luck is chosen. The
     noise here is fresh, so that they are unbiased.
 
     Privacy: adaptive composition of the k choices with one Gaussian release of k numbers, none of
@@ -467,7 +467,7 @@ def split_budget(*, k: int, share: float) -> tuple[float, float]:
 
 
 def pad_to_k(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
-    """Return lists in which each -1 gives way to the first public items that are not in the list.
+    """Return lists with each -1 replaced by the first public items that are not in the list.
 
     The items were released before, and the public order does not depend on the scores, so that
     padding costs nothing.

@@ -24,7 +24,7 @@ ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in c
 
 
 REACH = 2.0**32
-"""Scales of noise at which distances end.
+"""The largest distance, in scales of noise.
 
 Noise in float64 spans less than 2^10 scales, and never bridges them.
 """

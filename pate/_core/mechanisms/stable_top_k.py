@@ -115,7 +115,7 @@ class GapMechanism(ScoreMechanism[Released_co]):
 
     @property
     def majority_weight(self) -> int | None:
-        """The weight of the majorities for none and for all labels; None for sentinels."""
+        """The weight of the majorities for none and for all labels. None for sentinels."""
         return None
 
     @property
@@ -242,8 +242,8 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
         delta_test: probability that an unstable set passes the test.
         shift: protection of the test, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD;
             times the sensitivity of other scores.
-        sensitivity: the most by which one score changes between neighbors, 1 for votes.
-        integer_scores: whether scores and their sensitivity must be integers, as counts are; if
+        sensitivity: the largest change of one score between neighbors, 1 for votes.
+        integer_scores: whether scores and their sensitivity must be integers, as counts are. If
             not, the cost covers all real numbers.
         allow_empty: whether k may be 0 or C, which the paper leaves out.
         noise: noise of the choice, any noise of `GapChoice`.
@@ -372,7 +372,7 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
 
     A rank j is chosen by the gaps less ``rank_penalty * abs(j - k)`` and tested as in
     `StableTopKMechanism`. If it passes and j is below k, the missing labels are peeled from the
-    rest; if j is above k, the surplus is peeled off or the k are peeled from the j largest,
+    rest. If j is above k, the surplus is peeled off or the k are peeled from the j largest,
     whichever takes fewer rounds. A row that fails releases nothing, or with ``fallback`` the k
     labels that k rounds of peeling choose among all (line 5 of the algorithm; a round is an
     exponential mechanism).

@@ -29,13 +29,13 @@ _LONGEST = 1 << 30  # characters of a value, so that no user's is too long
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Scores of items; the scores are PRIVATE.
+    """Scores of items. The scores are PRIVATE.
 
     Attributes:
         items: names of the d items. A public list must not depend on the users. A list that is not
-            public holds the items that some user has; its names and d are PRIVATE like the scores.
+            public holds the items that some user has. Its names and d are PRIVATE like the scores.
         scores: ``[d]``, the number of times that each was chosen, or any other score.
-        sensitivity: the largest change of one score by one user; the presence of a user changes all
+        sensitivity: the largest change of one score by one user. The presence of a user changes all
             scores in one direction.
         bound: the largest contribution of one user, in words.
         public: whether the list of items is public.
@@ -64,7 +64,7 @@ def read_counts(path: Path, *, sensitivity: float = 1.0) -> Histogram:
         path: a ``.csv`` with columns ``item`` and ``count``; a ``.npy`` of ``[d]`` numbers, for
             items with the names 0..d-1; or a ``.npz`` with ``counts`` and, for other names,
             ``items``.
-        sensitivity: the largest change of one score by one user; the presence of a user changes all
+        sensitivity: the largest change of one score by one user. The presence of a user changes all
             scores in one direction.
 
     Raises:
@@ -134,9 +134,9 @@ def read_pairs(
 
     Args:
         path: a ``.csv`` with columns ``user`` and ``item``.
-        items: the public list; None where there is none.
+        items: the public list. None where there is none.
         max_each: the largest number of times that a user counts for one item.
-        max_items: the number of items of one user that count; None for all of them.
+        max_items: the number of items of one user that count. None for all of them.
         generator: the generator for the draw of items.
 
     Raises:
@@ -188,7 +188,7 @@ class HistogramSource(Protocol):
         """Files that the histogram follows from."""
 
     def facts(self) -> dict[str, Any]:
-        """Return all other settings of the histogram; any change shows in their texts."""
+        """Return all other settings of the histogram. Any change shows in their texts."""
 
     def read(self, generator: np.random.Generator) -> Histogram:
         """Return the histogram; ``generator`` draws the items of a user that count."""
@@ -196,7 +196,7 @@ class HistogramSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class HistogramFiles:
-    """Files of which a histogram is made.
+    """The files behind a histogram.
 
     Args:
         pairs: a .csv with columns user and item (PRIVATE).
@@ -271,7 +271,7 @@ class HistogramFiles:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that are read; the users' contributions come first."""
+        """All files that are read. The users' contributions come first."""
         return tuple(path for path in (self.pairs, self.counts, self.items) if path is not None)
 
     def facts(self) -> dict[str, Any]:

@@ -75,9 +75,9 @@ class TopKSettings:
             user with other items (replace).
         noise_seed: a seed in place of noise, for tests; such a release is not private.
         max_epsilon: limit on all releases of the ledger together, at delta under the primary
-            relation; the first limit given is final.
+            relation. The first limit given is final.
         max_delta0: the part of delta that this limit reserves for failures, such as a limited
-            domain's; a tenth by default, or the amount that this release would need if it were
+            domain's. A tenth by default, or the amount that this release would need if it were
             repeated until the limit is reached.
         budget_filter: the filter that keeps this limit: renyi, gaussian or mixed; by default the
             one that admits this release most often. A mixed filter admits hundreds of releases of
@@ -186,7 +186,7 @@ class TopKSettings:
 
     @property
     def relation(self) -> NeighboringRelation:
-        """The relation of the primary guarantee; a user takes the place of a teacher."""
+        """The relation of the primary guarantee. A user takes the place of a teacher."""
         return _RELATIONS[self.neighbors]
 
     @property
@@ -302,7 +302,7 @@ def release_top_k(
     Args:
         source: the source of the histogram.
         settings: the mechanism and the budget.
-        output: the file to write, a ``.csv`` or a ``.json``; the statement is next to it, in
+        output: the file to write, a ``.csv`` or a ``.json``. The statement is next to it, in
             ``<name>.privacy.json`` and ``<name>.privacy.txt``.
         ledger: the ledger of the private data, one for all releases from them; created if it is
             missing.

@@ -1,6 +1,6 @@
 """The only way to publish anything private: prepared, reserved, drawn, settled, stated.
 
-It begins with the largest delta at which a release still promises something.
+It begins with the largest delta that still promises something.
 
 A release that is killed at any step continues when it is requested again: it pays once and draws
 the same noise. Before it is reserved, its token and the seed of its noise are written to a file
@@ -105,7 +105,7 @@ class PendingRelease:
     key: int = field(repr=False)
 
     def write(self) -> None:
-        """Write the file, unless it exists, to a folder of mode 0700; it is on disk on return.
+        """Write the file, unless it exists, to a folder of mode 0700. It is on disk on return.
 
         Raises:
             ValueError: if it cannot be written.
@@ -173,7 +173,7 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
 
 
 def delete_other_seeds(pending: PendingRelease) -> None:
-    """Delete the seeds of all other releases in the folder; their reservations stay counted."""
+    """Delete the seeds of all other releases in the folder. Their reservations stay counted."""
     for file in pending.file.parent.iterdir():
         if file != pending.file:
             file.unlink()
@@ -223,7 +223,7 @@ class ReleaseOutcome:
     Attributes:
         published: all that its statement says except costs, by the keys of the statement, with the
             file's ``sha256``.
-        realised: the final cost; None for the reserved cost.
+        realised: the final cost. None for the reserved cost.
     """
 
     published: Mapping[str, Any]
@@ -235,9 +235,9 @@ class Releasable(ABC):
 
     Attributes:
         file: the released file.
-        statement_file: the ``.json`` of the statement; its text is next to it.
+        statement_file: the ``.json`` of the statement. Its text is next to it.
         seeds: the folder of the seeds of releases under way. PRIVATE.
-        noise_seed: a seed in place of private noise, for tests; None for noise.
+        noise_seed: a seed in place of private noise, for tests. None for noise.
         replaces_earlier: whether a later release takes the place of an earlier one, as the labels
             of a run do. Its seed is then the only one in its folder, and its statement is made
             again on the whole ledger.
@@ -288,7 +288,7 @@ def release(publication: Releasable) -> Statement:
     """Make a release, or continue one that was killed, and return its statement.
 
     Raises:
-        ValueError: if it cannot be prepared, or the ledger cannot pay for it; nothing is spent.
+        ValueError: if it cannot be prepared, or the ledger cannot pay for it. Nothing is spent.
     """
     with step_bar(4, "release") as bar:
         pending = pending_release(publication.seeds, publication.request_digest(), draw_key())

@@ -45,7 +45,7 @@ Input = TypeVar("Input")
 
 
 def usual_ballots(num_teachers: int, num_labels: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Return ballots on which all but one teacher agree, or half of them."""
+    """Return ballots with all teachers but one in agreement, or half of them."""
     row, column = np.indices((num_teachers, num_labels))
     all_but_one = (row < row.max()) | (column < column.max())
     one = (row == row.max() - 1) & (column == 0)
@@ -54,7 +54,7 @@ def usual_ballots(num_teachers: int, num_labels: int) -> tuple[tuple[tuple[int, 
 
 
 def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> float:
-    """Return the least epsilon at which two laws ``[m]`` are (epsilon, ``delta``)-close.
+    """Return the least epsilon for two laws ``[m]`` to be (epsilon, ``delta``)-close.
 
     Both orders of the two laws are taken into account. The result is infinite if one law gives a
     probability above ``delta`` to outcomes that are impossible under the other.
@@ -141,10 +141,10 @@ def sampled_epsilon(
             releases, or any function of them that does not depend on the input.
         first: an input.
         second: a neighbor of ``first``.
-        delta: the delta at which epsilon is bounded.
+        delta: the delta of the bound.
         draws: number of runs of the mechanism on each input, at least 4.
         generator: source of the noise.
-        confidence: the probability with which the bound holds.
+        confidence: the probability that the bound holds.
 
     Returns:
         the bound, and the outcomes that give it.
@@ -200,10 +200,10 @@ _FAR = 600.0  # charges further apart are as good as this far, within the range 
 _ROUNDING = 1e-12
 
 ORDERS: FloatArray = np.concatenate((DEFAULT_ORDERS[::12], DEFAULT_ORDERS[-1:]))
-"""The Renyi orders at which divergences are compared with curves."""
+"""The Renyi orders for comparing divergences with curves."""
 RELATIONS = tuple(NeighboringRelation)
 CLEARLY_DIFFERENT = 1e-6
-"""A p-value of draws on one row that settles the test of a law; no more rows are drawn then."""
+"""A p-value of draws on one row that settles the test of a law. No more rows are drawn then."""
 
 
 def neighbors(
@@ -369,7 +369,7 @@ def _log_moment(p: FloatArray, q: FloatArray, order: float, charge: FloatArray) 
 def chi_square_p_value(
     observed: IntArray | FloatArray, expected: FloatArray, *, rare: float = 0.0
 ) -> float:
-    """Return the p-value of a chi-square test; the rarest outcomes are pooled until 5 are expected.
+    """Return the p-value of a chi-square test. The rarest outcomes are pooled until 5 are expected.
 
     All that are expected less than ``rare`` times are among them: a sum over many such outcomes is
     no chi-square. It is 0 where an outcome was seen that is next to impossible.

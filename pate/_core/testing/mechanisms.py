@@ -63,15 +63,15 @@ class MechanismContract(Contract):
     num_items = 3
     max_count = 3
     max_move = 1
-    """The most by which one count moves between neighbors.
+    """The largest change of one count between neighbors.
 
     Where ``law`` and ``select`` divide counts by a number of
     steps, this may be more than one of them: scores on a grid that is finer than the sensitivity.
     """
     draws = 20_000
-    """Number of rows of the batch with which a law is tested."""
+    """Number of rows in the batch that tests a law."""
     single_draws = 60
-    """Number of single rows with which a law is tested."""
+    """Number of single rows that test a law."""
     grid: Grid = ((3, 2, 0), (1, 1, 1), (0, 3, 3), (2, 0, 1))
     loose_because = ""
     """Why no neighbors come within 10% of the event's curve; empty if some do, at some order."""
@@ -83,7 +83,7 @@ class MechanismContract(Contract):
     """A number that changes no law when it is added to all counts; 0 if only differences matter."""
 
     counts_are_scores = True
-    """Whether the mechanism takes the counts themselves, for which it states law and accuracy."""
+    """Whether the mechanism takes the counts themselves, and states law and accuracy for them."""
 
     @abstractmethod
     def make(self, relation: NeighboringRelation) -> Mechanism[Any]:
@@ -104,7 +104,7 @@ class MechanismContract(Contract):
     def released_set(self, outcome: Outcome) -> frozenset[int] | None:
         """Return the items that an outcome releases, in any order, or None if nothing is released.
 
-        Override it where outcomes are no indices of items; the law that the mechanism states is
+        Override it where outcomes are no indices of items. The law that the mechanism states is
         compared by it.
         """
         return frozenset(outcome)
@@ -549,7 +549,7 @@ class EventContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_one_teacher_is_the_event_itself(self, relation: NeighboringRelation) -> None:
-        """A unit that reaches one teacher costs the event itself; an invalid number is refused."""
+        """A unit that reaches one teacher costs the event itself. An invalid number is refused."""
         event = self.event(1.0, relation)
         assert event.for_group_size(1) == event
         assert event.for_group_size(2).neighboring_relation is relation

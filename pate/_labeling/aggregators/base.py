@@ -51,7 +51,7 @@ from pate._labeling.votes.kinds import Counts, Need, Votes, VoteShape, require_k
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """The public facts about votes from which an aggregator is chosen.
+    """The public facts about votes that decide the choice of an aggregator.
 
     >>> outlook = Outlook(
     ...     shape=VoteShape(num_teachers=100, num_labels=4),
@@ -67,7 +67,7 @@ class Outlook:
         num_queries: number of queries asked.
         delta: the delta of the guarantee.
         relation: the relation of the guarantee.
-        labels_per_sample: average number of labels of a sample, rounded; None if unknown.
+        labels_per_sample: average number of labels of a sample, rounded. None if unknown.
     """
 
     shape: VoteShape
@@ -82,7 +82,7 @@ class Outlook:
 
     @classmethod
     def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
-        """Describe given votes; the result is as PRIVATE as they are.
+        """Describe given votes. The result is as PRIVATE as they are.
 
         A set never has all of several labels. Votes without counts do not tell how many it has.
         """
@@ -138,7 +138,7 @@ class Outlook:
 
     @property
     def delta_test(self) -> float:
-        """The delta of one query's stability test; all tests together take half of delta."""
+        """The delta of one query's stability test. All tests together take half of delta."""
         return self.delta / (2 * self.num_queries)
 
 
@@ -163,7 +163,7 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "fallback": lambda _: "fallback",
     "scale_noise_with_rounds": lambda _: "by root",
 }
-"""Words for public settings that are not the default, in this order; others go by their names."""
+"""Words for public settings that are not the default, in this order. Others go by their names."""
 
 
 class Gap(NamedTuple):
@@ -336,13 +336,13 @@ class Aggregator(Completable, ABC):
         delta_test: float | None = None,
         answered: float = 0.9,
     ) -> Self | None:
-        """Return the first proposal with the noise that meets a target; None if no noise does.
+        """Return the first proposal with the noise that meets a target. None if no noise does.
 
         Args:
             target: the largest cost of all queries together.
             shape: the numbers of teachers and labels.
             delta_test: what each stability test adds to delta, for a class that splits its noise.
-            answered: the probability with which a query is to be answered, for such a class.
+            answered: the probability of an answer to a query, for such a class.
 
         Raises:
             ValueError: if the class proposes no settings, or the tests alone cost the target's
@@ -392,9 +392,9 @@ class Aggregator(Completable, ABC):
 
         Args:
             shape: the numbers of teachers and labels.
-            relation: the relation under which the cost is stated; the aggregator's own if None. The
+            relation: the relation of the stated cost; the aggregator's own if None. The
                 mechanism is the same under both.
-            tier: the price tier of the query, as in `Release.tiers`; None for the most that a query
+            tier: the price tier of the query, as in `Release.tiers`. None for the most that a query
                 may cost. Ignored if all queries cost the same.
 
         Raises:
@@ -450,7 +450,7 @@ class Aggregator(Completable, ABC):
             shape: the numbers of teachers and labels.
             tolerance: by what fraction the noise may exceed the least that is needed. It is never
                 smaller.
-            orders: Renyi orders on which epsilon is computed.
+            orders: the grid of Renyi orders.
 
         Returns:
             The calibrated aggregator, or None if no noise meets the target, for example because the
@@ -505,7 +505,7 @@ class Aggregator(Completable, ABC):
     def laws(self, votes: Any, neighbors: Any) -> tuple[FloatArray, FloatArray]:
         """Return the chances ``[Q, N]`` of N outcomes of each query on votes and on neighbors.
 
-        Outcomes that tell the same of which votes these are may be one.
+        Outcomes that tell the same about the votes may be one.
 
         Raises:
             NotStatedError: if the aggregator states no law, or a query has too many outcomes.
@@ -526,7 +526,7 @@ class Aggregator(Completable, ABC):
         return p, q
 
     def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap | None:
-        """Return the gap of counts at which a query is answered as without noise; None if unknown.
+        """Return the gap of counts that gives the same answer as without noise. None if unknown.
 
         >>> aggregator = Peeling(k=2, scale_peel=2.0)
         >>> gap = aggregator.gap_needed(VoteShape(num_teachers=100, num_labels=4), probability=0.9)
@@ -542,7 +542,7 @@ class Aggregator(Completable, ABC):
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the largest probability that votes of a shape answer a query or a label of it.
 
-        It may be a bound. It is 1 where every query is answered. A release of which it is below
+        It may be a bound. It is 1 where every query is answered. A release where it is below
         `LEAST_ANSWERED` is refused.
 
         >>> aggregator = StableTopK(scale_gap=2.0, sigma_test=2.0, delta_test=1e-6)
@@ -614,11 +614,11 @@ _ORDER = (
     *("Peeling", "PeeledVotes", "PermuteAndFlip", "LimitedDomainTopK", "TopStableTopK", "Joint"),
     *("ConfidentScreen", "InteractiveScreen", "Canonical", "Powerset"),
 )
-"""The order in which aggregators are compared; others of the package come last."""
+"""The order of aggregators in comparisons. Others of the package come last."""
 
 
 def own() -> dict[str, type[Aggregator]]:
-    """Return the aggregators of the package by name, in the order in which they are compared."""
+    """Return the aggregators of the package by name, in the order of comparisons."""
     found = {
         cls.__name__: cls
         for cls in subclasses_of(Aggregator)

@@ -41,7 +41,7 @@ from pate._labeling.votes.voters import blocks
 Norm = Literal["l2", "l1"]
 
 
-# of the factors by which ballots are scaled: sums over 2^23 teachers are exact in float64
+# of the scales of ballots: sums over 2^23 teachers are exact in float64
 _TAU_BITS = 30
 
 
@@ -71,7 +71,7 @@ class TauVoting(Aggregator):
         threshold_tau: the noisy sum above which a label is given, in votes: a public constant, such
             as half the number of teachers.
         norm: ``l2`` or ``l1``, the norm that is clipped.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
         around_predictions: whether ballots are read as differences from the student's rounded
             predictions, a label keeping its prediction unless ``threshold_tau`` teachers differ.
         soft: whether the noisy counts are released with the labels.
@@ -97,7 +97,7 @@ class TauVoting(Aggregator):
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
-        # three that hardly clip a ballot of k labels, or of k differences from a student
+        # three that rarely clip a ballot of k labels, or of k differences from a student
         half, root = outlook.shape.num_teachers / 2, math.sqrt(outlook.k)
         choices: list[dict[str, Any]] = [
             {"tau": 1.25 * root},
@@ -125,7 +125,7 @@ class TauVoting(Aggregator):
         )
 
     def sensitivity(self, num_labels: int, relation: NeighboringRelation) -> float:
-        """Return the largest L2 distance by which one teacher can move the clipped sums."""
+        """Return the largest L2 move of the clipped sums by one teacher."""
         sizes = np.arange(num_labels + 1)
         squares = sizes * self._weights(sizes) ** 2
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER and not self.around_predictions:
@@ -169,7 +169,7 @@ class TauVoting(Aggregator):
 
 
 def guess_of(votes: Ballots, around_predictions: bool) -> UInt8Array:
-    """Return the labels ``[Q, C]`` from which ballots differ: rounded predictions, or none."""
+    """Return the labels ``[Q, C]`` that ballots differ from: rounded predictions, or none."""
     if not around_predictions:
         return np.zeros(votes.counts.shape, dtype=np.uint8)
     return (predictions_of(votes) > 0.5).astype(np.uint8)
@@ -181,7 +181,7 @@ MEDIAN_SPARE = 1.2  # of the clip over the median, so that few ballots are clipp
 # half
 MEDIAN_ERRORS = 6.0
 MEDIAN_SHARE = 0.25  # the share of the budget above which the search is not worth it
-# of the factors by which ballots are scaled: sums over 2^33 teachers are exact in float64
+# of the scales of ballots: sums over 2^33 teachers are exact in float64
 _BITS = 20
 
 
@@ -198,7 +198,7 @@ class ClippedVotes(Aggregator):
     down to its square root in norm. The clip is 1.2 times the median number of entries, found by
     bisection among powers of ``2^(1/4)``, each step of which compares a noisy number of teachers
     with a half. The cost of the bisection is a public function of the numbers of teachers, queries
-    and labels; if it took over a quarter of the budget, nothing is clipped.
+    and labels. If it took over a quarter of the budget, nothing is clipped.
 
     Privacy: an adaptive composition of Gaussian mechanisms (Dong et al. (2022), Corollary 3.3),
     with squared inverse multipliers that add up to ``num_queries / multiplier_clipped^2`` for a
@@ -219,7 +219,7 @@ class ClippedVotes(Aggregator):
             is smaller by ``sqrt(n)``.
         around_predictions: whether ballots are read as differences from a student's rounded
             predictions.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a multiplier that is not positive.
@@ -281,7 +281,7 @@ class Bisection:
 
     @property
     def candidates(self) -> IntArray:
-        """The sizes among which the median is sought, ascending; the last one is the largest."""
+        """The sizes among which the median is sought, ascending. The last one is the largest."""
         powers = np.arange(math.ceil(_DOUBLINGS * math.log2(self.most)) + 1) / _DOUBLINGS
         return np.unique(np.ceil(self.most / 2.0**powers).astype(np.int64))
 
@@ -396,7 +396,7 @@ class Rounds(Aggregator):
     Args:
         rounds: the aggregators in their order, for the same relation. All but the first may need
             predictions.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: without a round, if a round is for another relation, or if the first needs

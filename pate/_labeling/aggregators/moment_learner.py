@@ -33,13 +33,13 @@ class Learning:
             ratio of 2 on.
         open_levels: a level within so many deviations of one half is asked again.
         common_level: the mean level from which on ballots are shorter if they begin at one half.
-            Then they have one norm, no clip is sought, and the number of voters hardly matters.
-        significant: deviations by which a model is hardly ever worse than a constant, over many
+            Then they have one norm, no clip is sought, and the number of voters barely matters.
+        significant: deviations until a model is rarely worse than a constant, over many
             labels and releases.
-        likely: deviations by which it is better than a constant on average.
+        likely: deviations until it is better than a constant on average.
         level_weight: by which the deviation of a level counts more than that of slopes, which have
             a prior.
-        needed: deviations by which labels seem to need parts after the first.
+        needed: deviations until labels seem to need parts after the first.
     """
 
     prior_ratios: tuple[float, ...] = (0.0, *np.geomspace(1e-3, 1e7, 41).tolist())
@@ -85,7 +85,7 @@ class Learner:
         shape = (len(variances), num_labels)
         self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
         self._needed = False  # whether labels seem to depend on parts after the first
-        # no direction that hardly varies changes the penalty
+        # directions of little variance do not change the penalty
         kept = np.concatenate(
             [
                 v / (v + LEARNING.penalty * (v**2).sum() / v.sum())
@@ -161,7 +161,7 @@ class Learner:
 
     @property
     def columns(self) -> BoolArray:
-        """``[F]``, the features on which the answers depend."""
+        """``[F]``, the features that the answers depend on."""
         return np.asarray(self._geometry.axes.any(axis=1))
 
     def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:

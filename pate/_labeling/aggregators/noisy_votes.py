@@ -1,6 +1,6 @@
 """Labels from noisy counts of votes: label by label, or the most frequent ballot as a whole.
 
-`NoisyVotes` counts labels, and `SiloVotes` does so where silos show their votes to nobody. Screens
+`NoisyVotes` counts labels, and `SiloVotes` does so where silos show their votes to no one. Screens
 compare counts to decide which queries another aggregator answers. `Powerset` counts
 ballots in place of labels.
 """
@@ -67,7 +67,7 @@ class NoisyVotes(Aggregator):
 
     Choose it if teachers disagree or the budget is small, and a student learns from many samples:
         the soft counts are
-    unbiased however large the noise. Every query is answered; the cost grows with the number of
+    unbiased however large the noise. Every query is answered. The cost grows with the number of
     labels. With a ``min_lead`` and hard labels it withholds labels that are in doubt, one by one:
     choose that if the student cannot use soft counts and a wrong label hurts more than a missing
     one.
@@ -87,7 +87,7 @@ class NoisyVotes(Aggregator):
 
     Args:
         sigma_votes: standard deviation of the noise on each count, in votes.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
         soft: whether the noisy counts are released with the labels.
         min_lead: number of votes by which a noisy count must exceed half of the teachers for the
             label to be given, or fall short of it for the label to be denied, at least 0: a public
@@ -244,7 +244,7 @@ class Screen(Aggregator):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidentScreen(Screen):
-    """Pass on to ``answers`` only the queries on which the teachers are confident.
+    """Pass on to ``answers`` only the queries with confident teachers.
 
     Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused
     costs no more than the screen.
@@ -266,11 +266,11 @@ class ConfidentScreen(Screen):
     Args:
         answers: the aggregator that answers, for the same relation.
         sigma_confident: standard deviation of the noise on the screen, in votes.
-        threshold_confident: the noisy distance from a tie at which a query is answered, in votes.
+        threshold_confident: the noisy distance from a tie that answers a query, in votes.
         over: ``mean`` over the labels, or ``worst``, the least certain of them.
-        num_top: the number of most voted labels that count; None for all. Of many labels that are
+        num_top: the number of most voted labels that count. None for all. Of many labels that are
             rare, most are certain on every sample.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, ``num_top`` below 1 or above the number of
@@ -315,7 +315,7 @@ class ConfidentScreen(Screen):
 
 @dataclass(frozen=True, kw_only=True)
 class InteractiveScreen(Screen):
-    """Pass on to ``answers`` the queries on which teachers contradict a student; confirm the rest.
+    """Pass on to ``answers`` the queries where teachers contradict a student; confirm the rest.
 
     Choose it to improve a student that was trained on an earlier release: if the teachers agree
     with it, its own confident predictions become labels, at the price of the screen.
@@ -328,12 +328,12 @@ class InteractiveScreen(Screen):
     Args:
         answers: the aggregator that answers, for the same relation.
         sigma_interactive: standard deviation of the noise on the screen, in votes.
-        threshold_interactive: the noisy distance from the student at which a query is answered, in
+        threshold_interactive: the noisy distance from the student that answers a query, in
             votes.
         min_confidence: the least probability, of a label or of its absence, at which a prediction
             is confirmed.
         over: ``mean`` over the labels, or ``worst``, the one most contradicted.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, ``min_confidence`` outside [1/2, 1], or
@@ -389,14 +389,14 @@ def _noisy_votes(outlook: Outlook) -> NoisyVotes:
 
 @dataclass(frozen=True, kw_only=True)
 class SiloVotes(Aggregator):
-    """Release noisy counts of all labels, to which each silo adds a share of the noise.
+    """Release noisy counts of all labels. Each silo adds a share of the noise.
 
     Choose it if no party may see the votes of all silos: it releases the same as `NoisyVotes`, from
     masked counts that `pate silo` sends and `pate label --silos` adds up.
 
     Each silo knows the share that it drew, and subtracts it from the sum. So there are two figures.
     The cost, which targets and budgets are met by, is the cost to ``colluding`` silos that put
-    their shares together, if ``dropouts`` others never send theirs. To everybody else
+    their shares together, if ``dropouts`` others never send theirs. To all others
     (`Event.to_world`) the noise is ``sqrt((silos - dropouts) / (silos - colluding - dropouts))``
     times as wide.
 
@@ -415,7 +415,7 @@ class SiloVotes(Aggregator):
         single_sums: whether a server may open the counts of one silo by themselves, with all of the
             stated noise, if it shows silos different lists of those in the sum. It can where one
             silo is sure to take part without colluding and another may drop out.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, fewer than two silos, none that is sure to
@@ -473,7 +473,7 @@ class SiloVotes(Aggregator):
 
     @property
     def world_sigma(self) -> float:
-        """The standard deviation of the noise to whoever knows none of the shares, in votes."""
+        """The standard deviation of the noise for those who know none of the shares, in votes."""
         return self.share_sigma * math.sqrt(self.silos - self.dropouts)
 
     def event(
@@ -536,7 +536,7 @@ class Powerset(Aggregator):
 
     Args:
         scale_powerset: scale of the Gumbel noise, in votes.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a scale that is not positive.

@@ -37,7 +37,7 @@ class Spending:
     """The shares of the budget, as squared inverse multipliers; none follows from records.
 
     Attributes:
-        count: of the number of voters, where it is private. Later rounds hardly depend on it.
+        count: of the number of voters, where it is private. Later rounds depend on it little.
         known: of the numbers of voters that know each label, where these are private; likewise.
         median: of the comparisons for a clip, where so little is enough.
         level_rounds: rounds about levels of labels alone, which few records pay for first. After
@@ -101,17 +101,17 @@ class ScoreVotes(Aggregator):
     rounds under Gaussian priors, weighted by how likely their variances are for the label and,
     counted as one label more, for all labels. The first round gives each direction the share of a
     ballot's norm by which ridge regression would not shrink it, with a penalty of four times the
-    mean variance along directions, weighted by these variances, so that directions that hardly vary
+    mean variance along directions, weighted by these variances. Directions of little variance
     change nothing. The next rounds give it the share by which the posterior is not shrunk there,
     and another that is proportional to the square of the first. Levels of labels have a seventeenth
     of the squared norm at most.
 
-    Few records tell hardly more than the labels that most of them have. They spend up to four
+    Few records tell little more than the labels that most of them have. They spend up to four
     fifths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
     noisy number of voters and that of labels (16 at most), and nothing below a tenth. A
     ballot then holds a voter's labels, or their differences from one half where these are shorter.
     The second and third of these rounds ask only for labels whose level is within one and a half
-    deviations of one half, and take a share for so many; without any they are left out. The rest
+    deviations of one half, and take a share for so many. Without any they are left out. The rest
     of the budget is for the rounds that follow.
 
     Where the features have parts, such as columns and how they bend (`pate.data.AutoFeatures`), a
@@ -141,7 +141,7 @@ class ScoreVotes(Aggregator):
     REPLACE_RECORD one voter changes its ballot, which moves a comparison by one and the clipped sum
     by at most twice the clip, or ``sqrt(2)`` clips if no ballot has a negative entry; sums are
     exact. Under ADD_REMOVE_TEACHER an absent voter counts as zero after the centering, so that the
-    sum moves by no more than the clip; the dearer figure is charged for both. The number of voters,
+    sum moves by no more than the clip. The dearer figure is charged for both. The number of voters,
     where it is private, is counted first, with noise: one voter moves it by one. Sums are divided
     by this count, and all else is computed from noisy sums and public features (Dwork & Roth
     (2014), Proposition 2.1).
@@ -153,12 +153,12 @@ class ScoreVotes(Aggregator):
     their mean, and the sum of a label is divided by its own count.
 
     Args:
-        multiplier_scores: noise multiplier of one query; a release of ``n`` queries has one that
+        multiplier_scores: noise multiplier of one query. A release of ``n`` queries has one that
             is smaller by ``sqrt(n)``.
-        rounds: the share of the budget, as a squared inverse multiplier, of each round; they add up
+        rounds: the share of the budget, as a squared inverse multiplier, of each round. They add up
             to 1, and a rest of rounding is divided out.
         purpose: what the release is for: ``accuracy``, ``never_below_constant`` or ``ranking``.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a multiplier or share that is not positive, or shares that do not add up to
@@ -224,7 +224,7 @@ class ScoreVotes(Aggregator):
 def released(
     aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
 ) -> Iterator[Round]:
-    """Yield the rounds, of which each asks a question of its own."""
+    """Yield the rounds. Each asks a question of its own."""
     voters = aggregator.weighed(voters)
     noise_multiplier, count = (
         aggregator.multiplier_scores / math.sqrt(num_queries),
@@ -280,7 +280,7 @@ def share_of_levels(
 ) -> float:
     """Return the share of the budget for a round about the levels of ``num_labels`` labels.
 
-    It follows from the noisy number of voters: few hardly tell more than the labels that most of
+    It follows from the noisy number of voters: few tell little more than the labels that most of
     them have. The nominal number says nothing, since it is the largest one for records.
     """
     labels = min(num_labels, SPENDING.many_labels)
@@ -349,10 +349,10 @@ def noisy_sum(
 ) -> NoisySum:
     """Return a noisy sum of clipped ballots: a Gaussian mechanism of ``noise_multiplier`` in all.
 
-    The search for the clip is included; it starts at the least norm that is worth it, for voters
+    The search for the clip is included. It starts at the least norm that is worth it, for voters
     that know a ``known_share`` of their labels, and expects about ``count`` voters. Comparisons
     take a twentieth of the budget or, so that their noise stays within a sixth of the voters, up to
-    a quarter; if it is then more than a third of them, nothing is clipped.
+    a quarter. If it is then more than a third of them, nothing is clipped.
     """
     candidates, paid = clip_candidates(voters, question, known_share), 0.0
     steps, clip = math.ceil(math.log2(len(candidates))), question.largest_norm
@@ -390,7 +390,7 @@ class PersonalVotes(ScoreVotes):
 
     Privacy: all that a record moves is multiplied by its weight. Its ballot is scaled to the clip,
     then by the weight, and rounded toward zero, so that the sum moves by at most twice the clip
-    times the weight; the number of voters, the numbers of those that know a label, and each
+    times the weight. The number of voters, the numbers of those that know a label, and each
     comparison for a clip move by the weight in place of one. All questions, and their shares of the
     budget, follow from what was released. A release that is ``mu``-GDP for records of weight 1 is
     so ``w mu``-GDP for those of weight ``w`` (individualized PATE by weights, Boenisch et al.
@@ -403,7 +403,7 @@ class PersonalVotes(ScoreVotes):
         purpose: as in `ScoreVotes`.
         budgets: the budgets that records may have, ascending epsilons: a public list.
         delta: the delta of the budgets.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: as `ScoreVotes` does, or if budgets are not positive and ascending, or so far

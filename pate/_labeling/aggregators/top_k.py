@@ -189,7 +189,7 @@ class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
         noise_law: the law of the noise; ``exponential`` makes a pure choice of ``eta``
             (permute-and-flip among all sets).
         scale_canonical: scale of the noise, in votes.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
         gamma: weight of the least voted label in the set against the most voted one outside it, in
             [0, 1].
         loss: ``lead`` (ours) or ``published``, with which the k most voted labels are less likely
@@ -229,7 +229,7 @@ class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
         k: number of labels of every sample.
         noise_law: ``gumbel``, ``exponential``, ``laplace``, ``logistic`` or ``half_logistic``.
         scale_peel: scale of the noise, in votes.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
@@ -261,7 +261,7 @@ class Joint(MechanismAggregator[JointMechanism], tag="joint"):
         noise_law: the law of the noise; ``exponential`` makes a pure choice of ``eta``
             (permute-and-flip among all sequences).
         scale_joint: scale of the noise, in votes.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a scale that is not positive, ``k < 1`` or an unknown noise.
@@ -275,7 +275,7 @@ class Joint(MechanismAggregator[JointMechanism], tag="joint"):
 class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
     """Release a set of k labels, one after another by permute-and-flip.
 
-    Choose it for a few queries of which a single pure epsilon counts: at the same pure epsilon it
+    Choose it for a few queries at a single pure epsilon: at the same pure epsilon it
     errs less often than `Peeling`. For many queries a bounded range composes better.
 
     Privacy: k pure choices of ``window / scale_flip``, with a window of 1 vote under
@@ -290,7 +290,7 @@ class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
     Args:
         k: number of labels of every sample.
         scale_flip: scale of the exponential noise, in votes.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a scale that is not positive or ``k < 1``.
@@ -348,14 +348,14 @@ class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
 
     Args:
         k: largest number of labels of a sample.
-        kbar: last rank at which a gap is tried, from k to one below the number of labels.
+        kbar: last rank of a gap that is tried, from k to one below the number of labels.
         scale_threshold_stable: scale of the Laplace noise of the threshold, in votes.
         scale_gap_stable: scale of the Laplace noise of the gaps, in votes.
         scale_peel_stable: scale of the Gumbel noise of the peeling, in votes.
         delta_stable: probability that an unstable set is released, paid by every query, below
             ``kbar / 2``.
         neighboring_relation: the relation that the threshold is set for.
-        fallback: whether queries in which no gap passes are answered by peeling k labels from all,
+        fallback: whether queries without a passing gap are answered by peeling k labels from all,
             which then have to be public.
 
     Raises:
@@ -394,7 +394,7 @@ class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
         k: largest number of labels of a sample.
         scale_chosen: scale of the Gumbel noise of the choice, in votes.
         sigma_chosen: standard deviation of the noise on the counts of the chosen, in votes.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
         soft: release the noisy counts of the chosen labels, and nothing of the others. That is more
             about these, but a student that learns from it sees no sample without a label that it
             might have.
@@ -468,7 +468,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
             ``laplace``, in votes.
         delta_test: probability that an unstable set passes the test, paid by every query.
         neighboring_relation: the relation that the test protects.
-        allow_empty: whether no label, and all labels, are possible answers, by majority; the paper
+        allow_empty: whether no label, and all labels, are possible answers, by majority. The paper
             leaves them out.
         noise_law: noise on the gaps, any noise of `pate.mechanisms.GapChoice`.
         test_law: noise of the test, ``gaussian`` or ``laplace``.
@@ -525,7 +525,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
             shape: the numbers of teachers and labels.
             delta_test: the delta of each test. None for half of the target's delta over all
                 queries.
-            answered: the probability with which a query of the predicted gap is answered.
+            answered: the probability of an answer at the predicted gap.
 
         Raises:
             ValueError: if the tests take all of the target's delta.
@@ -646,7 +646,7 @@ class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
     Args:
         sigma_majority: standard deviation of the noise of the test, in votes.
         delta_majority: probability that an unstable majority passes the test, paid by every query.
-        neighboring_relation: the relation under which the cost is stated first.
+        neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
         ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
@@ -657,7 +657,7 @@ class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
 
 
 def _lowest(points: Sequence[float], value: Callable[[float], float]) -> float:
-    """Return the first point at which ``value``, which falls and then rises, is least."""
+    """Return the first least point of ``value``, which falls and then rises."""
     steps = range(len(points) - 1)
     return points[bisect_left(steps, True, key=lambda i: value(points[i]) <= value(points[i + 1]))]
 

@@ -65,7 +65,7 @@ class RunCheck:
     Attributes:
         finished: the commands of finished stages.
         problems: one line for each fault, with its remedy.
-        next_command: the command that continues the run; None as long as there are problems.
+        next_command: the command that continues the run. None as long as there are problems.
         notes: one line for each thing that happened elsewhere and calls for the next command.
     """
 
@@ -208,7 +208,7 @@ def pack_public(run: Path, *, output: Path | None = None) -> None:
 
     Args:
         run: folder of the run.
-        output: the archive; None for public.zip in the run.
+        output: the archive. None for public.zip in the run.
     """
     archive = output or run / "public.zip"
     write_archive(run, archive)
@@ -302,7 +302,7 @@ def ledger_verify(
         statement: the ``privacy.json`` of ``pate label``, or the statement on a list of
             ``pate topk``. It is computed again from the ledger and compared key by key, and so are
             its text and the released file.
-        released: the released file; None for the ``labels.npz``, the ``.csv`` or the ``.json`` in
+        released: the released file. None for the ``labels.npz``, the ``.csv`` or the ``.json`` in
             the folder of the statement.
 
     Raises:

@@ -34,8 +34,8 @@ _OPTIONS = re.compile(
 def with_options(message: str) -> str:
     """Return an error of another room with options in place of the fields that it marks.
 
-    >>> with_options("Expected no `predictions`, of which NoisyVotes makes no use")
-    'Expected no --predictions, of which NoisyVotes makes no use'
+    >>> with_options("Expected no `predictions`, which NoisyVotes does not use")
+    'Expected no --predictions, which NoisyVotes does not use'
     """
     return with_own_code(_OPTIONS.sub(r"--\1\2", message))
 

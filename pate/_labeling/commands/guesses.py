@@ -63,7 +63,7 @@ _FORMATS = (
     *(form for form in FORMATS if form != "thousands_comma"),
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y %H:%M", "%m/%d/%Y %H:%M"),
 )
-"""Formats of numbers, in the order in which they are tried."""
+"""Formats of numbers, in the order of trials."""
 _ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # by their first bytes
 _LATIN = "cp1252"
 
@@ -77,7 +77,7 @@ class Guess:
         reasons: for each, a comment.
         remarks: lines for the user.
         hashed: whether a hash of ids is to choose the public records.
-        table: the columns that were read; None for other data.
+        table: the columns that were read. None for other data.
         numbers: names of columns of numbers.
         root: the folder of pictures, where it is not the one that was named.
     """
@@ -249,7 +249,7 @@ def _is_text(values: Sequence[str]) -> bool:
 
 
 def _public_rows(table: Columns, names: Mapping[str, str], keys: Sequence[str]) -> list[int]:
-    """Return the rows of public records, as far as the columns tell; all rows if none is public."""
+    """Return the rows of public records, as far as the columns tell. All rows if none is public."""
     roles = table.values.get(names.get("split", "split"))
     if roles is not None:
         rows = [row for row, role in enumerate(roles) if role in ("public", "1")]

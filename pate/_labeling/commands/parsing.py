@@ -220,7 +220,7 @@ class CommandParser(SettingsParser):
 def _with_values(words: Sequence[str], options: Mapping[str, argparse.Action]) -> Iterator[str]:
     """Yield words with and without the values of switches, as their options take them.
 
-    Some switches are flags, others settings in files of YAML, where they are true or false; a user
+    Some switches are flags, others settings in files of YAML, where they are true or false. A user
     need not know which.
     """
     rest = list(words)
@@ -282,7 +282,7 @@ def run_command(
     """Call ``function`` with the parsed arguments of the command ``name``, which writes no run.
 
     Its docstring describes the command and its options. Parameters before a ``*`` have no names on
-    the command line. The parameters in ``grouped`` are dataclasses; their fields become options of
+    the command line. The parameters in ``grouped`` are dataclasses. Their fields become options of
     the command. Those in ``special``, by option, have arguments of argparse, such as `FLAG`.
     """
     others = {option.lstrip("-"): option for option in special}
@@ -373,7 +373,7 @@ def with_saved_data(args: Sequence[str]) -> list[str]:
 
 
 def named_before(name: str, args: Sequence[str]) -> Any:
-    """Return a setting from options, else from files, before all others are parsed; None without.
+    """Return a setting from options, else from files, before all others are parsed. None without.
 
     The setting decides how others are parsed. Dots in the name lead into groups of settings.
     """
@@ -442,7 +442,7 @@ def shows_help(args: Sequence[str]) -> bool:
 
 
 def run_folder(args: Sequence[str]) -> Path | None:
-    """Return the folder of the run that options, or else files, name; None without."""
+    """Return the folder of the run that options, or else files, name. None without."""
     named = named_before("run", args)
     return Path(named) if isinstance(named, str) and named else None
 
@@ -475,7 +475,7 @@ def print_completion(args: Sequence[str]) -> None:
 
 
 def _tree() -> argparse.ArgumentParser:
-    """Return a parser of all commands; each option has its names, its help and its choices."""
+    """Return a parser of all commands. Each option has its names, its help and its choices."""
     known = commands()
     actions = {
         name: _actions(command.load()) for name, command in known.items() if name != "completion"

@@ -283,9 +283,7 @@ def _sizes(
     lines = [f"{len(names)} label{'s' * (len(names) > 1)}: {shown}."]
     counted = f"PRIVATE: {test:,} test, {private:,} private"
     if not hashed:
-        lines.append(
-            f"{counted}, and {public:,} public records, of which anybody may see the features."
-        )
+        lines.append(f"{counted}, and {public:,} public records. Anyone may see their features.")
     else:
         would = "will" if said else "would"
         way = (
@@ -323,8 +321,8 @@ def recipe_files(
     Args:
         folder: the folder of the recipe.
         kind: the kind of data, one of the choices of ``--kind``.
-        data: the place of the data; None for a place to be filled in.
-        guess: settings of the source; None for the template's.
+        data: the place of the data. None for a place to be filled in.
+        guess: settings of the source. None for the template's.
     """
     guess = Guess() if guess is None else guess
     further = _KINDS[kind].files

@@ -209,7 +209,7 @@ class Recipe:
         return [*files, f"--run={self.root}", *(w for part in parts for w in self.overrides[part])]
 
     def _table(self) -> DataSource | None:
-        """Return the source of the records, once its table is read; None on wrong settings."""
+        """Return the source of the records, once its table is read. None on wrong settings."""
         try:
             source = read_data(self.folder / "data.yaml", self.overrides["data"])
         except ValueError:

@@ -223,11 +223,11 @@ _OF_VOTES: dict[str, tuple[Any, str]] = {
     ),
 }
 _FROM: dict[str, tuple[str, ...]] = {"votes": ("unit", "data", "ledger"), "silos": tuple(_OF_VOTES)}
-"""The options of each origin of votes; the votes of the run's own teachers need none."""
+"""The options of each origin of votes. The votes of the run's own teachers need none."""
 
 
 def _votes_from_where(args: Sequence[str]) -> str | None:
-    """Return the option with the origin of votes, ``votes`` or ``silos``; None for own teachers.
+    """Return the option with the origin of votes, ``votes`` or ``silos``. None for own teachers.
 
     Raises ``ValueError`` if both are given.
     """

@@ -15,13 +15,13 @@ def topk(
     """Release the k items that most users chose, privately.
 
     Each call is a release, and its cost is in the ledger of the data; after a kill, run it again to
-    continue. The options bound the contribution of one user; the list of items is public,
+    continue. The options bound the contribution of one user. The list of items is public,
     unless the mechanism is limited_domain.
 
     Args:
         source: the files of the histogram.
         settings: the settings of the release.
-        output: the .csv or .json to write; the statement is next to it, in .privacy.json and
+        output: the .csv or .json to write. The statement is next to it, in .privacy.json and
             .privacy.txt.
         ledger: ledger of the private data, one for all releases from them; by default a file next
             to the data, which has their name (for a link, next to its target).

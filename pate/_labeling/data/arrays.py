@@ -90,7 +90,7 @@ class Arrays(TableSource):
         path: the file.
         sparse: a file that `scipy.sparse.save_npz` wrote, with ``X`` in place of an array. Its rows
             become dense block by block, as they are needed.
-        labels: names of the labels to learn; None for all.
+        labels: names of the labels to learn. None for all.
         public_fraction: share of public records, if the file has no ``split`` and a hash of the id
             decides. There is no default, because the features of public records are published.
         test_fraction: share of test records, likewise, a tenth if None; with a ``split`` that names
@@ -210,7 +210,7 @@ def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray
 
 def is_sparse(path: Path) -> bool:
     """Return whether `scipy.sparse.save_npz` wrote a file."""
-    if not path.is_file():  # whoever opens a pipe waits
+    if not path.is_file():  # a reader of a pipe waits
         return False
     try:
         with ZipFile(path) as archive:
@@ -287,7 +287,7 @@ class CelebAAttributes(TableSource):
         path: an ``.npz`` with ``attr`` ``[N, 40]``, ``partition`` ``[N]`` (0 train, 1 validation, 2
             test), ``identity`` ``[N]`` and ``attr_names`` ``[40]``; and ``ids`` ``[N]`` unless it
             is the official table, all 202,599 rows in their official order.
-        labels: the attributes to learn; all others are the features.
+        labels: the attributes to learn. All others are the features.
         features: a public map of the features.
 
     Raises:
@@ -362,7 +362,7 @@ _LONGEST = 0.97  # of a drawn row of norm 1 at most, so that it has a finite len
 class DrawnPublic(DataSource):
     """The private and test records of another source, with public samples that are drawn.
 
-    Whoever has no public samples names the file that they shall have. `pate run`, or
+    Without public samples, name the file for them. `pate run`, or
     `Pipeline.draw_public_samples`, draws them once from noisy moments of the private records
     (`pate.mechanisms.NoisyMoments`), enters this release in the ledger, and writes the file, which
     is public. A target epsilon covers the samples and the labels together.
@@ -458,7 +458,7 @@ class DrawnPublic(DataSource):
 
     @cached_property
     def scaling(self) -> PublicScaling:
-        """The map of a row, twice the squared norm of which is below 1 when it is halved."""
+        """The map of a row, with twice its squared norm below 1 when it is halved."""
         size = self._num_columns
         centre, unit, length = np.zeros(size), np.ones(size), _SHORT
         if self._bounds is not None:

@@ -69,15 +69,15 @@ LabelColumns: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class TableReading:
-    """The settings by which a source reads its table.
+    """A source's settings for reading its table.
 
     Attributes:
-        labels: the labels to learn; None for all columns that are left.
+        labels: the labels to learn. None for all columns that are left.
         fractions: shares of public and of test records, where the file has no ``split``.
         names: the file's own names of special columns, such as ``{"id": "patient"}``.
-        unknown_labels: the sign of a label that is unknown; None if all must be known.
+        unknown_labels: the sign of a label that is unknown. None if all must be known.
         budgets: the personal budgets in the column ``budget``; empty if it has no such meaning.
-        group_pattern: a regular expression for the part of an id that names its group; None if a
+        group_pattern: a regular expression for the part of an id that names its group. None if a
             column does, or nothing.
         encoding: the encoding of a CSV file.
     """
@@ -148,7 +148,7 @@ def read_label_table(
         features: makes the features of all records from the columns that are neither labels nor
             roles nor groups, and ``[N]``, which records are public.
         identity: the column of the ids.
-        content: columns that features are made of; the column of the ids may be one of them.
+        content: columns that features are made of. The column of the ids may be one of them.
         listed: whether users listed the columns of ``content``, and left all others out.
         normal: maps ids that name one record to the same text.
 
@@ -261,7 +261,7 @@ def _labels_of(
 def _groups_of(
     table: Columns, column: str | None, identity: str, pattern: str | None
 ) -> StrArray | None:
-    """Return the group ``[N]`` of each record, by a column or a part of its id; None of neither."""
+    """Return the group ``[N]`` of each record, by a column or a part of its id. None of neither."""
     if column is not None:
         table.require(column, table.values[column], "a value")
         return np.array(table.values[column])
@@ -305,7 +305,7 @@ def is_gap(text: str, gaps: Collection[str] = ()) -> bool:
 
 
 def as_number(text: str) -> float | None:
-    """Return the finite number that a text is, the largest one for those beyond; None if none."""
+    """Return the finite number that a text is, the largest one for those beyond. None if none."""
     try:
         number = float(text)
     except ValueError:

@@ -291,9 +291,9 @@ class PictureFolder(TableSource):
     Args:
         root: the folder.
         size: pictures are cut to their central square and resized to this many pixels.
-        labels: names of the labels to learn; None for all.
+        labels: names of the labels to learn. None for all.
         features: a public map of the pictures.
-        unknown_labels: the sign of a label that is unknown; None if all must be known.
+        unknown_labels: the sign of a label that is unknown. None if all must be known.
         copies: whether public pictures may be private ones, too.
     """
 
@@ -456,7 +456,7 @@ class PictureTable(PictureFolder):
     The file has a line of headings and a line for each picture. The column ``file`` names the
     picture, in the folder or below it, and so is its id: it stays when other pictures come and go.
     ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
-    ``identity`` the person or group of the picture; both may be missing. All other columns are
+    ``identity`` the person or group of the picture. Both may be missing. All other columns are
     labels: 0 or 1, or -1 and 1.
 
     Args:
@@ -464,11 +464,11 @@ class PictureTable(PictureFolder):
         table: the CSV file, in the folder unless its path is absolute.
         size: pictures are cut to their central square and resized to this many pixels.
         labels: names of the columns to learn; or a column that lists names of labels, such as
-            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``; None for all
+            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``. None for all
             columns that are left. Columns that are not named may hold anything.
         public_fraction: share of public pictures, if there is no ``split`` and a hash of the group,
             or else of the file's name, is to decide. There is no default: public pictures are seen
-            by anybody.
+            by anyone.
         test_fraction: share of test pictures, likewise, a tenth if None; with a ``split`` that
             names none, the share of the public ones that become test pictures by the same hash.
         features: a public map of the pictures.

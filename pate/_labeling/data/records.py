@@ -92,7 +92,7 @@ def check_labels(
     Args:
         labels: ``[N, C]``, numbers.
         source: where they come from.
-        unknown: the sign of those that are unknown; None if all must be known.
+        unknown: the sign of those that are unknown. None if all must be known.
         hint: the end of the error on another value.
 
     Raises:
@@ -161,14 +161,14 @@ class Role(StrEnum):
     """
 
     PRIVATE = "private"
-    """Records on which teachers are trained. Everything computed from them is PRIVATE."""
+    """Records that teachers are trained on. Everything computed from them is PRIVATE."""
     PUBLIC = "public"
-    """Samples on which teachers vote.
+    """Samples that teachers vote on.
 
-    Their features are public; their labels, if known, are not used.
+    Their features are public. Their labels, if known, are not used.
     """
     TEST = "test"
-    """Held-out records with true labels, on which a student is evaluated."""
+    """Held-out records with true labels, for evaluating a student."""
 
 
 class Features(ABC):
@@ -206,7 +206,7 @@ class Features(ABC):
         return [hash(row.tobytes()) for block in blocks for row in block]  # -0.0 is 0.0
 
     def identity(self) -> str | None:
-        """Return a text that identifies the features; None (the default) if only their values do.
+        """Return a text that identifies the features. None (the default) if only their values do.
 
         It allows to identify files without reading them, for example by names, sizes and
         modification times.
@@ -240,7 +240,7 @@ class ArrayFeatures(Features):
 
 
 class SparseFeatures(Features):
-    """Features of which most are zero: zeros are not stored, and rows become dense when read.
+    """Features that are mostly zero: zeros are not stored, and rows become dense when read.
 
     Args:
         values: ``[N, F]``, a sparse float32 matrix of scipy in rows.
@@ -359,16 +359,16 @@ class Records:
     2
 
     Attributes:
-        features: ``[N, ...]`` float32, read by index, with a number at least for each record; an
+        features: ``[N, ...]`` float32, read by index, with a number at least for each record. An
             array is wrapped.
         labels: ``[N, C]`` in {0, 1}, and `UNKNOWN` where a label is unknown, if the source allows
             it.
         ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its
             record: it stays when other records come and go, and so is never a row number.
-        groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person;
+        groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person.
             None if unknown.
         budgets: ``[N]`` float64, the personal budget of each, an epsilon among those that the
-            source declares; None without. It belongs to the id, as the group does.
+            source declares. None without. It belongs to the id, as the group does.
 
     Raises:
         ValueError: on arrays of different lengths, and on ids that occur twice.
@@ -423,7 +423,7 @@ class Records:
         )
 
     def units(self, unit: Unit) -> StrArray:
-        """Return the unit ``[N]`` by which each record is assigned: its id, or its group.
+        """Return the unit ``[N]`` that assigns each record: its id, or its group.
 
         Raises ``ValueError`` if groups are protected and the records have none.
         """

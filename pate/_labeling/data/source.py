@@ -62,7 +62,7 @@ class DataSource(RecordsInitArgs, ABC):
     `pate.testing.SourceContract` tests a subclass.
 
     Args:
-        features: a public map of the raw features, applied for teachers and student alike; None for
+        features: a public map of the raw features, applied for teachers and student alike. None for
             the raw features.
         permanent_ids: the value of `permanent_ids`.
         unknown_labels: the value of `unknown_labels`.
@@ -151,12 +151,12 @@ class DataSource(RecordsInitArgs, ABC):
     def ledger_path(self) -> Path | None:
         """The file of the ledger, next to the private data, so that all runs on them share it.
 
-        None if the source names no place; the ledger then counts the releases of only one run.
+        None if the source names no place. The ledger then counts the releases of only one run.
         """
         return None
 
     def records(self, role: Role) -> Records:
-        """Return the records of a role with mapped features; they are read only once.
+        """Return the records of a role with mapped features. They are read only once.
 
         Raises ``ValueError`` if there are none: a run needs no test records until they are used.
         """
@@ -307,8 +307,8 @@ class Table:
         labels: ``[N, C]`` in {0, 1}, or `UNKNOWN`.
         ids: ``[N]``.
         split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
-        groups: the group of each, ``[N]``; None if the table has none.
-        budgets: the personal budget of each private record, ``[N]``; None if none are declared.
+        groups: the group of each, ``[N]``. None if the table has none.
+        budgets: the personal budget of each private record, ``[N]``. None if none are declared.
     """
 
     features: Features
@@ -325,11 +325,11 @@ class TableSource(DataSource):
 
     Args:
         path: the file of the table, or the folder that holds it.
-        labels: names of the labels to learn; None for all.
+        labels: names of the labels to learn. None for all.
         features: a public map of the features.
         permanent_ids: whether ids that number the rows are permanent.
-        unknown_labels: the sign of a label that is unknown; None if all must be known.
-        budgets: the personal budgets that private records may have; None without.
+        unknown_labels: the sign of a label that is unknown. None if all must be known.
+        budgets: the personal budgets that private records may have. None without.
         copies: whether public samples may be private records, too.
     """
 
@@ -440,7 +440,7 @@ class PythonFile(DataSource):
         name: the class in it, or a function that returns a source, such as
             `pate.data.TorchDatasets`.
         settings: the arguments of either.
-        features: a public map of the features; None for the source's own.
+        features: a public map of the features. None for the source's own.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class TextTable(TableSource):
     The file has a line of headings and a line for each text. The column ``text`` holds the text, in
     quotes where it has commas or line breaks, and ``id`` its id, given once and kept for good.
     ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
-    ``identity`` the person or group of the text; both may be missing. All other columns are labels:
+    ``identity`` the person or group of the text. Both may be missing. All other columns are labels:
     0 or 1, or -1 and 1.
 
     Features are counts of words, hashed to a number of columns and divided by their length
@@ -70,13 +70,13 @@ class TextTable(TableSource):
         num_features: number of columns, at least 2. Words share one where there are many more.
         sentences: the sentence model, if texts are embedded and no words are hashed.
         labels: names of the columns to learn; or a column that lists names of labels, such as
-            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``; None for all
+            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``. None for all
             columns that are left. Columns that are not named may hold anything.
         public_fraction: share of public texts, if there is no ``split`` and a hash of the group, or
-            else of the id, is to decide. There is no default: public texts are seen by anybody.
+            else of the id, is to decide. There is no default: public texts are seen by anyone.
         test_fraction: share of test texts, likewise, a tenth if None; with a ``split`` that names
             none, the share of the public ones that become test texts by the same hash.
-        features: a public map of the features; None for the features themselves.
+        features: a public map of the features. None for the features themselves.
         permanent_ids: whether numbers from 0 or 1 on, in the order of the rows, are permanent ids,
             as in a register: a row number changes when an earlier record is removed.
         names: the file's own names of `id`, `text`, `split` and `group`, such as
@@ -146,7 +146,7 @@ class TextTable(TableSource):
 
 
 class HashedTexts(SparseFeatures):
-    """Counts of hashed words, of which each text has few."""
+    """Counts of hashed words. Each text has few of them."""
 
 
 class EmbeddedTexts(Features):
@@ -233,8 +233,8 @@ class NumberTable(TableSource):
 
     The file has a line of headings and a line for each record. The column ``id`` holds the record's
     id, given once and kept for good. ``split`` gives its role (``private``, ``public``, ``test``,
-    or 0, 1, 2), ``group`` or ``identity`` the person or group of the record; both may be missing.
-    The columns that ``labels`` names are 0 or 1, or -1 and 1; all others are features: finite
+    or 0, 1, 2), ``group`` or ``identity`` the person or group of the record. Both may be missing.
+    The columns that ``labels`` names are 0 or 1, or -1 and 1. All others are features: finite
     numbers, categories or texts. The encoding of features is a function of these arguments and of
     public records, and leaves with the student.
 
@@ -250,7 +250,7 @@ class NumberTable(TableSource):
         path: the file.
         labels: names of the columns to learn; or a column that lists names of labels, such as
             ``sports;news``, and the names to learn: ``{topics: [sports, news]}``.
-        columns: names of the features; None for all columns that are left.
+        columns: names of the features. None for all columns that are left.
         categories: the levels of each column of categories, or ``public`` for those that public
             records have: levels that only private records have would reveal them. A level becomes a
             column of 0 and 1. Any other value, or none, is 0 in all of them.
@@ -266,7 +266,7 @@ class NumberTable(TableSource):
         gaps: further texts in place of a missing number, such as ``n.d.`` or ``inf``.
         public_fraction: share of public records, if there is no ``split`` and a hash of the group,
             or else of the id, is to decide. There is no default: public records are seen by
-            anybody.
+            anyone.
         test_fraction: share of test records, likewise, a tenth if None; with a ``split`` that names
             none, the share of the public ones that become test records by the same hash.
         features: a public map of the features.
@@ -459,7 +459,7 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def number_of(text: str, form: str | None = None) -> float | None:
-    """Return the number that a text is in a format, or None; a date is days since 2000.
+    """Return the number that a text is in a format, or None. A date is days since 2000.
 
     >>> number_of("1.234,5", "decimal_comma"), number_of("12%", "percent")
     (1234.5, 0.12)

@@ -87,7 +87,7 @@ from pate._labeling.teachers.closed_form_plan import FIRST
 def choose_ledger(
     root: Path, requested: Path | None, data: DataSource, *, overwrite: bool = False
 ) -> Path | None:
-    """Return the absolute path of the ledger of the run at ``root``; None for the run's own.
+    """Return the absolute path of the ledger of the run at ``root``. None for the run's own.
 
     Writes nothing.
 
@@ -129,7 +129,7 @@ def choose_ledger_of(
     Args:
         root: the run's folder.
         requested: the ledger that the user names, or None.
-        beside: the ledger next to the records or votes; None if they have no place.
+        beside: the ledger next to the records or votes. None if they have no place.
         what: a plural noun for them in errors.
         began_with: returns whether the run began with them, given the inputs that its first stage
             recorded.
@@ -237,9 +237,9 @@ def open_run(
 
     Args:
         root: the run's folder.
-        data: the source of the records, which all stages of this run share; None for later stages,
+        data: the source of the records, which all stages of this run share. None for later stages,
             which read it from the folder.
-        ledger: the ledger requested together with ``data``; None for the ledger of the run or of
+        ledger: the ledger requested together with ``data``. None for the ledger of the run or of
             the data.
         overwrite: whether a stage with changed settings is done again.
 

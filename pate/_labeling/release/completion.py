@@ -130,10 +130,10 @@ def complete_aggregator(
     """Return an aggregator with its missing fields, before its noise is scaled to the target.
 
     Args:
-        aggregator: the aggregator, or a `Partial` of one; None for `pate.aggregators.Rounds`.
+        aggregator: the aggregator, or a `Partial` of one. None for `pate.aggregators.Rounds`.
         target: what all queries may cost together, under the aggregator's own relation.
         shape: the numbers of teachers and labels.
-        answered: the probability with which a query is to be answered, for classes that split their
+        answered: the probability of an answer to a query, for classes that split their
             noise by it.
 
     Returns:
@@ -234,7 +234,7 @@ def scale_to_target(
 ) -> Aggregator:
     """Return an aggregator with its noise scaled by the least factor that meets a target.
 
-    Noise that already meets the target and hardly exceeds the least is kept to the last digit, so
+    Noise that already meets the target and barely exceeds the least is kept to the last digit, so
     that settings read from a file stay the same. With a budget, the release must be one that an
     unused ledger admits: its filter, fixed before the first release, may ask for a little more
     noise than the target.
@@ -243,7 +243,7 @@ def scale_to_target(
         aggregator: noise in any proportion.
         target: what all queries may cost together, under the aggregator's own relation.
         shape: the numbers of teachers and labels.
-        budget: the budget of the ledger, at the same delta, for the same relation and units; None
+        budget: the budget of the ledger, at the same delta, for the same relation and units. None
             for none.
 
     Raises:
@@ -289,7 +289,7 @@ def scale_to_target(
 
 _OF_SAMPLES = 0.15  # of the squared budget
 _MANY = 10_000  # teachers, with which noise is tried before their number is known
-_ANSWERED = 0.9  # the probability with which a query of the predicted gap is answered
+_ANSWERED = 0.9  # the probability of an answer at the predicted gap
 _SPARE = 1.5  # teachers for each vote of that gap
 
 
@@ -466,7 +466,7 @@ def describe_hopeless(plan: Any, settings: LabelSettings, num_units: int) -> Ite
     alone = isinstance(plan, ClosedFormPlan) and plan.start_from is None
     if alone and num_units < _MANY_NOISES * noise:
         yield (
-            f"{units}, each with a vote, for noise of {noise:.3g} votes: labels will hardly be"
+            f"{units}, each with a vote, for noise of {noise:.3g} votes: labels will barely be"
             " better than a constant answer. Use more records or a larger epsilon."
         )
 

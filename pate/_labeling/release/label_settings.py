@@ -68,7 +68,7 @@ class LabelSettings:
         delta: the delta of the statement, at most 1e-3 and below one over the number of teachers.
             A tenth of one over the number of private records, or less, is usual: 1e-6 for 80,000.
             It must exceed the cost of the mechanism's tests.
-        num_queries: number of public samples to label; None for all samples with votes.
+        num_queries: number of public samples to label. None for all samples with votes.
         max_epsilon: the budget of the ledger, at this delta and under the aggregator's relation,
             for units that reach max_teachers_per_unit teachers. A release is refused before
             anything is spent if it would take the total of all releases beyond the budget, or if
@@ -80,7 +80,7 @@ class LabelSettings:
             for the filter that admits most releases like this one. Among other releases, a Gaussian
             filter admits a third fewer choices and tests, a Renyi filter a tenth fewer Gaussian
             ones, and a mixed filter 1% fewer of narrow cost and a third fewer of the rest.
-        query_seed: seed of the public order in which samples are queried.
+        query_seed: seed of the public order of queries.
         query_choice: the choice of the num_queries samples, at no cost. None for the first in that
             order; ``entropy`` or ``margin`` for those on which the student that teachers start from
             is least certain, over all labels or on one; ``k_center`` for samples far from each
@@ -146,9 +146,7 @@ class LabelSettings:
         if "predictions" in self.aggregator.needs:
             require(file, f"`predictions`, which {name} needs", predictions=file)
         else:
-            require(
-                file is None, f"no `predictions`, of which {name} makes no use", predictions=file
-            )
+            require(file is None, f"no `predictions`, which {name} does not use", predictions=file)
 
     @property
     def mechanism(self) -> Aggregator:
@@ -229,7 +227,7 @@ def queries_on(
     Args:
         manifest: of the votes.
         settings: the settings of the release.
-        rows: ``[Q]``, the rows of `chosen_rows`; None for those that are first in a seeded order.
+        rows: ``[Q]``, the rows of `chosen_rows`. None for those that are first in a seeded order.
     """
     ids = np.array(manifest.ids)
     if rows is None:
@@ -352,7 +350,7 @@ def rehearse(
 
     It touches neither real votes nor the noise of a release. It tries batches of zero, one and
     several queries, because a screen may pass on any number of them. Counts are equal, nearly tied,
-    or in even steps; the latter two also come with one count as large and one as small as possible.
+    or in even steps. The latter two also come with one count as large and one as small as possible.
 
     Args:
         aggregator: the aggregator.
@@ -360,7 +358,7 @@ def rehearse(
         predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that
             needs them.
         features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
-        like: the votes to be released, of which only the kind and the public parts are read; None
+        like: the votes to be released, of which only the kind and the public parts are read. None
             if they are yet to be cast.
 
     Raises:

@@ -199,14 +199,14 @@ def label(
     after that is a new release, and its cost adds up.
 
     Args:
-        run: the run; its teachers have voted.
+        run: the run. Its teachers have voted.
         votes: their votes, complete and unchanged.
         settings: the queries, the mechanism and the budget, for these votes.
-        total: the sum over silos that mask their votes, opened once it is paid for; None for other
+        total: the sum over silos that mask their votes, opened once it is paid for. None for other
             votes.
 
     Raises:
-        ValueError: if the release cannot be made or would exceed the budget; nothing is spent.
+        ValueError: if the release cannot be made or would exceed the budget. Nothing is spent.
     """
     labels = LabelsRelease(run, votes, settings, total)
     run.needs(LABEL, labels.inputs)  # raises on labels of other settings
@@ -381,8 +381,8 @@ def verify_published(statement: Path, ledger: Path | None, released: Path | None
 
     Args:
         statement: the file.
-        ledger: the file of the ledger; None to verify only the releases that the statement lists.
-        released: the released file; None for the one next to the statement.
+        ledger: the file of the ledger. None to verify only the releases that the statement lists.
+        released: the released file. None for the one next to the statement.
 
     Returns:
         The number of releases in the ledger after the release of a list; 0 for labels.

@@ -39,7 +39,7 @@ def load_data(run: Run) -> DataSource:
 def describe_data(source: DataSource) -> Json:
     """Return the description of a source in a ``data.yaml``, with absolute paths.
 
-    Raises ``ValueError`` if a file cannot hold its arguments; it can hold paths, numbers and texts.
+    Raises ``ValueError`` if a file cannot hold its arguments. It can hold paths, numbers and texts.
     """
     try:
         return encode(DataSource, source, absolute_paths=True)
@@ -124,7 +124,7 @@ def read_locations(root: Path) -> tuple[DataSource | None, Path]:
 
 
 def load_ledger(root: Path) -> Path | None:
-    """Return the ledger that a run's ``data.yaml`` names; None without a ledger or a file.
+    """Return the ledger that a run's ``data.yaml`` names. None without a ledger or a file.
 
     Raises ``ValueError`` if that file is damaged.
     """

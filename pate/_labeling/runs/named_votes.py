@@ -69,7 +69,7 @@ class NamedVotes:
             label.
         num_teachers: the nominal number of teachers, a public constant; only counts need it.
         features: ``[N, F]`` finite public features of the samples, for an aggregator that needs
-            them; None without.
+            them. None without.
 
     Raises:
         ValueError: in one line, if shapes disagree, an id or a label name occurs twice, or a vote
@@ -180,7 +180,7 @@ class NamedVotes:
         return next(kind for kind in _KINDS if getattr(self, kind.array) is not None)
 
     def to_store(self, kind: type[Votes]) -> UInt8Array | None:
-        """Return the votes of each teacher in the format of a `VoteStore`; None for counts.
+        """Return the votes of each teacher in the format of a `VoteStore`. None for counts.
 
         They are of their own kind, or `Scores`, which may be ballots too.
         """
@@ -212,7 +212,7 @@ class NamedVotes:
 
 @dataclass(frozen=True, eq=False)
 class Silo:
-    """The facts about the votes of one silo; its votes are read again when needed. PRIVATE.
+    """The facts about the votes of one silo. Its votes are read again when needed. PRIVATE.
 
     Attributes:
         source: its votes, or the file that holds them.
@@ -220,7 +220,7 @@ class Silo:
         kind: the kind of its votes.
         fingerprint: a hash of all names, votes and features.
         vote_sum_digest: a hash of the sum of its votes in steps of scores, the same for a copy with
-            its teachers in another order; None if they answered all samples alike.
+            its teachers in another order. None if they answered all samples alike.
     """
 
     source: NamedVotes | Path
@@ -265,8 +265,8 @@ class Silos:
     Attributes:
         ids: ``[N]``, the ids of the samples, sorted.
         label_names: names of the labels.
-        features: ``[N, F]``, the features from any of the silos; None if there are none.
-        members: the silos, in the order in which their teachers are counted.
+        features: ``[N, F]``, the features from any of the silos. None if there are none.
+        members: the silos, in the order of their teachers.
     """
 
     ids: StrArray

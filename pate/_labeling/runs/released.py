@@ -104,16 +104,16 @@ class ReleasedLabels(Queries):
         release: number of the release in the ledger.
         labels: ``[Q, C]`` in {0, 1}; 0 where nothing was released.
         mask: ``[Q, C]``, True for released labels.
-        noisy_counts: ``[Q, C]``, noisy counts of teachers; None if the aggregator released none.
+        noisy_counts: ``[Q, C]``, noisy counts of teachers. None if the aggregator released none.
             Named ``values`` in the file.
-        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0;
+        noise_std: standard deviation of the Gaussian noise in ``noisy_counts``, in votes, above 0.
             None without counts, and for answers of a linear model, for which the file holds 0.
-        tiers: ``[Q]``, the price tier of each query; None if all queries cost the same. Named
+        tiers: ``[Q]``, the price tier of each query. None if all queries cost the same. Named
             ``steps`` in the file.
         linear: whether ``noisy_counts`` are ``num_teachers`` times the answers of a linear model.
-        columns: ``[F]``, the features that such a model reads; None for all of them.
+        columns: ``[F]``, the features that such a model reads. None for all of them.
         variance_ratio: about the variance of private records over that of public samples, along
-            directions on which such a model depends; None if the release does not tell.
+            directions on which such a model depends. None if the release does not tell.
     """
 
     release: int
@@ -162,7 +162,7 @@ class ReleasedLabels(Queries):
         }
 
     def save(self, file: IO[bytes], key: bytes) -> None:
-        """Write an ``.npz`` with a seal that only the run can make; it is on disk on return.
+        """Write an ``.npz`` with a seal that only the run can make. It is on disk on return.
 
         The seal is a hash of all arrays, keyed by the run's partition key. It reveals nothing about
         votes or records.
@@ -313,7 +313,7 @@ _PUBLISHED = (
     ),
     *(f"{_STUDENT}/{name}/*" for name in (MODEL, LINEAR_MODEL, "logs")),
 )
-"""Patterns of the files that commands leave in ``public/``; a star stands for folders, too."""
+"""Patterns of the files that commands leave in ``public/``. A star stands for folders, too."""
 
 
 def published_files(run: Run) -> list[Path]:

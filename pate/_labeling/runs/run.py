@@ -135,7 +135,7 @@ class StageState:
         inputs: the inputs that it began with.
         finished: whether it has ended.
         files: the bytes and the digest of each file that it wrote, by its name in the run's folder.
-        release: the number of the release that it wrote; None for a stage that releases nothing.
+        release: the number of the release that it wrote. None for a stage that releases nothing.
         beside: for a run's first stage: the place of a ledger next to the private data.
         again: for teachers that are forgetting records: the settings of the stages to run again,
             by their names.
@@ -215,8 +215,8 @@ class Run:
     Args:
         root: the folder.
         overwrite: whether to redo a stage whose configuration changed, deleting its outputs.
-        ledger: the ledger of the private data set; None for one in the run's folder.
-        data: the source of its records, if it is open; None for the one that data.yaml describes.
+        ledger: the ledger of the private data set. None for one in the run's folder.
+        data: the source of its records, if it is open. None for the one that data.yaml describes.
     """
 
     root: Path
@@ -469,7 +469,7 @@ class Run:
         ]
 
     def clear(self, stage: Stage) -> None:
-        """Delete a stage's outputs and its state; the ledger is never touched.
+        """Delete a stage's outputs and its state. The ledger is never touched.
 
         Each output is first moved aside by one rename, and the state is removed last, so that a
         process killed in between never leaves outputs without the record of their inputs. The
@@ -545,7 +545,7 @@ def read_key(run: Run) -> bytes | None:
     """Return the key of the partitions, or None if there is none yet.
 
     Raises:
-        ValueError: if the file is damaged; the message does not reveal the key.
+        ValueError: if the file is damaged. The message does not reveal the key.
     """
     path = run.root / KEY_FILE
     if not path.is_file():

@@ -123,8 +123,8 @@ class VoteManifest:
 class VoteStore:
     """Votes on disk: one ``.npy`` of packed ballots, or of scores, per chunk, and a `VoteManifest`.
 
-    Each ``votes_00000.npy`` has a ``votes_00000.json`` with its origin and a digest of its content;
-    the manifest holds all digests. If only the counts of teachers are known, such as 20 teachers
+    Each ``votes_00000.npy`` has a ``votes_00000.json`` with its origin and a digest of its content.
+    The manifest holds all digests. If only the counts of teachers are known, such as 20 teachers
     from number 10 on, they are in ``votes_00010_counts_20.npy``.
     """
 
@@ -158,7 +158,7 @@ class VoteStore:
         return _save_arrays({self._features_file: features})
 
     def features(self, rows: IntArray | slice = slice(None)) -> FloatArray | None:
-        """Return the features ``[Q, F]`` of some samples, or of all; None if there are none."""
+        """Return the features ``[Q, F]`` of some samples, or of all. None if there are none."""
         path = self._features_file
         return np.array(np.load(path, mmap_mode="r")[rows]) if path.is_file() else None
 
@@ -247,7 +247,7 @@ class VoteStore:
 
         Args:
             kind: `Ballots`, or `Counts`, which are not stored where ballots are known, but counted.
-            rows: ``[Q]``, indices among the samples of the manifest; None for all samples.
+            rows: ``[Q]``, indices among the samples of the manifest. None for all samples.
 
         Raises:
             ValueError: if the votes are of another kind, are missing, or do not have the shape that
@@ -362,7 +362,7 @@ def _damaged(path: Path, error: Exception) -> ValueError:
 
 
 def _teachers_counted(path: Path) -> int | None:
-    """Return the number of teachers that a file counts; None if it holds ballots."""
+    """Return the number of teachers that a file counts. None if it holds ballots."""
     _, counts, number = path.stem.partition(_COUNTS)
     return int(number) if counts else None
 
@@ -404,7 +404,7 @@ class VoterStore:
 
     ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row
     for each record. With ``groups.npy``, which gives the teacher of each record, the records are
-    sorted by teacher; without it each record is a teacher. ``budgets.npy`` has the personal budget
+    sorted by teacher. Without it each record is a teacher. ``budgets.npy`` has the personal budget
     of each record, if there are any. ``public.npz`` also says whether labels may be unknown.
     """
 
@@ -448,7 +448,7 @@ class VoterStore:
         )
 
     def load(self, *, num_voters: int) -> Voters:
-        """Return the voters, of a nominal number; the facts about each record stay on disk."""
+        """Return the voters, of a nominal number. The facts about each record stay on disk."""
         arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY, (_UNKNOWN,))
         unknown_labels = bool(arrays.pop(_UNKNOWN, False))
         public = {name: array if array.ndim else array.item() for name, array in arrays.items()}
@@ -531,7 +531,7 @@ def load_votes(
             public = np.eye(len(samples))
         votes = Votes.from_voters(ScoreVoters.of(store.scores(), public), public[rows])
     else:
-        total = require_given(total, "`silos`, the folder through which the silos of this run send")
+        total = require_given(total, "`silos`, the folder that the silos of this run send through")
         votes = Votes.from_total(total, len(ids), manifest.shape)
     if predictions is None:
         return votes
@@ -574,7 +574,7 @@ def require_features(data: Json | None, name: str, kind: type[Votes], num_sample
     Scores of few samples need none: each sample is then a direction of its own.
 
     Args:
-        data: the description of the public records; None without.
+        data: the description of the public records. None without.
         name: the aggregator that needs features.
         kind: the kind of the votes.
         num_samples: the number of samples that were voted on.

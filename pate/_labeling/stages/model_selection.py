@@ -26,7 +26,7 @@ from pate._labeling.student.carried import ExportedStudent, load_student
 from pate._labeling.teachers.closed_form_plan import assigned_units
 
 Figure = Literal["accuracy", "micro_f1"]
-"""The figure by which a teacher compares students: the share of right labels, or micro-F1."""
+"""A teacher's figure for comparing students: the share of right labels, or micro-F1."""
 
 _BOUND = (
     "a teacher of the run, which holds the records of its own partition, counts once for each"
@@ -47,7 +47,7 @@ class Candidates:
     Args:
         run: the run; its key assigns records to teachers. PRIVATE.
         folders: folders of students, as `pate student fit` leaves them in ``public/student/model``.
-        figure: the figure by which a teacher compares students.
+        figure: a teacher's figure for comparing students.
         trust: whether networks and feature maps of other packages are imported and called.
 
     Raises:
@@ -118,7 +118,7 @@ class Candidates:
         }
 
     def read(self, generator: np.random.Generator) -> Histogram:
-        """Return the number of teachers for which each student is best; nothing is drawn."""
+        """Return the number of teachers that each student is best for. Nothing is drawn."""
         return Histogram(
             tuple(str(folder) for folder in self.folders),
             self.ballots().sum(axis=0, dtype=np.int64),
@@ -172,7 +172,7 @@ def choose_student(
     output: Path,
     noise_seed: int | None = None,
 ) -> Statement:
-    """Release the student for which most teachers count, with noise, and return the statement.
+    """Release the student with most teachers, with noise, and return the statement.
 
     The choice is the top 1 of a histogram (`release_top_k`), reserved in the ledger of the run
     before the noise is drawn.
@@ -186,7 +186,7 @@ def choose_student(
         noise_seed: a seed in place of noise, for tests; such a choice is not private.
 
     Raises:
-        ValueError: in one line, as `release_top_k` does; nothing is spent then.
+        ValueError: in one line, as `release_top_k` does. Nothing is spent then.
     """
     settings = TopKSettings(
         k=1,

@@ -76,7 +76,7 @@ class MadeUp(DataSource):
         seed: the seed of the labels.
         grouped: whether each record is a group of its own.
         rows: the rows of the public samples to take, which become test records, too, with the
-            features that the map of all public samples gives; None for all samples, and the test
+            features that the map of all public samples gives. None for all samples, and the test
             records of the source.
     """
 
@@ -152,11 +152,11 @@ def rehearse_run(
 
     Args:
         run: the run that is rehearsed. A released student that its teachers start from is read.
-        data: the records, of which the public ones are read.
+        data: the records. Only the public ones are read.
         plan: how teachers are made. Of networks two are trained, for two steps.
         settings: the settings of the release, complete.
-        student: the content of ``student.yaml``; None for the linear student.
-        voting: the form of the teachers' votes; None for the default.
+        student: the content of ``student.yaml``. None for the linear student.
+        voting: the form of the teachers' votes. None for the default.
 
     Raises:
         ValueError: in one line, if a stage fails.
@@ -202,9 +202,9 @@ def rehearse_release(
 
     Args:
         run: the run that is rehearsed.
-        store: its votes, of which only the public facts are read.
+        store: its votes. Only their public facts are read.
         settings: the settings of the release, complete.
-        data: the records, of which the public ones are read; None for those of the run, if it has
+        data: the records. Only the public ones are read. None for those of the run, if it has
             any: otherwise no student learns.
 
     Raises:

@@ -131,7 +131,7 @@ def export_or_say_why_not(
 
     Args:
         run: the run.
-        learned: the labels that the student learned; it is exported only if they were released.
+        learned: the labels that the student learned. It is exported only if they were released.
         trained: reads the student.
         source: the records that it learned from.
         weights: encodes the weights as the content of a file.
@@ -217,7 +217,7 @@ class LinearPlan:
 
     Args:
         labels: ``released`` for the released labels; ``truth`` for the true labels of the same
-            queries, from which the reference student learns: everything computed from these is
+            queries. The reference student learns from them: everything computed from these is
             PRIVATE.
         soft: whether to learn from noisy counts in place of labels, if the aggregator released
             them.
@@ -461,7 +461,7 @@ class StudentPlan:
         network: makes the network for an input shape and a number of labels. None for
             ``pate.models.Linear``, which is solved in closed form and has no settings of training.
         optimizer: makes the optimizer of its parameters; None for AdamW.
-        scheduler: makes the learning-rate schedule, stepped every epoch; None for a constant rate.
+        scheduler: makes the learning-rate schedule, stepped every epoch. None for a constant rate.
         model: further arguments of `pate.student.Student`, such as ``{"pseudo_confidence": 0.95}``.
         data: arguments of `pate.student.StudentData`, such as ``{"batch_size": 64}``.
         trainer: arguments of Lightning's Trainer, such as ``{"max_epochs": 20}``.
@@ -546,7 +546,7 @@ def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
 
 
 def student_settings(run: Run) -> Json:
-    """Return the settings with which the student of a run was trained."""
+    """Return the settings of a run's student in training."""
     return yaml.safe_load((run.root / STUDENT.config).read_text())
 
 

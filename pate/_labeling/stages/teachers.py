@@ -110,7 +110,7 @@ def fit(
         run: the run's folder.
         data: the source of the records.
         plan: how teachers are made.
-        execution: where they are trained; None for this process.
+        execution: where they are trained. None for this process.
         logger: the format of the loss curves of networks.
         dry_run: whether to print sizes, memory and time, and write nothing.
 
@@ -147,9 +147,9 @@ def vote(
     Args:
         run: the run's folder.
         data: the source of the samples.
-        execution: where they vote; None for this process.
-        voting: the form of the votes of networks; None for the one of an earlier call, or ``bits``.
-        absent: numbers, from 0, of networks that take no part; None for the list of an earlier
+        execution: where they vote. None for this process.
+        voting: the form of the votes of networks. None for the one of an earlier call, or ``bits``.
+        absent: numbers, from 0, of networks that take no part. None for the list of an earlier
             call, if any.
 
     Raises:
@@ -549,7 +549,7 @@ def correction(
 ) -> FloatArray:
     """Return a teacher's correction ``[F + 1, C]``, the ridge solution on its own records.
 
-    The intercept comes last. Each label is solved on the records that know it; without any its
+    The intercept comes last. Each label is solved on the records that know it. Without any its
     correction is 0. Nothing here fails for any finite records: eigenvalues are at least the
     penalty.
     """
@@ -576,7 +576,7 @@ def _solved(products: FloatArray, targets: FloatArray, penalty: float) -> FloatA
 
 
 def _ballot(samples: Float32Array, answers: FloatArray, correction: Float32Array) -> BoolArray:
-    """Return a teacher's vote ``[N, C]``; no digit of its product depends on other teachers."""
+    """Return a teacher's vote ``[N, C]``. No digit of its product depends on other teachers."""
     return np.asarray(answers + samples @ correction > 0.5)
 
 
@@ -597,7 +597,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     A unit is the id of a record or, if groups are protected, a group with all its records. The data
     must still hold the units, so that the run can check that all other records are those of its
     teachers. The run then expects the data without the units. Chunks of teachers that saw a unit
-    are deleted first and trained again; the others stay, because a teacher is a function of its own
+    are deleted first and trained again. The others stay, because a teacher is a function of its own
     records only. All teachers vote again. Private results of their votes are deleted: references,
     and the private report.
 
@@ -614,8 +614,8 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         data of the teachers.
 
     Raises:
-        ValueError: if the data hold only some of the units, or are not the data of the teachers;
-            nothing is changed then.
+        ValueError: if the data hold only some of the units, or are not the data of the teachers.
+            Nothing is changed then.
     """
     require(not execution.shared, "one process that forgets, with its workers")
     plan, state = load_plan(run), run.state(TEACHERS_FIT)
@@ -675,7 +675,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
 
 
 def residual_files(run: Run, data: DataSource) -> list[Path]:
-    """Return files and caches that may still hold forgotten records; only their owner can tell."""
+    """Return files and caches that may still hold forgotten records. Only their owner can tell."""
     stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
     accounted_for = {
         KEY_FILE,

@@ -49,9 +49,9 @@ class VotesFrom:
 
     Attributes:
         silos: the votes of each silo.
-        unit: the word for the protected unit, such as ``patient``, which reaches only one teacher;
+        unit: the word for the protected unit, such as ``patient``, which reaches only one teacher.
             None for the word of the run, or ``record``.
-        path: the file or folder of the votes; their ledger is next to the file or in the folder.
+        path: the file or folder of the votes. Their ledger is next to the file or in the folder.
             None for votes from memory.
 
     Raises:
@@ -106,7 +106,7 @@ def open_votes_run(
     Args:
         root: the run's folder.
         votes: the votes.
-        ledger: the requested ledger; None for the ledger of the run or of the votes.
+        ledger: the requested ledger. None for the ledger of the run or of the votes.
         overwrite: whether other votes may replace the votes of the run.
 
     Raises:

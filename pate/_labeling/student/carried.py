@@ -155,7 +155,7 @@ class InputFormat:
         return read_image(path, self.size)
 
     def encoded(self, samples: Any) -> Samples:
-        """Return columns, of a DataFrame or a mapping, as an array ``[N, F]``; others as they are.
+        """Return columns, of a DataFrame or a mapping, as an array ``[N, F]``. Others as they are.
 
         Raises ``ValueError`` if a column is missing or malformed, or the student takes no columns.
         """
@@ -243,7 +243,7 @@ def _numbers(samples: NDArray[Any] | Sequence[Any]) -> Float32Array:
     except (TypeError, ValueError) as error:
         if isinstance(error.__context__, ArithmeticError):
             raise
-        # numpy's words would show an entry, which may be somebody's text
+        # numpy's words would show an entry, which may be a person's text
         raise ValueError(
             f"Expected an array of numbers, with samples of one shape, got types={_types(samples)}"
         ) from None
@@ -264,9 +264,9 @@ class LinearPredictor:
     """A linear student from raw samples to answers.
 
     Attributes:
-        features: the map from raw samples to the input of the student; None for the samples.
+        features: the map from raw samples to the input of the student. None for the samples.
         student: the linear model of each label.
-        cuts: float32 ``[C]``; a label is given where its probability is above its cut.
+        cuts: float32 ``[C]``. A label is given where its probability is above its cut.
     """
 
     features: FeatureMap | None
@@ -366,17 +366,17 @@ def export_student(
     Args:
         folder: the folder, replaced if it exists.
         trained: the student.
-        source: the records that it learned from, of which the public ones were read.
+        source: the records that it learned from. Only the public ones were read.
         statement: ``privacy.json`` of the released labels.
         text: ``privacy.txt`` of the released labels.
         weights: encodes arrays and tensors by name as the content of a file.
 
     Raises:
         ValueError: in one line, if the feature map or the network cannot be described, or the
-            student has no finite answers to public samples when it is read back; the folder does
+            student has no finite answers to public samples when it is read back. The folder does
             not appear then.
     """
-    source.records(Role.PUBLIC)  # on which the map is fitted
+    source.records(Role.PUBLIC)  # the map is fitted to these
     raw = InputFormat.of(source.load(Role.PUBLIC).features)
     mapped = None if source.feature_map is None else save_map(source.feature_map, raw.shape)
     state = {f"network.{name}": value for name, value in trained.state.items()}
@@ -384,7 +384,7 @@ def export_student(
         state |= {f"features.{name}": value for name, value in mapped.state.items()}
     state |= {"departs": trained.departs, "constant_logits": trained.constant_logits}
     names, cuts = trained.label_names, trained.cuts.tolist()
-    # a gate keeps probabilities on one side of one half; it decides unless the cut is on that side
+    # a gate keeps probabilities on one side of one half. It decides unless the cut is on that side
     above = (trained.constant_logits > 0).tolist()
     settings = {
         "format": FORMAT,

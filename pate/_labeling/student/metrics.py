@@ -52,7 +52,7 @@ def targets_of(released: ReleasedLabels, *, soft: bool = True) -> Float32Array:
 
 
 def noise_of(released: ReleasedLabels, *, soft: bool = True) -> float | None:
-    """Return the standard deviation of the noise in `targets_of`; None for labels."""
+    """Return the standard deviation of the noise in `targets_of`. None for labels."""
     return (
         released.noise_std / released.num_teachers
         if soft and released.noise_std is not None
@@ -225,7 +225,7 @@ def average_precision(
     Args:
         scores: ``[N, C]``, higher if more certain; equal scores are one step of the ranking.
         truth: ``[N, C]``, whether each sample has each label.
-        known: ``[N, C]``, the entries that count; None for all.
+        known: ``[N, C]``, the entries that count. None for all.
 
     Returns:
         ``[C]`` in [0, 1]; 0 for a label that no sample has.
@@ -255,7 +255,7 @@ def roc_auc(
     Args:
         scores: ``[N, C]``, higher if more certain.
         truth: ``[N, C]``, whether each sample has each label.
-        known: ``[N, C]``, the entries that count; None for all.
+        known: ``[N, C]``, the entries that count. None for all.
 
     Returns:
         ``[C]`` in [0, 1]; NaN for a label that all samples have, or none.

@@ -45,7 +45,7 @@ def predict_files(
 ) -> tuple[int, list[str], list[str]]:
     """Write a student's answers to the samples of ``source`` to ``output``, atomically.
 
-    Pictures are read and answered batch by batch; only one batch is held in memory.
+    Pictures are read and answered batch by batch. Only one batch is held in memory.
 
     Args:
         student: the student.

@@ -31,7 +31,7 @@ class Plan(Protocol):
 
     @property
     def num_teachers(self) -> int | None:
-        """The number of teachers; None for one of each record or group, or a number to be found."""
+        """The number of teachers. None for one of each record or group, or a number to be found."""
 
     @property
     def start_from(self) -> str | None:
@@ -39,7 +39,7 @@ class Plan(Protocol):
 
 
 def assigned_units(records: Records, plan: Plan, key: bytes) -> StrArray:
-    """Return the name ``[N]`` by which each record is assigned to a teacher, or votes.
+    """Return the name ``[N]`` that assigns each record to a teacher, or votes.
 
     It is the id or the group of the record or, with a bound on the teachers of a group, its part of
     the group: a function of this record alone.

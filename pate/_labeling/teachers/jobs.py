@@ -52,17 +52,17 @@ class ChunkJob(ABC):
         return self
 
     def lease_file(self, teachers: range) -> Path | None:
-        """Return the file that names the process at work on a chunk; None if it is not shared."""
+        """Return the file that names the process at work on a chunk. None if it is not shared."""
         return None
 
     def steps_file(self, teachers: range) -> Path | None:
-        """Return the file for the progress on a chunk; None if it is told only at the end."""
+        """Return the file for the progress on a chunk. None if it is told only at the end."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Where jobs run; this does not affect their results.
+    """Where jobs run. This does not affect their results.
 
     Workers read and write the run's folder. The resources of a Ray cluster determine how many
     workers it runs.

@@ -64,7 +64,7 @@ def neighbors(
 ) -> list[tuple[BallotRows, BallotRows]]:
     """Return all ordered pairs of neighboring ballots ``[T, C]``, each set of teachers once.
 
-    A teacher that takes no part casts a row of zeros; the number of teachers is the same on both
+    A teacher that takes no part casts a row of zeros. The number of teachers is the same on both
     sides.
     """
     absent = (0,) * shape.num_labels
@@ -80,7 +80,7 @@ def neighbors(
 
 
 def _visible_part(contract: _New) -> Callable[[BallotRows], BallotRows]:
-    """Return a function to the part of ballots that laws depend on; their order is never in it."""
+    """Return a function to the part of ballots that laws depend on. Their order is never in it."""
     if not serves(Counts, contract().make(RELATIONS[0]).needs):
         return lambda ballots: tuple(sorted(ballots))
     return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
@@ -425,7 +425,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
-        """Proposals and their variants label the votes for which they were made."""
+        """Proposals and their variants label the votes that they were made for."""
         votes = self._repeated(self.grid[0], 3)
         outlook = Outlook.of(votes, delta=1e-3, relation=relation)
         for proposal in type(self.make(relation)).proposals(outlook):
@@ -525,7 +525,7 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_votes_without_signal_answer_nothing(self, relation: NeighboringRelation) -> None:
-        """One that can abstain answers at most 5% of queries on which teachers toss coins."""
+        """One that can abstain answers at most 5% of queries if teachers toss coins."""
         aggregator = _abstaining(type(self), relation)
         num_queries = _COINS.num_queries
         answered = (
@@ -571,7 +571,7 @@ class AggregatorContract(Contract):
         return self.make(made_for).event(self.shape, relation)
 
     def in_practice(self, outlook: Outlook) -> Aggregator | None:
-        """Return an aggregator with the noise for epsilon 8; None if the class proposes none."""
+        """Return an aggregator with the noise for epsilon 8. None if the class proposes none."""
         return _proposed(type(self.make(outlook.relation)), outlook)
 
     @property

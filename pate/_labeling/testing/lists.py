@@ -70,7 +70,7 @@ class SiloListsContract(Contract):
     single_sums = False
     """Whether two sums are accepted, each under all of the stated noise."""
     most_silos = 5
-    """The largest number of silos of which all cases are tried."""
+    """The largest number of silos with a trial of all cases."""
 
     @abstractmethod
     def accepts(self, silos: int, colluding: int, dropouts: int) -> bool:

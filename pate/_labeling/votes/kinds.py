@@ -45,7 +45,7 @@ Voting = Literal["bits", "scores", "quantile_bits"]
 
 @dataclass(frozen=True)
 class VoteShape:
-    """The numbers of teachers and labels: the public facts on which the cost of a query depends.
+    """The numbers of teachers and labels: the public facts that decide the cost of a query.
 
     >>> VoteShape(num_teachers=800, num_labels=40).num_teachers
     800
@@ -91,9 +91,9 @@ class Votes(ABC):
         num_teachers: the nominal number of teachers.
         num_labels: the number of labels of each query.
         num_queries: the number of queries.
-        predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases; None
+        predictions: ``[Q, C]`` in [0, 1], public predictions of a student of earlier releases. None
             without one.
-        features: ``[Q, F]`` float64, public features of the queries, flattened; None unless they
+        features: ``[Q, F]`` float64, public features of the queries, flattened. None unless they
             are needed.
     """
 
@@ -132,7 +132,7 @@ class Votes(ABC):
 
     @classmethod
     def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
-        """Return the array of a file of votes in which all teachers vote for ``labels`` ``[N, C]``.
+        """Return the array of a votes file with votes of all teachers for ``labels`` ``[N, C]``.
 
         It is made up, for a rehearsal.
         """
@@ -221,7 +221,7 @@ class Votes(ABC):
     def with_public(
         self, *, predictions: FloatArray | None = None, features: FloatArray | None = None
     ) -> Self:
-        """Return the same votes with other public side information; None leaves it unchanged.
+        """Return the same votes with other public side information. None leaves it unchanged.
 
         >>> votes = Votes.from_counts([[95, 90, 5, 0]], num_teachers=100)
         >>> votes.with_public(predictions=np.full((1, 4), 0.5)).predictions

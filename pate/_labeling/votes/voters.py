@@ -194,8 +194,8 @@ class MomentQuery:
 
     Attributes:
         geometry: the public directions.
-        shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance;
-            their sum is 1, or 0 for a question about levels.
+        shares: ``[R]``, by which squares of coordinates are weighed, each in units of its variance.
+            Their sum is 1, or 0 for a question about levels.
         constant: the entry of every basis that is the same for all samples, in (0, 1].
         levels: ``[C]``, the answers of the student to a sample at the center.
         slopes: ``[R, C]``, the changes of these answers per unit of the features. Answers are
@@ -311,7 +311,7 @@ class Voters(ABC):
             actual number.
         num_labels: the number of labels.
         unknown_labels: whether labels of records may be unknown, a public fact.
-        budgets: ``[V]``, the personal budget of each voter; None without.
+        budgets: ``[V]``, the personal budget of each voter. None without.
         weights: ``[V]``, in (0, 1], by which all is multiplied that a voter moves, of 16 fractional
             bits, so that sums are exact; or one for all voters. Only `RecordVoters` have others
             than 1.

@@ -69,9 +69,9 @@ class Keys:
         features: a picture (PIL), a text, or numbers of any shape, the same for all.
         labels: ``C`` numbers, 0 or 1; or the names of ``C`` columns; or the number of the one label
             that is true.
-        ids: the record's own id, which stays when other records come and go; a row number does not,
+        ids: the record's own id, which stays when other records come and go. A row number does not,
             and is refused.
-        groups: the group of the record, such as its person; None without groups.
+        groups: the group of the record, such as its person. None without groups.
         size: pictures are cut to their central square and resized to this many pixels; numbers are
             taken as they are.
         num_features: texts are hashed to so many columns, as `TextTable` does.
@@ -171,7 +171,7 @@ class _Datasets(DataSource):
     Args:
         label_names: names of the labels.
         keys: where the parts of an item are.
-        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+        ledger: the ledger of these data, shared by all runs on them. None if each run counts for
             itself.
         features: a public map of the features.
     """
@@ -281,8 +281,8 @@ class TorchDatasets(_Datasets):
         public: the samples that teachers label.
         test: the records that a student is judged by.
         label_names: names of the labels.
-        keys: where the parts of an item are; None for ``(features, labels, id)``.
-        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+        keys: where the parts of an item are. None for ``(features, labels, id)``.
+        ledger: the ledger of these data, shared by all runs on them. None if each run counts for
             itself.
         features: a public map of the features.
 
@@ -316,9 +316,9 @@ class HuggingFace(_Datasets):
             ``validation`` and ``test``, where training is on private records and validation has the
             public ones.
         keys: the columns of features, labels, ids and groups.
-        label_names: names of the labels; None where ``keys.labels`` are columns, or one column that
+        label_names: names of the labels. None where ``keys.labels`` are columns, or one column that
             names its classes.
-        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+        ledger: the ledger of these data, shared by all runs on them. None if each run counts for
             itself.
         features: a public map of the features.
     """
@@ -370,10 +370,10 @@ class LightningData(_Datasets):
     Only the data sets of the loaders are used: how they batch and shuffle does not matter.
 
     Args:
-        module: the data module; it is prepared and set up when its data are first read.
+        module: the data module. It is prepared and set up when its data are first read.
         label_names: names of the labels.
-        keys: where the parts of an item are; None for ``(features, labels, id)``.
-        ledger: the ledger of these data, shared by all runs on them; None if each run counts for
+        keys: where the parts of an item are. None for ``(features, labels, id)``.
+        ledger: the ledger of these data, shared by all runs on them. None if each run counts for
             itself.
         features: a public map of the features.
     """

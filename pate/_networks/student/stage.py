@@ -183,7 +183,7 @@ class StudentCLI(LightningCLI):
 
     @property
     def folder(self) -> Path:
-        """The student's folder; the folder of Lightning if the student is no stage of the run."""
+        """The student's folder. The folder of Lightning if the student is no stage of the run."""
         if self._asked is None:
             return Path(self._get(self.config_init, "trainer")["default_root_dir"])
         return student_folder(self.run)
@@ -351,7 +351,7 @@ class StudentCLI(LightningCLI):
         return require_given(path, f"a checkpoint in {self.folder}, or one named by --ckpt_path")
 
     def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
-        """Return the file of ``--ckpt_path``: ``best``, ``last`` or a path; None means ``best``.
+        """Return the file of ``--ckpt_path``: ``best``, ``last`` or a path. None means ``best``.
 
         Raises ``ValueError`` if there is none, or if it is the best and ``finished`` is set, but
         training is not.

@@ -1,6 +1,6 @@
 """The training of a student by Lightning.
 
-Its data are public samples with their released labels, and the test set; its loss leaves out labels
+Its data are public samples with their released labels, and the test set. Its loss leaves out labels
 that were not released. One bar counts the steps of a whole stage, and a log of the curves continues
 where training was killed.
 """
@@ -64,11 +64,11 @@ class StudentData(pl.LightningDataModule):
     One part of the samples is for training, the other for validation.
 
     Args:
-        run: the run's folder, in which ``pate label`` is finished.
+        run: the run's folder, with ``pate label`` finished.
         batch_size: samples per batch.
         val_fraction: share of the labeled samples held out for validation.
         labels: ``released`` for the released labels; ``truth`` for the true labels of the same
-            queries, from which the reference student learns: everything computed from these is
+            queries. The reference student learns from them: everything computed from these is
             PRIVATE.
         num_workers: worker processes of the loaders.
         seed: seed of the split and of the order of the samples.
@@ -249,12 +249,12 @@ class Student(pl.LightningModule):
 
     The network is trained by gradient descent. Its answers to held-out samples are compared with
     the constant answer from the release. The network decides the labels that it answers better, as
-    many as are better together; the constant answer decides all others, and the network ranks their
+    many as are better together. The constant answer decides all others, and the network ranks their
     samples. Without held-out samples nothing is compared.
 
     A label is given if its probability is above its cut. Each metric that decisions can optimize
     has cuts of its own, chosen from the student's probabilities on the held-out samples, at no
-    cost; they require such samples.
+    cost. They require such samples.
 
     A batch is ``(features [B, ...], targets [B, C], mask [B, C])``; entries outside the mask do not
     enter the loss. The loss ``log(1 + exp(z)) - y z`` of a logit z is linear in its target y. A
@@ -269,25 +269,25 @@ class Student(pl.LightningModule):
     Args:
         network: makes the network for an input shape and a number of labels.
         optimizer: makes the optimizer of the parameters.
-        scheduler: makes a learning-rate scheduler, stepped every epoch; None for a constant rate.
+        scheduler: makes a learning-rate scheduler, stepped every epoch. None for a constant rate.
         input_shape: shape of one sample's features, linked from the data.
         label_names: names of the labels, linked from the data.
         seed: seed of the initial weights and of randomness in training, such as dropout.
         augment: transforms of pictures during training, such as classes of
             ``torchvision.transforms.v2``, applied to each picture separately.
         pseudo_confidence: lowest probability, of a label or of its absence, at which the running
-            average labels an entry that was not released; None for no such labels.
+            average labels an entry that was not released. None for no such labels.
             ``data.unlabelled`` adds samples without any label.
         average_decay: share of the running average kept at each step.
         pseudo_weight: weight of these labels in the loss.
-        constants: logits of the constant answer for each label, linked from the data; None to
+        constants: logits of the constant answer for each label, linked from the data. None to
             compare with none.
         optimize: the figure that decisions serve.
 
     Attributes:
         cuts: ``[3, C]``, in every checkpoint, for each of `DECISION_METRICS` the probability above
             which a label is given.
-        departs: ``[C]``, in every checkpoint, whether the network decides a label; the others stay
+        departs: ``[C]``, in every checkpoint, whether the network decides a label. The others stay
             on the side of ``constant_logits``.
 
     Raises:
@@ -582,7 +582,7 @@ class Curves(CSVLogger):
 
     @rank_zero_only
     def resume(self, step: int) -> None:
-        """Keep the log of the first ``step`` steps; the rest will be logged again."""
+        """Keep the log of the first ``step`` steps. The rest will be logged again."""
         folder = Path(self.log_dir)
         earlier: list[dict[str, Any]] = []
         for old in folder.glob("metrics.csv"):

@@ -170,16 +170,16 @@ class TeacherPlan:
         unit: the unit of privacy: a ``record``, or a ``group`` such as all records of one person.
         chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto``
             measures which number is fastest and keeps it.
-        checkpoint_steps: steps between the checkpoints from which a killed chunk continues.
+        checkpoint_steps: steps between the checkpoints that a killed chunk continues from.
         positive_weight_power: 0 to 1; larger values give rare positive labels more weight, within
             each partition.
         loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or
             ``AsymmetricLoss``.
-        scheduler: makes the learning-rate schedule, stepped once per optimizer step; it must not
+        scheduler: makes the learning-rate schedule, stepped once per optimizer step. It must not
             depend on a loss.
         clip_norm: largest norm of a teacher's gradient.
         augment: transforms of pictures while teachers train, for example of
-            ``torchvision.transforms.v2``, applied to each picture by itself; their random draws
+            ``torchvision.transforms.v2``, applied to each picture by itself. Their random draws
             depend on (seed, teacher, step).
         seed: seed of initial weights, batch orders and dropout.
         accelerator: Lightning's accelerator.
@@ -298,7 +298,7 @@ def check_entrywise(make_optimizer: OptimizerFactory) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PartitionedRecords:
-    """Records, and the rows on which each teacher is trained. PRIVATE.
+    """Records, and the rows of each teacher. PRIVATE.
 
     >>> from pate.models import Linear
     >>> from pate.teachers import PartitionedRecords

@@ -49,7 +49,7 @@ def choose_size(
         plan: how teachers are trained.
         shape: shape of a record's features.
         num_labels: number of labels.
-        available: bytes of memory that one chunk may take; None for the free memory.
+        available: bytes of memory that one chunk may take. None for the free memory.
     """
     device = root_device(plan.accelerator)
     available = available_bytes(device) if available is None else available
@@ -189,7 +189,7 @@ def describe_training(
         sizes: records of each partition, ``[num_teachers]``. PRIVATE.
         shape: shape of a record's features.
         num_labels: number of labels.
-        execution: where chunks are trained; the time is of this process only.
+        execution: where chunks are trained. The time is of this process only.
 
     The time is measured by a few steps on random data; reading records and writing files come on
     top.

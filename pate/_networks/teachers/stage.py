@@ -247,14 +247,14 @@ def vote_teachers(
     voting: Voting | None = None,
     absent: Sequence[int] | None = None,
 ) -> None:
-    """Let the teachers vote on every public sample; each teacher's votes are kept.
+    """Let the teachers vote on every public sample. Each teacher's votes are kept.
 
     Args:
         run: the run's folder.
         data: the source of the samples.
         plan: how the teachers were trained.
         execution: where the teachers vote.
-        voting: how they vote; None for the way of an earlier call, or ``bits``.
+        voting: how they vote. None for the way of an earlier call, or ``bits``.
         absent: numbers, from 0, of the teachers that take no part. Their ballots are rows of zeros,
             and they still count, because the number of teachers is a public constant. Like the
             votes, this list is PRIVATE. None for the list of an earlier call, if any.

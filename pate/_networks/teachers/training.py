@@ -219,7 +219,7 @@ class TeacherChunk(pl.LightningModule):
 def clip_gradients(parameters: Iterable[Tensor], norm: float, *, stacked: bool) -> None:
     """Scale down each teacher's gradient over all its parameters if its norm exceeds ``norm``.
 
-    ``stacked`` parameters are ``[chunk, ...]``; otherwise all belong to one teacher.
+    ``stacked`` parameters are ``[chunk, ...]``. Otherwise all belong to one teacher.
     """
     gradients = [p.grad if stacked else p.grad[None] for p in parameters if p.grad is not None]
     squares = [gradient.reshape(len(gradient), -1).square().sum(1) for gradient in gradients]
@@ -278,7 +278,7 @@ class TrainJob(ChunkJob):
 
     @property
     def start_file(self) -> Path | None:
-        """The weights that all teachers start from, by key, plan and data; None for none."""
+        """The weights that all teachers start from, by key, plan and data. None for none."""
         afresh = self.plan.start_from is None
         return None if afresh else self.folder / f"start_{self.made_from}.safetensors"
 
@@ -300,7 +300,7 @@ class TrainJob(ChunkJob):
         return chunk_file(self.folder, teachers).with_suffix(".lease")
 
     def steps_file(self, teachers: range) -> Path:
-        """Return the file to which a worker writes the progress of a chunk."""
+        """Return the file of a worker's progress on a chunk."""
         return chunk_file(self.folder, teachers).with_suffix(".steps")
 
     def work(self, teachers: range, report: Report) -> None:
@@ -638,7 +638,7 @@ def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFo
     """Log the spread over teachers of losses ``[points, num_teachers]``, span by span."""
     rmtree(folder, ignore_errors=True)
     make_folder(folder)
-    # whoever finishes writes, whatever its rank under torchrun
+    # the process that finishes writes, whatever its rank under torchrun
     rank_zero_only.rank = 0  # type: ignore[attr-defined]
     logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(
         folder, name="", version=""

@@ -57,7 +57,7 @@ class Canaries:
     Attributes:
         features: ``[2, m, F]``, for present and for absent canaries.
         labels: ``[2, m, C]`` in {0, 1}, likewise.
-        probes: ``[p, F]``, public samples; their answers depend on canaries.
+        probes: ``[p, F]``, public samples. Their answers depend on canaries.
         mixture: ``[m, p]``: the score of a canary is a sum of answers by these weights, each times
             ``signs``.
         signs: ``[m, C]`` in {-1, 1}: the direction in which a present canary moves the answers.
@@ -308,7 +308,7 @@ class Exact:
 
     @property
     def refuted(self) -> bool:
-        """Whether a canary leaks more than was paid; the margin is far above rounding errors."""
+        """Whether a canary leaks more than was paid. The margin is far above rounding errors."""
         return self.epsilon > self.paid * (1 + 1e-6)
 
     @property

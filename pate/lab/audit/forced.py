@@ -71,7 +71,7 @@ class ForcedGenerator(WatchedGenerator):
 
     Args:
         key: the key of the noise, and of all other random numbers, which are the same for both.
-        kept: the draws of the first data set; None for the first one.
+        kept: the draws of the first data set. None for the first one.
     """
 
     def __init__(self, key: int, kept: Sequence[Draw] | None = None) -> None:
@@ -149,7 +149,7 @@ class Movement:
     Attributes:
         mu_squared: the squared moves of all Gaussian draws.
         laws: the chances of the outcomes of choices on both, one pair of arrays for a release.
-        untested: the reasons for which other draws have no figure.
+        untested: the reasons why other draws have no figure.
     """
 
     mu_squared: float = 0.0
@@ -184,7 +184,7 @@ class Movement:
         )
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon of the path at ``delta``; a lower bound if there are choices."""
+        """Return the epsilon of the path at ``delta``. A lower bound if there are choices."""
         gaussian = gaussian_epsilon(delta, self.mu_squared**0.5)
         if not self.laws:
             return gaussian

@@ -61,7 +61,7 @@ class Altered(DataSource):
 
     Args:
         source: the source.
-        change: the change; None for the records as they are.
+        change: the change. None for the records as they are.
         row: the row of the record among the private ones.
     """
 
@@ -130,7 +130,7 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
     """Return the table of isolation of a run with teachers.
 
     Args:
-        run: the run, of which the plan and the key are taken.
+        run: the run with the plan and the key.
         data: the records.
     """
     plan, voting = load_plan(run), run.inputs_of(TEACHERS_VOTE).settings.get("votes")
@@ -198,7 +198,7 @@ def with_key(root: Path, run: Run, ledger: Path | None = None) -> Run:
 
 
 def shortened(plan: Any) -> Any:
-    """Return a plan by which networks train for few steps."""
+    """Return a plan that trains networks for few steps."""
     if isinstance(plan, ClosedFormPlan):
         return plan
     return replace(plan, num_steps=min(plan.num_steps, _STEPS))
@@ -264,7 +264,7 @@ def _files(root: Path) -> set[Path]:
 
 
 def _units(path: Path) -> dict[str, NDArray[Any]] | None:
-    """Return the arrays of a file that have a row for each teacher or record; None without any."""
+    """Return the arrays of a file that have a row for each teacher or record. None without any."""
     if path.suffix == ".pt":
         from pate._networks.teachers.training import SavedChunk  # imports torch
 
@@ -307,7 +307,7 @@ def _records(path: Path) -> NDArray[Any]:
 
 
 def _gone(before: Path, after: Path) -> int | None:
-    """Return the row that was removed from a file of records; None if there is none."""
+    """Return the row that was removed from a file of records. None if there is none."""
     one, other = (_bits(_records(path)) for path in (before, after))
     if len(one) != len(other) + 1:
         return None

@@ -154,7 +154,7 @@ def _pairs(units: FloatArray) -> float:
 
 
 def is_scores(aggregator: Aggregator) -> TypeGuard[ScoreVotes]:
-    """Whether it is of the package; a subclass may draw otherwise."""
+    """Whether it is of the package. A subclass may draw otherwise."""
     return type(aggregator) in (ScoreVotes, PersonalVotes)
 
 

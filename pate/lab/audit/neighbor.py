@@ -109,8 +109,8 @@ class Neighbor:
         whom: what is left out.
         name: the id of the record, the name of the group, or the number of the teacher.
         ids: the ids of the records that are left out.
-        partition: the partition that the teacher belongs to; None for a record or a group.
-        budget: the personal budget of the record; None without one.
+        partition: the partition that the teacher belongs to. None for a record or a group.
+        budget: the personal budget of the record. None without one.
     """
 
     whom: Whom
@@ -181,7 +181,7 @@ def printed_totals(
         leaves: whether they leave, and are not altered.
         own_teachers: whether they are teachers of the release that is stated, or its records or
             groups where each of them is a teacher.
-        budget: the personal budget of a record; None without one.
+        budget: the personal budget of a record. None without one.
     """
     for personal in statement.get("budgets", ()):
         if whom == "record" and units == 1 and personal["epsilon"] == budget:
@@ -213,7 +213,7 @@ class _Known:
 
 
 def _known(run: Run, entries: Sequence[LedgerEntry]) -> list[_Known | str]:
-    """Return each release with the run that made it, or the reason for which none is known."""
+    """Return each release with the run that made it, or the reason why none is known."""
     home, runs = run.root.resolve().parent, list[Run]()
     for file in sorted([*home.glob("*/data.yaml"), *home.glob(f"*/{FIRST}/data.yaml")]):
         with suppress(ValueError):
@@ -262,7 +262,7 @@ class _Side:
         neighbor: the neighbor.
         is_left_out: whether these are the records of the neighbor.
         key: the key of all draws.
-        kept: the draws of the first data set by release; None to make them.
+        kept: the draws of the first data set by release. None to make them.
         starts: the runs whose students others start from.
         draws: the draws of each release.
         failed: the releases that could not be made, and the reasons.
@@ -363,7 +363,7 @@ class _Side:
 
 
 def _start_of(run: Run) -> Path | None:
-    """Return the run whose student the teachers of a run start from; None without one."""
+    """Return the run whose student the teachers of a run start from. None without one."""
     start = run.inputs_of(TEACHERS_FIT).settings.get("start_from")
     return None if start is None else student_run(run, start).root.resolve()
 
@@ -477,7 +477,7 @@ def _trial(subject: str, tried: str, power: str, result: str, passed: bool) -> T
 
 
 def _possible(known: _Known | str, neighbor: Neighbor) -> _Known | str:
-    """Return a release, or the reason for which its neighbor is not known."""
+    """Return a release, or the reason why its neighbor is not known."""
     if isinstance(known, str) or neighbor.absent(known.run):
         return known
     if first_stage(known.run) is VOTES_IMPORT:
@@ -488,7 +488,7 @@ def _possible(known: _Known | str, neighbor: Neighbor) -> _Known | str:
 def _priced(
     entry: LedgerEntry, run: Run, neighbor: Neighbor
 ) -> tuple[NeighboringRelation, int] | None:
-    """Return the relation under which a release was priced for a neighbor, and for how many units.
+    """Return the relation that prices a release for a neighbor, and for how many units.
 
     None if it was not.
     """

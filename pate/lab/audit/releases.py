@@ -69,7 +69,7 @@ _QUERIES = 12  # of synthetic ballots
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Tied(Voters):
-    """Voters with ballots of which nearly half are larger than any clip; their sum is 0."""
+    """Voters with ballots of which nearly half are larger than any clip. Their sum is 0."""
 
     present: int
     private: bool
@@ -193,7 +193,7 @@ def _informative(
 ) -> tuple[Any, int]:
     """Return the synthetic votes with outcomes that depend most on a scale of noise.
 
-    There are fewer labels if there are too many outcomes; the number is returned too.
+    There are fewer labels if there are too many outcomes. The number is returned too.
     """
     error: NotStatedError | None = None
     least = int(getattr(aggregator, "k", 1)) + 1

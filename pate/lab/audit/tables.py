@@ -30,7 +30,7 @@ class Trial:
         tried: the attempt, with its size.
         power: the faults that it would have found at this size.
         result: the figures of this attempt.
-        verdict: ``refuted`` if a program without faults would hardly ever give this result.
+        verdict: ``refuted`` if a program without faults would rarely give this result.
     """
 
     subject: str

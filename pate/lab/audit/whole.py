@@ -297,8 +297,8 @@ class AuditResult:
         hits: the largest rate of true positives that the statement allows, by rate of false
             positives.
         tables: the tests by table: ``law``, ``isolation``, ``leak``.
-        labels: the bounds from the released answers of one run; None without canary records.
-        student: the bounds from the student's probabilities in one run; None likewise.
+        labels: the bounds from the released answers of one run. None without canary records.
+        student: the bounds from the student's probabilities in one run. None likewise.
         exact: the exact leakage of a release, or the reason that it is not known.
     """
 
@@ -347,7 +347,7 @@ def audit(folder: Path) -> AuditResult:
     """Trial a finished run: the law of its noise, isolation, and what leaks.
 
     Args:
-        folder: the folder of the run. Its data are `CanaryRecords`, or its votes are imported; the
+        folder: the folder of the run. Its data are `CanaryRecords`, or its votes are imported. The
             canaries are then some of its teachers.
 
     Raises:
@@ -488,7 +488,7 @@ def _leaked(exact: Exact | str, copies: int) -> Trial:
 def canary_votes(
     run: Run, data: CanaryRecords | None, settings: LabelSettings
 ) -> CanaryVotes | None:
-    """Return the votes of a run with its canaries in them; None if they cannot be turned there.
+    """Return the votes of a run with its canaries in them. None if they cannot be turned there.
 
     Of imported votes, teachers are canaries: they vote as they do, or the opposite of it.
     """
@@ -555,7 +555,7 @@ def _teachers(
 
 
 def _of_probes(values: FloatArray, ids: StrArray, probes: StrArray) -> FloatArray:
-    """Return the values ``[p, C]`` of probes; the average value where a probe was no query."""
+    """Return the values ``[p, C]`` of probes. The average value where a probe was no query."""
     _, queried, rows = np.intersect1d(probes, ids, return_indices=True)
     found = np.tile(values.mean(axis=0), (len(probes), 1))
     found[queried] = values[rows]

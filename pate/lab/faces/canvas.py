@@ -1,4 +1,4 @@
-"""Rendered faces: their traits, their geometry, and a canvas on which many are drawn at once.
+"""Rendered faces: their traits, their geometry, and a canvas that many are drawn on at once.
 
 The geometry (measures and colors) follows from the traits. The canvas draws in soft masks of simple
 shapes. Lengths are in units of 1/32 of the picture's width, so that one unit is one pixel at size

@@ -464,7 +464,7 @@ def write_celeba_folder(
 
     The folder gets `img_align_celeba/000001.jpg` and so on, `list_attr_celeba.txt`,
     `list_eval_partition.txt` and, last, `faces.json` with the parameters. If that file holds the
-    same parameters already, nothing is done; a folder left half-written is written anew. The first
+    same parameters already, nothing is done. A folder left half-written is written anew. The first
     faces are the private ones (partition 0, CelebA's train), the next the public ones (1, valid),
     the rest the test set (2).
 

@@ -206,7 +206,7 @@ frontier_main = partial(run_command, "frontier", compare, grouped={"comparison":
 
 
 def plan(facts: TaskFacts, sweep: Sweep, output: Path = Path("plan")) -> SweepResult:
-    """Plan the number of teachers from public facts; nothing private is touched.
+    """Plan the number of teachers from public facts. Nothing private is touched.
 
     Simulated teachers learn from their shares of the records by the learning curve of one teacher.
     Their votes are released at each target epsilon as in `pate label`, and a student learns from

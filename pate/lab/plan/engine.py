@@ -32,9 +32,9 @@ class Terms:
 
     Args:
         epsilons: the targets of all queries on the same votes together.
-        delta: the delta at which they hold. At 0 they are pure epsilons by simple addition, which
+        delta: their delta. At 0 they are pure epsilons by simple addition, which
             choices with noise of any law have, and tests have not.
-        neighboring_relation: the relation under which they hold.
+        neighboring_relation: the relation that they hold for.
         seeds: number of draws of the noise.
 
     Raises:

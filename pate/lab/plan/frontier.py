@@ -1,7 +1,7 @@
 """The frontier: aggregators compared by their labels, and a student's figures, at each epsilon.
 
 First what is compared: candidates, settings and results. Then the task, votes on public samples
-with data for training and evaluating a student; its teachers may be simulated before any are
+with data for training and evaluating a student. Its teachers may be simulated before any are
 trained, and nothing private is touched then. At the end the measurements.
 """
 
@@ -75,7 +75,7 @@ def candidates(
 
     Args:
         outlook: the votes.
-        aggregators: the aggregators to compare; None for the proposals of all registered ones.
+        aggregators: the aggregators to compare. None for the proposals of all registered ones.
             Aggregators that need predictions become the last of two `Rounds`. Only the proportions
             of their noise matter.
         variants: whether each is followed by its other forms, unless these are candidates already.
@@ -143,15 +143,15 @@ class Comparison(Terms):
 
     Args:
         epsilons: the targets.
-        delta: the delta at which they hold.
+        delta: their delta.
         num_queries: number of public samples to label, the same ones for each aggregator.
-        neighboring_relation: the relation under which the targets hold, and for which proposed
+        neighboring_relation: the relation that the targets hold for, and for which proposed
             aggregators are made.
         student: whether a linear student is trained on the released labels and evaluated on the
             test set.
-        cutoff: the lowest probability at which the student gives a label.
+        cutoff: the lowest probability of a label that the student gives.
         seeds: number of times that the noise is drawn; medians are shown.
-        query_seed: seed of the public order in which samples are taken, as in ``pate label``.
+        query_seed: seed of the public order of samples, as in ``pate label``.
         variants: whether the other forms of each aggregator are compared too, such as other laws of
             its noise: one setting changed at a time, as its class declares.
 
@@ -411,7 +411,7 @@ def references(task: Task[Votes], *, student: bool, cutoff: float) -> dict[str, 
     The ``constant answer`` gives each label its more common value, among noiseless majorities for
     released labels and among true test labels for a student. It is the best answer that does not
     look at a sample, which a useful student must beat. The ``noiseless majority`` releases the
-    majority of the teachers' votes, the ``noiseless counts`` their exact numbers; both would cost
+    majority of the teachers' votes, the ``noiseless counts`` their exact numbers. Both would cost
     an infinite epsilon. Votes without counts have neither, and no figures of released labels.
     """
     votes, usual_student = task.votes, {}

@@ -102,7 +102,7 @@ def frontier_rows(frontier: Frontier) -> Iterable[Mapping[str, Any]]:
 def frontier_figure(frontier: Frontier) -> Figure:
     """Plot each figure against epsilon, a line for each aggregator and a level for each reference.
 
-    The five aggregators with the best mean ranks have colors and names, the best first; the others
+    The five aggregators with the best mean ranks have colors and names, the best first. The others
     are gray. If variants are compared, each class counts once, by its best form. Values far below
     the constant answer are cut off.
     """
@@ -141,7 +141,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
 
 
 def variants_figure(frontier: Frontier) -> Figure:
-    """Plot a panel for each class with several forms, in color; all other classes are gray.
+    """Plot a panel for each class with several forms, in color. All other classes are gray.
 
     The panels show the accuracy of the student or, without a student, macro-F1 of the labels.
     """

@@ -39,7 +39,7 @@ Kind = TypeVar("Kind", bound=Votes, covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Task(Generic[Kind]):
-    """Votes on public samples, and the data on which a student is trained and evaluated.
+    """Votes on public samples, and the data for training and evaluating a student.
 
     Attributes:
         votes: votes on ``N`` public samples, with ballots and features where they are needed.
@@ -151,7 +151,7 @@ class CountsFile:
     Args:
         path: an .npz file, or an .npy file of one array.
         array: the name of the array in an .npz file, ``[Q, d]`` or ``[d]`` whole numbers.
-        rows: the first row and the one after the last; None for all.
+        rows: the first row and the one after the last. None for all.
         negative_as_zero: whether a number below 0, such as a correction, counts as 0.
     """
 
@@ -237,7 +237,7 @@ class Source(NamedTuple):
         name: the file, or the simulation in words.
         identity: a digest of all that they follow from.
         votes: the votes on the queries.
-        truth: ``[Q, C]``, which labels are right; None for the exact top k.
+        truth: ``[Q, C]``, which labels are right. None for the exact top k.
         histogram: whether each query is a histogram, without majorities.
     """
 
@@ -253,9 +253,9 @@ def votes_of(path: Path, truth: Path | None, *, num_queries: int | None, seed: i
 
     Args:
         path: the file, of ballots or counts.
-        truth: an .npz with ids and Y ``[N, C]``; None for the exact top k.
-        num_queries: number of samples; None for all.
-        seed: seed of the public order in which they are taken.
+        truth: an .npz with ids and Y ``[N, C]``. None for the exact top k.
+        num_queries: number of samples. None for all.
+        seed: seed of their public order.
 
     Raises:
         ValueError: on a file that is not what it should be, or fewer samples than queries.

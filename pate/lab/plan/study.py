@@ -74,7 +74,7 @@ class Study(Terms):
         k: numbers of items that are looked for. Mechanisms without a k are compared with the same
             top k.
         epsilons: the targets of all queries on one file of votes together.
-        names: names of the mechanisms in the results, one each; None for class and settings.
+        names: names of the mechanisms in the results, one each. None for class and settings.
         shown: the figure of the picture and of the table for LaTeX.
         votes: .npz files of ballots or counts, as for pate label --votes (PRIVATE).
         counts: histograms, of which a user changes each count by 1 at most (PRIVATE): .csv, .npy or
@@ -82,12 +82,12 @@ class Study(Terms):
             file, a query each.
         simulate: teachers to simulate, as for pate frontier, or histograms of a given shape.
         truth: with votes, an .npz with ids and Y [N, C] (0/1), in place of the exact top k.
-        delta: the delta at which targets hold. At 0 they are targets of pure epsilon by simple
+        delta: the delta of targets. At 0 they are targets of pure epsilon by simple
             addition, which choices with noise of any law meet, and no tests.
-        neighboring_relation: the relation under which targets hold.
+        neighboring_relation: the relation that targets hold for.
         seeds: number of draws of the noise; intervals are over them.
-        num_queries: number of samples, of files of votes and simulated ones; None for all.
-        query_seed: seed of the public order in which they are taken, as in pate label.
+        num_queries: number of samples, of files of votes and simulated ones. None for all.
+        query_seed: seed of their public order, as in pate label.
         public: whether all files are public, so that the results are, too.
 
     Raises:
@@ -322,7 +322,7 @@ class Judge:
         of released items that are right (None where none is), and ``exact`` the share of queries
         with exactly the right items. A ``great`` set of k items has the best ``k / 10`` (rounded
         up) and none of rank beyond ``1.1 k``, a ``good`` one the best ``k / 100`` and none beyond
-        ``1.5 k`` (Shekelyan & Loukides (2022)); both are None with a given truth.
+        ``1.5 k`` (Shekelyan & Loukides (2022)). Both are None with a given truth.
         """
         truth, k = self._source.truth, self._k
         released = (release.labels > 0) & release.mask

@@ -165,7 +165,7 @@ class TaskFacts:
 _TYPICAL = (0.8, 1.5, 1.0)  # signal, noise and ridge without a curve
 _FIRM = (0.1, 0.3, 0.1)  # the weights that pull logarithms (log-odds of the signal) to these
 _POINT = 0.002  # the error of a point of a curve
-_WORST = 0.02  # the largest error at which a learner explains a curve
+_WORST = 0.02  # the largest error of a learner that explains a curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ class LearningCurve:
     ridge: float
 
     def shrinkage(self, spectrum: FloatArray, records: float) -> FloatArray:
-        """Return the factors ``[F]`` by which teachers shrink the weight of each direction."""
+        """Return teachers' factors ``[F]`` for shrinking the weight of each direction."""
         return np.asarray(spectrum / (spectrum + self.ridge / records))
 
     def accuracy(self, facts: TaskFacts, records: float) -> float:
@@ -392,12 +392,12 @@ class Sweep:
     """The settings of a sweep.
 
     Args:
-        epsilons: the targets; each has a choice of its own.
-        delta: the delta at which they hold.
+        epsilons: the targets. Each has a choice of its own.
+        delta: their delta.
         num_teachers: numbers of teachers to try. None for 50, 100, 200 ... up to 12,800, as long as
             each teacher has five records and a group.
         num_queries: number of public samples to label. None for all, at most 3,000.
-        neighboring_relation: the relation under which the targets hold.
+        neighboring_relation: the relation that the targets hold for.
         by: the figure of the student that decides the number of teachers, ``accuracy`` or
             ``macro_f1``.
         seeds: number of simulated tasks; results are means over them.
@@ -544,7 +544,7 @@ def run_sweep(facts: TaskFacts, sweep: Sweep) -> SweepResult:
     """Simulate ensembles of each size, release their votes at each epsilon, and score students.
 
     Votes are simulated, but released by the code of `pate label`. A simulated ensemble may be
-    smaller than planned (see `ensemble_votes`); its noise is scaled down with it, so that shares
+    smaller than planned (see `ensemble_votes`). Its noise is scaled down with it, so that shares
     are as noisy as planned.
 
     Raises:
@@ -600,7 +600,7 @@ def run_sweep(facts: TaskFacts, sweep: Sweep) -> SweepResult:
 def _calibrated(
     cls: type[Aggregator], epsilon: float, facts: TaskFacts, sweep: Sweep
 ) -> Aggregator:
-    """Return an aggregator at a target; its noise does not depend on the number of teachers."""
+    """Return an aggregator at a target. Its noise does not depend on the number of teachers."""
     target = Target(
         epsilon=epsilon,
         delta=sweep.delta,

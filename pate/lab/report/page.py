@@ -1,6 +1,6 @@
 """A page on a run: what its public files say, and the typed blocks that show it.
 
-First the findings: public files, public records and the ledger; nothing in ``private/`` is read for
+First the findings: public files, public records and the ledger. Nothing in ``private/`` is read for
 them. Then sections of blocks, each of a type that the template can draw. Charts become lines,
 columns and ticks in units of a drawing; queried samples become pictures as data URIs, or rows of
 numbers, with their released labels.
@@ -41,8 +41,8 @@ class Released:
         labels: the released labels.
         statement: the statement that was made with them.
         today: the same statement on all releases now in the ledger.
-        book: the content of the ledger; None if it is not available.
-        features: features of the queried samples, in the order of the queries; None if they are not
+        book: the content of the ledger. None if it is not available.
+        features: features of the queried samples, in the order of the queries. None if they are not
             available.
     """
 
@@ -59,7 +59,7 @@ class Learned:
 
     Attributes:
         metrics: figures on the test set, of the student and of constant answers.
-        num_test: number of test records; None if they are not available.
+        num_test: number of test records. None if they are not available.
         curves: rows of the log of training, figures by name.
         older: whether the metrics are older than the labels.
     """
@@ -76,8 +76,8 @@ class Findings:
 
     Attributes:
         run: the run.
-        released: its labels and their statement; None before `pate label`.
-        learned: its student; None before `pate student fit`.
+        released: its labels and their statement. None before `pate label`.
+        learned: its student. None before `pate student fit`.
         predictions: labels in {0, 1} by the student for queried samples, by query row; empty if it
             predicted none.
         frontier: the blocks of a frontier of simulated votes in ``public/frontier``, if one was
@@ -300,7 +300,7 @@ class Sample:
         released: names of its positive released labels.
         answered: whether any label was released.
         withheld: number of labels that were not released.
-        predicted: names of the positive labels by the student; None without predictions.
+        predicted: names of the positive labels by the student. None without predictions.
     """
 
     name: str
@@ -384,7 +384,7 @@ class Listing(Block):
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of a page; one that must not be published is ``private`` and marked as such."""
+    """A titled part of a page. One that must not be published is ``private`` and marked as such."""
 
     anchor: str
     title: str
@@ -429,7 +429,7 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 def line_chart(
     title: str, x_label: str, series: Mapping[str, Sequence[tuple[float, float]]]
 ) -> Chart | None:
-    """Return a chart of named series of points ``(x, y)``; None if no point is finite.
+    """Return a chart of named series of points ``(x, y)``. None if no point is finite.
 
     Points that are not finite are left out.
     """
@@ -528,7 +528,7 @@ _VALUES = 6  # of a record that is no picture
 
 
 def gallery(findings: Findings, num_samples: int) -> Gallery | None:
-    """Return the first ``num_samples`` queries with released labels; None without features."""
+    """Return the first ``num_samples`` queries with released labels. None without features."""
     released = findings.released
     if released is None or released.features is None:
         return None
@@ -582,7 +582,7 @@ def _are_pictures(features: Features) -> bool:
 def _bytes_of(values: Float32Array) -> UInt8Array:
     """Return pictures ``[n, channels, height, width]`` as ``[n, height, width, 3]``.
 
-    Values in [0, 1] or whole bytes are taken as they are; others are stretched from the least to
+    Values in [0, 1] or whole bytes are taken as they are. Others are stretched from the least to
     the greatest.
     """
     low, high = float(values.min(initial=0)), float(values.max(initial=0))

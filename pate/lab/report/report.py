@@ -35,7 +35,7 @@ def make_page(root: Path, *, private: bool = False, num_samples: int = 20) -> Pa
 
     Args:
         root: the run's folder.
-        private: whether to add the sections on ``private/``; without them nothing in there is read.
+        private: whether to add the sections on ``private/``. Without them nothing in there is read.
         num_samples: number of queries that are shown with their labels.
 
     Raises:
@@ -55,7 +55,7 @@ def write_report(
 
     Args:
         root: the run's folder.
-        output: the file; None for ``public/report.html`` in the run, or ``private/report.html``
+        output: the file. None for ``public/report.html`` in the run, or ``private/report.html``
             with private sections.
         private: whether to add the sections on ``private/``.
         num_samples: number of queries that are shown with their labels.
@@ -143,7 +143,7 @@ def write_disclosure(root: Path, *, output: Path | None = None) -> Path:
 
 
 class Disclosure:
-    """A disclosure before it is written: its sentences, each of which is written once.
+    """A disclosure before it is written: each of its sentences is written once.
 
     Args:
         findings: the public files of a run.
@@ -459,7 +459,7 @@ def _block(answer: Answer) -> Markup:
 
 
 def _escaped(value: object) -> str:
-    """Return a text on one line in which Markdown and HTML mean nothing."""
+    """Return a text on one line, escaped for Markdown and HTML."""
     if isinstance(value, Markup):
         return value
     return re.sub(

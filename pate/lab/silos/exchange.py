@@ -45,14 +45,14 @@ class Invitation:
 
     Args:
         teachers: the nominal number of teachers of each silo, by its name.
-        keys: the public key by which each silo signs, in hexadecimal (Ed25519).
-        server_key: the public key by which the server signs.
+        keys: the public signing key of each silo, in hexadecimal (Ed25519).
+        server_key: the server's public signing key.
         ids: ``[Q]``, ids of the queries in their order.
         label_names: names of the ``C`` labels.
         sigma_silos: as in `SiloVotes`.
         colluding: as in `SiloVotes`.
         dropouts: the number of silos that may fall silent once all have dealt their shares.
-        delta: the delta at which the sum is to be stated.
+        delta: the delta of the sum's statement.
         single_sums: as in `SiloVotes`.
 
     Raises:
@@ -134,7 +134,7 @@ class Invitation:
 
     @cached_property
     def digest(self) -> str:
-        """The digest (SHA-256) that people confirm; every file of the exchange names it."""
+        """The digest (SHA-256) that people confirm. Every file of the exchange names it."""
         return sha256(self.content)
 
     def __str__(self) -> str:
@@ -186,7 +186,7 @@ def sha256(content: bytes) -> str:
 
 INVITATION = "invitation.json"
 KINDS = ("keys", "shares", "masked", "unmasking")
-"""The kinds of files of each silo, in the order in which it sends them."""
+"""The kinds of files of each silo, in the order of sending."""
 SERVER = "the server"
 _MOST_BYTES = 2**26  # of an invitation, from which the bound on other files follows
 _Result = TypeVar("_Result")
@@ -226,7 +226,7 @@ class Exchange:
 
     @cached_property
     def roster_digest(self) -> str:
-        """A digest of the invitation and all keys; all later files name it."""
+        """A digest of the invitation and all keys. All later files name it."""
         keys = [
             [name, keys.sealing.hex(), *([point.hex() for point in points] for points in keys[1:])]
             for name, keys in self.roster.items()
@@ -281,7 +281,7 @@ class Exchange:
         return vector
 
     def unmasking(self, name: str) -> dict[str, bytes] | None:
-        """Return the shares that a silo revealed, by their dealer; None if there are none yet."""
+        """Return the shares that a silo revealed, by their dealer. None if there are none yet."""
         path = self.place("unmasking", name)
         if not self.has("unmasking", name):
             return None
@@ -452,7 +452,7 @@ def waiting(
     Args:
         exchange: the exchange that it reads.
         step: raises `AwaitedError` as long as files are missing.
-        seconds: the longest wait; None for no limit. A step that has begun may last a minute more.
+        seconds: the longest wait. None for no limit. A step that has begun may last a minute more.
         tell: takes a line for people each time that other files are awaited.
 
     Raises:

@@ -64,9 +64,9 @@ class Member:
         name: the name of the silo.
         votes: the file of its votes. PRIVATE.
         state: a folder of its own for this exchange, made if it is missing. PRIVATE.
-        signing_key: the file of the key by which it signs. PRIVATE.
+        signing_key: the file of its signing key. PRIVATE.
         consent: the consent of its people.
-        ledger: the ledger of the silo's private data; None for the one next to the votes.
+        ledger: the ledger of the silo's private data. None for the one next to the votes.
     """
 
     exchange: Exchange
@@ -324,7 +324,7 @@ class Member:
         return one_ledger(default) if self.ledger is None else self.ledger.resolve()
 
     def _send(self, kind: str, make: Callable[[], bytes]) -> None:
-        """Send the kept file; if there is none, keep the content that ``make`` returns first."""
+        """Send the kept file. If there is none, keep the content that ``make`` returns first."""
         path = self.exchange.path(kind, self.name)
         kept = self.state / f"{kind}{PurePosixPath(path).suffix}"
         remove_abandoned(kept)

@@ -162,7 +162,7 @@ def commitment(secret: bytes) -> bytes:
 
 
 def share(coefficients: Sequence[bytes], place: int) -> bytes:
-    """Return the share at ``place``, from 0 on; the first coefficient is the secret."""
+    """Return the share at ``place``, from 0 on. The first coefficient is the secret."""
     total = 0
     for coefficient in reversed(coefficients):
         total = (total * (place + 1) + int.from_bytes(coefficient, "big")) % _ORDER
@@ -283,7 +283,7 @@ def _own_mask(own_mask_seed: bytes, size: int) -> WordArray:
 def _pair_mask(
     pairs_key: bytes, name: str, other: str, keys: PublicKeys, context: str, size: int
 ) -> WordArray:
-    """Return the mask that ``name`` adds for the pair; the other adds its negative."""
+    """Return the mask that ``name`` adds for the pair. The other adds its negative."""
     mask = mask_of(agreed_seed(pairs_key, name, other, keys, context), size)
     return mask if name < other else np.negative(mask)
 
@@ -297,8 +297,8 @@ class PublicKeys(NamedTuple):
     """The public keys of a silo.
 
     Attributes:
-        sealing: X25519 key by which shares are sealed to it.
-        own_mask: commitments to the shares of the seed of its own mask, points of P-256; the first
+        sealing: X25519 key for shares sealed to it.
+        own_mask: commitments to the shares of the seed of its own mask, points of P-256. The first
             is to the seed.
         pairs: commitments to the shares of its key for pairs. The first is the public key by which
             it agrees with each other silo on the mask that both share.

@@ -53,7 +53,7 @@ class Server:
 
     Args:
         exchange: the exchange that all share.
-        key: the key by which it signs the list of silos in the sum.
+        key: its key for signing the list of silos in the sum.
         without: silos that are left out if they have not sent their masked vectors.
     """
 
@@ -118,7 +118,7 @@ class Server:
         silent = len(survivors) - len(revealed) - len(refusals)
         self._require_enough(revealed, silent, refusals)
         for name in [name for name, shares in revealed.items() if not self._fit(name, shares)]:
-            # it signed them, and everybody can compare them with the signed shares of their dealers
+            # it signed them, and anyone can compare them with the signed shares of their dealers
             refusals.append(
                 f"Expected shares as they were dealt in {exchange.place('unmasking', name)}, got"
                 f" others that {name} signed"
@@ -190,7 +190,7 @@ class SiloSum:
         public_keys: a folder with the public key of each silo, by its name.
         signing_key: the file of the server's private key. PRIVATE.
         without: silos that are left out if they have not sent their masked vectors.
-        wait: the number of seconds to wait for others; None to wait without end.
+        wait: the number of seconds to wait for others. None to wait without end.
     """
 
     exchange: str | Path
@@ -203,7 +203,7 @@ class SiloSum:
 
 @dataclass(frozen=True, eq=False)
 class MaskedSilos(Silos):
-    """Silos that mask their votes; only the invitation to them is known."""
+    """Silos that mask their votes. Only the invitation to them is known."""
 
     terms: Invitation
 
@@ -230,7 +230,7 @@ class InvitedSum:
     Attributes:
         server: the server of the exchange.
         terms: the invitation.
-        wait: the longest wait in seconds; None for no limit.
+        wait: the longest wait in seconds. None for no limit.
     """
 
     server: Server

@@ -62,7 +62,7 @@ def public(run: Path) -> dict[str, bytes]:
         (("--delta=2",), "0 < delta < 1"),
         (
             ("--predictions=x.npz",),
-            "no --predictions, of which StableTopK makes no use, got predictions='x.npz'",
+            "no --predictions, which StableTopK does not use, got predictions='x.npz'",
         ),
     ],
 )

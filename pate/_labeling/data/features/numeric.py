@@ -290,7 +290,7 @@ def _center_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
 
 _MOST_WAVES = 600  # features, unless a number is given
 _PAIRED = 1000  # public samples, whose distances give the bandwidth
-# columns, and entries that equal their column's median, beyond which random features hardly win
+# columns, and entries that equal their column's median, beyond these, random features rarely win
 _WIDEST, _SPARSE = 256, 0.75
 _VECTOR = 8  # numbers of a vector of the processor, at most
 _LONGEST = 2.0  # scaled rows are shorter
@@ -422,7 +422,7 @@ class AutoFeatures(RandomFeatures):
     The second part is `RandomFeatures`, of which the linear functions of the columns are left out
     that come closest on public samples. So it adds to the columns and repeats nothing:
     `ScoreVotes` has a prior for each part, and asks little about the second until labels are known
-    to need it. There is none where it hardly ever helps, which public samples show: with more than
+    to need it. There is none where it rarely helps, which public samples show: with more than
     256 columns, or more than half as many as samples, or if at least three quarters of the entries
     equal their column's median, as words do. Such rows have one part, as after `PublicScaling`.
 

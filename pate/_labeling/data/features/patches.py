@@ -45,9 +45,9 @@ class PatchFeatures(FeatureMap):
 
     Args:
         num_centers: number of centers.
-        patch_size: pixels along the side of a patch; None for a third of the picture's, at least 3
+        patch_size: pixels along the side of a patch. None for a third of the picture's, at least 3
             and at most 8.
-        stride: pixels from one patch to the next; None for about sixteen patches along a side.
+        stride: pixels from one patch to the next. None for about sixteen patches along a side.
         pool: number of regions along a side.
         seed: seed of the public patches, and of those that k-means starts with.
     """

@@ -94,7 +94,7 @@ class SentenceFeatures(RecordsInitArgs):
         folder: the model's folder, or a ``.zip`` of it, in place of a name.
         cache: a folder for the embeddings, which are then computed once. Those of private texts are
             PRIVATE: its mode is 0700.
-        device: torch's name of the device; None for a GPU where there is one.
+        device: torch's name of the device. None for a GPU where there is one.
 
     Raises:
         ValueError: in one line, unless there is one of ``name`` and ``folder``; later, if the model
