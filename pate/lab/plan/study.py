@@ -235,6 +235,32 @@ class Group(NamedTuple):
     epsilon: float
 
     @property
+    def complete(self) -> Partial[Aggregator]:
+        """The mechanism with what the study knows of its settings."""
+        cls = self.mechanism.cls
+        of_study: dict[str, Any] = {"k": self.k}
+        if self.source.histogram:
+            of_study |= {"allow_empty": False, "rank_penalty": 1.0}
+        names = {field.name for field in fields(cls)}
+        settings = {name: value for name, value in of_study.items() if name in names}
+        return Partial(cls, **settings | dict(self.mechanism.settings))
+
+    @property
+    def priced_as(self) -> str:
+        """All that its noise follows from, which groups of equal votes and other k may share."""
+        votes = self.source.votes
+        facts = (votes.shape, votes.num_queries, type(votes).__name__, votes.features is None)
+        return repr((to_plain(self.complete), self.epsilon, facts))
+
+    def require_k(self) -> None:
+        """Raise ``ValueError`` unless there are more items than k."""
+        items = self.source.votes.num_labels
+        if self.k >= items:
+            raise ValueError(
+                f"Expected k < {items}, the number of items, got k={self.k} ({self.words})"
+            )
+
+    @property
     def words(self) -> str:
         """Where an error is."""
         place = f"{self.name}, k = {self.k}, epsilon = {self.epsilon:g}"
@@ -267,16 +293,9 @@ def calibrated(group: Group, study: Study) -> Aggregator:
         ValueError: in one line that names the group, if the mechanism cannot serve the votes or no
             noise meets the target.
     """
-    source, k, _, mechanism, epsilon = group
-    cls, votes = mechanism.cls, source.votes
-    of_study: dict[str, Any] = {"k": k}
-    if source.histogram:
-        of_study |= {"allow_empty": False, "rank_penalty": 1.0}
-    names = {field.name for field in fields(cls)}
-    settings = {name: value for name, value in of_study.items() if name in names}
+    votes = group.source.votes
     try:
-        require(k < votes.num_labels, f"k < {votes.num_labels}, the number of items", k=k)
-        found = study.priced(Partial(cls, **settings | dict(mechanism.settings)), epsilon, votes)
+        found = study.priced(group.complete, group.epsilon, votes)
         found.require_kind(type(votes))
         for need, known in (("features", features_of), ("predictions", predictions_of)):
             if need in found.needs:
@@ -428,13 +447,13 @@ def run_study(study: Study, output: Path, *, workers: int = 1) -> StudyResult:
     with locked_output(output / "study.csv"):
         made = [_read_cells(path) for path in files]
         todo = [i for i, cells in enumerate(made) if len(cells) < study.seeds]
-        found = in_processes(
-            workers, "noise", calibrated, [(groups[i], study) for i in todo], private=private
-        )
-        jobs = [
-            (groups[i], aggregator, study, files[i], made[i])
-            for i, aggregator in zip(todo, found, strict=True)
-        ]
+        for group in groups:
+            group.require_k()
+        first = {groups[i].priced_as: (groups[i], study) for i in reversed(todo)}
+        calls = [*first.values()][::-1]
+        found = in_processes(workers, "noise", calibrated, calls, private=private)
+        priced = {group.priced_as: each for (group, _), each in zip(calls, found, strict=True)}
+        jobs = [(groups[i], priced[groups[i].priced_as], study, files[i], made[i]) for i in todo]
         for i, cells in zip(
             todo, in_processes(workers, "study", _release_cells, jobs, private=private), strict=True
         ):

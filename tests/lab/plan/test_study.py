@@ -15,6 +15,7 @@ from scipy.stats import t as student_t
 from pate import Votes, cli
 from pate._core.settings import Partial
 from pate._core.validation import BoolArray
+from pate._labeling.aggregators.base import AnyAggregator
 from pate._labeling.runs.named_votes import NamedVotes
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (
@@ -27,9 +28,20 @@ from pate.aggregators import (
     Release,
     StableTopK,
 )
+from pate.lab.plan import study as study_module
 from pate.lab.plan.engine import FREE
 from pate.lab.plan.sources import CountsFile, Simulation, Source, Steps, Zipf
-from pate.lab.plan.study import PRIVATE, PUBLIC, Judge, Study, Top, name_of, run_study
+from pate.lab.plan.study import (
+    PRIVATE,
+    PUBLIC,
+    Group,
+    Judge,
+    Study,
+    Top,
+    calibrated,
+    name_of,
+    run_study,
+)
 from pate.lab.plan.study_output import method_text, study_tex, study_text
 from pate.mechanisms import grade
 
@@ -229,6 +241,24 @@ def test_histograms_of_a_given_shape_and_of_rows_of_a_file(tmp_path: Path) -> No
         other = small(path, counts=(replace(file, **changed),), k=(1,))
         with pytest.raises(ValueError, match=message):
             run_study(other, tmp_path / "study")
+
+
+def test_noise_is_found_once_for_all_k_and_votes_that_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def counted(group: Group, settings: Study) -> Aggregator:
+        found.append(group.words)
+        return calibrated(group, settings)
+
+    monkeypatch.setattr(study_module, "calibrated", counted)
+    simulate = (SIMULATED, replace(SIMULATED, seed=1))
+    mechanisms: list[AnyAggregator] = [Partial(NoisyVotes), Partial(Peeling)]
+    study = Study(mechanisms=mechanisms, k=(1, 2), epsilons=(1.0,), simulate=simulate, seeds=1)
+    rows = run_study(study, tmp_path / "study").rows
+    assert len(rows) == 8 and len(found) == 3  # Peeling has a k, and votes without one share all
+    assert len({row["noise"] for row in rows}) == 3
 
 
 def test_mechanisms_have_the_names_that_they_are_given(histogram: Path, tmp_path: Path) -> None:
