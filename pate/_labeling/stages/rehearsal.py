@@ -163,6 +163,7 @@ def rehearse_run(
     """
     if is_paid(run, settings):
         return
+    _require_unlabelled(student, plan, settings, len(data.load(Role.PUBLIC).ids))
     if plan.start_from not in (None, FIRST):
         Start.of(run, encode_fields(plan), data)
     kind = kind_of_votes(plan, voting)
@@ -191,6 +192,23 @@ def rehearse_run(
         _label(here, settings)
         _answer(here)
         _student(here, made_up, student)
+
+
+def _require_unlabelled(
+    student: Json | None, plan: Any, settings: LabelSettings, available: int
+) -> None:
+    """Raise ``ValueError`` if a release may leave no sample for ``data.unlabelled``."""
+    if not ((student or {}).get("data") or {}).get("unlabelled"):
+        return
+    require(
+        plan.start_from != FIRST,
+        "no `data.unlabelled` with start_from: first, a release that labels all public samples",
+    )
+    require(
+        (settings.num_queries or available) < available,
+        f"num_queries < {available}, for samples without labels that `data.unlabelled` shows",
+        num_queries=settings.num_queries,
+    )
 
 
 def rehearse_release(

@@ -1,6 +1,6 @@
 """The stage `student`: LightningCLI, with a run's folder in place of a log folder.
 
-In a rehearsal the student trains for one batch, without the user's callbacks and loggers.
+In a rehearsal the student trains for a few batches, without the user's callbacks and loggers.
 """
 
 import logging
@@ -12,6 +12,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from jsonargparse import ArgumentError
@@ -29,6 +30,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from pate._core.files.reading import Json, digest
 from pate._core.settings import canonical, encode
 from pate._core.validation import expecting, require, require_given, require_known
+from pate._labeling.data.records import Role
+from pate._labeling.data.source import DataSource
 from pate._labeling.runs.released import require_student
 from pate._labeling.runs.run import STUDENT, Run, StageInputs
 from pate._labeling.stages.student import (
@@ -71,6 +74,8 @@ _TALKATIVE = (
     "lightning_fabric.utilities.seed",
 )
 _LOSS = "val_loss"
+_STEPS, _BATCH = 3, 8  # of a rehearsal
+_GROWTH = 1e6  # of outputs in so few steps, far beyond that of any rate that trains a network
 _LEAVES_NONE = (
     "max_epochs",
     "max_steps",
@@ -481,8 +486,20 @@ def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = Stu
         kind(arguments, opened=run, exit_on_error=False)
 
 
+def _largest_output(model: Student, source: DataSource) -> float:
+    """Return the largest absolute output of a network on public samples."""
+    samples = source.records(Role.PUBLIC).features
+    first, training = next(model.network.parameters()), model.network.training
+    inputs = torch.as_tensor(samples[np.arange(samples.shape[0])], device=first.device)
+    model.network.eval()
+    with torch.no_grad():
+        outputs = model.network(inputs.to(first.dtype))
+    model.network.train(training)
+    return float(outputs.abs().max())
+
+
 def rehearse_student(run: Run, content: Json) -> None:
-    """Train, export and test a student of the labels of a rehearsal, by one batch of each.
+    """Train, export and test a student of the labels of a rehearsal, by a few batches.
 
     Callbacks and loggers are made, but see nothing.
 
@@ -506,7 +523,8 @@ def rehearse_student(run: Run, content: Json) -> None:
         "a trainer that leaves a student with figures",
         max_time=time,
     )
-    limits = {f"limit_{role}_batches": 1 for role in ("train", "val", "test")}
+    # a step may leave weights that are finite, and large enough for the next one to overflow
+    limits = {"limit_train_batches": _STEPS, "limit_val_batches": 1, "limit_test_batches": 1}
     brief: Json = {
         name: 0 if trainer.get(name) == 0 else value
         for name, value in (limits | {"max_epochs": 1}).items()
@@ -545,6 +563,16 @@ def rehearse_student(run: Run, content: Json) -> None:
             self.test(model, datamodule=self.datamodule, verbose=False)
             self._require_left(bool(model.test_report))
 
+        def _train(self, model: Student, *args: Any, **kwargs: Any) -> None:
+            before = _largest_output(model, self.datamodule.source)
+            super()._train(model, *args, **kwargs)
+            after = _largest_output(model, self.datamodule.source)
+            require(
+                after <= _GROWTH * (1 + before),
+                f"a student whose outputs stay small in {_STEPS} steps (a smaller learning rate)",
+                largest=after,
+            )
+
         def trained(self) -> Path:
             left = self._checkpoint(_LAST) is not None and self.trainer.global_step > 0
             self._require_left(left)
@@ -558,4 +586,6 @@ def rehearse_student(run: Run, content: Json) -> None:
             }
             require(left, "a trainer that leaves a student with figures", **none)
 
-    run_student("fit", run, content | {"trainer": trainer | brief}, Rehearsal)
+    data: Json = content.get("data") or {}
+    data = data | {"batch_size": min(data.get("batch_size", _BATCH), _BATCH)}
+    run_student("fit", run, content | {"trainer": trainer | brief, "data": data}, Rehearsal)

@@ -320,6 +320,22 @@ WAYS: dict[str, Way] = {
     "a negative rate of the student": student(
         "Invalid learning rate", "model.optimizer={class_path: SGD, init_args: {lr: -1}}"
     ),
+    "a rate of the student that overflows": student(
+        "finite weights (a smaller learning rate",
+        "model.optimizer={class_path: AdamW, init_args: {lr: 1e30}}",
+    ),
+    "a rate of the student that is far too large": student(
+        "whose outputs stay small in 3 steps (a smaller learning rate)",
+        "model.optimizer={class_path: SGD, init_args: {lr: 1e12}}",
+    ),
+    "unlabeled samples behind a first release of all": student(
+        "no --data.unlabelled with start_from: first", "data.unlabelled=2"
+    ),
+    "unlabeled samples where all are asked about": Way(
+        "num_queries < 100, for samples without labels that --data.unlabelled shows",
+        student("", "data.unlabelled=2").words,
+        {"teachers.yaml": CLOSED, "label.yaml": "target_epsilon: 4\ndelta: 1.0e-5\n"},
+    ),
     "a schedule without a metric": student(
         "ReduceLROnPlateau", "model.scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"
     ),
