@@ -175,7 +175,9 @@ def _next_command(run: Run) -> str:
         if stage is not VOTES_IMPORT and (run.root / stage.config).is_file():
             settings = f"--config {shlex.quote(str(run.root / stage.config))}"
         return " ".join(filter(None, ["pate", stage.name, settings, "--run", place]))
-    if run.is_finished(STUDENT) and not (run.root / STUDENT.outputs[0] / METRICS).is_file():
+    student = run.state(STUDENT)
+    measured = (run.root / STUDENT.outputs[0] / METRICS).is_file()
+    if student is not None and student.finished and not student.untested and not measured:
         return f"pate student test --run {place}"
     return f"pate {'pack' if (run.root / REPORT).is_file() else 'report'} {place}"
 

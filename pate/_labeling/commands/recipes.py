@@ -233,7 +233,6 @@ def _read(
         require(kind in weighed, f"--budgets of data among {', '.join(weighed)}", kind=kind)
         guess.add("budgets", budgets, "From --budgets")
     if copies:
-        require(kind != "celeba", "--copies of data other than CelebA's")
         guess.add("copies", True, "From --copies")
     if content is not None and not guess.settings.get("labels"):
         return guess, None

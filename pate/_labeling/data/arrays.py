@@ -289,15 +289,21 @@ class CelebAAttributes(TableSource):
             is the official table, all 202,599 rows in their official order.
         labels: the attributes to learn. All others are the features.
         features: a public map of the features.
+        copies: whether public records may be private ones, too, which nothing protects then.
 
     Raises:
         ValueError: if the file is missing or damaged, where it is read.
     """
 
     def __init__(
-        self, path: Path, *, labels: list[str], features: FeatureMap | None = None
+        self,
+        path: Path,
+        *,
+        labels: list[str],
+        features: FeatureMap | None = None,
+        copies: bool = False,
     ) -> None:
-        super().__init__(path, labels, features)
+        super().__init__(path, labels, features, copies=copies)
 
     def _read_table(self) -> Table:
         source = self.path.name

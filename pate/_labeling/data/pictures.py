@@ -350,6 +350,7 @@ class CelebA(PictureFolder):
         size: pictures are cut to their central square and resized to this many pixels.
         labels: the attributes to learn; None for all.
         features: a public map of the pictures.
+        copies: whether public pictures may be private ones, too, which nothing protects then.
 
     Raises:
         ValueError: on a ``size`` below 8. Reading raises it if a table, or a public or test
@@ -363,8 +364,9 @@ class CelebA(PictureFolder):
         size: int = 64,
         labels: list[str] | None = None,
         features: FeatureMap | None = None,
+        copies: bool = False,
     ) -> None:
-        super().__init__(root, size, labels, features)
+        super().__init__(root, size, labels, features, copies=copies)
 
     def _read_table(self) -> Table:
         names, pictures, values = self._attributes()

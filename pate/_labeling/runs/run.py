@@ -143,6 +143,7 @@ class StageState:
         grouping: for teachers: the name of the groups of their records, if these matter.
         begun: for a run's first stage: the number of releases in its ledger when it began. It tells
             teachers from others that an earlier release of the run had.
+        untested: for the student: whether the data have no test records.
     """
 
     inputs: StageInputs
@@ -154,6 +155,7 @@ class StageState:
     forgotten: int = 0
     grouping: str | None = None
     begun: int = 0
+    untested: bool = False
 
     @classmethod
     def from_dict(cls, state: Json) -> Self:
@@ -172,7 +174,7 @@ class StageState:
         return {"format": FORMAT, "finished": self.finished, **begun, **more}
 
 
-_MORE = ("files", "release", "beside", "again", "forgotten", "grouping", "begun")
+_MORE = ("files", "release", "beside", "again", "forgotten", "grouping", "begun", "untested")
 """The facts about a state that its file names where there are any."""
 
 
@@ -368,6 +370,7 @@ class Run:
         files: Mapping[Path, str] | None = None,
         *,
         ledger_beside: Path | None = None,
+        untested: bool = False,
     ) -> None:
         """Record that ``stage`` is finished, in one write.
 
@@ -376,6 +379,7 @@ class Run:
             files: its files in the run's folder, with the `digest` of each.
             ledger_beside: for a run's first stage: the place of a ledger next to the private data,
                 if there is one.
+            untested: for the student: whether the data have no test records.
         """
         state = self.state(stage)
         assert state is not None, "a stage begins before it finishes"
@@ -387,7 +391,8 @@ class Run:
             for path, content in (files or {}).items()
         }
         beside = None if ledger_beside is None else str(ledger_beside.absolute())
-        self.record(stage, replace(state, finished=True, files=outputs, beside=beside))
+        ended = replace(state, finished=True, files=outputs, beside=beside, untested=untested)
+        self.record(stage, ended)
 
     def is_finished(self, stage: Stage) -> bool:
         """Return whether ``stage`` is finished."""

@@ -393,7 +393,8 @@ def fit(run: Run, plan: LinearPlan) -> None:
         trained = partial(solved.trained, source.label_names)
         export_or_say_why_not(run, plan.labels, trained, source, weights_of_arrays)
         if not run.is_finished(STUDENT):
-            run.finish(STUDENT, {path: digest(path)})
+            untested = not len(source.load(Role.TEST).ids)
+            run.finish(STUDENT, {path: digest(path)}, untested=untested)
 
 
 def fit_beside(run: Run, optimize: Metric) -> dict[Path, str]:

@@ -278,7 +278,11 @@ class StudentCLI(LightningCLI):
             )
         beside = self._carry(model)
         checkpoints = filter(None, map(self._checkpoint, (_LAST, _BEST)))
-        self.run.finish(STUDENT, {path: digest(path) for path in checkpoints} | beside)
+        self.run.finish(
+            STUDENT,
+            {path: digest(path) for path in checkpoints} | beside,
+            untested=not len(self.datamodule.source.load(Role.TEST).ids),
+        )
 
     def _carry(self, model: Student) -> dict[Path, str]:
         """Export the student, and the linear one beside it; return the digest of its file."""

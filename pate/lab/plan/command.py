@@ -6,6 +6,7 @@ aggregators, `pate plan` numbers of teachers, and `pate study` mechanisms over m
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -179,7 +180,9 @@ def compare(
     require(len(given) == 1, "either a run, votes or a simulation", got=given)
     task: Task[Votes]
     if simulate is not None:
-        task = simulated(simulate).drawn(comparison.num_queries, seed=comparison.query_seed)
+        made = simulated(simulate)
+        number = comparison.number(made.votes.num_queries)
+        task = made.drawn(number, seed=comparison.query_seed)
         default = Path("frontier")
     elif votes is not None:
         task, default = file_task(Path(votes), comparison), Path("private/frontier")
@@ -187,7 +190,7 @@ def compare(
         assert run is not None
         task = load_task(Path(run), comparison, aggregators)
         default = Run(Path(run)).private / "frontier"
-    result = frontier(task, comparison, aggregators)
+    result = frontier(task, replace(comparison, num_queries=task.votes.num_queries), aggregators)
     folder = default if output is None else Path(output)
     text = frontier_table(result)
     write_csv(folder / "frontier.csv", result.notice, frontier_rows(result))

@@ -134,6 +134,7 @@ def with_first_round(aggregator: Aggregator, outlook: Outlook) -> Aggregator:
 
 PRIVATE = "PRIVATE: computed from private votes without accounting for it; not to be published"
 LABEL_FIGURES = ("answered", "label_accuracy", "label_macro_f1")
+_QUERIES = 600
 STUDENT_FIGURES = ("student_accuracy", "student_macro_f1", "student_mAP")
 
 
@@ -144,7 +145,8 @@ class Comparison(Terms):
     Args:
         epsilons: the targets.
         delta: their delta.
-        num_queries: number of public samples to label, the same ones for each aggregator.
+        num_queries: number of public samples to label, the same ones for each aggregator; None for
+            600, or for all samples of a run or a file that has fewer.
         neighboring_relation: the relation that the targets hold for, and for which proposed
             aggregators are made.
         student: whether a linear student is trained on the released labels and evaluated on the
@@ -161,7 +163,7 @@ class Comparison(Terms):
 
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
     seeds: int = 3
-    num_queries: int = 600
+    num_queries: int | None = None
     student: bool = False
     cutoff: float = 0.5
     query_seed: int = 0
@@ -169,8 +171,13 @@ class Comparison(Terms):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count(1, num_queries=self.num_queries)
+        if self.num_queries is not None:
+            require_count(1, num_queries=self.num_queries)
         require_in_open_unit_interval(cutoff=self.cutoff)
+
+    def number(self, available: int) -> int:
+        """Return the number of queries where so many samples have votes."""
+        return min(_QUERIES, available) if self.num_queries is None else self.num_queries
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -181,7 +188,7 @@ class Comparison(Terms):
     def title(self) -> str:
         """The settings in one line."""
         return (
-            f"{self.num_queries} queries, delta {self.delta:g},"
+            f"{self.number(_QUERIES)} queries, delta {self.delta:g},"
             f" {self.neighboring_relation.value.upper()}"
         )
 
@@ -291,7 +298,8 @@ def load_task(
     store = finished_votes(run)
     manifest = store.manifest()
     kind = manifest.kind
-    rows = drawn_rows(len(manifest.ids), comparison.num_queries, seed=comparison.query_seed)
+    available = len(manifest.ids)
+    rows = drawn_rows(available, comparison.number(available), seed=comparison.query_seed)
     made = [each for each in aggregators or () if isinstance(each, Aggregator)]
     if len(made) < len(aggregators or ()):
         aggregators = None
@@ -328,6 +336,7 @@ def file_task(path: Path, comparison: Comparison) -> Task[Counts]:
     require(not comparison.student, "no student with a file of votes, which has no test samples")
     number, seed = comparison.num_queries, comparison.query_seed
     votes = votes_of(path, None, num_queries=number, seed=seed).votes
+    votes = votes[np.arange(comparison.number(votes.num_queries))]
     return Task(
         votes=votes,
         test_features=np.zeros((0, 1)),
@@ -483,7 +492,7 @@ def frontier(
     """
     num_queries = task.votes.num_queries
     require(
-        num_queries == comparison.num_queries,
+        comparison.num_queries in (None, num_queries),
         f"votes on {comparison.num_queries} queries",
         num_queries=num_queries,
     )

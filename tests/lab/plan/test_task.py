@@ -41,6 +41,14 @@ def test_samples_are_those_that_label_takes(copied: Path) -> None:
     np.testing.assert_array_equal(task.votes.ballots, whole.ballots[rows])
 
 
+def test_a_run_of_fewer_samples_is_compared_on_all_of_them(finished: Path) -> None:
+    for number, queries in ((None, 100), (30, 30)):
+        comparison = Comparison(num_queries=number)
+        assert comparison.number(100) == queries
+        assert load_task(finished, comparison, COUNTED).votes.num_queries == queries
+    assert Comparison().number(10_000) == 600
+
+
 def test_only_drawn_samples_are_read(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked, read = [], []
 

@@ -347,6 +347,21 @@ def test_attribute_table(tmp_path: Path) -> None:
         CelebAAttributes(tmp_path / "table.npz", labels=list("vwxyz")).records(Role.TEST)
 
 
+def test_attributes_that_stand_in_two_roles_may_be_meant(tmp_path: Path) -> None:
+    features = np.random.default_rng(0).choice([-1, 1], size=(30, 40))
+    np.savez(
+        tmp_path / "table.npz",
+        attr=np.tile(features, (3, 1)),
+        partition=np.repeat([0, 1, 2], 30),
+        identity=np.arange(90),
+        attr_names=np.char.mod("a%02d", np.arange(40)),
+        ids=np.char.mod("%03d.png", np.random.default_rng(1).permutation(500)[:90]),
+    )
+    with pytest.raises(ValueError, match=r"^Expected public samples that are no private records:"):
+        CelebAAttributes(tmp_path / "table.npz", labels=["a00"]).require_distinct()
+    CelebAAttributes(tmp_path / "table.npz", labels=["a00"], copies=True).require_distinct()
+
+
 def test_the_official_table_carries_the_images_numbers(tmp_path: Path) -> None:
     official = np.repeat([0, 1, 2], [162_770, 19_867, 19_962])
     table = np.zeros((len(official), 2), dtype=np.int8)

@@ -486,6 +486,9 @@ def test_a_run_without_test_records_leaves_out_its_last_stage(
     assert "Without test records (test_fraction of the data takes a share of the public" in out
     assert "[4/4] student fit" in out and "student test" not in out and "Test set" not in out
     assert cli.main(["predict", "run/public/student/model", "data.npz"]) == 0
+    capsys.readouterr()
+    assert cli.main(["check", "run"]) == 0
+    assert "next: pate report run\n" in capsys.readouterr().out
     assert cli.main(["report", "run"]) == 0
     assert "The data have no test records" in (tmp_path / "run/public/report.html").read_text()
     capsys.readouterr()
