@@ -160,8 +160,8 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     (CHOICE + "flips.py", "wait) / rate", "wait) / rate / 2"),
     (
         CHOICE + "noise.py",
-        "rounded_normal(beyond, sigma / grid",
-        "rounded_normal(beyond, sigma / grid / 2",
+        "_round(beyond, sigma / grid,",
+        "_round(beyond, sigma / grid / 2,",
     ),
     (
         NOISE + "clipped_votes.py",
