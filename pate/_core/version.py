@@ -6,7 +6,7 @@ built from.
 
 import os  # which the interpreter has imported: a command imports nothing before it can be stopped
 
-RELEASE = "0.4.0"
+RELEASE = "0.5.0.dev0"
 """The number of a release, or of the next one with ``.dev0``."""
 
 
