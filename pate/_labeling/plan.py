@@ -282,10 +282,6 @@ class RunPlan:
             voting=self.voting,
         )
 
-    def say_doubts(self) -> None:
-        """Print why the release promises or shows next to nothing, if so. PRIVATE."""
-        say_hopeless(self.run, self.known, self.sized_teachers, self.complete_labels)
-
     def describe(self) -> None:
         """Print the resources of teachers, which are PRIVATE, and all releases with their prices.
 

@@ -37,7 +37,7 @@ from pate._labeling.commands.shipped import PARTS, find_recipe, unpack_recipe
 from pate._labeling.commands.stages import read_label, read_student_fit, read_teachers_fit
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
-from pate._labeling.plan import TESTS, RunPlan
+from pate._labeling.plan import TESTS, RunPlan, say_hopeless
 from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.runs.data_file import read_data
@@ -99,7 +99,7 @@ def run_plan(plan: RunPlan, *, dry_run: bool = False, prove: bool = False) -> No
     """
     plan.check()
     plan.rehearse()
-    plan.say_doubts()
+    say_hopeless(plan.run, plan.known, plan.sized_teachers, plan.complete_labels)
     if not plan.is_tested:
         print(f"Without {TESTS}, no figure of the student is measured.")
     if dry_run:

@@ -189,7 +189,6 @@ def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(lazy.reads) == 20_000
     lazy.reads.clear()
     monkeypatch.setattr(numeric, "_HELD_BYTES", 1 << 16)
-    monkeypatch.setattr(numeric, "_fitted", {})
     parts = PublicPCA(num_components=3).fit(lazy)
     assert max(lazy.reads) == 1024 and sum(lazy.reads) == 2 * 20_000
     rows = lazy.select(np.arange(50))

@@ -7,7 +7,6 @@ after the other. At the end the form of a map as arrays, in which it leaves with
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -33,7 +32,6 @@ from pate._labeling.linear import Directions, power_above, product_bits
 
 # larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
 _DIRECT = 4096
-_fitted: dict[tuple[bytes, int], Float32Array] = {}  # the last components, by digest and number
 # public samples that take less are held in memory while a map is fitted; of more, the scaling takes
 # as many at equal distances
 _HELD_BYTES = 1 << 28
@@ -80,14 +78,8 @@ class PublicPCA(FeatureMap):
                 None, f"components of {num} public samples", unit="sample", shown=limit > _DIRECT
             ):
                 self._mean, moments = _centered(public) if num < width else _moments(public)
-                # the stages of one process fit the same samples again and again
-                hashed = hashlib.blake2b(np.ascontiguousarray(moments).data, digest_size=32)
-                key = (hashed.digest(), self.num_components)
-                if key not in _fitted:
-                    _fitted.clear()
-                    whitening = _whitening_of_few if num < width else _whitening
-                    _fitted[key] = whitening(moments, self.num_components)
-            self._weights = _fitted[key]
+                whitening = _whitening_of_few if num < width else _whitening
+                self._weights = whitening(moments, self.num_components)
         return self
 
     def transform(self, features: Features) -> Float32Array:

@@ -53,7 +53,6 @@ def test_few_samples_have_the_components_of_their_covariances(
     features[20:] = features[:10]  # copies: 19 directions
     if not direct:
         monkeypatch.setattr(numeric, "_DIRECT", 1)
-        monkeypatch.setattr(numeric, "_fitted", {})
     mapping = PublicPCA(num_components=25).fit(ArrayFeatures(features))
     mapped = mapping.transform(ArrayFeatures(features))
     values, vectors = np.linalg.eigh(np.cov(features, rowvar=False))
@@ -74,7 +73,6 @@ def test_components_found_by_iteration_are_the_same(
         PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
     )
     monkeypatch.setattr(numeric, "_DIRECT", 1)
-    monkeypatch.setattr(numeric, "_fitted", {})
     mapped = (
         PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
     )
