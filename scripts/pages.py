@@ -111,6 +111,17 @@ def on_page_content(html: str, **_: object) -> str:
     return re.sub(r"(<pre[^>]*>(?:<span></span>)?)<code>", r'\1<code tabindex="0">', html)
 
 
+def on_post_page(output: str, **_: object) -> str:
+    """Name the theme's dialog of search, and its lists of pages, to those who hear a page."""
+    named = output.replace('role="dialog">', 'role="dialog" aria-label="Search">')
+    return re.sub(
+        r'aria-labelledby="__nav_\d[\d_]*_label"([^>]*>\s*<label class="md-nav__title"[^>]*>'
+        r'\s*<span class="md-nav__icon md-icon"></span>\s*)([^<]+?)(\s*</label>)',
+        r'aria-label="\2"\1\2\3',
+        named,
+    )
+
+
 def on_config(config: "MkDocsConfig") -> None:
     """Name the version of the project at the foot of each page."""
     module = (ROOT / "pate" / "_core" / "version.py").read_text()

@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pate._labeling.runs.run import Run, Stage, StageState, first_stage
-from scripts.pages import mathml, on_page_markdown, reference
+from scripts.pages import mathml, on_page_markdown, on_post_page, reference
 from tests import test_door
 from tests.test_layers import PRIVATE_PATH
 
@@ -169,6 +169,17 @@ def test_text_is_legible_on_its_ground() -> None:
         assert len(colors) == 4
         assert all(contrast(color, ground) >= 4.5 for color in colors for ground in grounds)
     assert contrast("#009485", "#ffffff") < 4.5  # the theme's own teal
+
+
+def test_the_search_and_the_lists_of_pages_have_names() -> None:
+    """The theme names a list by a label without a text, where its section has a page."""
+    icon = '<span class="md-nav__icon md-icon"></span>'
+    title = f'<label class="md-nav__title" for="__nav_1">\n {icon}\n Start\n </label>'
+    nav = f'<nav class="md-nav" aria-labelledby="__nav_1_label" aria-expanded="true">\n{title}'
+    named = on_post_page(f'<div class="md-search" role="dialog"></div>{nav}</nav>')
+    assert '<div class="md-search" role="dialog" aria-label="Search">' in named
+    assert '<nav class="md-nav" aria-label="Start" aria-expanded="true">' in named
+    assert title in named and "aria-labelledby" not in named
 
 
 @cache
@@ -323,6 +334,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
     assert "pate 0." in card and '<code tabindex="0">' in card
     assert not re.search(r"<pre[^>]*>(<span></span>)?<code>", card)
     assert 'class="formula" tabindex="0"' in card
+    assert 'role="dialog" aria-label="Search"' in card and 'aria-labelledby="__nav' not in card
     assert 'id="pate.label"' in (tmp_path / "api" / "pate.html").read_text()
     assert Parts(tmp_path / "notebooks" / "pipeline.html").pictures == 1
     # the theme copies what is shown under the attribute by which our stylesheet hides prompts and
