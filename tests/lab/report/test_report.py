@@ -62,6 +62,7 @@ def test_a_page_stands_alone(copied: Path) -> None:
     require_alone(page)
     assert "http" not in text.replace("http-equiv", "")
     assert "url(" not in text
+    assert re.search(r"<tr>(<th [^>]*>|<td>)", text) and not re.search(r"<th[^>]*></th>", text)
 
 
 def test_the_statement_comes_first_in_its_own_words(copied: Path) -> None:
