@@ -295,7 +295,7 @@ WAYS: dict[str, Way] = {
     "a negative target": label("target_epsilon", "target_epsilon=-1"),
     "scores for sets": Way("which", ("--votes=scores",)),
     "a choice of no number": label("num_queries", "query_choice=margin", "num_queries=null"),
-    "predictions for nothing": label("no use", "predictions=gone.npz"),
+    "predictions for nothing": label("does not use", "predictions=gone.npz"),
     "a negative seed of noise": label("noise_seed >= 0", "noise_seed=-1"),
     "units of no teacher": label("max_teachers_per_unit >= 1", "max_teachers_per_unit=0"),
     "units of too many teachers": label("max_teachers_per_unit <= 40", "max_teachers_per_unit=41"),
