@@ -60,6 +60,7 @@ _LIST_SEPARATOR = "\x1f"
 
 UTF_8 = "utf-8"
 _GZIP = b"\x1f\x8b"
+_ZIP = b"PK\3\4"  # of workbooks, too
 UNNAMED = "(unnamed)"
 """The first column where it has no heading, as programs write the names or numbers of rows."""
 
@@ -373,7 +374,9 @@ def _csv_lines(path: Path, encoding: str) -> list[tuple[int, list[str]]]:
         codec = "utf-8-sig" if codecs.lookup(encoding).name == UTF_8 else encoding
     with decoded, expecting("a CSV file", *faults, got=path):
         with path.open("rb") as start:
-            read = gzip.open if start.read(2) == _GZIP else open
+            signature = start.read(4)
+        require(signature != _ZIP, "a CSV file, as a spreadsheet saves it", archive=str(path))
+        read = gzip.open if signature.startswith(_GZIP) else open
         with read(path, "rt", newline="", encoding=codec) as file:
             head = file.readline()
             file.seek(0)

@@ -114,6 +114,10 @@ FAST = {
     ),
     "an unnamed first column": Ugly(unnamed(PLAIN)),
     "packed": Ugly(gzip.compress(PLAIN.encode()), name="mine.csv.gz"),
+    "workbook": Ugly(
+        b"PK\3\4" + bytes(range(256)), refused="a CSV file, as a spreadsheet saves it"
+    ),
+    "primary key": Ugly(PLAIN.replace("id,", "PK,", 1)),
     "latin": Ugly(rows("city", lambda i: ["Zürich", "Rome"][i % 2]).encode("cp1252")),
     "-1 among 0 and 1": Ugly(PLAIN.replace("r0x,private,0", "r0x,private,-1"), said="of 29 known"),
     "numbers beyond all, and a gap": Ugly(
