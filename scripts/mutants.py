@@ -203,11 +203,15 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     ),
     # composition
     ("pate/_core/accounting/cost.py", "return 2 if self", "return 1 if self"),
-    ("pate/_core/accounting/accountant.py", "math.sqrt(mu_squared)", "mu_squared"),
+    ("pate/_core/accounting/gaussian.py", "mu = math.sqrt(mu_squared)", "mu = mu_squared"),
     ("pate/_core/accounting/adaptive.py", "for ways in reversed(plays):", "for ways in plays:"),
     ("pate/_core/accounting/adaptive.py", "density @ _chord(1 - within, step)", "0.0"),
     ("pate/_core/accounting/filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
-    ("pate/_core/accounting/cost.py", "math.sqrt(mu_squared)", "mu_squared"),
+    (
+        "pate/_core/accounting/gaussian.py",
+        "gaussian_delta(epsilon, math.sqrt(mu_squared))",
+        "gaussian_delta(epsilon, mu_squared)",
+    ),
     (
         "pate/_core/accounting/cost.py",
         "self.mu_squared + other.mu_squared",
