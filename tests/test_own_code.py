@@ -6,6 +6,7 @@ that are not installed. Each leaves its name in a file and raises.
 
 import json
 import pkgutil
+import re
 import shlex
 import shutil
 import subprocess
@@ -372,6 +373,19 @@ def test_a_class_path_that_is_not_found_names_code(
         assert "--code FOLDER names the folder of your own modules" in error, part
         assert error.count("\n") == 1 and "mine" not in sys.modules
     assert not Path("run").exists() and not [*own.rglob("*.sqlite")]
+
+
+def test_later_stages_name_code_too(
+    finished: Path, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = copy_run(finished, own / "run")
+    for file in (root / "data.yaml", *(root / "private").glob("*.json")):
+        file.write_text(re.sub(r"pate\.[\w.]*Arrays", "mine.Table", file.read_text()))
+    for stage in ("teachers vote", "student test", "references"):
+        assert cli.main([*stage.split(), f"--run={root}"]) == 2
+        error = capsys.readouterr().err
+        assert "No module named 'mine'; --code FOLDER names the folder of" in error, stage
+        assert error.count("\n") == 1 and "mine" not in sys.modules
 
 
 def test_names_of_installed_packages_come_first(own: Path) -> None:

@@ -18,8 +18,8 @@ from pate._labeling.runs.run import VOTES_IMPORT, Run, first_stage
 def load_data(run: Run) -> DataSource:
     """Return the source of a run's records: the open one, or what its ``data.yaml`` describes.
 
-    Raises ``ValueError`` if that file is missing, names no data, or describes other data than the
-    run began with.
+    Raises ``ValueError`` if that file is missing, names no data, describes other data than the run
+    began with, or names a class that cannot be imported.
     """
     if run.data is not None:
         source: DataSource = run.data
@@ -32,8 +32,7 @@ def load_data(run: Run) -> DataSource:
             " adds them",
             run=str(run.root),
         )
-    parser = _parser()
-    return parser.instantiate(parser.parse_path(run.data_config)).data
+    return read_data(run.data_config)
 
 
 def describe_data(source: DataSource) -> Json:
@@ -60,23 +59,19 @@ def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
         ValueError: if the file is missing or describes no source.
     """
     require(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
-    parser = _parser()
+    parser = SettingsParser(exit_on_error=False)
+    parser.add_argument("--data", type=DataSource, required=True)
+    parser.add_argument("--ledger", type=str | None, default=None)
     parser.add_argument("--config", action="config")
     try:
         parsed = parser.parse_args(["--config", str(path), *overrides])
-        return parser.instantiate(parsed).data
+        source: DataSource = parser.instantiate(parsed).data
     except ArgumentError as error:
         reason = " ".join(str(error).split())
         raise ValueError(
             f"Expected a source of records under `data:` in {path}, got {reason}"
         ) from None
-
-
-def _parser() -> SettingsParser:
-    parser = SettingsParser(exit_on_error=False)
-    parser.add_argument("--data", type=DataSource, required=True)
-    parser.add_argument("--ledger", type=str | None, default=None)
-    return parser
+    return source
 
 
 def public_digest(source: DataSource) -> str:
