@@ -49,12 +49,6 @@ TEACHERS: dict[str, Any] = {
     "start_from": "first",
     "max_teachers_per_group": 2,
 }
-ELSEWHERE = {
-    "unit": "groups of the private records",
-    "augment": "for augment",
-    "start_from": "`pate student fit` to be finished",
-}
-"""Settings that these records refuse before they are compared, and how."""
 LABELS: dict[str, Any] = {
     "aggregator": replace(ANSWERS, sigma_test=0.6),
     "delta": 9e-4,
@@ -117,7 +111,7 @@ def of_file(settings: Any, place: Path, data: Arrays | None = None) -> str:
 @pytest.mark.parametrize("name", TEACHERS)
 def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, data = replace(PLAN, **{name: TEACHERS[name]}), Arrays(begun.parent / "data.npz")
-    message = ELSEWHERE.get(name, f"was begun with, got {name}")
+    message = f"was begun with, got {name}"
     with pytest.raises(ValueError, match=message):
         pate.Pipeline(begun, data).fit_teachers(plan)
     assert message in refused(["teachers", "fit", of_file(plan, begun.parent, data)], begun, capsys)
