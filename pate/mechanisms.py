@@ -7,6 +7,7 @@ if TYPE_CHECKING:
         FACTS as FACTS,
         Case as Case,
         Law as Law,
+        Listing as Listing,
         Mechanism as Mechanism,
         NotStatedError as NotStatedError,
         ScoreMechanism as ScoreMechanism,
