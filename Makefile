@@ -75,13 +75,14 @@ dist:
 	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \
 		--num_teachers 200 --num_labels 6
 
-# that the lab, and then networks, can be deleted: what is left passes its fast tests, in a copy of what git tracks
+# that the lab, and then networks, can be deleted: what is left passes its fast tests, in a copy of what git tracks.
+# core and labeling run once, where both are deleted
 ALONE := $(VENV)-alone
 PROVEN := $(abspath $(BIN)/python) -m pytest -p no:xdist -m 'not slow'
 without: setup
 	rm -rf $(ALONE) && git checkout-index --all --prefix=$(ALONE)/
 	rm -r $(ALONE)/pate/lab $(ALONE)/tests/lab
-	cd $(ALONE) && PYTHONPATH=$(abspath $(ALONE)) $(PROVEN) tests/core tests/labeling tests/networks
+	cd $(ALONE) && PYTHONPATH=$(abspath $(ALONE)) $(PROVEN) tests/networks
 	rm -r $(ALONE)/pate/_networks $(ALONE)/tests/networks
 	cd $(ALONE) && PYTHONPATH=$(abspath $(ALONE)/tests/without):$(abspath $(ALONE)) $(PROVEN) tests/core tests/labeling
 

@@ -27,8 +27,14 @@ def test_no_command_takes_a_setting_that_an_option_does_not_have(
     test_suggestions.test_no_command_takes_a_setting_that_an_option_does_not_have(name, capsys)
 
 
-def test_a_misspelled_option_has_a_suggestion(capsys: Captured) -> None:
-    line, said = "student fit --run x --model.netw models.MLP", "did you mean --model.network?"
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("student fit --run x --model.netw models.MLP", "did you mean --model.network?"),
+        ("run faces --num_steps=3", "Expected --teachers.num_steps in place of --num_steps"),
+    ],
+)
+def test_a_misspelled_option_has_a_suggestion(line: str, said: str, capsys: Captured) -> None:
     test_suggestions.test_a_mistake_is_one_line(line, said, capsys)
 
 

@@ -59,7 +59,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "got override='--trainer.max_epochs'; did you mean --student.trainer.max_epochs?",
         ),
         ("run faces --num_queries 3", "Expected --label.num_queries in place of --num_queries"),
-        ("run faces --num_steps=3", "Expected --teachers.num_steps in place of --num_steps"),
         ("run faces --trainer.", "did you mean --student.trainer.?"),
         ("run", "Expected a recipe, or --config with a file that --print_config wrote"),
         ("run faces --config other.yaml", "Expected a recipe, or --config"),

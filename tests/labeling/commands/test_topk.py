@@ -303,7 +303,7 @@ def test_what_the_page_says_of_gaps() -> None:
         found.append(round(made.gap_to_answer(probability=0.9, num_items=1000)))
     assert found == [159, 67]
     text = (Path(__file__).parents[3] / "docs" / "topk.md").read_text()
-    assert all(f"{gap} users" in text or f"a gap of {gap}" in text for gap in found)
+    assert all(f"{gap} users" in text or f"needs {gap}" in text for gap in found)
 
 
 def test_items_that_are_not_public_are_refused_from_python_too() -> None:
