@@ -25,6 +25,7 @@ from pate._labeling.data.pictures import read_image
 from pate.accounting import Statement, read_ledger
 from pate.aggregators import Ballots
 from pate.lab.report.report import make_page
+from tests.conftest import make_arrays, recipe as closed_form_recipe
 from tests.lab.report.conftest import NAMES, Reader, label_votes, read, report
 from tests.labeling.stages.test_closed_form import Place
 
@@ -513,3 +514,11 @@ def test_a_page_on_records_that_voted_for_themselves(tmp_path: Path) -> None:
     assert "answers of a linear model" in page
     assert "times the variance of public samples:\nare these" in page
     assert "answers of a linear model" in report(place.root, "--private")
+
+
+def test_a_page_without_test_records_says_so(tmp_path: Path) -> None:
+    arrays = make_arrays() | {"split": np.repeat([0, 1], 300)}
+    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
+    folder = closed_form_recipe(tmp_path / "recipe", tmp_path / "data.npz")
+    assert cli.main(["run", str(folder), f"--run={tmp_path / 'run'}", "--label.noise_seed=3"]) == 0
+    assert "The data have no test records" in report(tmp_path / "run")
