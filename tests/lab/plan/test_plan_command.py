@@ -111,3 +111,12 @@ def test_bad_input_is_one_line(
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not (tmp_path / "plan").exists()
+
+
+@pytest.mark.parametrize(("records", "delta"), [(1000, 0.9), (10_000, 1e-4)])
+def test_no_plan_is_made_at_a_delta_that_promises_nothing(
+    records: int, delta: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = [f"--num_records={records}", "--num_labels=2", "--num_public=30"]
+    assert cli.main(["plan", *sizes, f"--delta={delta}"]) == 2
+    assert "Expected delta <" in capsys.readouterr().err

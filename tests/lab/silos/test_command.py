@@ -323,3 +323,13 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.startswith(
         "pate silo: Expected --max_epsilon with --delta, got max_epsilon=2.0"
     )
+
+
+def test_no_sum_is_released_at_a_delta_that_promises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = "silo exchange --name north --votes votes.npz --state state --signing_key key.pem"
+    assert cli.main([*words.split(), "--max_epsilon", "1", "--delta", "0.9"]) == 2
+    assert "Expected delta <" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
