@@ -172,6 +172,24 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
     return PendingRelease(file, token, key)
 
 
+def require_no_other(pending: PendingRelease, ledger: Ledger) -> None:
+    """Raise ``ValueError`` if another request began in the folder, and was paid for, but killed.
+
+    Its settings, its votes or the code were others, so its noise cannot be drawn again. The error
+    names no file of the folder: the names are digests of PRIVATE votes.
+    """
+    texts = [
+        file.read_text() for file in pending.file.parent.glob("*.json") if file != pending.file
+    ]
+    for entry in ledger.entries():
+        require(
+            not any(entry.token and entry.token in text for text in texts),
+            f"the settings, votes and version of pate with which release {entry.release} of"
+            f" {ledger.path} was begun, to finish it. With `overwrite` it stays paid for, and new"
+            " labels cost again",
+        )
+
+
 def delete_other_seeds(pending: PendingRelease) -> None:
     """Delete the seeds of all other releases in the folder. Their reservations stay counted."""
     for file in pending.file.parent.iterdir():

@@ -35,6 +35,7 @@ from pate._core.release.transaction import (
     ReleaseOutcome,
     ReservationRequest,
     release,
+    require_no_other,
     write_statement,
 )
 from pate._core.validation import FloatArray, IntArray, expecting, given, require
@@ -300,6 +301,8 @@ class LabelsRelease(Releasable):
         aggregator = settings.mechanism
         events = aggregator.events(shape)
         ledger = open_ledger(self._run, settings.max_teachers_per_unit)
+        if not self._run.overwrite:
+            require_no_other(pending, ledger)
         rehearse(aggregator, shape, like=votes)
         with preallocate_labels(self._run, self.queries) as self._room:
             yield ReservationRequest(

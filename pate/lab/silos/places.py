@@ -117,7 +117,8 @@ class Store:
         self._creates = bool(_CREATES.intersection([protocol, *_as_list(protocols)]))
 
     def __str__(self) -> str:
-        return re.sub(r"//[^/]*@", "//", self._url).rstrip("/")  # without a password
+        # without a password, nor the signature of a query
+        return re.sub(r"//.*@", "//", self._url.partition("?")[0]).rstrip("/")
 
     @property
     def name(self) -> str:
@@ -163,7 +164,8 @@ class Store:
 
         def write(files: Any, root: str) -> None:
             place = f"{root}/{path}"
-            if files.exists(place):
+            with suppress(FileNotFoundError):  # `exists` is false after any other error, too
+                files.info(place)
                 return
             with suppress(FileExistsError):
                 if self._creates:

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, reduce
@@ -60,6 +62,12 @@ class SigningKey:
         """
         key = _read(path, f"a private key of {_CURVE} at {path}; `pate silo key` makes one")
         require(key.has_private(), f"a private key of {_CURVE} at {path}")
+        mode = stat.S_IMODE(path.stat().st_mode)
+        require(
+            not mode & 0o077,
+            f"a private key that its owner alone may read: chmod 600 {shlex.quote(str(path))}",
+            mode=f"{mode:04o}",
+        )
         return cls(key)
 
     @cached_property

@@ -283,6 +283,12 @@ def test_a_key_is_made_once_and_may_be_of_another_program(
     ):
         assert cli.main(["silo", "key", *map(str, words)]) == 2
         assert capsys.readouterr().err == f"pate silo key: Expected {refusal}\n"
+    private.chmod(0o644)
+    assert cli.main(["silo", "key", str(private), str(public)]) == 2
+    assert capsys.readouterr().err == (
+        "pate silo key: Expected a private key that its owner alone may read:"
+        f" chmod 600 {private}, got mode='0644'\n"
+    )
     for content in (b"", b"ssh-ed25519 AAAA", b"\xff" * 90, b"[" * 100_000):
         public.write_bytes(content)
         with pytest.raises(

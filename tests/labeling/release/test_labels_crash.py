@@ -18,7 +18,7 @@ from pate import LabelSettings, ReleasedLabels
 from pate._core.files.reading import digest
 from pate._core.mechanisms.noise import KEY_BITS
 from pate._labeling.release.labels import label as label_stage
-from pate._labeling.runs.run import Run
+from pate._labeling.runs.run import LABEL, Run
 from pate._labeling.runs.vote_store import finished_votes
 from pate.accounting import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes
@@ -206,10 +206,11 @@ def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
     )
 
 
-def kill(monkeypatch: pytest.MonkeyPatch, step: str, run: Path, **options: Any) -> None:
-    def cut(*_: object, **__: object) -> None:
-        raise Killed
+def cut(*_: object, **__: object) -> None:
+    raise Killed
 
+
+def kill(monkeypatch: pytest.MonkeyPatch, step: str, run: Path, **options: Any) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(step, cut)
         with pytest.raises(Killed):
@@ -262,6 +263,30 @@ def test_a_command_that_is_refused_leaves_the_seed_of_another(
     assert {file: file.read_bytes() for file in seeds(copied)} == kept
     release_screened(copied)
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+
+
+def test_a_release_that_other_code_began_is_not_paid_for_twice_without_a_word(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest of a request holds the version of the code, so an update makes it another one."""
+    settings = LabelSettings(SCREEN, num_queries=60, delta=1e-3)
+    Run(copied, overwrite=True).clear(LABEL)
+
+    def ask() -> None:
+        label_stage(Run(copied), finished_votes(Run(copied)), settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SAVE, cut)
+        with pytest.raises(Killed):
+            ask()
+    (begun,) = seeds(copied)
+    other = begun.rename(begun.with_name("0.json"))
+    with pytest.raises(ValueError, match=r"^Expected the settings, votes and version [^\n]*$"):
+        ask()
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
+    other.rename(begun)
+    ask()
+    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2 and not seeds(copied)
 
 
 def test_other_votes_are_another_question(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,9 +345,6 @@ def test_a_budget_that_the_release_itself_uses_up_lets_it_go_on(
             finished_votes(run),
             LabelSettings(SCREEN, num_queries=60, delta=1e-3, max_epsilon=3 * both),
         )
-
-    def cut(*_: object, **__: object) -> None:
-        raise Killed
 
     with monkeypatch.context() as patch:
         patch.setattr(SAVE, cut)
