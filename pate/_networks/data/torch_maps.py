@@ -80,7 +80,7 @@ class FrozenBackbone(FeatureMap):
             is.
         cache: the folder of the features.
         weights: a file of a state dictionary (safetensors or torch's), of which the network takes
-            the layers of its own names, or, where names differ, its layers in their order. None for
+            the layers of its own names, or, where names differ, its layers in their order; None for
             the weights that it is made with.
         batch_size: records at a time.
         seed: seed of the weights that a network is made with, where they are random.
