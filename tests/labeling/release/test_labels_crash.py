@@ -33,15 +33,15 @@ STEPS = [
     "pate._labeling.aggregators.noisy_votes.ConfidentScreen.aggregate",
     "pate._labeling.runs.released.ReleasedLabels.save",
     "pathlib.Path.unlink",
-    "pate._labeling.runs.Run.clear",
-    "pate._labeling.runs.Run.begin",
+    "pate._labeling.runs.run.Run.clear",
+    "pate._labeling.runs.run.Run.begin",
     "pathlib.Path.replace",
     "pate._core.accounting.ledger.Ledger.settle",
     "pate._core.release.transaction.Statement.of",
     "pate._core.release.transaction.write_json",
     "pate._core.release.transaction.write_text",
     "pate._core.release.transaction.destroy",
-    "pate._labeling.runs.Run.finish",
+    "pate._labeling.runs.run.Run.finish",
 ]
 SCREEN = ConfidentScreen(
     answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4
