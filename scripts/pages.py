@@ -107,8 +107,12 @@ def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Let blocks of code that may be wider than the page take the keyboard, which scrolls them."""
-    return re.sub(r"(<pre[^>]*>(?:<span></span>)?)<code>", r'\1<code tabindex="0">', html)
+    """Let blocks of code that may be wider than the page take the keyboard, which scrolls them.
+
+    A corner of a table without a text is no heading.
+    """
+    scrolled = re.sub(r"(<pre[^>]*>(?:<span></span>)?)<code>", r'\1<code tabindex="0">', html)
+    return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", scrolled)
 
 
 def on_post_page(output: str, **_: object) -> str:

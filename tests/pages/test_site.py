@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pate._labeling.runs.run import Run, Stage, StageState, first_stage
-from scripts.pages import mathml, on_page_markdown, on_post_page, reference
+from scripts.pages import mathml, on_page_content, on_page_markdown, on_post_page, reference
 from tests import test_door
 from tests.test_layers import PRIVATE_PATH
 
@@ -303,6 +303,13 @@ def test_signatures_name_public_classes_alone() -> None:
 def test_a_private_class_in_a_signature_is_found() -> None:
     assert {cls for _, cls in named_by(first_stage)} == {Run, Stage}
     assert ("Run.state(return)", StageState) in set(named_by(Run))
+
+
+def test_a_corner_of_a_table_without_a_text_is_no_heading() -> None:
+    row = '<tr><th></th><th style="text-align: right;"></th><th>k</th></tr>'
+    assert on_page_content(row) == (
+        '<tr><td></td><td style="text-align: right;"></td><th>k</th></tr>'
+    )
 
 
 @pytest.mark.slow

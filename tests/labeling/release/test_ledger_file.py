@@ -93,7 +93,8 @@ def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captu
         == 0
     )
     out = capsys.readouterr().out
-    assert "The ledger of the private data holds 1 release(s) of 60 queries" in out
+    text = (place / "runs" / "one" / "public" / "privacy.txt").read_text()
+    assert "The ledger of the private data holds 1 release(s) of 60 queries" in text
     assert (
         out.splitlines()[-2] == "ledger:            data/faces.ledger.sqlite (of the private data)"
     )
@@ -161,7 +162,8 @@ def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(
 ) -> None:
     assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=20"]) == 0
     out = capsys.readouterr().out
-    assert "The ledger of this run alone holds 1 release(s) of 20 queries" in out
+    text = (sealed / "runs" / "one" / "public" / "privacy.txt").read_text()
+    assert "The ledger of this run alone holds 1 release(s) of 20 queries" in text
     assert out.splitlines()[-2] == "ledger:            runs/one/ledger.sqlite (of this run alone)"
     assert yaml.safe_load((sealed / "runs" / "one" / "data.yaml").read_text())["ledger"] is None
     # a run's own ledger moves with the run, and is missed where it is deleted
