@@ -327,6 +327,11 @@ def _exact_sets(result: SweepResult, epsilon: float) -> str:
     answer.
     """
     facts, sweep, most = result.facts, result.sweep, result.facts.most_teachers
+    if sweep.neighboring_relation is not NeighboringRelation.REPLACE_RECORD:
+        return (
+            "for exact sets or none: plan for REPLACE_RECORD, since teachers that start from a"
+            f" release have no total with it under {sweep.neighboring_relation.name}"
+        )
     aggregator = Partial(StableTopK, neighboring_relation=sweep.neighboring_relation)
     queries, number = sweep.queries(facts), 0
     while True:

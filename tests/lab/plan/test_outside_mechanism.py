@@ -12,7 +12,7 @@ from pate import cli
 from pate.accounting import NeighboringRelation
 from pate.aggregators import MechanismAggregator, Outlook
 from pate.lab.plan.frontier import candidates
-from tests.conftest import make_arrays, recipe
+from tests.conftest import make_arrays
 from tests.labeling.aggregators.test_labelling import outsider as outsider
 from tests.labeling.aggregators.test_outside_mechanism import (
     SHAPE,
@@ -20,6 +20,7 @@ from tests.labeling.aggregators.test_outside_mechanism import (
     SilentLabel,
     installed as installed,
 )
+from tests.networks.conftest import recipe
 
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))

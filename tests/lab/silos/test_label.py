@@ -165,9 +165,10 @@ def test_a_sum_that_is_begun_anew_is_paid_for(tmp_path: Path) -> None:
         tmp_path / "exchange" / "invitation.json"
     ).read_bytes() == first and silos.num_paid() == 1
     silos.advance(rounds=3)
-    silos.label()
+    assert silos.label() == 2 and silos.num_paid() == 1  # nothing is paid for without a word
+    silos.label("--overwrite")
     silos.advance()
-    assert silos.label() == 0 and silos.num_paid() == 2
+    assert silos.label("--overwrite") == 0 and silos.num_paid() == 2
     silos.require_curators("north", "south", "west")
 
 
