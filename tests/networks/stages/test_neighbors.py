@@ -331,6 +331,8 @@ def plain_checkpoint(content: bytes) -> Any:
 
 def plain_statement(content: bytes, *, answered: bool) -> Any:
     statement = json.loads(_TIME.sub("<time>", content.decode()))
+    for release in statement["releases"]:
+        release["privacy_unit"] = plain_unit(release["privacy_unit"])
     # the ledger's own digest is over the times in it
     statement.get("ledger", {}).pop("digest", None)
     if not answered:
@@ -339,6 +341,11 @@ def plain_statement(content: bytes, *, answered: bool) -> Any:
         for release in statement["releases"]:
             release.pop("published")
     return statement
+
+
+def plain_unit(unit: dict[str, Any]) -> dict[str, Any]:
+    """Return a privacy unit without the name of its groups, which is random in each ledger."""
+    return {name: value for name, value in unit.items() if name != "grouping"}
 
 
 def plain_row(row: Any, *, answered: bool, costly: bool) -> Any:
@@ -351,6 +358,7 @@ def plain_row(row: Any, *, answered: bool, costly: bool) -> Any:
     }
     return (
         row
+        | {"privacy_unit": plain_unit(row["privacy_unit"])}
         | ({} if answered else {"published": published})
         | ({"realised": None} if costly else {})
     )
