@@ -306,14 +306,14 @@ LOUD = ["--label.target_epsilon=1e5", "--data.init_args.size=12"]
 SMALL = {
     "faces": [*LOUD, "--teachers.num_teachers=200"],
     "faces_stable_topk": [*LOUD, "--teachers.num_teachers=12"],
-    # a few steps deny a rare label; eight teachers who agree are three votes from a tie, and more
+    # some steps learn a band of the pictures; eight teachers who agree are three votes from a tie, and more
     "celeba": [
         *("--label.target_epsilon=1e3", "--data.init_args.size=16"),
         *("--student.trainer.max_epochs=2", "--student.trainer.enable_progress_bar=false"),
     ],
     "celeba_networks": [
         *NOISELESS,
-        *("--teachers.num_teachers=8", "--teachers.num_steps=4"),
+        *("--teachers.num_teachers=8", "--teachers.num_steps=25"),
         *("--data.init_args.size=16", '--data.init_args.labels=["Bald"]'),
         *("--teachers.network.init_args.weights=null", "--student.trainer.max_epochs=1"),
         "--student.model.network.init_args.weights=null",
