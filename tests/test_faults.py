@@ -63,6 +63,7 @@ CASES = (
         "run recipe --run run --references",
         (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES),
     ),
+    Case("plugin new Mine"),
     Case("init mine --kind npz"),
     Case("init mine --kind python"),
     Case(f"{FIT} new"),
