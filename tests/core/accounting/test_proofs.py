@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from scipy.special import ndtr
 
 from pate._core.accounting.accountant import TIGHTEST
 from pate._core.accounting.gaussian import GaussianAccountant, ManyBitsAccountant
@@ -14,6 +15,7 @@ from pate.accounting import (
     BoundedRangeEvent,
     Composed,
     Event,
+    GaussianEvent,
     Guarantee,
     RDPAccountant,
     RenyiCurveEvent,
@@ -106,3 +108,14 @@ def test_a_statement_names_the_theorems_of_its_accountants() -> None:
     assert conversion({"guarantees": {"replace_record": {"epsilon": 1.0}}}) == sentence
     in_order = conversion({"costs": {"replace_record": {"epsilon": 1.0, "in_order": 4}}})
     assert in_order == f"{sentence}, and of all releases in the order of their ledger"
+
+
+@pytest.mark.parametrize("mu", [0.25, 2.0])
+def test_a_delta_of_gaussian_noise_is_that_of_its_trade_off(mu: float) -> None:
+    """By the formula of Balle & Wang (2018): a larger one would promise too little, a smaller one
+    too much."""
+    summed = RDPAccountant(relation=REPLACE).compose(
+        GaussianEvent(noise_multiplier=1 / mu, neighboring_relation=REPLACE)
+    )
+    below, above = ndtr([mu / 2 - 0.5 / mu, -mu / 2 - 0.5 / mu])
+    assert summed.get_delta(0.5) == pytest.approx(below - math.exp(0.5) * above, rel=1e-6)
