@@ -28,11 +28,7 @@ def module_of(file: Path) -> str:
     return ".".join(file.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
-FILES = {
-    module_of(file): file
-    for file in sorted(ROOT.rglob("*.py"))
-    if file.parent.name != "templates"  # which `pate init` writes for others
-}
+FILES = {module_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 TREES = {module: ast.parse(file.read_text()) for module, file in FILES.items()}
 FACES = {module for module in TREES if module.count(".") == 1} - {"pate.cli", "pate.__main__"}
 FACES -= {f"pate.{zone}" for zone in ZONES}
@@ -485,7 +481,7 @@ def test_what_users_read_names_no_private_path() -> None:
     texts = {
         file: file.read_text()
         for file in files
-        if file.suffix in (".md", ".ipynb", ".yaml", ".json", ".py")
+        if file.suffix in (".md", ".ipynb", ".yaml", ".json", ".py", ".txt")
     }
     assert len(texts) > 60
     assert [file for file, text in texts.items() if PRIVATE_PATH.search(text)] == []

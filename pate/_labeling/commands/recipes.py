@@ -296,7 +296,7 @@ def _sizes(
 
 def _promise(num_private: int) -> list[str]:
     """Return lines on epsilon and delta of the recipe, for a number of private records."""
-    label = yaml.safe_load((_TEMPLATES / "label.yaml").read_text())
+    label = yaml.safe_load(_template("label.yaml"))
     epsilon, delta = label["target_epsilon"], label["delta"]
     most = format_guess({"epsilon": epsilon, "delta": delta})
     suited, over = suited_delta(num_private), f"1/{num_private:,}, one over the private records"
@@ -328,16 +328,21 @@ def recipe_files(
     if guess.settings.get("features") == _OF_PICTURES:
         further = (*further, _NETWORK)
     written = ("teachers.yaml", "label.yaml", "student.yaml", *further)
-    texts = {name: (_TEMPLATES / name).read_text() for name in written}
+    texts = {name: _template(name) for name in written}
     filled = _data_file(kind, data, guess)
     for name in further:
         filled = filled.replace(f"FOLDER/{name}", _quoted(str(folder.absolute() / name)))
     return {"data.yaml": filled, **texts}
 
 
+def _template(name: str) -> str:
+    """Return a file of a recipe; code is kept as text, which tools do not take for the package's."""
+    return (_TEMPLATES / (f"{name}.txt" if name.endswith(".py") else name)).read_text()
+
+
 def _data_file(kind: str, data: Path | None, guess: Guess) -> str:
     """Return a data.yaml with what is known of the data."""
-    text = (_TEMPLATES / f"data_{kind}.yaml").read_text()
+    text = _template(f"data_{kind}.yaml")
     # without such a file it may be the name of a data set on a hub
     named = kind == "huggingface" and data is not None and not data.exists()
     place = _KINDS[kind].place if data is None else str(data if named else data.absolute())

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import yaml
 
-import pate
 from pate._core.validation import did_you_mean, expecting, require
 
 PARTS = ("data", "teachers", "label", "student")
 """The parts of a recipe, each of them a file."""
 
-_PACKAGE = Path(pate.__file__).parent
+_PACKAGE = Path(__file__).parents[2]
 _PLACES = (_PACKAGE / "recipes", _PACKAGE.parent / "configs")
 
 
