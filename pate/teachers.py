@@ -4,12 +4,13 @@ from pate._core.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._labeling.runs.vote_store import VoteManifest as VoteManifest, VoteStore as VoteStore
-    from pate._labeling.teachers.closed_form_plan import (
+    from pate._labeling.teachers import (
         ClosedFormPlan as ClosedFormPlan,
+        Execution as Execution,
         Plan as Plan,
     )
-    from pate._labeling.teachers.jobs import ChunkJob as ChunkJob, Execution as Execution
     from pate._networks.teachers.executors import run_jobs as run_jobs
+    from pate._networks.teachers.jobs import ChunkJob as ChunkJob
     from pate._networks.teachers.plan import (
         AsymmetricLoss as AsymmetricLoss,
         BinaryCrossEntropy as BinaryCrossEntropy,

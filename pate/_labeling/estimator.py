@@ -65,7 +65,7 @@ from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import LABEL
-from pate._labeling.teachers.closed_form_plan import ClosedFormPlan
+from pate._labeling.teachers import ClosedFormPlan
 from pate._labeling.votes.kinds import VoteShape, highest, rows_of
 
 try:

@@ -56,8 +56,7 @@ from pate._labeling.stages.votes_import import (
     votes_from,
 )
 from pate._labeling.student.carried import ExportedStudent, load_student
-from pate._labeling.teachers.closed_form_plan import Plan
-from pate._labeling.teachers.jobs import CurveFormat, Execution
+from pate._labeling.teachers import CurveFormat, Execution, Plan
 from pate._labeling.votes.kinds import NoisyTotal, Voting
 
 

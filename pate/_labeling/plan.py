@@ -55,8 +55,14 @@ from pate._labeling.stages.student import (
     test_student,
 )
 from pate._labeling.stages.teachers import fit, load_plan, vote
-from pate._labeling.teachers.closed_form_plan import FIRST, ClosedFormPlan, Plan, require_by_record
-from pate._labeling.teachers.jobs import CurveFormat, Execution
+from pate._labeling.teachers import (
+    FIRST,
+    ClosedFormPlan,
+    CurveFormat,
+    Execution,
+    Plan,
+    require_by_record,
+)
 from pate._labeling.votes.kinds import Moments, VoteShape, Voting
 
 TESTS = "test records (test_fraction of the data takes a share of the public ones)"

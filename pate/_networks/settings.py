@@ -1,6 +1,6 @@
 """Networks as plain data: a class path with settings, and the network that they make.
 
-At the end the trial of a network, which must answer by logits.
+At the end the trial of a network, which must answer by logits, and its making by any factory.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,7 +20,7 @@ from pate._core.validation import expecting, require
 from pate._labeling.data.features.numeric import MAP_MODULES
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
-from pate._labeling.networks import make_network
+from pate._labeling.networks import require_factory
 
 _BUILDERS = "torchvision.models"
 _ROOMS = {
@@ -280,3 +280,50 @@ def require_logits(make: Callable[..., nn.Module], data: DataSource, *, seed: in
 
 def _signs(logits: Tensor) -> set[float]:
     return set(logits.sign().flatten().tolist())
+
+
+def make_network(
+    make: Callable[..., nn.Module], input_shape: tuple[int, ...], num_labels: int
+) -> nn.Module:
+    """Return a new network for an input shape and a number of labels.
+
+    A function such as torchvision and timm have, which asks for no such arguments but takes
+    ``num_classes``, is given the number of labels by that name: its own first argument is something
+    else, often weights to be downloaded.
+
+    Args:
+        make: a class or function that takes both, or a function that takes ``num_classes``.
+        input_shape: the shape of a record.
+        num_labels: the number of labels.
+
+    Raises:
+        ValueError: if a single network is given, which all teachers would share, or if none is made
+            of these arguments.
+    """
+    require_factory(make)
+    try:
+        network = (
+            make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
+        )
+    except (TypeError, RuntimeError) as error:
+        # one that takes other arguments fails in whatever it does with these
+        raise ValueError(
+            f"Expected a network of (input_shape, num_labels) = ({input_shape}, {num_labels}), got"
+            f" {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        ) from error
+    require(
+        hasattr(network, "state_dict"),
+        f"a network made by {getattr(make, '__name__', None) or type(make).__name__}",
+        network=type(network).__name__,
+    )
+    return network
+
+
+def _takes_classes(make: Callable[..., Any]) -> bool:
+    """Return whether a function takes ``num_classes`` by name and needs at most one argument."""
+    if not isfunction(make):
+        return False
+    parameters = signature(make).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    by_name = any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in parameters)
+    return by_name and sum(p.default is p.empty for p in positional) < 2

@@ -14,8 +14,7 @@ from torchvision import models as vision
 
 import pate.models
 from pate import cli
-from pate._labeling.networks import make_network
-from pate._networks.settings import require_logits
+from pate._networks.settings import make_network, require_logits
 from pate.data import Arrays
 from pate.student import Student
 from tests.conftest import make_arrays

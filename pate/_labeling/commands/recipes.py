@@ -336,7 +336,7 @@ def recipe_files(
 
 
 def _template(name: str) -> str:
-    """Return a file of a recipe; code is kept as text, which tools do not take for the package's."""
+    """Return the template of a file; code ends in .txt, so that it is no code of the package."""
     return (_TEMPLATES / (f"{name}.txt" if name.endswith(".py") else name)).read_text()
 
 

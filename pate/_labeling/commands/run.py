@@ -42,8 +42,7 @@ from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.runs.data_file import read_data
 from pate._labeling.runs.run import LABEL, METRICS, MODEL, REFERENCES, STUDENT, Run
-from pate._labeling.teachers.closed_form_plan import CLOSED_FORM, ClosedFormPlan
-from pate._labeling.teachers.jobs import Execution
+from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
 from pate._labeling.votes.kinds import Voting
 
 Overrides = Mapping[str, Sequence[str]]

@@ -54,8 +54,7 @@ from pate._labeling.runs.run import LABEL, STUDENT, Run
 from pate._labeling.stages import student as student_stage
 from pate._labeling.stages.student import DATA_SETTINGS, LinearPlan
 from pate._labeling.stages.teachers import residual_files
-from pate._labeling.teachers.closed_form_plan import CLOSED_FORM, ClosedFormPlan
-from pate._labeling.teachers.jobs import CurveFormat, Execution
+from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting
 
 

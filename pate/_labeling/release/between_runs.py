@@ -81,7 +81,7 @@ from pate._labeling.student.carried import (
     load_student,
     student_digests,
 )
-from pate._labeling.teachers.closed_form_plan import FIRST
+from pate._labeling.teachers import FIRST
 
 
 def choose_ledger(

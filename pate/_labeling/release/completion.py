@@ -33,7 +33,7 @@ from pate._labeling.data.records import Unit
 from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels
-from pate._labeling.teachers.closed_form_plan import ClosedFormPlan
+from pate._labeling.teachers import ClosedFormPlan
 from pate._labeling.votes.kinds import (
     Ballots,
     MaskedTotal,

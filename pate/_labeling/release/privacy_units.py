@@ -24,7 +24,7 @@ from pate._core.validation import StrArray, require
 from pate._labeling.data.records import Records
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import TEACHERS_FIT, Run, StageState, first_stage
-from pate._labeling.teachers.closed_form_plan import uses_groups
+from pate._labeling.teachers import uses_groups
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS grouping (name TEXT, key BLOB NOT NULL)",

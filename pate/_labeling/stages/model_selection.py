@@ -23,7 +23,7 @@ from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import TEACHERS_FIT, TEACHERS_VOTE, Run
 from pate._labeling.stages.teachers import load_plan, require_same_data
 from pate._labeling.student.carried import ExportedStudent, load_student
-from pate._labeling.teachers.closed_form_plan import assigned_units
+from pate._labeling.teachers import assigned_units
 
 Figure = Literal["accuracy", "micro_f1"]
 """A teacher's figure for comparing students: the share of right labels, or micro-F1."""

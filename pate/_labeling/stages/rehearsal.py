@@ -50,7 +50,7 @@ from pate._labeling.stages.student import LinearPlan, StudentPlan
 from pate._labeling.stages.teachers import fit, vote
 from pate._labeling.stages.votes_import import import_votes, votes_from
 from pate._labeling.student.carried import load_student
-from pate._labeling.teachers.closed_form_plan import FIRST, ClosedFormPlan, uses_groups
+from pate._labeling.teachers import FIRST, ClosedFormPlan, uses_groups
 from pate._labeling.votes.kinds import (
     Ballots,
     Counts,

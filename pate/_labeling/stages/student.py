@@ -64,7 +64,7 @@ from pate._labeling.student.metrics import (
     evaluate_constant,
     queried,
 )
-from pate._labeling.teachers.closed_form_plan import ClosedFormPlan
+from pate._labeling.teachers import ClosedFormPlan
 
 if TYPE_CHECKING:
     from torch import nn

@@ -65,15 +65,17 @@ from pate._labeling.runs.run import (
     read_key,
 )
 from pate._labeling.runs.vote_store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
-from pate._labeling.teachers.closed_form_plan import (
+from pate._labeling.teachers import (
+    CHUNK_SIZE,
     CLOSED_FORM,
     ClosedFormPlan,
+    CurveFormat,
+    Execution,
     Plan,
     assigned_units,
     require_by_record,
     uses_groups,
 )
-from pate._labeling.teachers.jobs import CHUNK_SIZE, CurveFormat, Execution
 from pate._labeling.votes.kinds import Moments, Voting, pack_ballots, rows_of
 from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters
 

@@ -40,7 +40,6 @@ from pate._core.validation import (
 )
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.linear import constant_logits, labels_better_than_constant
-from pate._labeling.networks import make_network
 from pate._labeling.runs.data_file import load_data
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import LABEL, Run
@@ -55,6 +54,7 @@ from pate._labeling.student.metrics import (
     targets_of,
 )
 from pate._networks.data.augmentation import augmented, require_pictures
+from pate._networks.settings import make_network
 from pate._networks.student.answers import gate
 
 

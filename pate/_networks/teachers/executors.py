@@ -31,15 +31,9 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from pate._core.files.writing import lease
 from pate._core.validation import expecting, require_given
-from pate._labeling.teachers.jobs import (
-    ChunkJob,
-    Execution,
-    Progress,
-    Report,
-    forget_steps,
-    steps_writer,
-)
+from pate._labeling.teachers import Execution
 from pate._networks.checkpoints import LocalCheckpoints
+from pate._networks.teachers.jobs import ChunkJob, Progress, Report, forget_steps, steps_writer
 
 if TYPE_CHECKING:
     from ray import ObjectRef

@@ -33,7 +33,7 @@ from pate._core.validation import (
 )
 from pate._labeling.data.records import Records, Unit, partition_records
 from pate._labeling.networks import require_factory
-from pate._labeling.teachers.closed_form_plan import assigned_units, require_bound, start_place
+from pate._labeling.teachers import assigned_units, require_bound, start_place
 from pate._networks.data.augmentation import augmented
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pate._core.files.writing import gigabytes
-from pate._labeling.teachers.jobs import Execution
+from pate._labeling.teachers import Execution
 from pate._networks.teachers.executors import available_bytes, root_device
 from pate._networks.teachers.plan import TeacherPlan
 from pate._networks.teachers.training import TeacherChunk, make_networks

@@ -40,7 +40,7 @@ from pate._labeling.runs.run import (
 )
 from pate._labeling.runs.vote_store import VoteStore
 from pate._labeling.stages.teachers import begin_fit, origin_of, require_same_data
-from pate._labeling.teachers.jobs import CHUNK_SIZE, CurveFormat, Execution
+from pate._labeling.teachers import CHUNK_SIZE, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting, kind_cast, unpack_ballots
 from pate._networks.data.augmentation import require_pictures
 from pate._networks.settings import require_logits

@@ -34,12 +34,13 @@ from pate._core.files.os_errors import explain_shortage
 from pate._core.files.writing import atomic_write, make_folder
 from pate._core.validation import Float32Array, FloatArray, UInt8Array, require
 from pate._labeling.data.records import Features, known_truth
-from pate._labeling.networks import make_network
 from pate._labeling.runs.vote_store import VoteStore
-from pate._labeling.teachers.jobs import ChunkJob, CurveFormat, Report
+from pate._labeling.teachers import CurveFormat
 from pate._labeling.votes.kinds import Voting, highest, pack_ballots
 from pate._labeling.votes.voters import encode_scores
+from pate._networks.settings import make_network
 from pate._networks.teachers.executors import make_trainer, quiet_lightning, root_device
+from pate._networks.teachers.jobs import ChunkJob, Report
 from pate._networks.teachers.plan import (
     BinaryCrossEntropy,
     ChunkBatches,

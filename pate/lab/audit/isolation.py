@@ -43,7 +43,7 @@ from pate._labeling.runs.run import KEY_FILE, LABEL, TEACHERS_VOTE, Run
 from pate._labeling.runs.vote_store import VoteManifest, finished_votes
 from pate._labeling.stages.teachers import load_plan
 from pate._labeling.stages.votes_import import import_votes, votes_from
-from pate._labeling.teachers.closed_form_plan import FIRST, ClosedFormPlan, assigned_units
+from pate._labeling.teachers import FIRST, ClosedFormPlan, assigned_units
 from pate._labeling.votes.kinds import Ballots, MaskedTotal, VoteShape
 from pate.lab.audit.laws import Gaussians, Outcomes
 from pate.lab.audit.tables import Trial, scratch, untested

@@ -58,7 +58,7 @@ from pate._labeling.runs.run import (
 from pate._labeling.runs.vote_store import finished_votes
 from pate._labeling.stages.student import LinearPlan, fit, student_settings
 from pate._labeling.stages.teachers import load_plan
-from pate._labeling.teachers.closed_form_plan import FIRST, ClosedFormPlan, assigned_units
+from pate._labeling.teachers import FIRST, ClosedFormPlan, assigned_units
 from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
 from pate.lab.audit.isolation import has_ballots, shortened, with_key
 from pate.lab.audit.releases import copied_to, without_budget

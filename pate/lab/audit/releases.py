@@ -38,7 +38,7 @@ from pate._labeling.release.labels import LabelsRelease
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import LABEL, Run
 from pate._labeling.runs.vote_store import finished_votes
-from pate._labeling.teachers.closed_form_plan import FIRST
+from pate._labeling.teachers import FIRST
 from pate._labeling.votes.kinds import Ballots, Counts, MaskedTotal, Votes, VoteShape
 from pate._labeling.votes.voters import Geometry, MomentQuery, Voters
 from pate.lab.audit.isolation import masked_noise

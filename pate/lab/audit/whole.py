@@ -57,7 +57,7 @@ from pate._labeling.runs.vote_store import finished_votes, load_votes
 from pate._labeling.stages.rehearsal import MadeUp
 from pate._labeling.stages.student import StudentPlan
 from pate._labeling.stages.teachers import load_plan
-from pate._labeling.teachers.closed_form_plan import (
+from pate._labeling.teachers import (
     FIRST,
     ClosedFormPlan,
     Plan,

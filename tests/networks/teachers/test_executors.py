@@ -20,8 +20,9 @@ from torch import Tensor
 
 from models import MLP, Linear
 from pate._core.files.writing import lease
-from pate._labeling.teachers.jobs import Kind, Report
+from pate._labeling.teachers import Kind
 from pate._networks.teachers.executors import local_rank
+from pate._networks.teachers.jobs import Report
 from pate.data import ArrayFeatures, Records
 from pate.teachers import (
     ChunkJob,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pate._labeling.teachers import jobs
-from pate._labeling.teachers.jobs import Progress, Report, steps_writer
+from pate._networks.teachers import jobs
+from pate._networks.teachers.jobs import Progress, Report, steps_writer
 from pate.teachers import ChunkJob
 
 CHUNKS = [range(2), range(2, 4), range(4, 5)]
@@ -96,7 +96,7 @@ def test_without_files_steps_are_told_at_the_end(folder: Path) -> None:
 
 def test_a_job_tells_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("pate._labeling.teachers.jobs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pate._networks.teachers.jobs.time.monotonic", lambda: now[0])
     report = steps_writer(folder / "steps")
     report(3)
     assert not (folder / "steps").exists()

@@ -1,9 +1,12 @@
-"""How records vote by linear teachers in closed form, which need no training and no torch."""
+"""The plan of teachers, and where they are trained: public settings, without torch.
+
+`ClosedFormPlan` makes linear teachers without training; that of networks is `pate.TeacherPlan`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 from pate._core.settings import to_plain
 from pate._core.validation import MOST_VOTERS, StrArray, given, require, require_count
@@ -135,3 +138,66 @@ def require_by_record(plan: Plan, budgets: Sequence[float]) -> None:
         " records have personal budgets",
         budgets=list(budgets),
     )
+
+
+Kind = Literal["serial", "loky", "ray"]
+CurveFormat = Literal["csv", "tensorboard"]
+
+CHUNK_SIZE = "chunk_size.json"
+"""File in the teachers' folder with the final chunk size, after `auto` and the memory guard."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Where jobs run. This does not affect their results.
+
+    Workers read and write the run's folder. The resources of a Ray cluster determine how many
+    workers it runs.
+
+    >>> Execution(workers=4).kind
+    'loky'
+
+    Args:
+        shared: whether further processes, on this or on other machines, work on the same folder by
+            the same command: each takes a free chunk, also one of a process that died. Any number
+            of them may come and go. They need a disk with locks, and no ``executor``.
+        threads: processor threads per operation; more than one slows small networks down.
+        workers: number of chunks worked on at a time.
+        executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default
+            loky if there are several workers.
+        gpus: share of a GPU that each worker on Ray takes.
+    """
+
+    threads: int = 1
+    workers: int = 1
+    executor: Kind | None = None
+    gpus: float = 0.0
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        require_count(1, workers=self.workers, threads=self.threads)
+        require(
+            self.kind in get_args(Kind),
+            f"executor in {', '.join(get_args(Kind))}",
+            executor=self.kind,
+        )
+        require(
+            self.kind != "serial" or self.workers == 1,
+            "executor loky or ray for several workers",
+            executor=self.kind,
+        )
+        require(
+            not self.shared or self.kind == "serial",
+            "one worker in each shared process",
+            executor=self.kind,
+        )
+        require(
+            self.gpus >= 0 and (not self.gpus or self.kind == "ray"),
+            "gpus >= 0, only with ray",
+            gpus=self.gpus,
+        )
+
+    @property
+    def kind(self) -> Kind:
+        """The executor, chosen by the number of workers if none is given."""
+        return self.executor or ("loky" if self.workers > 1 else "serial")

@@ -1,1 +1,0 @@
-"""Teachers in closed form, and the work on chunks of teachers."""
