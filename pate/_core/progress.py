@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event, RLock, Thread
 from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
@@ -33,6 +33,10 @@ class _Bar(tqdm):  # type: ignore[misc,unused-ignore]
 
     def __del__(self) -> None:
         """Do nothing: ``with`` closes bars, and tqdm fails on half-made ones."""
+
+
+# tqdm's own lock is shared with forked processes: one that was killed would hold it forever
+_Bar.set_lock(RLock())
 
 
 class _Lines:

@@ -3,9 +3,11 @@
 import fcntl
 import gc
 import io
+import multiprocessing
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -91,6 +93,23 @@ def test_a_bar_starts_no_thread() -> None:
     threads = threading.active_count()
     with stage_bar(2, "faces", unit="face") as bar:
         assert threading.active_count() == threads and "monitor" not in vars(type(bar))
+
+
+def _die_while_drawing() -> None:
+    progress._Bar.get_lock().acquire()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_forked_process_that_is_killed_while_drawing_blocks_no_bar() -> None:
+    process = multiprocessing.get_context("fork").Process(target=_die_while_drawing)
+    progress._Bar.get_lock()
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    drawing = threading.Thread(target=lambda: stage_bar(1, "a", unit="step").close(), daemon=True)
+    drawing.start()
+    drawing.join(5)
+    assert not drawing.is_alive()
 
 
 class _Terminal(io.StringIO):

@@ -450,8 +450,9 @@ def _open(path: Path, *, shared: bool = False, wanted: str | None = None) -> int
         try:
             _take(descriptor, path, shared=shared, wanted=wanted)
             # the previous holder may have deleted the file on release
-            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
         except BaseException:
             os.close(descriptor)
             raise
@@ -462,6 +463,8 @@ def _take(descriptor: int, path: Path, *, shared: bool, wanted: str | None = Non
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
-        who = path.read_text() if path.is_file() else ""
+        who = ""
+        with suppress(FileNotFoundError):  # it was released a moment ago
+            who = path.read_text()
         wanted = wanted or f"a run that no other process writes, got {path.parent}"
         raise _InUseError(f"Expected {wanted} in use by {who or 'another process'}") from None

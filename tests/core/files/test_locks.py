@@ -1,5 +1,6 @@
 """One command at a time writes a run, whatever becomes of the command."""
 
+import fcntl
 import socket
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._core.files.writing import LOCK, lock_run, release_locks
+from pate._core.files.writing import LOCK, lease, lock_run, release_locks
 
 
 @pytest.fixture(autouse=True)
@@ -133,3 +134,22 @@ def test_drafts_of_a_command_that_was_killed_go(tmp_path: Path) -> None:
         path for path in tmp_path.rglob("*") if path.is_file() and path.name != LOCK
     ) == sorted(kept)
     assert not (tmp_path / "public/.model.0123456789abcdef").exists()
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_a_lease_that_ends_while_it_is_asked_for_is_free(
+    blocked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder deletes the file just before, or just after, the lock is tried."""
+    flock, path = fcntl.flock, tmp_path / "lease"
+
+    def release(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        path.unlink()
+        if blocked:
+            raise BlockingIOError
+
+    monkeypatch.setattr(fcntl, "flock", release)
+    with lease(path, wait=True) as held:
+        assert held and path.is_file()
+    assert not path.exists()
