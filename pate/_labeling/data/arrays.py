@@ -10,7 +10,6 @@ import math
 import mmap
 import zlib
 from collections.abc import Mapping, Sequence
-from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -449,18 +448,11 @@ class DrawnPublic(DataSource):
         Whatever depends only on their number and shape can be checked by them before they are paid
         for.
         """
-        made = copy(self)
-        made._records, made._rehearses = {}, True
-        made.__dict__.pop("feature_map", None)  # fitted to these samples
-        return made
+        return self._changed(_rehearses=True)
 
     def instead(self, source: DataSource, samples: Path) -> DrawnPublic:
         """Return the same for the records of another source and another file of samples."""
-        made = copy(self)
-        made._records, made._rehearses = {}, False
-        made._source, made.samples = source, samples
-        made.__dict__.pop("feature_map", None)
-        return made
+        return self._changed(_source=source, samples=samples, _rehearses=False)
 
     @cached_property
     def scaling(self) -> PublicScaling:

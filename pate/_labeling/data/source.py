@@ -238,16 +238,19 @@ class DataSource(RecordsInitArgs, ABC):
 
     def without(self, ids: Sequence[str]) -> Self:
         """Return the source without the private records of some ids."""
-        rest = copy(self)
-        rest._records, rest._left_out = {}, ids
-        return rest
+        return self._changed(_left_out=ids)
 
     def unmapped(self) -> Self:
         """Return the source of the same records with raw features."""
-        raw = copy(self)
-        raw._records, raw._feature_map = {}, None
-        vars(raw).pop("input_shape", None)  # it was that of mapped features
-        return raw
+        return self._changed(_feature_map=None)
+
+    def _changed(self, **attributes: Any) -> Self:
+        """Return a copy with other attributes, which has read no records and fitted no map."""
+        other = copy(self)
+        vars(other).update(attributes, _records={})
+        for fitted in ("input_shape", "feature_map"):
+            vars(other).pop(fitted, None)
+        return other
 
     def _raw(self, role: Role) -> Records:
         """Return the raw records of a role, without private ones that are left out."""
@@ -454,7 +457,13 @@ class PythonFile(DataSource):
         self.path = expand_path(path)
         self.name = name
         self._settings = settings or {}
-        super().__init__(features=features or self.source.feature_map)
+        super().__init__(
+            features=features or self.source.feature_map,
+            permanent_ids=self.source.permanent_ids,
+            unknown_labels=self.source.unknown_labels,
+            budgets=self.source.budgets,
+            copies=self.source.copies,
+        )
 
     @cached_property
     def source(self) -> DataSource:
@@ -484,29 +493,11 @@ class PythonFile(DataSource):
     def ledger_path(self) -> Path | None:
         return self.source.ledger_path
 
-    @property
-    def permanent_ids(self) -> bool:
-        return self.source.permanent_ids
-
-    @property
-    def unknown_labels(self) -> bool:
-        return self.source.unknown_labels
-
-    @property
-    def copies(self) -> bool:
-        return self.source.copies
-
-    @property
-    def budgets(self) -> tuple[float, ...]:
-        return self.source.budgets
-
     def load(self, role: Role) -> Records:
         return self.source.load(role)
 
     def without(self, ids: Sequence[str]) -> Self:
-        rest = super().without(ids)
-        rest.__dict__["source"] = self.source.without(ids)
-        return rest
+        return self._changed(source=self.source.without(ids), _left_out=ids)
 
 
 def _module(path: Path) -> Any:
