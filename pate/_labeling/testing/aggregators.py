@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from pate._core.accounting.accountant import Target, epsilon_of
 from pate._core.accounting.cost import Cost, NeighboringRelation
@@ -44,12 +43,11 @@ from pate._core.testing.laws import (
     unpaid_loss,
     usual_ballots,
 )
-from pate._core.validation import IntArray
+from pate._core.validation import FloatArray, IntArray
 from pate._labeling.aggregators.base import Aggregator, Outlook, Release
 from pate._labeling.release.completion import one_change_variants
 from pate._labeling.votes.kinds import Ballots, Counts, Scores, Votes, VoteShape, serves
 
-Array = NDArray[Any]
 Outcome = tuple[int, ...]
 Law = Mapping[Outcome, float]
 BallotRows = tuple[tuple[int, ...], ...]
@@ -107,7 +105,7 @@ def laws_of_neighbors(
     made_for: NeighboringRelation,
     relation: NeighboringRelation,
     teachers: int = 1,
-) -> tuple[Array, Array, list[Outcome]]:
+) -> tuple[FloatArray, FloatArray, list[Outcome]]:
     """Return the different laws of all neighbors, ``[N, M]`` each, and their M outcomes.
 
     Of one teacher that changed or, with ``teachers=2``, of two.
@@ -122,7 +120,7 @@ def different_laws(
     laws: Mapping[BallotRows, Law],
     pairs: Iterable[tuple[BallotRows, BallotRows]],
     teachers: int = 1,
-) -> tuple[Array, Array, list[Outcome]]:
+) -> tuple[FloatArray, FloatArray, list[Outcome]]:
     """Return the different laws at the ends of ``teachers`` pairs in a row, and their outcomes."""
     outcomes = sorted({outcome for law in laws.values() for outcome in law})
     table = np.array([[law.get(outcome, 0.0) for outcome in outcomes] for law in laws.values()])
@@ -140,34 +138,17 @@ def different_laws(
     return distinct[first], distinct[second], outcomes
 
 
-@cache
-def worst_divergence(
-    contract: _New,
-    made_for: NeighboringRelation,
-    relation: NeighboringRelation,
-    teachers: int = 1,
-) -> Array:
-    first, second, _ = laws_of_neighbors(contract, made_for, relation, teachers)
-    delta0 = contract().event(made_for, relation).for_group_size(teachers).cost(ORDERS).delta0
-    return renyi_divergence(first, second, delta0).max(axis=0)
-
-
 def p_value_of(drawn: IntArray, law: Law, *, rare: float = 0.0) -> float:
     """Return the p-value of a chi-square test of outcomes ``[n, m]``; an unknown one fails."""
     assert abs(sum(law.values()) - 1) <= 1e-6 and min(law.values()) >= 0, (
         f"Expected a law of probabilities that add up to 1, got {dict(law)}"
     )
-    codes = drawn @ (int(drawn.max()) + 2) ** np.arange(drawn.shape[1])
-    _, rows, counts = np.unique(codes, return_index=True, return_counts=True)
-    observed_counts = {
-        tuple(outcome): count
-        for outcome, count in zip(drawn[rows].tolist(), counts.tolist(), strict=True)
-    }
-    unknown = sorted(set(observed_counts) - set(law))
+    seen = Counter(map(tuple, drawn.tolist()))
+    unknown = sorted(seen.keys() - law.keys())
     assert not unknown, (
         f"Expected a law with all outcomes (*labels, *mask, tier) that are drawn, got {unknown[:3]}"
     )
-    observed = np.array([observed_counts.get(outcome, 0) for outcome in law])
+    observed = np.array([seen[outcome] for outcome in law])
     return chi_square_p_value(observed, np.array(list(law.values())) * len(drawn), rare=rare)
 
 
@@ -286,9 +267,7 @@ class AggregatorContract(Contract):
     ) -> None:
         """The event of a unit that reaches two teachers bounds all ballots in which two changed."""
         event = self.event(relation, relation).for_group_size(2)
-        assert_paid(
-            worst_divergence(type(self), relation, relation, 2), event.cost(ORDERS).rdp, event
-        )
+        assert_paid(self.worst_divergence(relation, relation, 2), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @about("event")
@@ -338,14 +317,11 @@ class AggregatorContract(Contract):
         """A tier has no choices and tests but the reserved ones, which weigh less among many."""
         aggregator = self.make(relation).scaled(100.0)  # so much noise that everything weighs less
         reserved = _parts(aggregator.event(self.shape))
-        plain = sum(
-            mu_squared
-            for mu_squared, lighter in map(_among_many, reserved.elements())
-            if not lighter
-        )
+        costs = [event.cost(ORDERS) for event in reserved.elements()]
+        plain = sum(cost.mu_squared for cost in costs if not cost.rounds)
         for tier in self._tiers(relation):
             others = list((_parts(aggregator.event(self.shape, tier=tier)) - reserved).elements())
-            beyond = sum(mu_squared for mu_squared, _ in map(_among_many, others))
+            beyond = sum(event.cost(ORDERS).mu_squared for event in others)
             assert beyond <= plain * (1 + 1e-9), (
                 f"Expected the events of tier {tier} among those reserved, got {others}"
             )
@@ -445,14 +421,11 @@ class AggregatorContract(Contract):
     def test_what_is_not_released_is_blank(self) -> None:
         """Labels and values are zero wherever the mask is False."""
         release = self._release(500, seed=0)
-        shape = (500 * len(self.grid), self.num_labels)
-        assert release.labels.shape == release.mask.shape == shape
-        assert release.labels.dtype == np.uint8 and release.mask.dtype == np.bool_
         assert set(np.unique(release.labels)) <= {0, 1}
         assert not release.labels[~release.mask].any()
         if release.noisy_counts is not None:
             assert (
-                release.noisy_counts.shape == shape
+                release.noisy_counts.shape == release.mask.shape
                 and release.noise_std is not None
                 and release.noise_std > 0
             )
@@ -579,11 +552,18 @@ class AggregatorContract(Contract):
         """The numbers of teachers and labels."""
         return VoteShape(self.num_teachers, self.num_labels)
 
+    @classmethod
+    @cache
     def worst_divergence(
-        self, made_for: NeighboringRelation, relation: NeighboringRelation
-    ) -> Array:
-        """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``."""
-        return worst_divergence(type(self), made_for, relation)
+        cls, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
+    ) -> FloatArray:
+        """Return the largest divergence over all pairs of neighbors, ``[ORDERS]``.
+
+        Of one teacher that changed or, with ``teachers=2``, of two.
+        """
+        first, second, _ = laws_of_neighbors(cls, made_for, relation, teachers)
+        delta0 = cls().event(made_for, relation).for_group_size(teachers).cost(ORDERS).delta0
+        return renyi_divergence(first, second, delta0).max(axis=0)
 
     def unpaid(
         self,
@@ -607,7 +587,7 @@ class AggregatorContract(Contract):
         made_for: NeighboringRelation,
         relation: NeighboringRelation,
         charged: Callable[[int], int],
-    ) -> tuple[Array, Array, list[Cost]]:
+    ) -> tuple[FloatArray, FloatArray, list[Cost]]:
         """Return the laws of all neighbors, ``[N, M]`` each, and the charge of each outcome."""
         first, second, outcomes = laws_of_neighbors(type(self), made_for, relation)
         aggregator = self.make(made_for)
@@ -664,16 +644,7 @@ def _plain(release: Release) -> list[Any]:
 
 def _parts(event: Event) -> Counter[Event]:
     """Return the basic events that an event consists of, and how often each happens."""
-    parts = Counter[Event]()
-    for leaf, count in leaves(event):
-        parts[leaf] += count
-    return parts
-
-
-def _among_many(event: Event) -> tuple[float, bool]:
-    """Return the ``mu^2`` of an event, and whether it weighs less among many."""
-    cost = event.cost(ORDERS)
-    return cost.mu_squared, cost.rounds > 0
+    return sum((Counter({leaf: count}) for leaf, count in leaves(event)), Counter[Event]())
 
 
 @cache
@@ -688,7 +659,7 @@ def _proposed(cls: type[Aggregator], outlook: Outlook) -> Aggregator | None:
 _PRACTICE = VoteShape(num_teachers=200, num_labels=6)
 
 
-def _votes_of_probability(chances: Array) -> Ballots:
+def _votes_of_probability(chances: FloatArray) -> Ballots:
     """Return votes of 200 teachers, who give labels ``[Q, C]`` with these probabilities."""
     ballots = np.random.default_rng(0).random(
         (len(chances), _PRACTICE.num_teachers, _PRACTICE.num_labels)

@@ -25,7 +25,6 @@ from pate._core.validation import FloatArray, IntArray
 from pate._labeling.aggregators.base import Aggregator, Release
 from pate._labeling.testing.aggregators import (
     AggregatorContract,
-    Array,
     BallotRows,
     Grid,
     Law,
@@ -142,7 +141,7 @@ class SoftReleaseContract(Contract):
         """Return the aggregator, run for ``relation``."""
 
     @abstractmethod
-    def mean(self, votes: Ballots) -> Array:
+    def mean(self, votes: Ballots) -> FloatArray:
         """Return the values of one query without noise, ``[C]``."""
 
     @pytest.mark.parametrize("relation", RELATIONS)
@@ -219,7 +218,7 @@ class SoftReleaseContract(Contract):
             kstest(noise.ravel() / (self._release(claimed, 1).noise_std or np.nan), "norm").pvalue
         )
 
-    def _noise(self, aggregator: Aggregator, draws: int) -> Array:
+    def _noise(self, aggregator: Aggregator, draws: int) -> FloatArray:
         release = self._release(aggregator, draws)
         assert release.noisy_counts is not None
         return np.asarray(release.noisy_counts - self.mean(self._query()))
