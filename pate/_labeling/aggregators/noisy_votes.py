@@ -8,8 +8,9 @@ ballots in place of labels.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -155,11 +156,15 @@ class Screen(Aggregator):
     """A noisy check before the aggregator ``answers``, which sees the queries that pass.
 
     Every query pays for the check, and a query that passes for its answer too. The ledger reserves
-    both for every query and settles the actual cost.
+    both for every query and settles the actual cost. A subclass says what is checked.
     """
 
     answers: Aggregator
     over: Over = "mean"
+
+    @abstractmethod
+    def _checked(self, votes: Counts) -> tuple[FloatArray, FloatArray, float]:
+        """Return distances ``[Q, m]`` in votes, the worst ones ``[Q]``, and their threshold."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -202,26 +207,21 @@ class Screen(Aggregator):
     def max_answer_probability(self, shape: VoteShape) -> float:
         return self.answers.max_answer_probability(shape)
 
-    def _reach(
-        self,
-        distances: FloatArray,
-        worst: Callable[..., FloatArray],
-        threshold: float,
-        generator: np.random.Generator,
-    ) -> BoolArray:
-        """Return whether the mean, or the worst, of distances ``[Q, m]`` reaches with noise."""
+    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         (sigma,) = super().noise.values()
-        if self.over == "worst":
-            return exceeds(worst(distances, axis=1), threshold, sigma=sigma, generator=generator)
-        # a mean is compared as a sum, which is exact
-        num, total = distances.shape[1], distances.sum(axis=1)
-        return exceeds(total, num * threshold, sigma=num * sigma, generator=generator)
+        distances, compared, threshold = self._checked(votes)
+        if self.over == "mean":  # compared as a sum, which is exact
+            num, compared = distances.shape[1], distances.sum(axis=1)
+            threshold, sigma = num * threshold, num * sigma
+        passed = exceeds(compared, threshold, sigma=sigma, generator=generator)
+        return self._ask(votes, passed, generator)
 
-    def _checks(self, distances: FloatArray, worst: FloatArray, threshold: float) -> Draws:
-        """Return the law of each check of distances ``[Q, m]``, the worst of them ``[Q]``."""
+    def draws(self, votes: Counts) -> Draws:
+        """Return the law of each check."""
         (sigma,) = super().noise.values()
-        checked = distances.mean(axis=1) if self.over == "mean" else worst
-        return Draws.of_checks(ndtr((checked - threshold) / sigma))
+        distances, worst, threshold = self._checked(votes)
+        compared = distances.mean(axis=1) if self.over == "mean" else worst
+        return Draws.of_checks(ndtr((compared - threshold) / sigma))
 
     def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``; leave the others empty.
@@ -292,20 +292,13 @@ class ConfidentScreen(Screen):
         threshold = outlook.shape.num_teachers / 3
         return [{"answers": _noisy_votes(outlook), "threshold_confident": threshold}]
 
-    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
+    def _checked(self, votes: Counts) -> tuple[FloatArray, FloatArray, float]:
         number, counted = votes.num_labels, votes.counts
         if self.num_top is not None:
             require(self.num_top <= number, f"num_top <= {number} labels", num_top=self.num_top)
             counted = np.sort(counted, axis=1)[:, number - self.num_top :]
         distances = np.abs(counted - votes.num_teachers / 2)
-        passed = self._reach(distances, np.min, self.threshold_confident, generator)
-        return self._ask(votes, passed, generator)
-
-    def draws(self, votes: Counts) -> Draws:
-        """Return the law of each check."""
-        counted = np.sort(votes.counts, axis=1)[:, -(self.num_top or votes.num_labels) :]
-        distances = np.abs(counted - votes.num_teachers / 2)
-        return self._checks(distances, distances.min(axis=1), self.threshold_confident)
+        return distances, distances.min(axis=1), self.threshold_confident
 
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on all labels pass and get an answer."""
@@ -359,23 +352,19 @@ class InteractiveScreen(Screen):
             min_confidence=self.min_confidence,
         )
 
-    def draws(self, votes: Counts) -> Draws:
-        """Return the law of each check."""
-        distances = np.abs(votes.counts - votes.num_teachers * predictions_of(votes))
-        return self._checks(distances, distances.max(axis=1), self.threshold_interactive)
-
     @property
     def needs(self) -> frozenset[Need]:
         """The needs of a screen, and the predictions that it confirms."""
         return super().needs | {"predictions"}
 
-    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
-        predictions = predictions_of(votes)
+    def _checked(self, votes: Counts) -> tuple[FloatArray, FloatArray, float]:
         # distances and their sums are exact
-        expected = np.rint(votes.num_teachers * predictions * 2.0**20) / 2**20
+        expected = np.rint(votes.num_teachers * predictions_of(votes) * 2.0**20) / 2**20
         distances = np.abs(votes.counts - expected)
-        passed = self._reach(distances, np.max, self.threshold_interactive, generator)
-        release = self._ask(votes, passed, generator)
+        return distances, distances.max(axis=1), self.threshold_interactive
+
+    def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
+        release, predictions = super()._ask(votes, passed, generator), predictions_of(votes)
         sure = ~passed[:, None] & (np.maximum(predictions, 1 - predictions) >= self.min_confidence)
         release.labels[sure], release.mask[sure] = predictions[sure] > 0.5, True
         if release.noisy_counts is not None:
@@ -471,11 +460,6 @@ class SiloVotes(Aggregator):
         """The standard deviation of the noise of each silo, in votes."""
         return share_sigma(self.sigma_silos, self.num_honest)
 
-    @property
-    def world_sigma(self) -> float:
-        """The standard deviation of the noise for those who know none of the shares, in votes."""
-        return self.share_sigma * math.sqrt(self.silos - self.dropouts)
-
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
@@ -493,7 +477,9 @@ class SiloVotes(Aggregator):
             )
             return ComposedEvent(events=(noise, failing))
 
-        return PartiesEvent(parties=release(self.sigma_silos), world=release(self.world_sigma))
+        # of those who know none of the shares
+        world_sigma = self.share_sigma * math.sqrt(self.silos - self.dropouts)
+        return PartiesEvent(parties=release(self.sigma_silos), world=release(world_sigma))
 
     def aggregate(self, votes: Counts | MaskedTotal, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries from the silos' sum, or with shares from ``generator``."""
