@@ -123,8 +123,10 @@ class Outlook:
     @property
     def k(self) -> int:
         """The number of labels that a set should have. Raises ``ValueError`` if it is unknown."""
-        requirement = "k (`aggregator.k`), which follows from how many labels a sample has"
-        return require_given(self.labels_per_sample, requirement)
+        return require_given(
+            self.labels_per_sample,
+            "k (`aggregator.k`), which follows from how many labels a sample has",
+        )
 
     @property
     def num_items(self) -> int:
@@ -288,8 +290,7 @@ class Aggregator(Completable, ABC):
         none needs more of the votes than the others. By default they are all values of switches and
         of named choices.
         """
-        types = get_type_hints(cls)
-        kinds = {field.name: types[field.name] for field in fields(cls)}
+        kinds = get_type_hints(cls)  # those of class variables are neither
         choices = {
             name: get_args(kind) for name, kind in kinds.items() if get_origin(kind) is Literal
         }

@@ -143,13 +143,14 @@ class TauVoting(Aggregator):
         if not self.soft:
             return Release(labels, mask)
         counts = np.where(guess > 0, votes.num_teachers - noisy, noisy)
-        return Release(labels, mask, noisy_counts=counts, noise_std=self.sigma_tau)
+        return Release(labels, mask, counts, self.sigma_tau)
 
     def draws(self, votes: Ballots) -> Draws:
         """Return the law of each label."""
         margins = self.clipped_sums(votes) - self.threshold_tau
-        guess = guess_of(votes, self.around_predictions)
-        return Draws.of_entries(margins, 0.0, self.sigma_tau, guess)
+        return Draws.of_entries(
+            margins, 0.0, self.sigma_tau, guess_of(votes, self.around_predictions)
+        )
 
     def clipped_sums(self, votes: Ballots) -> FloatArray:
         """Return the sums ``[Q, C]`` of clipped ballots, without noise."""
@@ -452,7 +453,7 @@ class Rounds(Aggregator):
         """Describe the cost of one query in all rounds; ``tier`` is a tier of the last."""
         resolved = self.relation_of(relation)
         *before, last = self.rounds
-        events = [aggregator.event(shape, resolved) for aggregator in before]
+        events = (part.event(shape, resolved) for part in before)
         return ComposedEvent(events=(*events, last.event(shape, resolved, tier)))
 
     def scaled(self, factor: float) -> Self:

@@ -134,8 +134,7 @@ class NoisyVotes(Aggregator):
         labels, mask = leading.astype(np.uint8), leading | (margins <= -self.min_lead)
         if not self.soft:
             return Release(labels, mask)
-        noisy_counts = np.where(mask, margins + half, 0.0)
-        return Release(labels, mask, noisy_counts=noisy_counts, noise_std=self.sigma_votes)
+        return Release(labels, mask, np.where(mask, margins + half, 0.0), self.sigma_votes)
 
     def draws(self, votes: Counts) -> Draws:
         """Return the law of each label."""
@@ -175,6 +174,11 @@ class Screen(Aggregator):
             f"answers for {expected.value}, as the screen",
             neighboring_relation=relation.value,
         )
+
+    @staticmethod
+    def _before(outlook: Outlook) -> dict[str, Any]:
+        """Return the settings of a screen before `NoisyVotes`."""
+        return {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)}
 
     @property
     def noise(self) -> dict[str, float]:
@@ -289,8 +293,7 @@ class ConfidentScreen(Screen):
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
-        threshold = outlook.shape.num_teachers / 3
-        return [{"answers": _noisy_votes(outlook), "threshold_confident": threshold}]
+        return [cls._before(outlook) | {"threshold_confident": outlook.shape.num_teachers / 3}]
 
     def _checked(self, votes: Counts) -> tuple[FloatArray, FloatArray, float]:
         number, counted = votes.num_labels, votes.counts
@@ -341,8 +344,7 @@ class InteractiveScreen(Screen):
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
-        threshold = outlook.shape.num_teachers / 8
-        return [{"answers": _noisy_votes(outlook), "threshold_interactive": threshold}]
+        return [cls._before(outlook) | {"threshold_interactive": outlook.shape.num_teachers / 8}]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -370,10 +372,6 @@ class InteractiveScreen(Screen):
         if release.noisy_counts is not None:
             release.noisy_counts[sure] = votes.num_teachers * predictions[sure]
         return release
-
-
-def _noisy_votes(outlook: Outlook) -> NoisyVotes:
-    return NoisyVotes(sigma_votes=1.0, neighboring_relation=outlook.relation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -491,11 +489,10 @@ class SiloVotes(Aggregator):
                 total += summand(
                     votes.counts if silo == 0 else 0 * votes.counts, self.share_sigma, generator
                 )
-        noisy_counts = decode(total, self.share_sigma, num_shares)
-        labels = (noisy_counts > votes.num_teachers / 2).astype(np.uint8)
-        mask = np.ones(labels.shape, dtype=np.bool_)
+        counts = decode(total, self.share_sigma, num_shares)
+        labels = (counts > votes.num_teachers / 2).astype(np.uint8)
         noise_std = self.share_sigma * math.sqrt(num_shares)
-        return Release(labels, mask, noisy_counts=noisy_counts, noise_std=noise_std)
+        return Release(labels, np.ones(labels.shape, dtype=np.bool_), counts, noise_std)
 
 
 Codes = NDArray[np.uint64]
@@ -541,17 +538,18 @@ class Powerset(Aggregator):
         """Return by how many votes a set must lead to be chosen if no other set has a vote."""
         odds = math.log(2) * shape.num_labels + math.log(probability / (1 - probability))
         votes = max(self.scale_powerset * odds, 0.0)
-        meaning = (
+        return Gap(
+            votes,
+            shape.num_teachers,
             f"A gap of {votes:.1f} votes between the two label sets is what a query needs to be"
-            " answered, and answered right,"
+            " answered, and answered right,",
         )
-        return Gap(votes, shape.num_teachers, meaning)
 
     def law(self, votes: Ballots) -> Law:
         require_few(2**votes.num_labels, "gumbel")
         sets = np.arange(2**votes.num_labels, dtype=np.uint64)
-        codes = _encode(votes.ballots)
-        counts = np.array([np.bincount(row.astype(np.int64), minlength=len(sets)) for row in codes])
+        codes = _encode(votes.ballots).astype(np.int64)
+        counts = np.array([np.bincount(row, minlength=len(sets)) for row in codes])
         return Law(
             choice_law(counts / self.scale_powerset, "gumbel"), _decode(sets, votes.num_labels) > 0
         )

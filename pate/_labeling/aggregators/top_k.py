@@ -113,6 +113,13 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
             for settings in cls.kind.defaults(outlook)
         ]
 
+    @classmethod
+    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
+        values = super().variants(outlook)
+        # of one label, to give none is to deny it
+        settled = {"allow_empty"} if outlook.num_items == 1 else set()
+        return {name: values[name] for name in values if name not in settled}
+
     def mechanism(self, shape: VoteShape) -> Bound:
         """Return the mechanism for a shape. Raises ``ValueError`` if it cannot serve it."""
         mechanism = self._bound(
@@ -507,7 +514,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
             if outlook.labels_per_sample is None or not most
             else {"kbar": (min(2 * outlook.k, most),)}
         )
-        return _sizes_of(super().variants(outlook), outlook) | ranks
+        return {**super().variants(outlook), **ranks}
 
     @classmethod
     def for_target(
@@ -620,10 +627,6 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
     fallback: bool = False
     scale_noise_with_rounds: bool = False
 
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        return _sizes_of(super().variants(outlook), outlook)
-
 
 class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
     """Release the majority of every label if the least certain of them is far from a tie.
@@ -660,9 +663,3 @@ def _lowest(points: Sequence[float], value: Callable[[float], float]) -> float:
     """Return the first least point of ``value``, which falls and then rises."""
     steps = range(len(points) - 1)
     return points[bisect_left(steps, True, key=lambda i: value(points[i]) <= value(points[i + 1]))]
-
-
-def _sizes_of(values: Mapping[str, Sequence[Any]], outlook: Outlook) -> dict[str, Sequence[Any]]:
-    """Return values of settings, without ``allow_empty`` if there is but one label."""
-    others = {"allow_empty"} if outlook.num_items == 1 else set()
-    return {name: values[name] for name in values if name not in others}

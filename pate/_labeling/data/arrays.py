@@ -434,8 +434,11 @@ class DrawnPublic(DataSource):
             )
             arrays = read_arrays(self.samples, ("X", "ids"))
             features, ids = arrays["X"], arrays["ids"]
-        unlabeled = np.zeros((len(features), self.num_labels), dtype=np.uint8)
-        return Records(features=ArrayFeatures(features), labels=unlabeled, ids=ids)
+        return Records(
+            features=ArrayFeatures(features),
+            labels=np.zeros((len(features), self.num_labels), dtype=np.uint8),
+            ids=ids,
+        )
 
     @property
     def num_samples(self) -> int:

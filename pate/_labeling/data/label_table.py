@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -164,11 +164,11 @@ def read_label_table(
     with faults.gather():
         columns[identity] = [name and normal(name) for name in columns[identity]]
         _require_unique(table, identity)
-    headings = _headings_of(table, reading, required, listed, faults)
-    labels = _labels_of(table, headings.labels, reading, faults)
+    group, misspelled, names = _headings_of(table, reading, required, listed, faults)
+    labels = _labels_of(table, names, reading, faults)
     ids, groups = np.array(columns[identity]), None
     with faults.gather():
-        groups = _groups_of(table, headings.group, identity, reading.group_pattern)
+        groups = _groups_of(table, group, identity, reading.group_pattern)
     split = np.full(len(ids), SPLIT_OF_ROLE[Role.PUBLIC], dtype=np.int64)
     with faults.gather():
         split = _split_of(table, ids if groups is None else groups, reading.fractions)
@@ -176,7 +176,7 @@ def read_label_table(
     with faults.gather():
         if consent:
             budgets = _budgets(table, split == SPLIT_OF_ROLE[Role.PRIVATE], reading.budgets)
-    used = {"split", *consent, *headings.used, *(reading.labels or ())}
+    used = {"split", *consent, group, *misspelled, *names, *(reading.labels or ())}
     rest = {name: values for name, values in columns.items() if name not in used}
     with faults.gather():
         made = features(Columns(path, rest, table.lines), split == SPLIT_OF_ROLE[Role.PUBLIC])
@@ -193,27 +193,10 @@ def read_label_table(
     )
 
 
-class _Headings(NamedTuple):
-    """The columns of a table that are no features.
-
-    Attributes:
-        group: the column of groups, if there is one.
-        misspelled: columns that look like a misspelled special column.
-        labels: the columns of labels.
-    """
-
-    group: str | None
-    misspelled: Collection[str]
-    labels: list[str]
-
-    @property
-    def used(self) -> tuple[str | None, ...]:
-        return (self.group, *self.misspelled, *self.labels)
-
-
 def _headings_of(
     table: Columns, reading: TableReading, required: Sequence[str], listed: bool, faults: Faults
-) -> _Headings:
+) -> tuple[str | None, Collection[str], list[str]]:
+    """Return the column of groups, misspelled special columns, and the columns of labels."""
     path, head, wanted = table.path, [*table.values], reading.labels
     unnamed = {name: table.values[name] for name in head if name not in (wanted or ())}
     misspelled = _misspelled(unnamed, required, wanted is None)
@@ -240,7 +223,7 @@ def _headings_of(
         require(others, f"a column of labels in {path}", columns=head)
         names = None if wanted is None else list(wanted)
         labels = [others[place] for place in select_labels(others, names, source=Path(path).name)]
-    return _Headings(group, misspelled, labels)
+    return group, misspelled, labels
 
 
 def _labels_of(
@@ -248,12 +231,12 @@ def _labels_of(
 ) -> dict[str, list[float]]:
     labels: dict[str, list[float]] = {}
     for name in chosen:
-        unknown = reading.unknown_labels is not None
-        gaps = filter(is_gap, set(table.values[name])) if unknown else ()
         with faults.gather():
             if isinstance(reading.labels, Mapping):
                 labels |= _listed(table, name, reading.labels[name], labels)
             else:
+                known = reading.unknown_labels is None
+                gaps = () if known else filter(is_gap, set(table.values[name]))
                 signs = LABELS | dict.fromkeys(gaps, math.nan)
                 labels[name] = _coded(table, name, signs, "0 or 1", BY_FIELD)
     return labels
@@ -266,7 +249,13 @@ def _groups_of(
     if column is not None:
         table.require(column, table.values[column], "a value")
         return np.array(table.values[column])
-    return None if pattern is None else np.array(_groups_of_ids(table, identity, pattern))
+    if pattern is None:
+        return None
+    with expecting("a regular expression in `group_pattern`", re.error, got=pattern):
+        found = [re.search(pattern, name) for name in table.values[identity]]
+    parts = ["" if match is None else match[0] for match in found]
+    table.require(identity, parts, f"a part {pattern!r}, the `group_pattern`,")
+    return np.array(parts)
 
 
 def _split_of(
@@ -289,15 +278,6 @@ def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> F
         f"a budget among {', '.join(map('{:g}'.format, declared))}",
     )
     return values
-
-
-def _groups_of_ids(table: Columns, identity: str, pattern: str) -> list[str]:
-    """Return the part of each id that a regular expression finds first."""
-    with expecting("a regular expression in `group_pattern`", re.error, got=pattern):
-        found = [re.search(pattern, name) for name in table.values[identity]]
-    fits = [match is not None and bool(match[0]) for match in found]
-    table.require(identity, fits, f"a part {pattern!r}, the `group_pattern`,")
-    return [match[0] for match in found if match is not None]
 
 
 def is_gap(text: str, gaps: Collection[str] = ()) -> bool:
@@ -425,8 +405,7 @@ def read_columns(
         ValueError: if a column is missing or a line is malformed, with a line for each fault.
     """
     require(path.is_file(), "a CSV file of labels", missing=str(path))
-    is_parquet = path.suffix == ".parquet"
-    numbered = _parquet_lines(path) if is_parquet else _csv_lines(path, encoding)
+    numbered = _parquet_lines(path) if path.suffix == ".parquet" else _csv_lines(path, encoding)
     written, lines = numbered[0][1] if numbered else [], numbered[1:]
     if len(written) > 1 and not written[0]:
         written = [UNNAMED, *written[1:]]

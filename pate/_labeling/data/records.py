@@ -510,15 +510,16 @@ def parts_of_groups(ids: StrArray, groups: StrArray, num_parts: int, *, key: byt
         num_parts: the number of parts of a group.
         key: the secret of the partition.
     """
-    names = (
-        f"{group}/{int.from_bytes(_hashed(f'part of a group {name}', key), 'big') % num_parts}"
+    names = [
+        f"{group}/{_hashed(f'part of a group {name}', key) % num_parts}"
         for name, group in zip(ids.tolist(), groups.tolist(), strict=True)
-    )
-    return np.array(list(names), dtype=np.str_)
+    ]
+    return np.array(names, dtype=np.str_)
 
 
-def _hashed(text: str, key: bytes) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8, key=key).digest()
+def _hashed(text: str, key: bytes) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8, key=key).digest()
+    return int.from_bytes(digest, "big")
 
 
 def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> IntArray:
@@ -538,8 +539,7 @@ def assign_teachers(units: Iterable[str], *, num_teachers: int, key: bytes) -> I
     """
     require_count(2, num_teachers=num_teachers)
     require(16 <= len(key) <= 64, "a key of 16 to 64 bytes", length=len(key))
-    teachers = (int.from_bytes(_hashed(unit, key), "big") % num_teachers for unit in units)
-    return np.fromiter(teachers, dtype=np.int64)
+    return np.fromiter((_hashed(unit, key) % num_teachers for unit in units), dtype=np.int64)
 
 
 def partition_records(

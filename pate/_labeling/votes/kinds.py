@@ -31,6 +31,7 @@ from pate._core.validation import (
     IntArray,
     StrArray,
     UInt8Array,
+    given,
     require,
     require_count,
     require_given,
@@ -212,10 +213,11 @@ class Votes(ABC):
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
         """Return the votes on some of the queries, by index ``[n]``, mask ``[Q]`` or slice."""
-        arrays = {name: getattr(self, name) for name in self.arrays}
-        rest = {name: array[rows] for name, array in arrays.items() if array is not None}
-        part = copy(self)
-        part._set(**rest, num_queries=len(np.arange(self.num_queries)[rows]))
+        part, arrays = copy(self), given(**{name: getattr(self, name) for name in self.arrays})
+        part._set(
+            **{name: array[rows] for name, array in arrays.items()},
+            num_queries=len(np.arange(self.num_queries)[rows]),
+        )
         return part
 
     def with_public(
