@@ -2,25 +2,20 @@
 
 A `Budget` limits the sum. Each query has an event under either relation.
 
-`Totals` keeps running sums, from which earlier terms can be subtracted. A settlement subtracts the
-reservation and adds the final charges. In plain floats the digits that a large reservation pushed
-out would stay lost, and the sum could end up below the truth. Here each product of a cost and a
-count is exact (factors of 26 bits), and sums are kept as two floats (error 2^-104 of the largest
-partial sum in each step). If so much was subtracted that this error could matter, the sum is
-computed afresh from the counts, which are integers. So a sum of up to 2^20 costs has a relative
-error of about 2^-53, far below the slack of a filter.
+`Totals` keeps the counts of charges, which are integers, and sums them up when it is asked. So a
+settlement that takes a reservation back leaves no trace of its digits.
 """
 
 from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -28,7 +23,6 @@ from pate._core.accounting.accountant import RDPAccountant
 from pate._core.accounting.base import Event, event_from_dict, total_cost
 from pate._core.accounting.cost import DEFAULT_ORDERS, WIDTHS, Cost, NeighboringRelation
 from pate._core.validation import (
-    BoolArray,
     FloatArray,
     require,
     require_count,
@@ -296,11 +290,6 @@ def name_for_group_size(text: str, units: int) -> str:
 
 BESIDE = 3 + WIDTHS.size
 """The number of values that follow the curve."""
-_DIGITS = 26  # bits of one factor: a product of two fits into the 53 bits of a float
-# counted as infinite: 2**53 times any smaller value is within the range of floats
-_INFINITE = 1e250
-# A sum below this part of its largest partial sum is computed afresh: it has lost 30 of 104 bits.
-_LOST = 2.0**-30
 
 _ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
 
@@ -315,52 +304,32 @@ class Totals:
 
     def __init__(self, orders: FloatArray, teachers: int = 1) -> None:
         self.orders, self.teachers = orders, teachers
-        self._key = orders.tobytes()
-        self._counts: dict[str, int] = {}
-        self._sums: _Sums | None = None  # counts suffice until the sum is asked for
+        self._counts = Counter[str]()
 
     def add(self, events: str, count: int) -> None:
         """Add ``count`` times ``events``. A negative count subtracts earlier additions."""
-        remaining = self._counts.get(events, 0) + count
-        assert remaining >= 0
-        self._counts[events] = remaining
-        if remaining == 0:
+        self._counts[events] += count
+        assert self._counts[events] >= 0
+        if self._counts[events] == 0:
             del self._counts[events]
-        if self._sums is not None:
-            terms = self._terms(events)
-            kept = self._sums.add(terms, count)
-            if not kept or (remaining == 0 and terms.has_infinite):
-                self._sums = None
 
     def charges(self) -> list[Charge]:
         """Return the charges, each kind of events once."""
         return [(parse_events(events), count) for events, count in self._counts.items()]
 
-    def values(self) -> FloatArray:
-        """Return the sum, ``[2, K + 3 + W]``."""
-        return self._current_sums().values()
+    @np.errstate(over="ignore")
+    def values(self, more: Mapping[str, int] = MappingProxyType({})) -> FloatArray:
+        """Return the sum ``[2, K + 3 + W]`` with ``more`` counts of events, rounded upwards."""
+        charges = [*self._counts.items(), *more.items()]
+        total = np.zeros((len(NeighboringRelation), self.orders.size + BESIDE))
+        for charge in charges:
+            total += self.charge(*charge)
+        return total * (1 + 2.0**-52 * len(charges))
 
-    def values_after(self, events: str, count: int) -> FloatArray:
-        """Return the `values` that an addition of ``count`` times ``events`` would give."""
-        sums = copy(self._current_sums())  # arrays are replaced, never changed
-        sums.add(self._terms(events), count)
-        return sums.values()
-
+    @np.errstate(over="ignore")
     def charge(self, events: str, count: int) -> FloatArray:
-        """Return the contribution of ``count`` times ``events``, ``[2, K + 3 + W]``."""
-        if count == 0:
-            return np.zeros((2, self.orders.size + BESIDE))
-        return self._terms(events).value * count
-
-    def _current_sums(self) -> _Sums:
-        if self._sums is None:
-            self._sums = _Sums(self.orders.size)
-            for events, count in self._counts.items():
-                self._sums.add(self._terms(events), count)
-        return self._sums
-
-    def _terms(self, events: str) -> _Terms:
-        return _terms(events, self._key, self.teachers)
+        """Return the contribution of ``count > 0`` times ``events``, ``[2, K + 3 + W]``."""
+        return _values(events, self.orders.tobytes(), self.teachers) * count
 
 
 def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
@@ -370,18 +339,9 @@ def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
     return Cost(row[:-BESIDE], 0.0 - survival, mu_squared, row[3 - BESIDE :], rounds)
 
 
-class _Terms(NamedTuple):
-    value: FloatArray
-    high: FloatArray  # of 26 bits
-    low: FloatArray  # the rest
-    infinite: BoolArray
-    has_infinite: bool  # whether anything is infinite
-
-
 @lru_cache(maxsize=4096)
-def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
-    grid, parsed = np.frombuffer(orders), parse_events(events)
-    rows = []
+def _values(events: str, orders: bytes, teachers: int) -> FloatArray:
+    grid, parsed, rows = np.frombuffer(orders), parse_events(events), []
     for relation in NeighboringRelation:
         cost = parsed[relation].for_group_size(teachers).cost(grid)
         beside = [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.narrow_weights]
@@ -393,52 +353,5 @@ def _terms(events: str, orders: bytes, teachers: int = 1) -> _Terms:
         f"an event of known cost on all orders up to {grid.max():g}",
         event=events[:80],
     )
-    infinite = ~(value < _INFINITE)
-    finite = np.where(infinite, 0.0, value)
-    # Dekker's splitting into a factor of 26 bits and the rest: products with counts are exact
-    scaled = finite * (2.0 ** (53 - _DIGITS) + 1)
-    high = scaled - (scaled - finite)
-    terms = _Terms(value, high, finite - high, infinite, bool(infinite.any()))
-    for array in terms[:4]:
-        array.setflags(write=False)
-    return terms
-
-
-class _Sums:
-    """Sums ``[2, K + 3 + W]``, each kept as two floats, with infinities counted separately."""
-
-    def __init__(self, size: int) -> None:
-        shape = (len(NeighboringRelation), size + BESIDE)
-        self._high, self._low, self._peak = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self._infinite = np.zeros(shape, dtype=np.bool_)
-
-    def add(self, terms: _Terms, count: int) -> bool:
-        """Add ``count`` times ``terms``, and return whether the sum has kept its digits."""
-        for factor in _factors(count):
-            for part in (terms.high, terms.low):
-                term = factor * part
-                # the rounding error of a sum of two floats is a float itself (Knuth's two-sum)
-                total = self._high + term
-                back = total - self._high
-                error = (self._high - (total - back)) + (term - back) + self._low
-                self._high = total + error
-                self._low = error - (self._high - total)
-        if count < 0:
-            return not (self._high < _LOST * self._peak).any()
-        self._peak = np.maximum(self._peak, self._high)
-        if terms.has_infinite:
-            self._infinite = self._infinite | terms.infinite
-        return True
-
-    def values(self) -> FloatArray:
-        return np.where(self._infinite, np.inf, self._high)
-
-
-def _factors(count: int) -> Iterator[float]:
-    """Yield numbers of `_DIGITS` bits that sum to ``count``."""
-    sign, rest, unit = (-1 if count < 0 else 1), abs(count), 1
-    while rest:
-        rest, digit = divmod(rest, 1 << _DIGITS)
-        if digit:
-            yield float(sign * digit * unit)
-        unit <<= _DIGITS
+    value.setflags(write=False)
+    return value

@@ -1,4 +1,4 @@
-"""The state of a ledger, built from its rows: releases, a budget, running sums, and their check.
+"""The state of a ledger, built from its rows: releases, a budget, sums, and their check.
 
 The ledger's file knows no content of rows; here they get their meaning. `History` takes one row
 after the other, and refuses a malformed one. At the end `Verifier` computes the figures of all rows
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -252,7 +253,7 @@ class LedgerSnapshot:
 
 
 class History:
-    """The state of a ledger, built from its rows in order: releases, budget and running sums."""
+    """The state of a ledger, built from its rows in order: releases, budget and sums."""
 
     def __init__(self) -> None:
         self.entries: list[LedgerEntry] = []
@@ -303,7 +304,7 @@ class History:
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
         for query in events:
-            self._totals.charge(name_of(plain_events(query)), 1)
+            self._charge(name_of(plain_events(query)), 1)
         self._totals.values()
 
     # reading
@@ -354,7 +355,7 @@ class History:
         self.budget_unit = unit
         priced = self.snapshot().for_budget()
         self._names = [name_of(plain_events(entry.events)) for entry in priced.entries]
-        self._totals = totals_of(priced, orders_of_sums(bounds), budget.max_teachers_per_unit)
+        self._totals = totals_of(priced, bounds.orders, budget.max_teachers_per_unit)
 
     def _fold_home(self, body: Mapping[str, Any]) -> None:
         require(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
@@ -397,14 +398,14 @@ class History:
                 require_charged_count(0, count)
             charges = tuple((parse_events(name), count) for name, count in paid)
             units = self._held_by_budget(entry.privacy_unit)
-            paid = [(name_for_group_size(name, units), count) for name, count in paid]
+            paid = [(name_for_group_size(name, units), count) for name, count in paid if count]
             name = self._names[entry.release - 1]
             require(
                 not _names_budgets(name),
                 "a release of personal budgets settled for what it reserved",
             )
             self._require_within((name, entry.count), paid, entry.release)
-            changes = [(name, -entry.count), *(charge for charge in paid if charge[1])]
+            changes = [(name, -entry.count), *paid]
         published = body.get("published")
         require(
             isinstance(published, dict | None),
@@ -426,17 +427,17 @@ class History:
             entry, published=published, max_teachers_per_unit=_reach(entry, published)
         )
 
+    def _charge(self, events: str, count: int) -> FloatArray:
+        """Return what ``count`` times ``events`` cost on all orders, and on those of the filter."""
+        everywhere = Totals(DEFAULT_ORDERS, self._totals.teachers)
+        return np.hstack([sums.charge(events, count) for sums in (everywhere, self._totals)])
+
     def _require_within(
         self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int
     ) -> None:
-        reserved_values = self._totals.charge(*reserved)
-        total = np.sum(
-            [np.zeros(reserved_values.shape), *(self._totals.charge(*charge) for charge in paid)],
-            axis=0,
-        )
-        for relation, within in zip(
-            NeighboringRelation, (total <= reserved_values * ROUNDING).all(axis=1), strict=True
-        ):
+        most = self._charge(*reserved) * ROUNDING
+        total = np.sum([np.zeros(most.shape), *(self._charge(*each) for each in paid)], axis=0)
+        for relation, within in zip(NeighboringRelation, (total <= most).all(axis=1), strict=True):
             require(
                 within,
                 f"at most what release {release} reserved under {relation.value}",
@@ -530,10 +531,9 @@ class History:
                 f"a first release of known cost for units that reach {reach} teachers",
             )
             current, bounds = budget, make_filter(budget, once)
-            totals = totals_of(declared, orders_of_sums(bounds), reach)
+            totals = totals_of(declared, bounds.orders, reach)
             # reserved, not settled: the final cost of a release depends on its noise
-            reserved = cost_of_charges(declared.reserved(reach), relation, totals.orders)
-            before = restrict_to_filter(reserved, bounds)
+            before = cost_of_charges(declared.reserved(reach), relation, bounds.orders)
             if not bounds.admits(before):
                 refuse(current, bounds, before, when="before this release")
             row = {"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()}
@@ -546,9 +546,9 @@ class History:
         self._require_covered_by_budget(teachers)
         if current is not None and bounds is not None:
             relation = current.neighboring_relation
-            total = restrict_to_filter(as_cost(totals.values_after(name, count), relation), bounds)
+            total = as_cost(totals.values({name: count}), relation)
             if not bounds.admits(total):
-                spent = restrict_to_filter(as_cost(totals.values(), relation), bounds)
+                spent = as_cost(totals.values(), relation)
                 held = parse_events(name)[relation]
                 query = held.for_group_size(totals.teachers).cost(bounds.orders)
                 remainder = describe_remainder(bounds, spent, query, count)
@@ -569,7 +569,7 @@ class History:
 
 
 def totals_of(book: LedgerSnapshot, orders: FloatArray, teachers: int) -> Totals:
-    """Return the running sum of all charges of a ledger, for units that reach ``teachers``."""
+    """Return the sum of all charges of a ledger, for units that reach ``teachers``."""
     totals = Totals(orders, teachers)
     for entry in book.entries:
         for events, count in entry.charges:
@@ -580,25 +580,6 @@ def totals_of(book: LedgerSnapshot, orders: FloatArray, teachers: int) -> Totals
 
 def _names_budgets(events: str) -> bool:
     return f'"{PersonalEvent.__name__}"' in events
-
-
-def orders_of_sums(bounds: PrivacyFilter) -> FloatArray:
-    """Return the orders of running sums: `DEFAULT_ORDERS`, then others that a filter needs."""
-    return (
-        DEFAULT_ORDERS
-        if np.isin(bounds.orders, DEFAULT_ORDERS).all()
-        else np.append(DEFAULT_ORDERS, bounds.orders)
-    )
-
-
-def restrict_to_filter(total: Cost, bounds: PrivacyFilter) -> Cost:
-    """Return ``total``, a cost on the `orders_of_sums`, on the orders of the filter ``bounds``."""
-    at = (
-        np.searchsorted(DEFAULT_ORDERS, bounds.orders)
-        if orders_of_sums(bounds) is DEFAULT_ORDERS
-        else slice(DEFAULT_ORDERS.size, None)
-    )
-    return total._replace(rdp=total.rdp[at])
 
 
 def _settled(
@@ -652,48 +633,41 @@ class Verifier:
             self.check(None)
             relation, reach = budget.neighboring_relation, budget.max_teachers_per_unit
             priced = self.history.snapshot().for_budget()
-            orders, reserved = orders_of_sums(declared), priced.reserved(reach)
+            reserved = priced.reserved(reach)
             if reserved:
                 require_filter_of_first(declared, budget, reserved[0][0][relation].cost())
-            self._require_admitted(cost_of_charges(reserved, relation, orders), declared)
-            self._totals = totals_of(priced, orders, reach)
+            cost = cost_of_charges(reserved, relation, declared.orders)
+            self._require_admitted(cost, declared, self.history.head.rows)
+            self._totals = totals_of(priced, declared.orders, reach)
         elif len(self._rows) >= _BLOCK:
             self.check(declared)
 
     def check(self, bounds: PrivacyFilter | None) -> None:
         """Raise ``ValueError`` unless ``bounds`` admit the sum after each release of a block."""
-        more, less = Counter[str](), Counter[str]()
+        added = Counter[str]()
         for _, changes in self._rows:
             for events, count in changes:
-                (more if count > 0 else less)[events] += count
-        self._add(more)
+                added[events] += max(count, 0)
         # bounds that admit the sum of all additions admit each sum on the way to it
-        if bounds is None or bounds.admits(restrict_to_filter(self._total(), bounds)):
-            self._add(less)
-        else:
-            self._add({events: -count for events, count in more.items()})
-            for row, changes in self._rows:
-                for change in changes:
-                    self._totals.add(*change)
-                if row is not None:
-                    self._require_admitted(self._total(), bounds, row)
+        admitted = bounds is None or bounds.admits(self._total(+added))
+        for row, changes in self._rows:
+            for change in changes:
+                self._totals.add(*change)
+            if not admitted and bounds is not None and row is not None:
+                self._require_admitted(self._total(), bounds, row)
         self._rows = []
 
-    def _add(self, changes: Mapping[str, int]) -> None:
-        for events, count in changes.items():
-            self._totals.add(events, count)
-
-    def _total(self) -> Cost:
+    def _total(self, more: Mapping[str, int] = MappingProxyType({})) -> Cost:
         assert self.history.budget is not None
-        return as_cost(self._totals.values(), self.history.budget.neighboring_relation)
+        return as_cost(self._totals.values(more), self.history.budget.neighboring_relation)
 
-    def _require_admitted(self, cost: Cost, bounds: PrivacyFilter, row: int | None = None) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit the sum after a row, the last by default."""
+    def _require_admitted(self, total: Cost, bounds: PrivacyFilter, row: int) -> None:
+        """Raise ``ValueError`` unless ``bounds`` admit the sum after a row."""
         assert self.history.budget is not None
-        total = restrict_to_filter(cost, bounds)
         if not bounds.admits(total):
-            where = f"row {row or self.history.head.rows} of {self.path}"
             try:
                 refuse(self.history.budget, bounds, total)
             except ValueError as error:
-                raise ValueError(f"Expected {where} to be within the budget. {error}") from None
+                raise ValueError(
+                    f"Expected row {row} of {self.path} to be within the budget. {error}"
+                ) from None
