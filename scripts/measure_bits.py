@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pate import VoteShape
 from pate._core.accounting.accountant import TIGHTEST
 from pate._core.accounting.cost import smallest_where
-from pate._core.accounting.gaussian import ManyBitsAccountant
+from pate._core.accounting.proofs import ManyBitsAccountant
 from pate.accounting import RDPAccountant, Target
 from pate.aggregators import (
     Aggregator,

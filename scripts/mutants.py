@@ -203,12 +203,12 @@ DELIBERATE: tuple[tuple[str, str, str], ...] = (
     ),
     # composition
     ("pate/_core/accounting/cost.py", "return 2 if self", "return 1 if self"),
-    ("pate/_core/accounting/gaussian.py", "mu = math.sqrt(mu_squared)", "mu = mu_squared"),
+    ("pate/_core/accounting/proofs.py", "mu = math.sqrt(mu_squared)", "mu = mu_squared"),
     ("pate/_core/accounting/adaptive.py", "for ways in reversed(plays):", "for ways in plays:"),
     ("pate/_core/accounting/adaptive.py", "density @ _chord(1 - within, step)", "0.0"),
     ("pate/_core/accounting/filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
     (
-        "pate/_core/accounting/gaussian.py",
+        "pate/_core/accounting/proofs.py",
         "gaussian_delta(epsilon, math.sqrt(mu_squared))",
         "gaussian_delta(epsilon, mu_squared)",
     ),

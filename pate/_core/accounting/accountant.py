@@ -17,10 +17,16 @@ from numpy.typing import ArrayLike
 
 from pate._core.accounting.base import Event, total_cost
 from pate._core.accounting.cost import DEFAULT_ORDERS, Cost, NeighboringRelation
-from pate._core.accounting.gaussian import GaussianAccountant, ManyBitsAccountant
-from pate._core.accounting.optimum import EqualRoundsAccountant, OrderedAccountant
-from pate._core.accounting.proofs import Accountant, Composed, Guarantee
-from pate._core.accounting.renyi import RenyiAccountant
+from pate._core.accounting.proofs import (
+    Accountant,
+    Composed,
+    EqualRoundsAccountant,
+    GaussianAccountant,
+    Guarantee,
+    ManyBitsAccountant,
+    OrderedAccountant,
+    RenyiAccountant,
+)
 from pate._core.validation import (
     FloatArray,
     IntArray,

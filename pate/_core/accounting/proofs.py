@@ -1,9 +1,11 @@
-"""An accountant is one way to prove an epsilon of composed events. Each has its module.
+"""An accountant is one way to prove an epsilon of composed events.
 
-`renyi` has the best order, `gaussian` Gaussian mechanisms and many bits, `optimum` equal rounds and
-releases in their order. `pate._core.accounting.accountant` names those that a total is the smallest
-of. To add one, write a subclass of `Accountant`, name it there, and give `Guarantee` the figures of
-its proof.
+`RenyiAccountant` has the best order of the Renyi curve. `GaussianAccountant` has the Gaussian
+mechanisms that dominate all events one by one (Dong, Roth & Su (2022), Corollary 3.3), and
+`ManyBitsAccountant` those that dominate events as many bits (docs/appendix/costs.md, "Many bits").
+`EqualRoundsAccountant` and `OrderedAccountant` have the bounds of `pate._core.accounting.adaptive`.
+`pate._core.accounting.accountant` names those that a total is the smallest of. To add one, write a
+subclass of `Accountant`, name it there, and give `Guarantee` the figures of its proof.
 """
 
 from __future__ import annotations
@@ -12,10 +14,26 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
+
+from pate._core.accounting.adaptive import Profile, equal_rounds, is_known, ordered_profile
 from pate._core.accounting.base import Event, leaves
-from pate._core.accounting.cost import Cost, remaining_delta
+from pate._core.accounting.cost import (
+    EXCESS_LIMIT,
+    LOSS_LIMIT,
+    WIDTHS,
+    Cost,
+    convert,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_log_delta,
+    lost_delta,
+    many_bits_mu_squared,
+    remaining_delta,
+)
+from pate._core.accounting.events import BoundedRangeEvent, FailureEvent, GaussianEvent, PureDPEvent
 from pate._core.validation import FloatArray, IntArray
 
 
@@ -169,3 +187,240 @@ class Accountant(ABC):
     def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
         """Return the words of a proof of its own."""
         raise NotImplementedError(f"{type(self).__name__} is in no statement")
+
+
+class RenyiAccountant(Accountant):
+    """Converts the sum of curves at its best order.
+
+    Args:
+        conversion: ``"optimal"``, by Canonne, Kamath & Steinke (2020), Proposition 12, or
+            ``"classic"``, by Mironov (2017), Proposition 3, to reproduce published figures.
+    """
+
+    figures = ("order", "rdp")
+    theorem = "Canonne, Kamath & Steinke (2020), Proposition 12, at the best order"
+
+    def __init__(self, conversion: Literal["optimal", "classic"] = "optimal") -> None:
+        self._conversion: Literal["optimal", "classic"] = conversion
+
+    def supports(self, event: Event) -> bool:
+        return bool(np.isfinite(event.cost().rdp).any())
+
+    def guarantee(
+        self, composed: Composed, *, delta: float, below: float = math.inf
+    ) -> Guarantee | None:
+        cost, orders = composed.cost, composed.orders
+        epsilons = convert(cost, orders, delta=delta, conversion=self._conversion)
+        best = int(np.argmin(epsilons))
+        epsilon = float(epsilons[best])
+        if not epsilon < below:
+            return None
+        return composed.proven(epsilon, delta, order=float(orders[best]), rdp=float(cost.rdp[best]))
+
+    def get_delta(self, composed: Composed, epsilon: float) -> float:
+        orders, cost = composed.orders, composed.cost
+        far = orders - 1
+        exponent = far * (cost.rdp - epsilon)
+        if self._conversion == "optimal":
+            exponent = exponent + far * np.log1p(-1 / orders) - np.log(orders)
+        # delta0 + (1 - delta0) delta, where either may be far smaller than the other
+        log_delta = min(float(exponent.min()), 0.0)
+        return min(1.0, cost.delta0 + math.exp(cost.log_survival + log_delta))
+
+    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
+        return ProofText(
+            f"at the Renyi order a = {guarantee.order!r}",
+            [f"rdp = {float(term.cost.rdp[0])!r}" for term in terms],
+            f"rdp = {guarantee.rdp!r}",
+            (
+                LEFT,
+                "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
+                "    (Canonne, Kamath & Steinke (2020), Proposition 12)",
+            ),
+        )
+
+
+_METHOD = "in Gaussian differential privacy"
+_DELTA = "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)"
+
+
+class GaussianAccountant(Accountant):
+    """Sums the ``mu^2`` of Gaussian mechanisms that dominate the events one by one.
+
+    Its trade-off is exact (Balle & Wang (2018), Theorem 8) if all events are Gaussian.
+
+    Args:
+        exact: whether it supports Gaussian events only.
+    """
+
+    figures: ClassVar[tuple[str, ...]] = ("mu",)
+    theorem = (
+        "Balle & Wang (2018), Theorem 8, for the Gaussian mechanisms that dominate all releases,"
+        " one by one or as many bits"
+    )
+
+    def __init__(self, *, exact: bool = False) -> None:
+        self._exact = exact
+
+    def supports(self, event: Event) -> bool:
+        if self._exact:
+            return isinstance(event, GaussianEvent)
+        return event.cost().mu_squared < math.inf
+
+    def _dominating(self, composed: Composed) -> tuple[float, float, dict[str, float]]:
+        """Return ``mu^2``, infinite if none is known, the lost delta, and figures beside it."""
+        return composed.cost.mu_squared, 0.0, {}
+
+    def guarantee(
+        self, composed: Composed, *, delta: float, below: float = math.inf
+    ) -> Guarantee | None:
+        mu_squared, lost, figures = self._dominating(composed)
+        left = composed.left(delta) - lost
+        if mu_squared == math.inf or left <= 0:
+            return None
+        mu = math.sqrt(mu_squared)
+        if below < math.inf and mu > 0 and gaussian_log_delta(below, mu) > math.log(left):
+            return None
+        return composed.proven(gaussian_epsilon(left, mu), delta, mu=mu, **figures)
+
+    def get_delta(self, composed: Composed, epsilon: float) -> float:
+        mu_squared, lost, _ = self._dominating(composed)
+        if mu_squared == math.inf:
+            return 1.0
+        return composed.with_failures(lost + gaussian_delta(epsilon, math.sqrt(mu_squared)))
+
+    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
+        return ProofText(
+            _METHOD,
+            [f"mu^2 = {term.cost.mu_squared!r}" for term in terms],
+            f"mu^2, mu = {guarantee.mu!r}",
+            (
+                LEFT,
+                _DELTA,
+                "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
+            ),
+        )
+
+
+class ManyBitsAccountant(GaussianAccountant):
+    """Sums the weights of choices and tests among many, at their best common width."""
+
+    figures = ("mu", "width")
+    theorem = ""
+
+    def _dominating(self, composed: Composed) -> tuple[float, float, dict[str, float]]:
+        cost = composed.cost
+        if not cost.rounds:
+            return math.inf, 0.0, {}
+        totals = many_bits_mu_squared(cost.narrow_weights)
+        best = int(np.argmin(totals))
+        mu_squared = float(totals[best])
+        return mu_squared, lost_delta(cost.rounds, mu_squared), {"width": float(WIDTHS[best])}
+
+    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
+        assert guarantee.width is not None
+        at = int(np.searchsorted(WIDTHS, guarantee.width))
+        weights = [float(term.cost.narrow_weights[at]) for term in terms]
+        total = sum(term.times * weight for term, weight in zip(terms, weights, strict=True))
+        bits = sum(term.times * term.cost.rounds for term in terms)
+        return ProofText(
+            f"{_METHOD}, among many bits of width w = {guarantee.width!r} at most",
+            [f"weight = {weight!r}" for weight in weights],
+            f"weights t = {total!r} of n = {bits:.0f} bits, mu = {guarantee.mu!r}",
+            (
+                "    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0),"
+                f" at most {EXCESS_LIMIT:g}; + (t/w - 5 - v) w / {1 + EXCESS_LIMIT:g}",
+                f"{LEFT} - 2 n Phi(sqrt(mu^2 + 1)/2 - {LOSS_LIMIT:g}), n = the number of bits",
+                _DELTA,
+                "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
+            ),
+        )
+
+
+class _Optimum(Accountant):
+    @abstractmethod
+    def _profile(self, composed: Composed, below: float) -> tuple[int, Profile] | None:
+        """Return the number of rounds or steps, and the bound on all adversaries, if any."""
+
+    def guarantee(
+        self, composed: Composed, *, delta: float, below: float = math.inf
+    ) -> Guarantee | None:
+        left = composed.left(delta)
+        if left <= 0 or (found := self._profile(composed, below)) is None:
+            return None
+        number, profile = found
+        epsilon = profile.at(left)
+        (figure,) = self.figures
+        return composed.proven(epsilon, delta, **{figure: number}) if epsilon < below else None
+
+
+class EqualRoundsAccountant(_Optimum):
+    """Plays rounds that are all one choice, or all one pure release."""
+
+    figures = ("rounds",)
+    theorem = (
+        "the optimum of rounds that are all equal"
+        " (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
+    )
+
+    def supports(self, event: Event) -> bool:
+        return isinstance(event, BoundedRangeEvent | PureDPEvent | FailureEvent)
+
+    def _profile(self, composed: Composed, below: float) -> tuple[int, Profile] | None:
+        return equal_rounds(composed.parts())
+
+    def get_delta(self, composed: Composed, epsilon: float) -> float:
+        found = equal_rounds(composed.parts())
+        return 1.0 if found is None else composed.with_failures(found[1].delta_at(epsilon))
+
+    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
+        formulas: tuple[str, ...]
+        if any(isinstance(term.event, PureDPEvent) for term in terms):
+            formulas = (
+                LEFT,
+                "    d = sum over k < n/2 of C(n, k) max(0, exp((n - k) e) - exp(epsilon + k e))"
+                " / (1 + exp(e))^n, e: of one round",
+                "    (Kairouz, Oh & Viswanath (2017), Theorem 3.3)",
+            )
+        else:
+            formulas = (
+                f"{LEFT}, which no adversary exceeds in n choices",
+                "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers"
+                " (2020) have it)",
+            )
+        total = f"n = {guarantee.rounds} rounds"
+        return ProofText("as rounds that are all equal", [""] * len(terms), total, formulas)
+
+
+class OrderedAccountant(_Optimum):
+    """Plays all releases in their order, where it is known and they are not all equal.
+
+    Its grid reaches as far as an epsilon that another accountant has proved.
+    """
+
+    figures = ("in_order",)
+    theorem = "all releases in the order of their ledger"
+    only_where_used = True
+
+    def supports(self, event: Event) -> bool:
+        return is_known(event)
+
+    def _profile(self, composed: Composed, below: float) -> tuple[int, Profile] | None:
+        if not composed.in_order or equal_rounds(composed.parts()) is not None:
+            return None
+        spread = math.sqrt(2 * float(composed.cost.rdp[0]) / float(composed.orders[0]))
+        return ordered_profile(list(composed.parts()), epsilon=below, spread=spread)
+
+    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
+        return ProofText(
+            "in the order of the ledger",
+            [""] * len(terms),
+            f"n = {guarantee.in_order} steps",
+            (
+                f"{LEFT}, which no adversary exceeds against these releases in this order, if"
+                " queries",
+                "    of one release are answered one by one, or each part of all queries before the"
+                " next part",
+                "    (The order of releases, docs/accounting.md)",
+            ),
+        )

@@ -23,9 +23,14 @@ from pate._core.accounting.cost import (
 )
 from pate._core.accounting.filters import describe_personal
 from pate._core.accounting.history import LedgerSnapshot
-from pate._core.accounting.optimum import OrderedAccountant
 from pate._core.accounting.privacy_unit import NOT_NAMED, PrivacyUnit
-from pate._core.accounting.proofs import Accountant, Guarantee, ProofText, Term
+from pate._core.accounting.proofs import (
+    Accountant,
+    Guarantee,
+    OrderedAccountant,
+    ProofText,
+    Term,
+)
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
 """The first line of every file that an audit writes."""

@@ -6,9 +6,13 @@ import pytest
 from scipy.special import ndtr
 
 from pate._core.accounting.accountant import TIGHTEST
-from pate._core.accounting.gaussian import GaussianAccountant, ManyBitsAccountant
-from pate._core.accounting.optimum import EqualRoundsAccountant, OrderedAccountant
-from pate._core.accounting.renyi import RenyiAccountant
+from pate._core.accounting.proofs import (
+    EqualRoundsAccountant,
+    GaussianAccountant,
+    ManyBitsAccountant,
+    OrderedAccountant,
+    RenyiAccountant,
+)
 from pate._core.accounting.statement_words import conversion
 from pate.accounting import (
     Accountant,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pate._core.accounting.cost import WIDTHS
-from pate._core.accounting.gaussian import ManyBitsAccountant
 from pate._core.accounting.privacy_unit import EACH
+from pate._core.accounting.proofs import ManyBitsAccountant
 from pate._core.accounting.statement_words import (
     AUDIT,
     FIXED_BEFOREHAND,
