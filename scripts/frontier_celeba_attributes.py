@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pate.lab.plan.command import compare
-from pate.lab.plan.frontier import Comparison, Point
+from pate.lab.plan.engine import Row
+from pate.lab.plan.frontier import Comparison
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -39,20 +40,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             cutoff=cutoff,
             seeds=options.seeds,
         )
-        points = compare(comparison, run=options.run, output=output).points
+        rows = compare(comparison, run=options.run, output=output).rows
         for measured in ("student_accuracy", "student_macro_f1", "student_mAP"):
-            print(f"\n{measured}, a label from {cutoff:g} on\n\n{markdown(points, measured)}")
+            print(f"\n{measured}, a label from {cutoff:g} on\n\n{markdown(rows, measured)}")
 
 
-def markdown(points: Sequence[Point], measured: str) -> str:
+def markdown(rows: Sequence[Row], measured: str) -> str:
     """Return one figure of all aggregators as a table, a column for each epsilon."""
     lines = ["| aggregator | " + " | ".join(f"{target:g}" for target in EPSILONS) + " |"]
     lines.append("| --- |" + " ---: |" * len(EPSILONS))
-    for name in dict.fromkeys(point.aggregator for point in points):
+    for name in dict.fromkeys(row["aggregator"] for row in rows):
         by_target = {
-            point.target_epsilon: getattr(point, measured)
-            for point in points
-            if point.aggregator == name
+            row["target_epsilon"]: row[measured] for row in rows if row["aggregator"] == name
         }
         figures = [by_target.get(target, math.nan) for target in EPSILONS]
         lines.append(

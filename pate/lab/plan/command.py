@@ -27,7 +27,6 @@ from pate.lab.plan.output import (
     draw_epsilons,
     draw_sweep,
     frontier_figure,
-    frontier_rows,
     frontier_table,
     save_figure,
     sweep_text,
@@ -193,7 +192,8 @@ def compare(
     result = frontier(task, replace(comparison, num_queries=task.votes.num_queries), aggregators)
     folder = default if output is None else Path(output)
     text = frontier_table(result)
-    write_csv(folder / "frontier.csv", result.notice, frontier_rows(result))
+    levels = [{"aggregator": name, **figures} for name, figures in result.references.items()]
+    write_csv(folder / "frontier.csv", result.notice, [*result.rows, *levels])
     write_text(folder / "frontier.txt", text)
     save_figure(folder / "frontier.png", frontier_figure(result), dpi=144)
     written = ["frontier.csv", "frontier.png", "frontier.txt"]

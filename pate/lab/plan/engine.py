@@ -24,6 +24,8 @@ FREE = "from simulated votes alone: nothing private was touched"
 _FOR_SETTINGS = 1e-6  # delta of settings that a class chooses for a target without one
 
 Figures = Mapping[str, float | None]
+Row = Mapping[str, Any]
+"""A row of a table of results, by column."""
 
 
 @dataclass(frozen=True, kw_only=True)

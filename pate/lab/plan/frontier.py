@@ -9,8 +9,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,7 +55,7 @@ from pate._labeling.votes.kinds import (
     drawn_rows,
     require_kind,
 )
-from pate.lab.plan.engine import FREE, Terms
+from pate.lab.plan.engine import FREE, Row, Terms
 from pate.lab.plan.sources import Task, votes_of
 
 
@@ -65,7 +66,8 @@ class Candidate(NamedTuple):
     """The display name; for a variant, the name of the original and the changed field."""
     family: str
     """The name of the class; with a preceding round, the class of the last round."""
-    aggregator: Aggregator
+    aggregator: Any
+    """The aggregator, or a class that splits its noise by the target."""
 
 
 def candidates(
@@ -194,36 +196,20 @@ class Comparison(Terms):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One aggregator at one epsilon: medians over seeds of the noise; NaN without a student."""
-
-    aggregator: str
-    target_epsilon: float
-    epsilon: float
-    realised_epsilon: float
-    parameters: str
-    answered: float
-    label_accuracy: float
-    label_macro_f1: float
-    student_accuracy: float = math.nan
-    student_macro_f1: float = math.nan
-    student_mAP: float = math.nan  # noqa: N815
-
-
-@dataclass(frozen=True, kw_only=True)
 class Frontier:
     """The results of a comparison.
 
     Attributes:
         comparison: the settings.
-        points: a point for each aggregator and epsilon that it can meet.
+        rows: for each aggregator and epsilon that it can meet, medians over seeds of the noise.
+            Figures of a student are NaN without one.
         references: figures of references by name, such as a constant answer.
         private: whether the votes, and so all results, are private.
         families: the class of each aggregator by its name, where variants are compared; else empty.
     """
 
     comparison: Comparison
-    points: tuple[Point, ...]
+    rows: tuple[Row, ...]
     references: dict[str, dict[str, float]]
     private: bool
     families: Mapping[str, str] = field(default_factory=dict)
@@ -233,48 +219,53 @@ class Frontier:
         """One line on whether the results may be published."""
         return PRIVATE if self.private else FREE
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all aggregators that meet a target."""
+        return list(dict.fromkeys(row["aggregator"] for row in self.rows))
 
-def ranked(points: Sequence[Point], figures: Sequence[str]) -> list[str]:
+    @property
+    def targets(self) -> list[float]:
+        """The epsilons that an aggregator meets, ascending."""
+        return sorted({row["target_epsilon"] for row in self.rows})
+
+
+def ranked(frontier: Frontier, figures: Sequence[str]) -> list[str]:
     """Return the names of all aggregators by their mean rank over targets and ``figures``.
 
     The best comes first. An aggregator without a figure at a target ranks last there.
     """
-    names = list(dict.fromkeys(point.aggregator for point in points))
-    points_by_name = {(point.aggregator, point.target_epsilon): point for point in points}
+    names, found = (
+        frontier.names,
+        {(r["aggregator"], r["target_epsilon"]): r for r in frontier.rows},
+    )
     ranks = np.zeros(len(names))
-    for target in {point.target_epsilon for point in points}:
-        for figure in figures:
-            values = [
-                getattr(points_by_name.get((name, target)), figure, -math.inf) for name in names
-            ]
-            losses = -np.nan_to_num(values, nan=-math.inf, neginf=-math.inf)
-            ranks += np.searchsorted(np.sort(losses), losses)
+    for target, figure in product(frontier.targets, figures):
+        values = [found.get((name, target), {}).get(figure, math.nan) for name in names]
+        losses = -np.nan_to_num(values, nan=-math.inf, neginf=-math.inf)
+        ranks += np.searchsorted(np.sort(losses), losses)
     return [names[i] for i in np.argsort(ranks, kind="stable")]
 
 
 def best_of_families(frontier: Frontier, figures: Sequence[str]) -> list[str]:
     """Return the best aggregator of each family, in the order of `ranked`."""
     best: dict[str, str] = {}
-    for name in ranked(frontier.points, figures):
+    for name in ranked(frontier, figures):
         best.setdefault(frontier.families.get(name, name), name)
     return list(best.values())
 
 
-def best_at(points: Sequence[Point], measured: str) -> dict[float, Point]:
-    """Return the best point at each target by one figure; a missing figure never wins.
+def reached(row: Row, measured: str) -> float:
+    """Return a figure; those of released labels count for the share of labels that are released."""
+    return float((row["answered"] if measured in LABEL_FIGURES[1:] else 1.0) * row[measured])
 
-    Figures of released labels count for the share of labels that are released.
-    """
 
-    def reached(point: Point) -> float:
-        share = point.answered if measured in LABEL_FIGURES[1:] else 1.0
-        return float(share * getattr(point, measured))
-
-    best: dict[float, Point] = {}
-    for point in points:
-        so_far = best.get(point.target_epsilon)
-        if reached(point) > (-math.inf if so_far is None else reached(so_far)):
-            best[point.target_epsilon] = point
+def best_at(rows: Sequence[Row], measured: str) -> dict[float, Row]:
+    """Return the best row at each target by what is `reached`; a missing figure never wins."""
+    best: dict[float, Row] = {}
+    known = [row for row in rows if not math.isnan(reached(row, measured))]
+    for row in sorted(known, key=lambda row: reached(row, measured), reverse=True):
+        best.setdefault(row["target_epsilon"], row)
     return dict(sorted(best.items()))
 
 
@@ -311,20 +302,14 @@ def load_task(
     else:
         require(comparison.student, f"student=True for {kind.__name__}, which have no majority")
     require_kind(kind, needs | {Counts | Scores | Moments}, "the comparison")
-    test_features, test_labels = (
-        np.zeros((0, 1)),
-        np.zeros((0, len(manifest.label_names)), dtype=np.uint8),
-    )
+    test: dict[str, Any] = {}
     if comparison.student:
         needs |= {"features"}
-        test = load_data(run).records(Role.TEST)
-        test_features, test_labels = flat(test.features[np.arange(len(test))]), test.labels
-    return Task(
-        votes=load_votes(run, store, np.array(manifest.ids)[rows], needs),
-        test_features=test_features,
-        test_labels=test_labels,
-        private=True,
-    )
+        records = load_data(run).records(Role.TEST)
+        features = flat(records.features[np.arange(len(records))])
+        test = {"test_features": features, "test_labels": records.labels}
+    votes = load_votes(run, store, np.array(manifest.ids)[rows], needs)
+    return Task(votes=votes, private=True, **test)
 
 
 def file_task(path: Path, comparison: Comparison) -> Task[Counts]:
@@ -336,19 +321,13 @@ def file_task(path: Path, comparison: Comparison) -> Task[Counts]:
     require(not comparison.student, "no student with a file of votes, which has no test samples")
     number, seed = comparison.num_queries, comparison.query_seed
     votes = votes_of(path, None, num_queries=number, seed=seed).votes
-    votes = votes[np.arange(comparison.number(votes.num_queries))]
-    return Task(
-        votes=votes,
-        test_features=np.zeros((0, 1)),
-        test_labels=np.zeros((0, votes.num_labels), dtype=np.uint8),
-        private=True,
-    )
+    return Task(votes=votes[np.arange(comparison.number(votes.num_queries))], private=True)
 
 
 def measure(
     task: Task[Votes], name: str, aggregator: AnyAggregator, epsilon: float, comparison: Comparison
-) -> Point | None:
-    """Return the results of an aggregator at a target epsilon, or None if no noise meets it."""
+) -> Row | None:
+    """Return the row of an aggregator at a target epsilon, or None if no noise meets it."""
     votes = task.votes
 
     def figures(release: Release) -> dict[str, float]:
@@ -363,15 +342,19 @@ def measure(
     except ValueError:
         return None
     drawn = comparison.draws(priced, votes, figures, range(comparison.seeds))
-    medians = {name: float(np.median([row[name] for row in drawn])) for name in comparison.figures}
-    return Point(
-        aggregator=name,
-        target_epsilon=epsilon,
-        epsilon=comparison.cost(priced, votes),
-        realised_epsilon=float(np.median([row["spent"] for row in drawn])),
-        parameters=json.dumps({name: round(scale, 4) for name, scale in priced.noise.items()}),
+    medians = {
+        each: float(np.median([row[each] for row in drawn]))
+        for each in ("spent", *comparison.figures)
+    }
+    return {
+        "aggregator": name,
+        "target_epsilon": epsilon,
+        "epsilon": comparison.cost(priced, votes),
+        "realised_epsilon": medians.pop("spent"),
+        "parameters": json.dumps({each: round(scale, 4) for each, scale in priced.noise.items()}),
+        **dict.fromkeys((*LABEL_FIGURES, *STUDENT_FIGURES), math.nan),
         **medians,
-    )
+    }
 
 
 def score_student(student: LinearStudent, task: Task[Votes], *, cutoff: float) -> dict[str, float]:
@@ -423,37 +406,35 @@ def references(task: Task[Votes], *, student: bool, cutoff: float) -> dict[str, 
     majority of the teachers' votes, the ``noiseless counts`` their exact numbers. Both would cost
     an infinite epsilon. Votes without counts have neither, and no figures of released labels.
     """
-    votes, usual_student = task.votes, {}
-    if student:
-        right, known = known_truth(task.test_labels)
-        usual = np.broadcast_to(2 * right.sum(axis=0) > known.sum(axis=0), right.shape)
-        usual_student = _metrics(usual.astype(np.float64), task.test_labels, cutoff=cutoff)
-    if not isinstance(votes, Counts):
-        return {"constant answer": dict.fromkeys(LABEL_FIGURES, math.nan) | usual_student}
-    majority = majority_of(votes)
-    all_answered = np.ones(majority.shape, dtype=np.bool_)
-    common = np.broadcast_to(majority.mean(axis=0) > 0.5, majority.shape)
-    constant = label_quality(Release(common.astype(np.uint8), all_answered), votes)
-    exact = label_quality(Release(majority.astype(np.uint8), all_answered), votes)
-    figures = {"constant answer": constant | usual_student, "noiseless majority": exact}
+    votes = task.votes
+    found = {"constant answer": dict.fromkeys(LABEL_FIGURES, math.nan)}
+    if isinstance(votes, Counts):
+        majority = majority_of(votes)
+        answered = np.ones(majority.shape, dtype=np.bool_)
+        common = np.broadcast_to(majority.mean(axis=0) > 0.5, majority.shape)
+        found = {
+            name: label_quality(Release(labels.astype(np.uint8), answered), votes)
+            for name, labels in (("constant answer", common), ("noiseless majority", majority))
+        }
     if not student:
-        return figures
-    features = features_of(votes)
-    figures["noiseless majority"] |= score_student(
-        fit_linear(features, majority, all_answered), task, cutoff=cutoff
-    )
-    figures["noiseless counts"] = exact | score_student(
-        fit_linear(features, votes.counts / votes.num_teachers, all_answered), task, cutoff=cutoff
-    )
-    return figures
+        return found
+    right, known = known_truth(task.test_labels)
+    usual = np.broadcast_to(2 * right.sum(axis=0) > known.sum(axis=0), right.shape)
+    found["constant answer"] |= _metrics(usual.astype(np.float64), task.test_labels, cutoff=cutoff)
+    if isinstance(votes, Counts):
+        exact, shares = found["noiseless majority"], votes.counts / votes.num_teachers
+        for name, taught in (("noiseless majority", majority), ("noiseless counts", shares)):
+            learned = fit_linear(features_of(votes), taught, answered)
+            found[name] = exact | score_student(learned, task, cutoff=cutoff)
+    return found
 
 
 def _sorted_out(
     task: Task[Votes], comparison: Comparison, aggregators: Sequence[AnyAggregator]
-) -> tuple[list[Aggregator], list[tuple[str, Partial[Aggregator]]]]:
-    """Return aggregators, and by name classes that split their noise by the target."""
+) -> tuple[list[Aggregator], list[Candidate]]:
+    """Return aggregators, and as candidates classes that split their noise by the target."""
     made: list[Aggregator] = []
-    split: list[tuple[str, Partial[Aggregator]]] = []
+    split: list[Candidate] = []
     target = comparison.target(max(comparison.epsilons), task.votes.num_queries)
     for each in aggregators:
         if isinstance(each, Aggregator):
@@ -462,9 +443,8 @@ def _sorted_out(
         relation = {"neighboring_relation": comparison.neighboring_relation}
         partial = Partial(each.cls, **relation | dict(each.settings))
         complete = complete_aggregator(partial, target, task.votes.shape)
-        noisy = set(each.settings) >= set(each.cls.noise_parameters)
-        if each.cls.splits_noise and not noisy:
-            split.append((each.cls.__name__, partial))
+        if each.cls.splits_noise and not set(each.settings) >= set(each.cls.noise_parameters):
+            split.append(Candidate(each.cls.__name__, each.cls.__name__, partial))
         else:
             made.append(complete)
     return made, split
@@ -484,7 +464,7 @@ def frontier(
             counts, of the one that a target alone takes.
 
     Returns:
-        A point for each aggregator and epsilon that it can meet, as PRIVATE as the votes.
+        A row for each aggregator and epsilon that it can meet, as PRIVATE as the votes.
 
     Raises:
         ValueError: if the votes are on another number of queries, or an aggregator cannot serve
@@ -507,21 +487,18 @@ def frontier(
     for candidate in compared:
         # what cannot serve the votes is refused, and what meets no target left out
         candidate.aggregator.event(task.votes.shape, comparison.neighboring_relation)
-    families = {name: family for name, family, _ in compared} | {name: name for name, _ in split}
-    tried: list[tuple[str, AnyAggregator]] = [(each.name, each.aggregator) for each in compared]
-    tried += split
-    points: list[Point] = []
-    with stage_bar(len(tried) * len(comparison.epsilons), "frontier", unit="point") as bar:
-        for name, aggregator in tried:
+    compared += split
+    rows: list[Row] = []
+    with stage_bar(len(compared) * len(comparison.epsilons), "frontier", unit="point") as bar:
+        for (name, _, aggregator), epsilon in product(compared, comparison.epsilons):
             bar.set_postfix_str(name, refresh=False)
-            for epsilon in comparison.epsilons:
-                point = measure(task, name, aggregator, epsilon, comparison)
-                points += [] if point is None else [point]
-                bar.update()
+            row = measure(task, name, aggregator, epsilon, comparison)
+            rows += [] if row is None else [row]
+            bar.update()
     return Frontier(
         comparison=comparison,
-        points=tuple(points),
+        rows=tuple(rows),
         references=references(task, student=comparison.student, cutoff=comparison.cutoff),
         private=task.private,
-        families=families if comparison.variants else {},
+        families={each.name: each.family for each in compared} if comparison.variants else {},
     )

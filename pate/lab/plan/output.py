@@ -6,8 +6,8 @@ recipe and the picture of a sweep over numbers of teachers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,9 @@ from pate.lab.plan.frontier import (
     LABEL_FIGURES,
     STUDENT_FIGURES,
     Frontier,
-    Point,
     best_at,
     best_of_families,
-    ranked,
+    reached,
 )
 from pate.lab.plan.sweep import SweepResult, Trial
 
@@ -44,7 +43,6 @@ _WIDTH = 5.0  # inches: type of pictures is legible on a phone
 _NAMED = 5  # lines with a color and a name
 _MARKERS = "osD^v"
 _ACROSS = 3  # panels side by side
-_GRAY: Mapping[str, Any] = {"color": "0.8", "linewidth": 0.9, "zorder": 2}
 _TITLES = {
     "answered": "share of labels released",
     "label_accuracy": "released labels that are the majority's",
@@ -70,33 +68,37 @@ def log2_axis(axes: Axes, ticks: Sequence[float], **style: Any) -> None:
     axes.grid(alpha=0.3)
 
 
+def panel_grid(count: int, *, width: float, height: float) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure, and its panels of a size in inches with shared axes, three in a row."""
+    from matplotlib.figure import Figure  # without pyplot there is no window and no state
+
+    across = min(_ACROSS, max(1, count))
+    down = max(1, -(-count // across))
+    figure = Figure(figsize=(width * across, 0.8 + height * down), layout="constrained")
+    grid = np.ravel(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False))
+    for i, axes in enumerate(grid.tolist()):
+        axes.set_visible(i < count)
+        axes.tick_params(labelbottom=True)
+    return figure, grid[:count].tolist()
+
+
 def frontier_table(frontier: Frontier) -> str:
-    """Return all points and references as text, and the best aggregator at each epsilon."""
-    points, comparison = frontier.points, frontier.comparison
-    names = comparison.figures
-    rows = [("aggregator", "epsilon", "realised", *names)]
-    for point in points:
-        epsilons = f"{point.epsilon:.3f}", f"{point.realised_epsilon:.3f}"
-        rows.append(
-            (point.aggregator, *epsilons, *(f"{getattr(point, name):.4f}" for name in names))
-        )
+    """Return all rows and references as text, and the best aggregator at each epsilon."""
+    comparison, names = frontier.comparison, frontier.comparison.figures
+    table = [("aggregator", "epsilon", "realised", *names)]
+    for row in frontier.rows:
+        epsilons = f"{row['epsilon']:.3f}", f"{row['realised_epsilon']:.3f}"
+        table.append((row["aggregator"], *epsilons, *(f"{row[name]:.4f}" for name in names)))
     for reference, figures in frontier.references.items():
-        rows.append((reference, "", "", *(f"{figures[name]:.4f}" for name in names)))
-    lines = [frontier.notice, comparison.title, "", *text_table(rows)]
+        table.append((reference, "", "", *(f"{figures[name]:.4f}" for name in names)))
+    lines = [frontier.notice, comparison.title, "", *text_table(table)]
     for measured in STUDENT_FIGURES if comparison.student else ("label_accuracy",):
         words = measured if comparison.student else "the share of labels released and right"
         lines += ["", f"Best by {words}:"]
-        for target, point in best_at(points, measured).items():
-            share = 1.0 if comparison.student else point.answered
-            reached = share * getattr(point, measured)
-            lines.append(f"    epsilon {target:g}: {point.aggregator} ({reached:.4f})")
+        for target, row in best_at(frontier.rows, measured).items():
+            best = f"{row['aggregator']} ({reached(row, measured):.4f})"
+            lines.append(f"    epsilon {target:g}: {best}")
     return "\n".join(lines) + "\n"
-
-
-def frontier_rows(frontier: Frontier) -> Iterable[Mapping[str, Any]]:
-    """Yield all points, then the references, without epsilons, as rows of a file."""
-    yield from map(asdict, frontier.points)
-    yield from ({"aggregator": name, **figures} for name, figures in frontier.references.items())
 
 
 def frontier_figure(frontier: Frontier) -> Figure:
@@ -106,33 +108,16 @@ def frontier_figure(frontier: Frontier) -> Figure:
     are gray. If variants are compared, each class counts once, by its best form. Values far below
     the constant answer are cut off.
     """
-    from matplotlib.figure import Figure  # without pyplot there is no window and no state
+    from matplotlib.figure import Figure
 
-    points, references = frontier.points, frontier.references
     shown = STUDENT_FIGURES if frontier.comparison.student else LABEL_FIGURES
-    best = best_of_families(frontier, shown)[:_NAMED]
-    names = best + [name for name in ranked(points, shown) if name not in best]
-    others = len(names) - len(best)
+    styles = {
+        name: {"color": f"C{i}", "marker": _MARKERS[i], "linewidth": 2.2, "zorder": 9 - i}
+        for i, name in enumerate(best_of_families(frontier, shown)[:_NAMED])
+    }
     figure = Figure(figsize=(_WIDTH, 2.9 * len(shown) + 2.4), layout="constrained")
-    for axes, measured in zip(np.atleast_1d(figure.subplots(len(shown), 1)), shown, strict=True):
-        for i, name in enumerate(names):
-            style = dict(_GRAY)
-            if i < len(best):
-                style = {
-                    "color": f"C{i}",
-                    "marker": _MARKERS[i],
-                    "markersize": 6,
-                    "linewidth": 2.2,
-                    "zorder": 9 - i,
-                }
-            word = name if i < len(best) else f"{others} other{'s' if others > 1 else ''}"
-            _line(axes, points, name, measured, **style, label=word if i <= len(best) else None)
-        for (name, figures), dashes in zip(references.items(), (":", "--", "-."), strict=False):
-            axes.axhline(
-                figures[measured], color="black", linestyle=dashes, linewidth=1, label=name
-            )
-        axes.set_ylim(_limits(frontier, measured))
-        log2_axis(axes, sorted({point.target_epsilon for point in points}))
+    for axes, measured in zip(figure.subplots(len(shown), 1), shown, strict=True):
+        _draw(axes, frontier, measured, styles)
         axes.set(xlabel="epsilon", title=_TITLES[measured])
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize="medium")
@@ -145,62 +130,60 @@ def variants_figure(frontier: Frontier) -> Figure:
 
     The panels show the accuracy of the student or, without a student, macro-F1 of the labels.
     """
-    from matplotlib.figure import Figure
-
     measured = "student_accuracy" if frontier.comparison.student else "label_macro_f1"
-    points, names = frontier.points, dict.fromkeys(point.aggregator for point in frontier.points)
     forms: dict[str, list[str]] = {}
-    for name in names:
+    for name in frontier.names:
         forms.setdefault(frontier.families.get(name, name), []).append(name)
-    panels = {
-        family: family_forms for family, family_forms in forms.items() if len(family_forms) > 1
-    }
-    down = max(1, -(-len(panels) // _ACROSS))
-    figure = Figure(figsize=(4.6 * _ACROSS, 0.6 + 4.2 * down), layout="constrained")
-    grid = np.ravel(figure.subplots(down, _ACROSS, sharex=True, sharey=True, squeeze=False))
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
-    for axes, (family, family_forms) in zip(grid, panels.items(), strict=False):
-        for name in names:
-            if name not in family_forms:
-                _line(axes, points, name, measured, **_GRAY)
-        for i, name in enumerate(family_forms):
-            style = {
-                "linestyle": "-" if i < 5 else "--",
-                "marker": _MARKERS[i % 5],
-                "markersize": 4,
-            }
-            _line(axes, points, name, measured, **style, color=f"C{i % 10}", zorder=9, label=name)
-        axes.axhline(
-            frontier.references["constant answer"][measured],
-            color="black",
-            linestyle=":",
-            linewidth=1,
-        )
-        axes.set_ylim(_limits(frontier, measured))
-        log2_axis(axes, sorted({point.target_epsilon for point in points}))
-        axes.tick_params(labelbottom=True)
+    several = {family: names for family, names in forms.items() if len(names) > 1}
+    figure, grid = panel_grid(len(several), width=4.6, height=4.2)
+    for axes, (family, names) in zip(grid, several.items(), strict=True):
+        styles = {
+            name: {"color": f"C{i % 10}", "marker": _MARKERS[i % 5], "ls": "-" if i < 5 else "--"}
+            for i, name in enumerate(names)
+        }
+        _draw(axes, frontier, measured, styles)
         axes.set_title(family)
         axes.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.08), frameon=False, fontsize="x-small"
+            handles=axes.lines[: len(names)],
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.08),
+            frameon=False,
+            fontsize="x-small",
         )
     heading = f"{_TITLES[measured]} against epsilon, by class"
     figure.suptitle(f"{heading}\n{frontier.comparison.title}\n{frontier.notice}", fontsize="medium")
     return figure
 
 
-def _line(axes: Axes, points: Sequence[Point], name: str, measured: str, **style: Any) -> None:
-    line = sorted((p.target_epsilon, getattr(p, measured)) for p in points if p.aggregator == name)
-    axes.plot(*zip(*line, strict=True), **style)
+def _draw(
+    axes: Axes, frontier: Frontier, measured: str, styles: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Draw a figure of all aggregators, those with a style first, and levels of references."""
+    names = [*styles, *(name for name in frontier.names if name not in styles)]
+    others = len(names) - len(styles)
+    gray = {"color": "0.8", "linewidth": 0.9, "zorder": 2}
+    for i, name in enumerate(names):
+        found = [row for row in frontier.rows if row["aggregator"] == name]
+        line = sorted((row["target_epsilon"], row[measured]) for row in found)
+        style: Mapping[str, Any] = gray
+        if name in styles:
+            style = {"label": name, "markersize": 5, "zorder": 9, **styles[name]}
+        elif i == len(styles):
+            style = {"label": f"{others} other{'s' if others > 1 else ''}", **gray}
+        axes.plot(*zip(*line, strict=True), **style)
+    for (name, levels), dashes in zip(frontier.references.items(), (":", "--", "-."), strict=False):
+        axes.axhline(levels[measured], color="black", linestyle=dashes, linewidth=1, label=name)
+    axes.set_ylim(_limits(frontier, measured))
+    log2_axis(axes, frontier.targets)
 
 
 def _limits(frontier: Frontier, measured: str) -> tuple[float, float]:
     """Return the limits of a plot, which begins at most a little below the constant answer."""
-    levels = [figures[measured] for figures in frontier.references.values()]
-    values = np.array([*levels, *(getattr(point, measured) for point in frontier.points)])
-    constant, high = frontier.references["constant answer"][measured], float(np.nanmax(values))
-    low = float(np.nanmin(values))
+    shown = [*frontier.rows, *frontier.references.values()]
+    values = [each[measured] for each in shown]
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if measured != "answered":
+        constant = frontier.references["constant answer"][measured]
         low = max(low, constant - 0.1 * (high - constant))
     margin = 0.04 * max(high - low, 0.01)
     return low - margin, high + margin
@@ -244,10 +227,6 @@ def draw_epsilons(
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
 _NUM_STEPS, _BATCH_SIZE = 150, 100
 _FEW_QUERIES = 20
-_HEAD = (
-    f"{'teachers':>10}{'records of each':>17}{'its accuracy':>14}   {'aggregator':<14}"
-    f"{'accuracy':>17}{'macro-F1':>20}"
-)
 
 
 def sweep_text(result: SweepResult) -> str:
@@ -267,34 +246,26 @@ def sweep_text(result: SweepResult) -> str:
         lines.append(
             f"    {records:>8} records: accuracy {accuracy:.4f}, of the model {reached:.4f}"
         )
+    head = ("aggregator", "teachers", "records of each", "its accuracy", "accuracy", "macro-F1", "")
     for epsilon in sweep.epsilons:
         choice = result.choice(epsilon)
-        lines += ["", f"epsilon {epsilon:g}", _HEAD]
-        lines += [
-            _row(trial, trial == choice) for trial in result.trials if trial.epsilon == epsilon
-        ]
-        lines.append(
-            f"{'constant answer':>58}{result.constant[0]:>9.4f}{result.constant[1]:>20.4f}"
-        )
+        table: list[tuple[str, ...]] = [head]
+        for trial in result.trials:
+            if trial.epsilon == epsilon:
+                mark = "<- take" if trial == choice else ""
+                size = f"{trial.num_teachers}", f"{trial.records:.1f}"
+                figures = (_figure(*trial.spread(by)) for by in result.constant)
+                own = f"{trial.teacher_accuracy:.4f}"
+                table.append((trial.aggregator, *size, own, *figures, mark))
+        levels = (f"{level:.4f}" for level in result.constant.values())
+        table.append(("constant answer", "", "", "", *levels, ""))
+        lines += ["", f"epsilon {epsilon:g}", *text_table(table)]
         lines += [*_advice(result, choice), _exact_sets(result, epsilon)]
     return "\n".join(lines) + "\n"
 
 
-def _row(trial: Trial, recommended: bool) -> str:
-    accuracy, f1 = (_figure(*_spread(trial, by)) for by in ("accuracy", "macro_f1"))
-    size = f"{trial.num_teachers:>10}{trial.records:>17.1f}{trial.teacher_accuracy:>14.4f}"
-    figures = f"{accuracy:>17}{f1:>20}{'  <- take' if recommended else ''}"
-    return f"{size}   {trial.aggregator:<14}{figures}"
-
-
-def _figure(mean: float, error: float | None) -> str:
-    return f"{mean:.4f}" if error is None else f"{mean:.4f} +-{error:.4f}"
-
-
-def _spread(trial: Trial, by: str) -> tuple[float, float | None]:
-    """Return the mean of a figure over simulated tasks, and its standard error (None for one)."""
-    figures, num = trial.figures(by), len(trial.figures(by))
-    return float(figures.mean()), float(figures.std(ddof=1) / num**0.5) if num > 1 else None
+def _figure(mean: float, error: float) -> str:
+    return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} +-{error:.4f}"
 
 
 def _advice(result: SweepResult, choice: Trial) -> list[str]:
@@ -306,8 +277,7 @@ def _advice(result: SweepResult, choice: Trial) -> list[str]:
     advice = [
         f"take {choice.num_teachers} teachers, {choice.aggregator} ({form}), {queries} queries"
     ]
-    constant = result.constant[0 if result.sweep.by == "accuracy" else 1]
-    if float(choice.figures(result.sweep.by).mean()) <= constant:
+    if choice.spread(result.sweep.by)[0] <= result.constant[result.sweep.by]:
         advice.append(
             "no number of teachers is better than the constant answer here: a larger epsilon, or"
             " more records"
@@ -361,7 +331,7 @@ def write_sweep(path: Path, result: SweepResult) -> None:
         NOTICE,
         (
             {name: getattr(trial, name) for name in names}
-            | {by: float(trial.figures(by).mean()) for by in ("accuracy", "macro_f1")}
+            | {by: trial.spread(by)[0] for by in result.constant}
             | {"taken": int(trial == result.choice(trial.epsilon))}
             for trial in result.trials
         ),
@@ -419,38 +389,32 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
 
     figure = Figure(figsize=(_WIDTH, 7.6), layout="constrained")
     epsilons, sizes = result.sweep.epsilons, sorted({trial.num_teachers for trial in result.trials})
-    for axes, by, level in zip(
-        figure.subplots(2, 1), ("accuracy", "macro_f1"), result.constant, strict=True
-    ):
+    for axes, (by, level) in zip(figure.subplots(2, 1), result.constant.items(), strict=True):
         for i, epsilon in enumerate(epsilons):
             color = colormaps["viridis"](0.85 * i / max(1, len(epsilons) - 1))
-            trials = [trial for trial in result.trials if trial.epsilon == epsilon]
             for marker, in_closed_form in ((".-", False), ("s", True)):
-                shown = _best_of_sizes(trials, by, in_closed_form)
-                means, errors = zip(*(_spread(trial, by) for trial in shown), strict=True)
+                best = {
+                    trial.num_teachers: trial
+                    for trial in sorted(result.trials, key=lambda trial: trial.spread(by)[0])
+                    if trial.epsilon == epsilon and trial.in_closed_form == in_closed_form
+                }
+                shown = [best[size] for size in sorted(best)]
+                means, errors = zip(*(trial.spread(by) for trial in shown), strict=True)
                 axes.errorbar(
                     [trial.num_teachers for trial in shown],
                     means,
-                    yerr=None if None in errors else errors,
+                    yerr=np.nan_to_num(errors),
                     fmt=marker,
                     color=color,
                     capsize=2,
                     label=None if in_closed_form else f"epsilon {epsilon:g}",
                 )
-            choice = result.choice(epsilon)
-            axes.plot(
-                choice.num_teachers,
-                choice.figures(by).mean(),
-                "o",
-                color=color,
-                markersize=12,
-                markerfacecolor="none",
-            )
+            choice, ring = result.choice(epsilon), {"markersize": 12, "markerfacecolor": "none"}
+            axes.plot(choice.num_teachers, choice.spread(by)[0], "o", color=color, **ring)
         axes.axhline(level, color="black", linestyle="--", linewidth=1, label="constant answer")
         log2_axis(axes, sizes, rotation=45)
-        axes.set(
-            xlabel="teachers", title=f"{'macro-F1' if by == 'macro_f1' else by} of the student"
-        )
+        title = f"{'macro-F1' if by == 'macro_f1' else by} of the student"
+        axes.set(xlabel="teachers", title=title)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", frameon=False, ncols=2)
     facts = result.facts
@@ -461,15 +425,3 @@ def draw_sweep(path: Path, result: SweepResult) -> None:
         fontsize="medium",
     )
     save_figure(path, figure, dpi=144)
-
-
-def _best_of_sizes(trials: Sequence[Trial], by: str, in_closed_form: bool) -> list[Trial]:
-    """Return the trial with the best figure for each number of teachers, ascending."""
-    best: dict[int, Trial] = {}
-    for trial in trials:
-        rival = best.get(trial.num_teachers)
-        if trial.in_closed_form == in_closed_form and (
-            rival is None or trial.figures(by).mean() > rival.figures(by).mean()
-        ):
-            best[trial.num_teachers] = trial
-    return [best[size] for size in sorted(best)]

@@ -14,15 +14,46 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pate._core.accounting.accountant import RDPAccountant
-from pate._core.accounting.base import Event
-from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.proofs import Accountant
+from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
+from pate._core.accounting.events import BoundedRangeEvent, Event, GaussianEvent
+from pate._core.accounting.proofs import Accountant, Composed, Guarantee
 from pate._core.validation import one_line
 from pate.lab.plan.autodp import AutodpAccountant
-from pate.lab.plan.pld import PLDAccountant
+
+
+class PLDAccountant(Accountant):
+    """Composes privacy-loss distributions of Gaussian events; with choices, curves of zCDP."""
+
+    def supports(self, event: Event) -> bool:
+        return type(event) in (GaussianEvent, BoundedRangeEvent)
+
+    def guarantee(
+        self, composed: Composed, *, delta: float, below: float = math.inf
+    ) -> Guarantee | None:
+        import dp_accounting
+        from dp_accounting import pld, rdp
+
+        parts: list[Any] = []
+        gaussian = True
+        for leaf, number in composed.leaves():
+            if isinstance(leaf, GaussianEvent):
+                single = dp_accounting.GaussianDpEvent(leaf.noise_multiplier)
+            else:
+                assert isinstance(leaf, BoundedRangeEvent)
+                single, gaussian = dp_accounting.ZCDpEvent(leaf.eta**2 / 8), False
+            parts.append(dp_accounting.SelfComposedDpEvent(single, number))
+        accountant = (
+            pld.PLDAccountant()
+            if gaussian
+            else rdp.RdpAccountant(orders=DEFAULT_ORDERS[:-1].tolist())
+        )
+        accountant.compose(dp_accounting.ComposedDpEvent(parts))
+        epsilon = float(accountant.get_epsilon(delta))
+        return composed.proven(epsilon, delta) if epsilon < below else None
+
 
 PEERS: Mapping[str, Accountant] = {
     "autodp": AutodpAccountant(),

@@ -4,7 +4,7 @@ First a task, which is votes with data for a student, and its simulation. Then h
 or of a given shape. At the end all votes of a study, with what their releases are compared with.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -49,8 +49,8 @@ class Task(Generic[Kind]):
     """
 
     votes: Kind
-    test_features: FloatArray
-    test_labels: UInt8Array
+    test_features: FloatArray = field(default_factory=lambda: np.zeros((0, 1)))
+    test_labels: UInt8Array = field(default_factory=lambda: np.zeros((0, 1), dtype=np.uint8))
     private: bool
 
     def drawn(self, num_queries: int, *, seed: int) -> "Task[Kind]":

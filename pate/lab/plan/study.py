@@ -41,7 +41,6 @@ from pate._labeling.aggregators.base import (
     features_of,
     predictions_of,
 )
-from pate._labeling.votes.kinds import VoteShape
 from pate.lab.plan.engine import FREE, Terms, in_processes
 from pate.lab.plan.sources import (
     CountsFile,
@@ -483,7 +482,9 @@ def _release_cells(
     source, votes = group.source, group.source.votes
     place = {
         "votes": source.name,
-        **_facts(votes.shape, votes.num_queries, histogram=source.histogram),
+        "num_queries": votes.num_queries,
+        "num_teachers": None if source.histogram else votes.num_teachers,
+        "num_labels": votes.num_labels,
         "k": group.k,
         "mechanism": group.name,
         "epsilon": group.epsilon,
@@ -495,11 +496,3 @@ def _release_cells(
     cells = [*made, *(place | row for row in drawn)]
     write_json(path, {"cells": cells})
     return cells
-
-
-def _facts(shape: VoteShape, num_queries: int, *, histogram: bool) -> dict[str, int | None]:
-    return {
-        "num_queries": num_queries,
-        "num_teachers": None if histogram else shape.num_teachers,
-        "num_labels": shape.num_labels,
-    }

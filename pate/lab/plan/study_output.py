@@ -18,14 +18,13 @@ from pate._core.files.reading import code_version
 from pate._core.files.writing import atomic_write, write_text
 from pate._core.tables import text_table, write_csv
 from pate._core.version import __version__
-from pate.lab.plan.output import log2_axis, save_figure
-from pate.lab.plan.study import FIGURES, Study, StudyResult
+from pate.lab.plan.output import log2_axis, panel_grid, save_figure
+from pate.lab.plan.study import FIGURES, StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ACROSS = 3  # panels side by side
 _TICKS = 8  # numbers along an axis, beyond which they are powers of ten
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "_&%#$"})
 
@@ -36,11 +35,6 @@ def panels(result: StudyResult) -> list[dict[str, Any]]:
     return [{"votes": votes, "k": k} for votes, k in places]
 
 
-def names_of(result: StudyResult) -> list[str]:
-    """Return the names of the mechanisms, in the order of the settings."""
-    return result.study.named
-
-
 def study_text(result: StudyResult) -> str:
     """Return means over seeds with intervals of 95%, for all votes, k and epsilons, as text."""
     lines = [result.study.notice]
@@ -48,7 +42,7 @@ def study_text(result: StudyResult) -> str:
         for epsilon in result.study.epsilons:
             lines += ["", f"{place['votes']}: k = {place['k']}, epsilon = {epsilon:g}"]
             rows: list[tuple[str, ...]] = [("mechanism", *FIGURES)]
-            for name in names_of(result):
+            for name in result.study.named:
                 where = {**place, "epsilon": epsilon, "mechanism": name}
                 rows.append((name, *(_cell(*result.interval(each, **where)) for each in FIGURES)))
             lines += text_table(rows)
@@ -72,7 +66,7 @@ def study_tex(result: StudyResult) -> str:
             f"\\begin{{tabular}}{{l{'r' * len(columns)}}}",
             " & ".join(["mechanism", *heads]) + r" \\ \hline",
         ]
-        for name in names_of(result):
+        for name in result.study.named:
             cells = [
                 _cell(
                     *result.interval(
@@ -102,14 +96,14 @@ def method_text(result: StudyResult) -> str:
         for name, queries, teachers, labels in sorted(kinds, key=str)
     )
     against = "the exact k largest counts" if study.truth is None else "the given true labels"
-    names = ("numpy", "scipy")
-    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy"))
+    delta = format_exact(study.delta) if study.delta else "0, by simple addition,"
     relation = study.neighboring_relation.value.upper()
     return (
-        f"Method. {len(names_of(result))} mechanisms release the same votes ({votes}). All queries"
+        f"Method. {len(study.named)} mechanisms release the same votes ({votes}). All queries"
         f" on some votes together cost each of them epsilon ="
         f" {', '.join(f'{value:g}' for value in study.epsilons)} at most, at delta ="
-        f" {_delta(study)} under {relation}; the cost was {min(spent):.4g} to"
+        f" {delta} under {relation}; the cost was {min(spent):.4g} to"
         f" {max(spent):.4g}. One factor scales all noise of a mechanism to the least that meets"
         " epsilon; a class such as StableTopK splits its noise for it. Noise is drawn"
         f" {study.seeds} times;"
@@ -120,10 +114,6 @@ def method_text(result: StudyResult) -> str:
     )
 
 
-def _delta(study: Study) -> str:
-    return format_exact(study.delta) if study.delta else "0, by simple addition,"
-
-
 def study_figure(result: StudyResult) -> Figure:
     """Plot a figure of all mechanisms with its intervals, a panel for each file of votes.
 
@@ -131,69 +121,58 @@ def study_figure(result: StudyResult) -> Figure:
     if there is one epsilon and several k. For one of each, mechanisms are listed. The figure is
     matplotlib's, so that a program may change all of it before it is saved.
     """
-    from matplotlib.figure import Figure  # without pyplot there is no window and no state
-
-    study, names = result.study, names_of(result)
-    against = next((name for name in ("epsilon", "k") if len(_values(study, name)) > 1), None)
+    study, names = result.study, result.study.named
+    settings: dict[str, list[float]] = {"epsilon": sorted(study.epsilons), "k": [*sorted(study.k)]}
+    against = next((name for name, values in settings.items() if len(values) > 1), None)
     places = panels(result)
     if against == "k":
         places = [{"votes": votes} for votes in dict.fromkeys(place["votes"] for place in places)]
-    across = min(_ACROSS, len(places))
-    down = -(-len(places) // across)
-    size = (4.4 * across + 2.4, 0.9 + down * max(2.6, 0.45 * len(names)))
-    figure = Figure(figsize=size, layout="constrained")
-    grid = np.ravel(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False))
-    for axes in grid[len(places) :]:
-        axes.set_visible(False)
-    for axes, place in zip(grid, places, strict=False):
-        _draw(axes, result, place, against)
+    figure, grid = panel_grid(len(places), width=4.4, height=max(2.6, 0.45 * len(names)))
+    for axes, place in zip(grid, places, strict=True):
+        title = textwrap.shorten(Path(place["votes"]).name, 34, placeholder=" ...)")
+        axes.set_title(f"{title}, k = {place['k']}" if "k" in place else title, fontsize="medium")
+        if against is None:
+            _draw_list(axes, result, place)
+        else:
+            _draw_lines(axes, result, place, against, settings[against])
     if against is None:
         grid[0].invert_yaxis()
     else:
+        figure.set_figwidth(figure.get_figwidth() + 2.4)
         handles, labels = grid[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center", frameon=False)
     figure.suptitle(study.notice, fontsize="medium")
     return figure
 
 
-def _values(study: Study, name: str) -> list[float]:
-    return sorted(study.epsilons if name == "epsilon" else study.k)
+def _style(i: int) -> dict[str, Any]:
+    return {"color": f"C{i % 10}", "marker": "osD^v"[i % 5], "capsize": 3}
 
 
-def _draw(axes: Axes, result: StudyResult, place: Mapping[str, Any], against: str | None) -> None:
-    """Draw a panel: lines against a setting, or a list of mechanisms."""
-    names, shown = names_of(result), result.study.shown
+def _draw_list(axes: Axes, result: StudyResult, place: Mapping[str, Any]) -> None:
+    names, shown = result.study.named, result.study.shown
     for i, name in enumerate(names):
-        style: dict[str, Any] = {
-            "color": f"C{i % 10}",
-            "marker": "osD^v"[i % 5],
-            "capsize": 3,
-        }
-        if against is None:
-            mean, half = result.interval(shown, **place, mechanism=name)
-            axes.errorbar([mean], [i], xerr=np.nan_to_num([half]), **style)
-            continue
-        at = _values(result.study, against)
+        mean, half = result.interval(shown, **place, mechanism=name)
+        axes.errorbar([mean], [i], xerr=np.nan_to_num([half]), **_style(i))
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel(shown)
+    axes.grid(alpha=0.3)
+
+
+def _draw_lines(
+    axes: Axes, result: StudyResult, place: Mapping[str, Any], against: str, at: Sequence[float]
+) -> None:
+    shown = result.study.shown
+    for i, name in enumerate(result.study.named):
         where = ({**place, against: value, "mechanism": name} for value in at)
         means, halves = zip(*(result.interval(shown, **each) for each in where), strict=True)
-        axes.errorbar(at, means, yerr=np.nan_to_num(halves), label=name, **style)
-    title = textwrap.shorten(Path(place["votes"]).name, 34, placeholder=" ...)")
-    if "k" in place:
-        title += f", k = {place['k']}"
-    axes.set_title(title, fontsize="medium")
-    if against is None:
-        axes.set_yticks(range(len(names)), names)
-        axes.set_xlabel(shown)
-        axes.grid(alpha=0.3)
+        axes.errorbar(at, means, yerr=np.nan_to_num(halves), label=name, **_style(i))
+    axes.set(xlabel=against, ylabel=shown)
+    if len(at) <= _TICKS:
+        log2_axis(axes, at)
     else:
-        axes.set(xlabel=against, ylabel=shown)
-        at = _values(result.study, against)
-        if len(at) <= _TICKS:
-            log2_axis(axes, at)
-        else:
-            axes.set_xscale("log")
-            axes.grid(alpha=0.3)
-    axes.tick_params(labelbottom=True)
+        axes.set_xscale("log")
+        axes.grid(alpha=0.3)
 
 
 def write_study(folder: Path, result: StudyResult) -> list[Path]:

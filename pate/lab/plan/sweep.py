@@ -6,7 +6,8 @@ of the simulated votes at each target epsilon, and its choice.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal, Self, TypeVar
@@ -15,8 +16,6 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import betaincinv, expit, logit, ndtr, ndtri
 
-from pate._core.accounting.accountant import Target
-from pate._core.accounting.cost import NeighboringRelation
 from pate._core.progress import stage_bar
 from pate._core.release.transaction import require_promise
 from pate._core.validation import (
@@ -26,7 +25,6 @@ from pate._core.validation import (
     require_count,
     require_given,
     require_in_open_unit_interval,
-    require_positive,
 )
 from pate._labeling.aggregators.base import Aggregator, features_of
 from pate._labeling.aggregators.clipped_votes import ClippedVotes, Rounds
@@ -34,6 +32,7 @@ from pate._labeling.aggregators.score_votes import ScoreVotes
 from pate._labeling.linear import student_of
 from pate._labeling.votes.kinds import Ballots, Votes, VoteShape
 from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters
+from pate.lab.plan.engine import Terms
 from pate.lab.plan.frontier import score_student
 from pate.lab.plan.sources import Task, normal_quadrature
 
@@ -388,7 +387,7 @@ _MOST_QUERIES = 3000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class Sweep(Terms):
     """The settings of a sweep.
 
     Args:
@@ -407,18 +406,14 @@ class Sweep:
     """
 
     epsilons: tuple[float, ...] = (1.0, 4.0)
-    delta: float = 1e-6
+    seeds: int = 3
     num_teachers: tuple[int, ...] | None = None
     num_queries: int | None = None
-    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
     by: Literal["accuracy", "macro_f1"] = "accuracy"
-    seeds: int = 3
 
     def __post_init__(self) -> None:
-        require_count(1, seeds=self.seeds)
+        super().__post_init__()
         require_promise(self.delta)
-        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
-        require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
         require(self.by in ("accuracy", "macro_f1"), "by in accuracy, macro_f1", by=self.by)
         if self.num_teachers is not None:
             require(
@@ -472,8 +467,7 @@ class Trial:
         teacher_accuracy: share of labels that one teacher gets right.
         epsilon: the target.
         aggregator: name of the class.
-        accuracies: accuracy of the student on each simulated task.
-        macro_f1s: macro-F1 of the student on each task.
+        students: the figures of the student on each simulated task.
     """
 
     num_teachers: int
@@ -481,8 +475,7 @@ class Trial:
     teacher_accuracy: float
     epsilon: float
     aggregator: str
-    accuracies: tuple[float, ...]
-    macro_f1s: tuple[float, ...]
+    students: tuple[Mapping[str, float], ...]
 
     @property
     def in_closed_form(self) -> bool:
@@ -491,7 +484,13 @@ class Trial:
 
     def figures(self, by: str) -> FloatArray:
         """Return ``accuracy`` or ``macro_f1`` of the student on each simulated task."""
-        return np.array(self.accuracies if by == "accuracy" else self.macro_f1s)
+        return np.array([student[f"student_{by}"] for student in self.students])
+
+    def spread(self, by: str) -> tuple[float, float]:
+        """Return the mean of a figure over the tasks, and its standard error (NaN for one)."""
+        figures, number = self.figures(by), len(self.students)
+        error = figures.std(ddof=1) / math.sqrt(number) if number > 1 else math.nan
+        return float(figures.mean()), float(error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -503,14 +502,14 @@ class SweepResult:
         sweep: the settings.
         learner: the model of one teacher.
         trials: by epsilon, number of teachers and aggregator.
-        constant: accuracy and macro-F1 of the best constant answer.
+        constant: ``accuracy`` and ``macro_f1`` of the best constant answer.
     """
 
     facts: TaskFacts
     sweep: Sweep
     learner: LearningCurve
     trials: tuple[Trial, ...]
-    constant: tuple[float, float]
+    constant: Mapping[str, float]
 
     def choice(self, epsilon: float) -> Trial:
         """Return the best trial at an epsilon (see `fewest_as_good`)."""
@@ -527,7 +526,7 @@ def fewest_as_good(trials: Sequence[Trial], by: str) -> Trial:
     most a standard error of the mean difference over the simulated tasks, which are the same for
     all trials.
     """
-    best = max(trials, key=lambda trial: trial.figures(by).mean())
+    best = max(trials, key=lambda trial: trial.spread(by)[0])
 
     def as_good(trial: Trial) -> bool:
         lost = best.figures(by) - trial.figures(by)
@@ -559,8 +558,8 @@ def run_sweep(facts: TaskFacts, sweep: Sweep) -> SweepResult:
         (epsilon, cls): _calibrated(cls, epsilon, facts, sweep)
         for epsilon, cls in product(sweep.epsilons, (*_CANDIDATES, _VOTERS))
     }
-    figures_by_trial: dict[tuple[float, int, str], list[tuple[float, float]]] = {}
-    constants: list[tuple[float, float]] = []
+    students: dict[tuple[float, int, str], list[Mapping[str, float]]] = defaultdict(list)
+    constants: list[Mapping[str, float]] = []
     with stage_bar(sweep.seeds * len(ensembles), "plan", unit="ensemble") as bar:
         for seed in range(sweep.seeds):
             world = World.of(facts, learner, num_queries=num_queries, seed=seed)
@@ -574,8 +573,7 @@ def run_sweep(facts: TaskFacts, sweep: Sweep) -> SweepResult:
                     release = quieter.aggregate(task.votes, generator=np.random.default_rng(seed))
                     student = student_of(release, features_of(task.votes), task.votes.num_teachers)
                     figures = score_student(student, task, cutoff=0.5)
-                    reached = (figures["student_accuracy"], figures["student_macro_f1"])
-                    figures_by_trial.setdefault((epsilon, size, cls.__name__), []).append(reached)
+                    students[epsilon, size, cls.__name__].append(figures)
                 bar.update()
     trials = tuple(
         Trial(
@@ -584,36 +582,27 @@ def run_sweep(facts: TaskFacts, sweep: Sweep) -> SweepResult:
             teacher_accuracy=learner.accuracy(facts, facts.num_records / size),
             epsilon=epsilon,
             aggregator=name,
-            accuracies=tuple(accuracy for accuracy, _ in reached),
-            macro_f1s=tuple(f1 for _, f1 in reached),
+            students=tuple(found),
         )
-        for (epsilon, size, name), reached in sorted(
-            figures_by_trial.items(), key=lambda item: item[0][:2]
-        )
+        for (epsilon, size, name), found in sorted(students.items(), key=lambda item: item[0][:2])
     )
-    accuracy, f1 = np.mean(constants, axis=0).tolist()
-    return SweepResult(
-        facts=facts, sweep=sweep, learner=learner, trials=trials, constant=(accuracy, f1)
-    )
+    constant = {by: float(np.mean([each[by] for each in constants])) for by in constants[0]}
+    return SweepResult(facts=facts, sweep=sweep, learner=learner, trials=trials, constant=constant)
 
 
 def _calibrated(
     cls: type[Aggregator], epsilon: float, facts: TaskFacts, sweep: Sweep
 ) -> Aggregator:
     """Return an aggregator at a target. Its noise does not depend on the number of teachers."""
-    target = Target(
-        epsilon=epsilon,
-        delta=sweep.delta,
-        num_queries=sweep.queries(facts),
-        neighboring_relation=sweep.neighboring_relation,
-    )
+    target = sweep.target(epsilon, sweep.queries(facts))
     calibrated = cls.for_target(target, VoteShape(max(sweep.teachers(facts)), facts.num_labels))
     return require_given(calibrated, f"a target that {cls.__name__} can meet", epsilon=epsilon)
 
 
-def _constant(world: World) -> tuple[float, float]:
+def _constant(world: World) -> dict[str, float]:
     """Return accuracy and macro-F1 on the test samples of the best constant answers."""
     density = world.test_labels.mean(axis=0)
     always = world.thresholds < 0
     f1 = np.where(always, 2 * density / (1 + density), 0.0)
-    return float(np.where(always, density, 1 - density).mean()), float(f1.mean())
+    right = np.where(always, density, 1 - density)
+    return {"accuracy": float(right.mean()), "macro_f1": float(f1.mean())}

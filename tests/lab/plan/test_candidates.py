@@ -148,10 +148,10 @@ def test_a_comparison_shows_the_forms() -> None:
         f"Peeling (k=1), noise_law={law}"
         for law in ("exponential", "laplace", "logistic", "half_logistic")
     ]
-    assert [point.aggregator for point in found.points] == names
+    assert [point["aggregator"] for point in found.rows] == names
     assert found.families == dict.fromkeys(names, "Peeling")
     # all but Gumbel noise cost pure epsilon
-    assert len({point.parameters for point in found.points}) == 2
-    assert np.allclose([point.epsilon for point in found.points], 8, rtol=2e-3)
+    assert len({point["parameters"] for point in found.rows}) == 2
+    assert np.allclose([point["epsilon"] for point in found.rows], 8, rtol=2e-3)
     plain = frontier(task, replace(comparison, variants=False), [peeling])
-    assert plain.points == found.points[:1] and not plain.families
+    assert plain.rows == found.rows[:1] and not plain.families

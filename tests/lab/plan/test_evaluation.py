@@ -82,9 +82,11 @@ def test_all_rounds_together_cost_what_a_point_says(
         complete = with_first_round(aggregator, outlook)
         point = measure(task, complete.display_name, complete, 3.0, comparison)
         assert point is not None
-        assert point.aggregator.startswith("Rounds (ClippedVotes, ") == (name in ("tau", "screen"))
-        assert 0.998 * 3.0 < point.epsilon <= 3.0 * (1 + 1e-9)
-        assert point.realised_epsilon <= point.epsilon * (1 + 1e-9)
+        assert point["aggregator"].startswith("Rounds (ClippedVotes, ") == (
+            name in ("tau", "screen")
+        )
+        assert 0.998 * 3.0 < point["epsilon"] <= 3.0 * (1 + 1e-9)
+        assert point["realised_epsilon"] <= point["epsilon"] * (1 + 1e-9)
         calibrated = with_first_round(aggregator, outlook).calibrated(
             comparison.target(3.0, 150), task.votes.shape
         )
@@ -94,7 +96,7 @@ def test_all_rounds_together_cost_what_a_point_says(
         assert total.get_epsilon(delta=1e-5) == pytest.approx(3.0, rel=1e-5)
         # noise by fewer orders may be a little more than is needed, never less
         for noise, needed in zip(
-            json.loads(point.parameters).values(), calibrated.noise.values(), strict=True
+            json.loads(point["parameters"]).values(), calibrated.noise.values(), strict=True
         ):
             assert needed - 1e-4 <= noise <= 1.003 * needed + 1e-4
 
@@ -107,9 +109,9 @@ def test_a_target_that_no_noise_meets_is_left_out() -> None:
 def test_teachers_are_voters_by_their_ballots_where_they_are_compared() -> None:
     comparison = Comparison(epsilons=(50.0,), delta=1e-5, num_queries=150, seeds=1, student=True)
     found = frontier(simulated(SMALL), comparison, [ScoreVotes(multiplier_scores=1.0)])
-    (point,) = found.points
-    assert point.aggregator == "ScoreVotes" and 49.9 < point.epsilon <= 50
-    assert point.student_accuracy > found.references["constant answer"]["student_accuracy"]
+    (point,) = found.rows
+    assert point["aggregator"] == "ScoreVotes" and 49.9 < point["epsilon"] <= 50
+    assert point["student_accuracy"] > found.references["constant answer"]["student_accuracy"]
 
 
 def test_references_lie_between_a_constant_and_exact_counts() -> None:

@@ -22,8 +22,9 @@ def trial(
         teacher_accuracy=0.8,
         epsilon=1.0,
         aggregator=aggregator,
-        accuracies=accuracies,
-        macro_f1s=tuple(f1 for _ in accuracies),
+        students=tuple(
+            {"student_accuracy": accuracy, "student_macro_f1": f1} for accuracy in accuracies
+        ),
     )
 
 
@@ -89,7 +90,7 @@ def test_too_few_teachers_drown_in_noise() -> None:
     )
     assert many.num_teachers == 800
     assert few.teacher_accuracy > many.teacher_accuracy
-    assert many.figures("accuracy").mean() > found.constant[0] + 0.02
+    assert many.figures("accuracy").mean() > found.constant["accuracy"] + 0.02
     assert few.figures("accuracy").mean() < many.figures("accuracy").mean()
     again = run_sweep(FACTS, Sweep(epsilons=(1,), num_teachers=(20, 800), delta=1e-5, seeds=2))
     assert again.trials == found.trials
