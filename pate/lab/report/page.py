@@ -1,10 +1,11 @@
-"""A page on a run: what its public files say, and the typed blocks that show it.
+"""A page on a run: what its public files say, and the tables, charts and pictures that show it.
 
 First the findings: public files, public records and the ledger. Nothing in ``private/`` is read for
-them. Then sections of blocks, each of a type that the template can draw. Charts become lines,
-columns and ticks in units of a drawing; queried samples become pictures as data URIs, or rows of
+them. Then figures in tables and charts. At the end queried samples, as pictures or as rows of
 numbers, with their released labels.
 """
+
+from __future__ import annotations
 
 import base64
 import csv
@@ -12,10 +13,9 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -24,13 +24,16 @@ from pate._core.accounting.history import LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import Json, read_arrays, read_json
-from pate._core.validation import Float32Array, FloatArray, IntArray, StrArray, UInt8Array, require
+from pate._core.validation import Float32Array, IntArray, StrArray, UInt8Array, require
 from pate._labeling.data.records import Features, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.data_file import read_locations
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import LABEL, METRICS, STUDENT, Run, labels_file
 from pate._labeling.votes.kinds import rows_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +83,8 @@ class Findings:
         learned: its student. None before `pate student fit`.
         predictions: labels in {0, 1} by the student for queried samples, by query row; empty if it
             predicted none.
-        frontier: the blocks of a frontier of simulated votes in ``public/frontier``, if one was
-            drawn there.
+        frontier: picture and table of a frontier of simulated votes in ``public/frontier``, if one
+            was drawn there.
         settings: saved settings as text, by the name of their file.
         has_data: whether `data.yaml` names public and test records.
     """
@@ -90,7 +93,7 @@ class Findings:
     released: Released | None
     learned: Learned | None
     predictions: dict[int, IntArray]
-    frontier: "tuple[Block, ...]"
+    frontier: tuple[Picture, str] | None
     settings: dict[str, str]
     has_data: bool
 
@@ -187,22 +190,21 @@ def read_log(path: Path) -> Iterable[dict[str, float]]:
             yield {name: float(text) for name, text in row.items() if text}
 
 
-def read_frontier(folder: Path, *, private: bool) -> "tuple[Block, ...]":
-    """Return the blocks that show the frontier in ``folder``; none where there is no frontier.
+def read_frontier(folder: Path, *, private: bool) -> tuple[Picture, str] | None:
+    """Return the picture and the table of the frontier in ``folder``. None if there is none.
 
     Raises ``ValueError`` if it is of real votes and not ``private``.
     """
     picture, table = folder / "frontier.png", folder / "frontier.txt"
     if not (picture.is_file() and table.is_file()):
-        return ()
+        return None
     text = table.read_text()
     require(
         private or not text.startswith("PRIVATE"),
         "a frontier of simulated votes in public/, not one of real votes",
         frontier=str(folder),
     )
-    caption = text.partition("\n")[0]
-    return Picture(data_uri(picture.read_bytes()), caption), Listing("The figures", text)
+    return Picture(data_uri(picture.read_bytes()), text.partition("\n")[0]), text
 
 
 def _read_predictions(run: Run, labels: ReleasedLabels) -> dict[int, IntArray]:
@@ -230,44 +232,6 @@ ABSENT = "\u2013"
 
 
 @dataclass(frozen=True)
-class Block:
-    """A part of a section."""
-
-    @property
-    def kind(self) -> str:
-        """The macro of the template that draws it."""
-        return type(self).__name__.lower()
-
-
-@dataclass(frozen=True)
-class Text(Block):
-    """A paragraph with, if not empty, a ``command`` below it.
-
-    Its tone is ``warning`` for texts that a reader must not miss, ``next`` for the next step.
-    """
-
-    text: str
-    tone: Literal["plain", "warning", "next"] = "plain"
-    command: str = ""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure in large digits, with its name and a note."""
-
-    value: str
-    name: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Figures(Block):
-    """Figures side by side."""
-
-    figures: tuple[Figure, ...]
-
-
-@dataclass(frozen=True)
 class Bar:
     """A figure in [0, 1] with a bar of its length, and a mark at the figure for comparison."""
 
@@ -277,134 +241,24 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Table(Block):
+class Table:
     """Rows below a head: names in the first column and those in ``wordy``, figures in the others.
 
     The row ``strong`` is set in bold.
     """
 
-    head: tuple[str, ...]
-    rows: tuple[tuple[str | Bar, ...], ...]
+    head: Sequence[str]
+    rows: Sequence[Sequence[str | Bar]]
     wordy: tuple[int, ...] = ()
     strong: int | None = None
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A public sample with its released labels.
-
-    Attributes:
-        name: its id.
-        picture: a data URI; empty for a sample that is not a picture.
-        values: its features, for a sample that is not a picture.
-        released: names of its positive released labels.
-        answered: whether any label was released.
-        withheld: number of labels that were not released.
-        predicted: names of the positive labels by the student. None without predictions.
-    """
-
-    name: str
-    picture: str = ""
-    values: tuple[str, ...] = ()
-    released: tuple[str, ...] = ()
-    answered: bool = True
-    withheld: int = 0
-    predicted: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Gallery(Block):
-    """Pictures side by side, or other samples one below the other."""
-
-    samples: tuple[Sample, ...]
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A mark on an axis, in units of the drawing."""
-
-    place: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """A named line through points in units of the drawing."""
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-    dots: bool = False
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a histogram, in units of the drawing, with a text shown on hovering."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Chart(Block):
-    """Lines or columns between two axes, in a drawing of ``width`` by ``height``."""
-
-    width: ClassVar[int] = 680
-    height: ClassVar[int] = 260
-    left: ClassVar[int] = 58
-    right: ClassVar[int] = 664
-    top: ClassVar[int] = 12
-    bottom: ClassVar[int] = 216
-    title: str
-    x_label: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    lines: tuple[Line, ...] = ()
-    columns: tuple[Column, ...] = ()
-
-
-@dataclass(frozen=True)
-class Picture(Block):
+class Picture:
     """A picture as a data URI, with a caption."""
 
     source: str
     caption: str
-
-
-@dataclass(frozen=True)
-class Listing(Block):
-    """Monospaced text, folded unless it is ``open``."""
-
-    title: str
-    text: str
-    open: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """A titled part of a page. One that must not be published is ``private`` and marked as such."""
-
-    anchor: str
-    title: str
-    blocks: tuple[Block, ...]
-    private: bool = False
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page on a run: its name, a summary, its sections from the statement on, and the version."""
-
-    title: str
-    summary: str
-    sections: tuple[Section, ...]
-    version: str
-
-    @property
-    def private(self) -> bool:
-        """Whether any part must not be published."""
-        return any(section.private for section in self.sections)
 
 
 def shown(value: float | None) -> str:
@@ -422,139 +276,78 @@ def barred_share(value: float) -> str | Bar:
     return Bar(f"{value:.0%}", value) if math.isfinite(value) else ABSENT
 
 
-_MOST_DOTS = 40  # points of a line that are drawn as dots, too
-_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+def chart(caption: str, x_label: str, draw: Callable[[Axes], object]) -> Picture:
+    """Return a chart that a function draws."""
+    from matplotlib.figure import Figure  # a page without charts does not wait for it
+
+    figure, file = Figure(figsize=(6.8, 2.6), layout="constrained"), BytesIO()
+    axes = figure.subplots()
+    draw(axes)
+    axes.set_xlabel(x_label)
+    axes.grid(alpha=0.3)
+    figure.savefig(file, format="png", dpi=120)
+    return Picture(data_uri(file.getvalue()), caption)
 
 
 def line_chart(
     title: str, x_label: str, series: Mapping[str, Sequence[tuple[float, float]]]
-) -> Chart | None:
+) -> Picture | None:
     """Return a chart of named series of points ``(x, y)``. None if no point is finite.
 
     Points that are not finite are left out.
     """
     finite = {
-        name: [(x, y) for x, y in sorted(points) if math.isfinite(x) and math.isfinite(y)]
+        name: [point for point in sorted(points) if np.isfinite(point).all()]
         for name, points in series.items()
     }
-    finite = {name: points for name, points in finite.items() if points}
-    if not finite:
-        return None
-    xs, ys = zip(*(point for points in finite.values() for point in points), strict=True)
-    x_ticks, place_x = _axis(min(xs), max(xs), Chart.left, Chart.right, integers=True)
-    y_ticks, place_y = _axis(min(ys), max(ys), Chart.bottom, Chart.top, widened=True)
-    return Chart(
-        title,
-        x_label,
-        x_ticks,
-        y_ticks,
-        lines=tuple(
-            Line(
-                name,
-                tuple((place_x(x), place_y(y)) for x, y in points),
-                dots=len(points) <= _MOST_DOTS,
-            )
-            for name, points in finite.items()
-        ),
-    )
+    lines = {name: points for name, points in finite.items() if points}
+
+    def draw(axes: Axes) -> None:
+        for name, points in lines.items():
+            marker = "." if len(points) <= _MOST_DOTS else ""
+            axes.plot(*zip(*points, strict=True), marker=marker, label=name)
+        axes.legend(frameon=False)
+
+    caption = f"{title} against {x_label}: {', '.join(lines)}"
+    return chart(caption, x_label, draw) if lines else None
 
 
-def histogram(title: str, x_label: str, counts: FloatArray, edges: FloatArray) -> Chart:
-    """Return a histogram of ``counts`` ``[B]`` between ``edges`` ``[B + 1]``."""
-    x_ticks, place_x = _axis(float(edges[0]), float(edges[-1]), Chart.left, Chart.right)
-    y_ticks, place_y = _axis(
-        0.0, max(float(counts.max(initial=0)), 1.0), Chart.bottom, Chart.top, widened=True
-    )
-    columns = []
-    for count, low, high in zip(
-        counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True
-    ):
-        left, right, top = place_x(low), place_x(high), place_y(count)
-        columns.append(
-            Column(
-                left=left + 0.5,
-                top=top,
-                width=max(right - left - 1, 0.5),
-                height=round(place_y(0.0) - top, 2),
-                text=f"{low:.2f} to {high:.2f}: {count:,.0f}",
-            )
-        )
-    return Chart(title, x_label, x_ticks, y_ticks, columns=tuple(columns))
-
-
-def _axis(
-    low: float, high: float, begin: int, end: int, *, integers: bool = False, widened: bool = False
-) -> tuple[tuple[Tick, ...], Callable[[float], float]]:
-    """Return the ticks of an axis and the function that places values on it.
-
-    Args:
-        low: the smallest value, and ``high`` the largest.
-        high: see ``low``.
-        begin: where the axis begins, and ``end`` where it ends, in units of the drawing.
-        end: see ``begin``.
-        integers: whether the values are integers.
-        widened: whether the axis begins and ends at a tick.
-    """
-    if high <= low:
-        low, high = low - 0.5, high + 0.5
-    step = _step((high - low) / 5)
-    step = max(1.0, step) if integers else step
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    if widened:
-        low, high = first * step, last * step
-
-    def place(value: float) -> float:
-        return round(begin + (value - low) / (high - low) * (end - begin), 2)
-
-    slack = 1e-9 * (high - low)
-    digits = max(0, -int(Decimal(f"{step:.3g}").normalize().as_tuple().exponent))
-    ticks = tuple(
-        Tick(place(value), f"{value:,.{digits}f}")
-        for value in (np.arange(first, last + 1) * step).tolist()
-        if low - slack <= value <= high + slack
-    )
-    return ticks, place
-
-
-def _step(rough: float) -> float:
-    """Return the smallest round step that is no smaller than ``rough``."""
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(step * power for step in _STEPS if step * power >= rough * (1 - 1e-9))
-
-
+_MOST_DOTS = 40  # points of a line that are drawn as dots, too
 _SIDE = 128  # pixels of the longer side of a picture, at most
 _SMALLEST_SIDE = 8
 _VALUES = 6  # of a record that is no picture
 
 
-def gallery(findings: Findings, num_samples: int) -> Gallery | None:
-    """Return the first ``num_samples`` queries with released labels. None without features."""
+def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | None:
+    """Return the first ``num_samples`` queries with released labels. None without features.
+
+    Each has its ``name``, a ``picture`` or ``values``, the names of the positive labels that were
+    ``released`` and that the student ``predicted`` (None without predictions), whether it was
+    ``answered``, and how many labels were ``withheld``.
+    """
     released = findings.released
     if released is None or released.features is None:
         return None
     labels, features = released.labels, released.features
     rows = np.arange(min(num_samples, len(labels.ids)))
-    values = features[rows]
-    pictures = (
-        [data_uri(_encoded(pixels)) for pixels in _bytes_of(values)]
-        if _are_pictures(features)
-        else None
-    )
+    values, pictures = features[rows], [""] * len(rows)
+    if _are_pictures(features):
+        pictures = [data_uri(_encoded(pixels)) for pixels in _bytes_of(values)]
     samples = []
-    for row in rows.tolist():
+    for row, picture in enumerate(pictures):
         predicted = findings.predictions.get(row)
         samples.append(
-            Sample(
-                name=str(labels.ids[row]),
-                picture="" if pictures is None else pictures[row],
-                values=() if pictures is not None else _texts(values[row]),
-                released=_named(labels, labels.labels[row]),
-                answered=bool(labels.answered[row]),
-                withheld=int((~labels.mask[row]).sum()),
-                predicted=None if predicted is None else _named(labels, predicted),
-            )
+            {
+                "name": str(labels.ids[row]),
+                "picture": picture,
+                "values": () if picture else _texts(values[row]),
+                "released": _named(labels, labels.labels[row]),
+                "answered": bool(labels.answered[row]),
+                "withheld": int((~labels.mask[row]).sum()),
+                "predicted": None if predicted is None else _named(labels, predicted),
+            }
         )
-    return Gallery(tuple(samples))
+    return samples
 
 
 def data_uri(content: bytes) -> str:

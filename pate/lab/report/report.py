@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -26,8 +26,27 @@ from pate._core.files.writing import atomic_write, write_text
 from pate._core.validation import require, require_count, require_given
 from pate._core.version import __version__
 from pate._labeling.runs.run import DISCLOSURE, REPORT
-from pate.lab.report.page import Bar, Findings, Page, read_findings, shown
-from pate.lab.report.sections import SUMMARY, private_sections, public_sections
+from pate.lab.report.page import Bar, Findings, read_findings, shown
+from pate.lab.report.sections import PRIVATE, PUBLIC, SUMMARY, words_of, wrapped
+
+
+class Section(NamedTuple):
+    """A titled part of a page. One that must not be published is ``private`` and marked as such."""
+
+    anchor: str
+    title: str
+    content: Markup
+    private: bool
+
+
+class Page(NamedTuple):
+    """A page on a run: its name, a summary, its sections from the statement on, and the version."""
+
+    title: str
+    summary: Markup
+    sections: tuple[Section, ...]
+    private: bool
+    version: str
 
 
 def make_page(root: Path, *, private: bool = False, num_samples: int = 20) -> Page:
@@ -43,9 +62,15 @@ def make_page(root: Path, *, private: bool = False, num_samples: int = 20) -> Pa
     """
     require_count(0, num_samples=num_samples)
     findings = read_findings(root)
-    sections = public_sections(findings, num_samples)
-    sections += private_sections(findings) if private else ()
-    return Page(root.resolve().name, _summary(findings), sections, __version__)
+    template = _template("sections.html", autoescape=True)
+    macros: Any = template.make_module(words_of(findings, num_samples))
+    titles = {"statement": PUBLIC["statement"]} if findings.released is None else PUBLIC
+    sections = []
+    for anchor, title in (titles | (PRIVATE if private else {})).items():
+        content = getattr(macros, anchor.replace("-", "_"))()
+        if content.strip():
+            sections.append(Section(anchor, title, content, anchor in PRIVATE))
+    return Page(root.resolve().name, macros.headline(), tuple(sections), private, __version__)
 
 
 def write_report(
@@ -96,20 +121,9 @@ def _template(name: str, **options: Any) -> Template:
         keep_trailing_newline=True,
         **options,
     )
+    environment.filters |= {"epsilon": format_epsilon, "exact": format_exact, "wrapped": wrapped}
     environment.tests["bar"] = lambda cell: isinstance(cell, Bar)
     return environment.get_template(name)
-
-
-def _summary(findings: Findings) -> str:
-    if findings.released is None:
-        return "No labels were released yet."
-    labels = findings.released.labels
-    number = labels.facts["num_teachers"]
-    teachers = "Many small teachers" if number is None else f"{number:,} teachers"
-    return (
-        f"{teachers}, {len(labels.ids):,} queries on {len(labels.label_names)} labels, through"
-        f" {labels.aggregator['class_path'].rpartition('.')[2]}."
-    )
 
 
 YOURS = "Yours to say:"
