@@ -60,6 +60,8 @@ LIGHT = [
     "report",
 ]
 LIGHT += ["references"]
+LISTED = ["teachers fit", "student fit", "student test"]
+"""Commands of networks, whose help alone is light."""
 
 
 def require_no_framework(*commands: tuple[list[str], int]) -> None:
@@ -91,7 +93,8 @@ def test_commands_that_train_nothing_need_no_torch(copied: Path) -> None:
         "--num_queries=20",
     ]
     starts = (([*name.split(), option], code) for name in LIGHT for option, code in ends)
-    require_no_framework(*starts, ([*words, "--overwrite"], 0))
+    listed = (([*name.split(), "--help"], 0) for name in LISTED)
+    require_no_framework(*starts, *listed, ([*words, "--overwrite"], 0))
 
 
 def test_the_command_imports_nothing_before_it_can_be_interrupted() -> None:

@@ -25,11 +25,16 @@ def _declared(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
+def part(name: str) -> EntryPoint:
+    """Return the entry point of the function or class ``name`` of a higher zone."""
+    (entry,) = (entry for entry in declared("pate.parts") if entry.name == name)
+    return entry
+
+
 @cache
 def find(name: str) -> Any:
     """Import the function or class ``name`` of a higher zone."""
-    (entry,) = (entry for entry in declared("pate.parts") if entry.name == name)
     try:
-        return entry.load()
+        return part(name).load()
     except ModuleNotFoundError as error:
         raise naming_extra(error) from None

@@ -7,7 +7,6 @@ summary, with figures of the student and the statement.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -21,7 +20,6 @@ from jsonargparse import Namespace
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import Json, read_json
 from pate._core.files.writing import locked
-from pate._core.lazy import MissingExtraError
 from pate._core.registry import find
 from pate._core.tables import text_table
 from pate._core.validation import require
@@ -34,7 +32,12 @@ from pate._labeling.commands.parsing import (
     settings_of,
 )
 from pate._labeling.commands.shipped import PARTS, find_recipe, unpack_recipe
-from pate._labeling.commands.stages import read_label, read_student_fit, read_teachers_fit
+from pate._labeling.commands.stages import (
+    read_label,
+    read_student_fit,
+    read_teachers_fit,
+    settings_of_networks,
+)
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
 from pate._labeling.plan import TESTS, RunPlan, say_hopeless
@@ -281,23 +284,14 @@ def _in_a_part(option: str) -> str | None:
 
 def _part_with(setting: str, *, cutoff: float = 1.0) -> str | None:
     """Return the setting of a recipe that a word is as close to as ``cutoff``, and its part."""
-    for parts in _parts_of_settings():
-        if close := get_close_matches(setting, parts, n=1, cutoff=cutoff):
-            return f"{parts[close[0]]}.{close[0]}"
-    return None
-
-
-def _parts_of_settings() -> Iterator[dict[str, str]]:
-    """Yield the parts of a recipe by their settings, and then of those that torch is loaded for."""
-    # "optimizer" is close to "optimize"
-    closed_form = [*(field.name for field in fields(ClosedFormPlan)), "fit", "optimizer"]
-    yield {
-        **dict.fromkeys(closed_form, "teachers"),
+    parts = {
+        **dict.fromkeys(("fit", *settings_of_networks()), "teachers"),
+        **{field.name: "teachers" for field in fields(ClosedFormPlan)},
         **dict.fromkeys(("model", "trainer", "optimize", "seed_everything"), "student"),
         **{field.name: "label" for field in fields(LabelSettings)},
     }
-    with suppress(MissingExtraError):  # a suggestion is worth no refusal
-        yield {field.name: "teachers" for field in fields(find("TeacherPlan"))}
+    close = get_close_matches(setting, parts, n=1, cutoff=cutoff)
+    return f"{parts[close[0]]}.{close[0]}" if close else None
 
 
 def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

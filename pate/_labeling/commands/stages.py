@@ -2,8 +2,8 @@
 
 In the order of a run: `pate teachers fit` and `vote`, `pate label` with votes from here or
 elsewhere, `pate student` and `pate references`; then `pate forget`, which goes back to the
-teachers, and `pate submit`. A stage of networks is found only after its command line is parsed,
-because it imports Lightning, which takes seconds and is not needed for ``--help``.
+teachers, and `pate submit`. A stage of networks imports Lightning, which takes seconds: it is found
+only after its command line is parsed, and ``--help`` reads the source of its settings.
 """
 
 import shlex
@@ -22,8 +22,9 @@ from jsonargparse import Namespace
 from pate._core.files.reading import Json
 from pate._core.files.writing import lock_run, make_folder
 from pate._core.lazy import MissingExtraError
-from pate._core.registry import find
+from pate._core.registry import find, part
 from pate._core.validation import AwaitedError, expecting, require, require_count, require_given
+from pate._labeling.commands.outline import outline
 from pate._labeling.commands.parsing import (
     DATA,
     FLAG,
@@ -79,15 +80,18 @@ def read_teachers_fit(args: Sequence[str]) -> tuple[Namespace, Any, Json]:
     Ends with status 2 on a wrong option.
     """
     in_closed_form = named_before("fit", args) == CLOSED_FORM
-    parser = _fit_parser(in_closed_form)
+    parser = _fit_parser(in_closed_form, listed=shows_help(args))
     parsed = parser.parse_args(with_saved_data(args))
     options = parser.instantiate(parsed)
     kind = ClosedFormPlan if in_closed_form else find("TeacherPlan")
     return options, from_options(kind, options), settings_of(parser, parsed)
 
 
-def _fit_parser(in_closed_form: bool) -> CommandParser:
-    """Return the parser of trained networks, or of teachers in closed form with other settings."""
+def _fit_parser(in_closed_form: bool, *, listed: bool) -> CommandParser:
+    """Return the parser of trained networks, or of teachers in closed form with other settings.
+
+    Its options may only be ``listed``, and none parsed.
+    """
     parser = new_parser(
         "teachers fit",
         "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and"
@@ -106,7 +110,8 @@ def _fit_parser(in_closed_form: bool) -> CommandParser:
         parser.add_class_arguments(ClosedFormPlan, as_group=False)
         parser.elsewhere = _needs_training
     else:
-        parser.add_class_arguments(find("TeacherPlan"), as_group=False)
+        plan = _listed_plan() if listed else find("TeacherPlan")
+        parser.add_class_arguments(plan, as_group=False)
         parser.add_class_arguments(Execution, as_group=False)
         parser.add_argument(
             "--logger",
@@ -124,11 +129,20 @@ def _fit_parser(in_closed_form: bool) -> CommandParser:
     return parser
 
 
+def _listed_plan() -> Any:
+    return outline(part("TeacherPlan").value)
+
+
+def settings_of_networks() -> list[str]:
+    """Return the names of the settings of trained teachers; none where their zone is not there."""
+    with suppress(MissingExtraError):
+        return [field.name for field in fields(_listed_plan())]
+    return []
+
+
 def _needs_training(option: str) -> str | None:
-    with suppress(MissingExtraError):  # a suggestion is worth no refusal
-        names = {f"--{field.name}" for field in fields(find("TeacherPlan"))}
-        return f"--fit steps with {option}" if option in names else None
-    return None
+    known = option.removeprefix("--") in settings_of_networks()
+    return f"--fit steps with {option}" if known else None
 
 
 def teachers_vote(args: Sequence[str]) -> None:
@@ -337,6 +351,8 @@ def _student(command: str, args: Sequence[str]) -> None:
     # the settings of the training apply to all other subcommands
     completed = args if command == "fit" else with_saved(args, STUDENT.config)
     if not _names_linear(completed):
+        if shows_help(args):
+            find("list_network_options")(command).parse_args(args)
         find("run_network_command")(command, completed)
         return
     parser = _linear_parser(command)

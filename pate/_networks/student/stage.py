@@ -49,6 +49,7 @@ from pate._labeling.student.metrics import DECISION_METRICS, Metric
 from pate._networks.checkpoints import LocalCheckpoints
 from pate._networks.settings import require_logits, without_weights
 from pate._networks.student.answers import weights_of_tensors
+from pate._networks.student.options import OPTIONS
 from pate._networks.student.training import Curves, StageBar, Student, StudentData
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
@@ -127,7 +128,6 @@ class StudentCLI(LightningCLI):
                 run=self._asked is not None,
                 auto_configure_optimizers=False,
                 save_config_callback=None,
-                seed_everything_default=0,
                 parser_class=parser_class,
                 parser_kwargs={"prog": "pate student", **parser_kwargs},
             )
@@ -141,20 +141,14 @@ class StudentCLI(LightningCLI):
             if name == self._asked
         }
 
+    def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the options of the run."""
+        for name, arguments in OPTIONS.items():
+            parser.add_argument(name, **arguments)
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Add the options of the run, and link arguments of the model to the data."""
-        parser.add_argument("--run", type=Path, required=True, help="folder of the run")
-        parser.add_argument(
-            "--optimize",
-            type=Metric,
-            default="accuracy",
-            help="the figure that decisions serve: cuts for F1 are chosen by public samples,"
-            " at no cost",
-        )
+        """Link arguments of the model to the data."""
         parser.link_arguments("optimize", "model.optimize")
-        parser.add_argument(
-            "--overwrite", action="store_true", help="train again if the settings changed"
-        )
         parser.link_arguments("run", "data.run")
         parser.link_arguments("data.input_shape", "model.input_shape", apply_on="instantiate")
         for name in ("label_names", "constants"):
