@@ -1,4 +1,4 @@
-"""The commands of `pate`: those of this zone, and those that others offer by entry points.
+"""The commands of `pate`: the ones of this zone, and others that packages offer by entry points.
 
 A package offers commands by an entry point of the group ``pate.commands`` that names a dictionary
 like the one below. The lab and the networks do so as well.
@@ -162,7 +162,7 @@ _COMMANDS: dict[str, Command] = {
 
 @cache
 def commands() -> dict[str, Command]:
-    """Return all commands by name: this zone's, then those of entry points by their names."""
+    """Return all commands by name: this zone's, then the ones that entry points name."""
     found = dict(_COMMANDS)
     for entry in sorted(declared("pate.commands"), key=lambda entry: entry.name):
         if is_there(entry.module):

@@ -30,7 +30,7 @@ class MapModule(NamedTuple):
 
     Attributes:
         settings: class path and arguments of the module, which is made for the shape of a raw
-            record; a list of those of each map in a chain.
+            record; a list of one for each map in a chain.
         module: maps raw records ``[B, ...]`` as the map does, but for rounding.
     """
 

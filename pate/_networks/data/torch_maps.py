@@ -56,7 +56,7 @@ def load_weights(network: nn.Module, file: Path) -> None:
             own = network.state_dict()
         if not own.keys() <= state.keys() and file.suffix != ".safetensors":  # which are sorted
             state = dict(zip(own, state.values(), strict=False))
-        # those of a last layer, which the network lacks, are left out
+        # a last layer, which the network lacks, is left out
         network.load_state_dict({name: state[name] for name in own})
 
 

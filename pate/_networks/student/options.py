@@ -1,4 +1,4 @@
-"""The options of `pate student` beside those of the trainer, the network and its data."""
+"""The options of `pate student` that no setting of its network, data or trainer gives."""
 
 from collections.abc import Mapping
 from pathlib import Path

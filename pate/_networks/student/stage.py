@@ -76,7 +76,7 @@ _TALKATIVE = (
 )
 _LOSS = "val_loss"
 _STEPS, _BATCH = 3, 8  # of a rehearsal
-_GROWTH = 1e6  # of outputs in so few steps, far beyond that of any rate that trains a network
+_GROWTH = 1e6  # of outputs in so few steps, far more than any rate that trains a network makes
 _LEAVES_NONE = (
     "max_epochs",
     "max_steps",
