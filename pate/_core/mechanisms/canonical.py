@@ -225,8 +225,9 @@ def log_counts(num_items: int, k: int) -> FloatArray:
 
 
 _POINTS = 13  # points of the first envelope
-_MASS = 0.02  # share of the mass from which a stretch of the envelope is halved
-_EXCESS = 0.1  # by which the envelope may exceed the logarithm of a mass
+_PROBES = np.array([1, 3, 5]) / 6  # shares of the mass of an envelope
+_LIGHT = 10.0  # a run is light whose logarithm is this far below the heaviest tail
+_EXCESS = 0.7  # by which the envelope may exceed the logarithm of a mass
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -372,10 +373,13 @@ class TailSampler(ClassSampler):
 class EnvelopeSampler(ClassSampler):
     """Proposes classes of one row by bounds on the masses of its tails, in O(d + 15 k).
 
-    Summed over heads, the mass of tail t, a rank from 1, is the exponential of a term of t plus
-    ``g(t) = logsumexp over h of row(h) + log (t-h-2)! - log (t-2)!``. Each summand is the
-    exponential of minus a sum of h logarithms of ``t - 2 - i``, so g is convex, and a chord between
-    two of its points lies above it.
+    Summed over heads, the mass of tail t, a rank from 1, is the exponential of ``f(t) + g(t) -
+    loss(t)``, where ``f(t) = log (t-2)! - log (t-k-1)!`` and ``g(t) = logsumexp over h of row(h) +
+    log (t-h-2)! - log (t-2)!``. Each summand of g is the exponential of minus a sum of h logarithms
+    of ``t - 2 - i``, so g is convex, and a chord between two points of a grid lies above it. As f
+    and the loss grow with t and g falls, one bound holds for a run of tails: f at the last one, the
+    others at the first. Runs of little mass are proposed as one, tails of other runs each by its
+    chord.
     """
 
     def __init__(self, terms: ClassTerms, generator: np.random.Generator) -> None:
@@ -385,65 +389,78 @@ class EnvelopeSampler(ClassSampler):
         self.factorial = log_factorials(num_items)
         self.heads = np.arange(k)
         self.head_terms = terms.log_heads[0] - self.factorial[k - 1 - self.heads]
-        # tails are ranks k + 1, k + 2, .. from 1
-        self.tail_terms = terms.log_tails[0] - self.factorial[: num_items - k]
-        self.tail_terms += self.factorial[k - 1 : num_items - 1]
-        largest, masses = self._envelope(np.arange(k + 1, num_items + 1))
+        # f and the loss of each tail, from rank k + 1 on
+        self.growth = self.factorial[k - 1 : num_items - 1] - self.factorial[: num_items - k]
+        self.losses = -terms.log_tails[0]
+        self.ends, masses, largest = self._envelope()
         self.cumulative = cumulative_weights(masses[None])
         self.log_rates = np.array([largest + math.log(masses.sum()) + SLACK])
 
     def _coupling(self, tails: IntArray) -> FloatArray:
-        """Return ``g`` at tails, ranks from 1."""
-        terms = self.factorial[tails[:, None] - 2 - self.heads]
+        """Return ``g`` at tails, counted from 0."""
+        tails = tails + self.terms.k - 1
+        terms = self.factorial[tails[:, None] - self.heads]
         terms += self.head_terms
         largest = terms.max(axis=1)
         terms -= largest[:, None]
         summed: FloatArray = np.log(np.exp(terms, out=terms).sum(axis=1)) + largest
-        return summed - self.factorial[tails - 2]
+        return summed - self.factorial[tails]
 
-    def _envelope(self, tails: IntArray) -> tuple[float, FloatArray]:
-        """Bound the masses of the top-k, which is 1, and of all ``tails``.
+    def _envelope(self) -> tuple[IntArray, FloatArray, float]:
+        """Return the last tails of runs, bounds on their masses, and the largest as a logarithm.
 
-        Return the logarithm of the largest bound, and all bounds divided by it.
+        Tails are counted from 0 for rank k + 1. The top-k, of tail -1, is the first run. Bounds are
+        relative to the largest.
         """
-        k = self.terms.k
-        # tails at growing distances from the top-k, as g is steepest next to it
-        grid = np.unique(np.rint(np.geomspace(1, tails.size, _POINTS)).astype(np.int64)) + k
+        beyond = np.arange(self.growth.size)
+        step = 1 << beyond.size.bit_length() // 2
+        firsts = beyond[::step]
+        lasts = np.append(firsts[1:], beyond.size) - 1
+        constants = self.growth[lasts] - self.losses[firsts] + np.log(lasts - firsts + 1)
+        # points at growing distances from the top-k, as g is steepest next to it
+        grid = np.unique(np.rint(np.geomspace(1, beyond.size, _POINTS)).astype(np.int64)) - 1
         values = self._coupling(grid)
         while True:
-            masses = np.zeros(tails.size + 1)
-            np.add(self.tail_terms, np.interp(tails, grid, values), out=masses[1:])
-            largest = float(masses.max())
-            masses -= largest
-            np.exp(masses, out=masses)
-            # halve the stretches that matter, unless no chord lies well above the curve there
-            total = np.cumsum(masses)[grid - k]
-            matter = np.diff(total) > _MASS * total[-1]
-            middle = ((grid[1:] + grid[:-1]) // 2)[matter]
-            exact_values = self._coupling(middle)
-            if not (np.interp(middle, grid, values) - exact_values > _EXCESS).any():
-                return largest, masses
-            grid, first = np.unique(np.append(grid, middle), return_index=True)
+            runs = constants + np.interp(firsts, grid, values)
+            heaviest = max(0.0, float((self.growth[grid] + values - self.losses[grid]).max()))
+            low, high = np.flatnonzero(runs >= min(heaviest - _LIGHT, runs.max()))[[0, -1]]
+            tails = slice(firsts[low], lasts[high] + 1)
+            bounds = self.growth[tails] - self.losses[tails]
+            bounds += np.interp(beyond[tails], grid, values)
+            ends = np.concatenate(([-1], lasts[:low], beyond[tails], lasts[high + 1 :]))
+            bounds = np.concatenate(([0.0], runs[:low], bounds, runs[high + 1 :]))
+            largest = float(bounds.max())
+            bounds -= largest
+            masses = np.exp(bounds, out=bounds)
+            # add points where mass lies, unless no chord lies well above the curve there
+            total = np.cumsum(masses)
+            probes = np.unique(ends[np.searchsorted(total, total[-1] * _PROBES)])
+            probes = probes[probes >= 0]
+            exact_values = self._coupling(probes)
+            if (np.interp(probes, grid, values) - exact_values <= _EXCESS).all():
+                return ends, masses, largest
+            grid, first = np.unique(np.append(grid, probes), return_index=True)
             values = np.append(values, exact_values)[first]
 
     def propose(self, rows: IntArray) -> Proposals:
-        """Pick the top-k or a tail by the envelope, then a head by its mass."""
-        k, column = self.terms.k, pick(self.cumulative, self.generator)
-        if not column.places[0]:
+        """Pick the top-k or a run of tails by the envelope, one of them, and a head by its mass."""
+        k, run = self.terms.k, pick(self.cumulative, self.generator)
+        if not run.places[0]:
             top = np.array([[-1, k - 1]])
-            return self._proposals(rows, top, -column.log_shares, np.zeros(1), column.share)
-        tail = k + column.places  # from 1
-        terms = self.head_terms + self.factorial[tail[0] - 2 - self.heads]
+            return self._proposals(rows, top, -run.log_shares, np.zeros(1), run.share)
+        last = self.ends[run.places]
+        width = last - self.ends[run.places - 1]
+        tail = last - self.generator.integers(width)
+        terms = self.head_terms + self.factorial[tail[0] + k - 1 - self.heads]
         head = pick(cumulative_weights(np.exp(terms - terms.max())[None]), self.generator)
-        column_of = tail - k - 1
-        log_masses = terms[head.places] + self.tail_terms[column_of] - self.factorial[tail - 2]
-        log_terms = self.terms.log_heads[0, head.places] + self.terms.log_tails[0, column_of]
+        log_masses = terms[head.places] - self.factorial[tail + k - 1]
+        log_masses += self.growth[tail] - self.losses[tail]
         return self._proposals(
             rows,
-            np.column_stack((head.places, tail - 1)),
-            log_masses - head.log_shares - column.log_shares,
-            -log_terms,
-            lambda place: column.share(place) * head.share(place),
+            np.column_stack((head.places, tail + k)),
+            log_masses - head.log_shares - run.log_shares + np.log(width),
+            self.losses[tail] - self.terms.log_heads[0, head.places],
+            lambda place: run.share(place) * head.share(place) / int(width[place]),
         )
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from fractions import Fraction
 from typing import get_args
 
 import numpy as np
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from pate import mechanisms as m
 from pate._core.mechanisms import canonical as _canonical
 from pate._core.mechanisms.canonical import CanonicalLoss
+from pate._core.mechanisms.exact_choice import Picked
 from pate._core.mechanisms.noise import ChoiceNoise
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.testing.mechanisms import Grid
 from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
+from tests.core.mechanisms.scripted import Scripted
 
 # in descending order, steep at first, so that heads matter as much as tails
 SCORES = np.concatenate(([34.0, 31.5, 29.0, 26.5, 24.0], np.linspace(23.4, 2.0, 35)))
@@ -168,6 +171,58 @@ def test_single_rows_of_many_items_follow_the_law(
     assert (
         chi_square_p_value(observed, draws * class_law(k, 0.8 * scale, gamma, noise, loss)) < 1e-6
     )
+
+
+@pytest.mark.parametrize("points", [2, 13])
+@pytest.mark.parametrize(
+    ("gamma", "scale", "loss"), [(0.5, 0.3, "lead"), (0.2, 0.1, "published"), (0.0, 5.0, "lead")]
+)
+def test_all_proposals_of_a_row_have_their_law(
+    gamma: float,
+    scale: float,
+    loss: CanonicalLoss,
+    points: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All proposals are listed: the share of each, times the chance that it is kept, is the weight
+    of its class, in fractions. Tails alone and in runs are among them."""
+    monkeypatch.setattr(_canonical, "_POINTS", points)
+    k, num_items = 4, 40
+    mechanism = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, loss=loss)
+    terms = mechanism._terms(mechanism._ranked(SCORES[None])[1])
+    sampler = _canonical.EnvelopeSampler(terms, Scripted())
+    picked: list[Picked] = []
+
+    def pick(cumulative: NDArray[np.int64], script: Scripted) -> Picked:
+        place = script.numbers.pop(0)
+        weights = np.diff(cumulative, prepend=0)
+        picked.append(Picked(np.array([place]), weights[:, place], cumulative[:, -1]))
+        return picked[-1]
+
+    monkeypatch.setattr(_canonical, "pick", pick)
+    widths = np.diff(sampler.ends, prepend=-2).tolist()
+    shares: dict[tuple[int, ...], Fraction] = {}
+    for run, width in enumerate(widths):
+        for offset, head in np.ndindex(width, k if run else 1):
+            picked.clear()
+            sampler.generator = Scripted(run, [offset], head)
+            proposals = sampler.propose(np.zeros(1, dtype=np.int64))
+            found = tuple(proposals.outcomes[0].tolist())
+            assert found not in shares and proposals.loss is not None
+            shares[found] = math.prod((one.share(0) for one in picked), start=Fraction(1, width))
+            chance = proposals.chance(0)
+            assert shares[found] * chance.factor == sets_of(*found, k=k)
+            assert chance.low == proposals.loss(0) + Fraction(float(sampler.log_rates[0]))
+            log_chance = math.log(chance.factor) - float(chance.low)
+            assert log_chance < 0 and abs(proposals.log_chances[0] - log_chance) < 1e-9
+    assert sum(shares.values()) == 1 and (max(widths) > 1) == (scale < 1)
+    classes = {(head, tail) for head in range(k) for tail in range(k, num_items)}
+    assert shares.keys() == {(-1, k - 1)} | classes
+
+
+def sets_of(head: int, tail: int, *, k: int) -> int:
+    """Count the sets of a class by ranks from 0."""
+    return 1 if tail < k else math.comb(tail - head - 1, k - 1 - head)
 
 
 def class_law(

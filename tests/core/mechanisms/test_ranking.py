@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from pate._core.mechanisms.ranking import (
+    _LONG,
     NEAR,
     REACH,
     as_batch,
@@ -120,14 +121,16 @@ def test_a_sum_with_noise_is_rounded_once() -> None:
     np.testing.assert_array_equal(with_noise(np.array([[3, 4]]), noise[:, :2]), [[3.25, 5.5]])
 
 
-@pytest.mark.parametrize("spread", [5, 2**20, 2**40, 2**62])
-@pytest.mark.parametrize("num_items", [1, 2, 33])
-def test_keys_sort_as_a_stable_sort_does(spread: int, num_items: int) -> None:
+@pytest.mark.parametrize("spread", [5, 2**16 // 6 * 5, 2**20, 2**32 // 6 * 5, 2**40, 2**62])
+@pytest.mark.parametrize("num_items", [1, 2, 33, _LONG])
+def test_keys_and_digits_sort_as_a_stable_sort_does(spread: int, num_items: int) -> None:
     values = seeded_generator(0).integers(0, min(spread, 7), (20, num_items)) * (spread // 5)
-    order, ascending = sort_ascending(values, largest=6 * (spread // 5))
-    expected = np.argsort(values, axis=1, kind="stable")
-    np.testing.assert_array_equal(order, expected)
-    np.testing.assert_array_equal(ascending, np.take_along_axis(values, expected, axis=1))
+    for rows in (values, values[:0]):
+        order, ascending = sort_ascending(rows, largest=6 * (spread // 5))
+        expected = np.argsort(rows, axis=1, kind="stable")
+        np.testing.assert_array_equal(order, expected)
+        np.testing.assert_array_equal(ascending, np.take_along_axis(rows, expected, axis=1))
+        assert order.dtype == np.int64 and ascending.dtype.kind in "iu"
 
 
 def test_smallest_come_in_order() -> None:
