@@ -129,6 +129,12 @@ def require_given(value: Given | None, requirement: str, **got: Any) -> Given:
     return value
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that many share, after which none of them can change it."""
+    array.setflags(write=False)
+    return array
+
+
 def given(**values: Any) -> dict[str, Any]:
     """Return the values that are not None, for a check of optional ones.
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import attrgetter
 from typing import Literal, get_args
 
 import numpy as np
@@ -135,12 +134,9 @@ class RDPAccountant:
         }
         if strangers:
             raise TypeError(f"Expected events, got {', '.join(sorted(strangers))}")
-        relations = list(map(attrgetter("neighboring_relation"), members))
-        if relations.count(self.relation) != len(members):
-            other = next(relation for relation in relations if relation is not self.relation)
-            require(
-                False, f"an event under {self.relation.value}", neighboring_relation=other.value
-            )
+        relations = (each.neighboring_relation for each in members)
+        other = next((each.value for each in relations if each is not self.relation), None)
+        require(other is None, f"an event under {self.relation.value}", neighboring_relation=other)
         added = total_cost(members, times, self.orders)
         if times.any():
             self._cost = self._cost + added
@@ -163,6 +159,8 @@ class RDPAccountant:
         """
         require_in_open_unit_interval(delta=delta)
         composed = self._composed()
+        if by is not None and not self._batches:
+            return composed.proven(0.0, delta)
         tightest = composed.proven(math.inf, delta)
         for accountant in TIGHTEST if by is None else by:
             tightest = (
@@ -175,10 +173,7 @@ class RDPAccountant:
 
         Infinite if ``delta <= delta0``.
         """
-        if conversion == "tightest":
-            return self.guarantee(delta=delta).epsilon
-        proven = self._proven_by(conversion, delta)
-        return math.inf if proven is None else proven.epsilon
+        return self.guarantee(delta=delta, by=self._accountants(conversion)).epsilon
 
     def get_epsilon_and_order(
         self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
@@ -189,9 +184,8 @@ class RDPAccountant:
             "conversion optimal or classic",
             conversion=conversion,
         )
-        proven = self._proven_by(conversion, delta)
-        last = float(self.orders[-1])
-        return (math.inf, last) if proven is None else (proven.epsilon, proven.order or last)
+        proven = self.guarantee(delta=delta, by=self._accountants(conversion))
+        return proven.epsilon, proven.order or float(self.orders[-1])
 
     def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
         """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves.
@@ -203,7 +197,7 @@ class RDPAccountant:
         '9.4e-06'
         """
         require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
-        by = TIGHTEST if conversion == "tightest" else (self._accountant(conversion),)
+        by = self._accountants(conversion)
         if not self._batches:
             return 0.0
         return min(1.0, *(each.get_delta(self._composed(), epsilon) for each in by))
@@ -219,17 +213,10 @@ class RDPAccountant:
         )
         return _BY_ONE[conversion].unsupported(event for event, n in self.events if n)
 
-    def _accountant(self, conversion: Conversion) -> Accountant:
+    def _accountants(self, conversion: Conversion) -> Sequence[Accountant]:
         unknown = self.unsupported(conversion)
         require(not unknown, f"events with a figure by the {conversion} conversion", events=unknown)
-        return _BY_ONE[conversion]
-
-    def _proven_by(self, conversion: Conversion, delta: float) -> Guarantee | None:
-        require_in_open_unit_interval(delta=delta)
-        accountant, composed = self._accountant(conversion), self._composed()
-        if not self._batches:
-            return composed.proven(0.0, delta)
-        return accountant.guarantee(composed, delta=delta)
+        return TIGHTEST if conversion == "tightest" else (_BY_ONE[conversion],)
 
     def _composed(self) -> Composed:
         return Composed(self._batches, self._cost, self.orders, self.in_order)

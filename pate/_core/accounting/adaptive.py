@@ -52,7 +52,13 @@ from pate._core.accounting.base import CompositeEvent, Event, leaves, total_cost
 from pate._core.accounting.cost import DEFAULT_ORDERS, convert, remaining_delta
 from pate._core.accounting.curves import Pairs, bounded_range_pairs
 from pate._core.accounting.events import BoundedRangeEvent, FailureEvent, PureDPEvent
-from pate._core.validation import FloatArray, require, require_count, require_in_open_unit_interval
+from pate._core.validation import (
+    FloatArray,
+    read_only,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 
 _ROUND_SLACK = 1e-13  # above the relative error of one round: a dozen roundings
 _INTERPOLATION_SLACK = 1e-12  # above the relative error of a value on a chord
@@ -325,7 +331,10 @@ def _moves_of(step: _Step) -> int:
 def _played(plays: tuple[tuple[_Play, ...], ...], low: float, high: float, step: float) -> Profile:
     """Bound ``V`` of rows, each with the orders in which its queries may be answered."""
     end = _end(low, high, step)
-    value, moves = end.delta, cache(lambda pairs: _moves(_from_bytes(pairs), step))
+    value, moves = (
+        end.delta,
+        cache(lambda pairs: _moves(Pairs(*np.frombuffer(pairs).reshape(2, -1)), step)),
+    )
     for ways in reversed(plays):
         before = []
         for play in ways:
@@ -339,10 +348,6 @@ def _played(plays: tuple[tuple[_Play, ...], ...], low: float, high: float, step:
             before.append(now)
         value = np.max(before, axis=0)
     return Profile(end.epsilon, value)
-
-
-def _from_bytes(pairs: bytes) -> Pairs:
-    return Pairs(*np.frombuffer(pairs).reshape(2, -1))
 
 
 def _before_gaussian(value: FloatArray, mu_squared: float, step: float) -> FloatArray:
@@ -376,8 +381,7 @@ def _gaussian_weights(mu_squared: float, step: float) -> tuple[int, FloatArray, 
     weights[1:] += density @ _chord(1 - within, step)
     weights[:-1] += density @ (np.expm1((1 - within) * step) / np.expm1(step))
     weights[0] += ndtr((lowest * step - mean) / mu)
-    weights.setflags(write=False)
-    return lowest, weights, float(ndtr((mean - most * step) / mu))
+    return lowest, read_only(weights), float(ndtr((mean - most * step) / mu))
 
 
 _Node = tuple[int, float]

@@ -24,6 +24,7 @@ from pate._core.accounting.base import Event, event_from_dict, total_cost
 from pate._core.accounting.cost import DEFAULT_ORDERS, WIDTHS, Cost, NeighboringRelation
 from pate._core.validation import (
     FloatArray,
+    read_only,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -353,5 +354,4 @@ def _values(events: str, orders: bytes, teachers: int) -> FloatArray:
         f"an event of known cost on all orders up to {grid.max():g}",
         event=events[:80],
     )
-    value.setflags(write=False)
-    return value
+    return read_only(value)

@@ -37,7 +37,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
-from pate._core.validation import BoolArray, FloatArray, require, require_in_open_unit_interval
+from pate._core.validation import (
+    BoolArray,
+    FloatArray,
+    read_only,
+    require,
+    require_in_open_unit_interval,
+)
 
 
 class NeighboringRelation(StrEnum):
@@ -74,9 +80,8 @@ class NeighboringRelation(StrEnum):
         return 2 if self is NeighboringRelation.REPLACE_RECORD else 1
 
 
-WIDTHS: FloatArray = 2.0 ** np.arange(-40, 0.01, 0.25)
+WIDTHS: FloatArray = read_only(2.0 ** np.arange(-40, 0.01, 0.25))
 """The common widths ``[W]`` of sums of weights."""
-WIDTHS.setflags(write=False)
 
 FIRST_EXCESS = math.pi / 2 - 1
 """The excess of a bit without any Gaussian mechanism next to it: one bit, not the limit of many."""
@@ -151,8 +156,7 @@ def largest_weights(mu_squared: float) -> FloatArray:
         middle = (low + high) / 2
         within = many_bits_mu_squared(middle) <= mu_squared
         low, high = np.where(within, middle, low), np.where(within, high, middle)
-    low.setflags(write=False)
-    return low
+    return read_only(low)
 
 
 def lost_delta(rounds: float, mu_squared: float) -> float:
@@ -167,12 +171,13 @@ class _Orders(np.ndarray[Any, Any]):
         return "DEFAULT_ORDERS" if self is DEFAULT_ORDERS else super().__repr__()
 
 
-DEFAULT_ORDERS: FloatArray = np.append(1 + np.geomspace(1e-2, 1e5, 256), 1e9).view(_Orders)
+DEFAULT_ORDERS: FloatArray = read_only(
+    np.append(1 + np.geomspace(1e-2, 1e5, 256), 1e9).view(_Orders)
+)
 """Renyi orders ``[257]`` for curves: within 0.05% of the best order for rho-zCDP, rho 1e-6 to 1e3.
 
 The last one stands for pure DP: at it the conversion adds next to nothing.
 """
-DEFAULT_ORDERS.setflags(write=False)
 
 
 class Cost(NamedTuple):

@@ -53,7 +53,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 
-from pate._core.validation import FloatArray, IntArray, require, require_count, require_positive
+from pate._core.validation import (
+    FloatArray,
+    IntArray,
+    read_only,
+    require,
+    require_count,
+    require_positive,
+)
 
 ROUNDING = 16 * np.finfo(np.float64).eps
 """Above the relative error of a dozen operations."""
@@ -371,8 +378,7 @@ def _curve(orders: bytes, multiplier: float) -> FloatArray:
     near = (alpha <= _LARGEST_EXPONENT * multiplier) & (multiplier < _WIDEST)
     if near.any():
         curve[near] = np.fmin(curve[near], _supremum(alpha[near], 1 / multiplier))
-    curve.setflags(write=False)
-    return curve
+    return read_only(curve)
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore")

@@ -48,6 +48,7 @@ from pate._core.accounting.curves import (
 from pate._core.validation import (
     FloatArray,
     given,
+    read_only,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -367,7 +368,6 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
         window=window,
         num_teachers=event.num_teachers,
     )
-    rdp.setflags(write=False)
     # Two neighbors may hold different sets while the gap is at most `window`; the test passes such
     # a gap with probability Phi((window - shift) / sigma - z) at most, which is delta_test under
     # the mechanism's own relation.
@@ -380,7 +380,7 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
     (weights,), (lighter,) = bit_weights(TEST, np.array([event.mu]), mu_squared)
     with np.errstate(divide="ignore"):  # a test that every gap passes costs all of delta
         log_survival = float(np.log1p(-np.exp(log_delta0)))
-    return Cost(rdp, log_survival, float(mu_squared[0]), weights, float(lighter))
+    return Cost(read_only(rdp), log_survival, float(mu_squared[0]), weights, float(lighter))
 
 
 @dataclass(frozen=True, kw_only=True)

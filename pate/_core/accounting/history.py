@@ -135,10 +135,8 @@ class LedgerEntry:
         if units == 1:
             return self
         ((events, _),) = for_group_size([(self.events, self.count)], units)
-        realised = self.realised
-        if realised is not None:
-            realised = tuple(for_group_size(realised, units))
-        return replace(self, events=events, realised=realised)
+        paid = None if self.realised is None else tuple(for_group_size(self.realised, units))
+        return replace(self, events=events, realised=paid)
 
 
 @dataclass(frozen=True)
@@ -182,8 +180,6 @@ class LedgerSnapshot:
         held = [entry.privacy_unit.held_by(unit, relation) for entry in self.entries]
         if None in held:
             return None
-        if {*held} <= {1}:
-            return self
         priced = (
             entry.for_group_size(units)
             for entry, units in zip(self.entries, held, strict=True)
@@ -368,7 +364,7 @@ class History:
         require_in_open_unit_interval(**given(delta=delta))
         require(isinstance(token, str | None), "a token as a text", token=token)
         teachers = body.get("max_teachers_per_unit", 1)
-        self._require_covered_by_budget(teachers)
+        _require_reach(self.budget, teachers)
         unit = PrivacyUnit.from_dict(body.get("privacy_unit", {}))
         entry = LedgerEntry(
             release=len(self.entries) + 1,
@@ -477,17 +473,6 @@ class History:
             priced_for=unit.describe(relation),
         )
 
-    def _require_covered_by_budget(self, teachers: int) -> None:
-        require_count(1, max_teachers_per_unit=teachers)
-        if self.budget is not None:
-            most = self.budget.max_teachers_per_unit
-            require(
-                teachers <= most,
-                f"max_teachers_per_unit <= {most}, the units for which the budget of the"
-                " ledger holds",
-                max_teachers_per_unit=teachers,
-            )
-
     def _require_kept(self, name: str, events: Events, count: int, teachers: int) -> None:
         if self._personal or _names_budgets(name):
             charges, reach = self._totals.charges(), self.snapshot().max_teachers_per_unit
@@ -543,7 +528,7 @@ class History:
             f"the budget of the ledger, {_describe(current)}",
             budget=_describe(budget),
         )
-        self._require_covered_by_budget(teachers)
+        _require_reach(current, teachers)
         if current is not None and bounds is not None:
             relation = current.neighboring_relation
             total = as_cost(totals.values({name: count}), relation)
@@ -576,6 +561,17 @@ def totals_of(book: LedgerSnapshot, orders: FloatArray, teachers: int) -> Totals
             if count:
                 totals.add(name_of(plain_events(events)), count)
     return totals
+
+
+def _require_reach(budget: Budget | None, teachers: int) -> None:
+    """Raise ``ValueError`` if a unit reaches more teachers than one of a budget does."""
+    require_count(1, max_teachers_per_unit=teachers)
+    most = teachers if budget is None else budget.max_teachers_per_unit
+    require(
+        teachers <= most,
+        f"max_teachers_per_unit <= {most}, the units for which the budget of the ledger holds",
+        max_teachers_per_unit=teachers,
+    )
 
 
 def _names_budgets(events: str) -> bool:

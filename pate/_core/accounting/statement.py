@@ -159,7 +159,32 @@ class Statement:
             ValueError: in one line, at the first key that differs.
         """
         with self._whole():
-            return self._verify(ledger, released, facts)
+            since = 0
+            head = LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"])
+            if ledger is None:
+                book = _listed(self.content)
+                _require_coherent(book, head)
+            else:
+                current = read_ledger(ledger)
+                _require_follows(current, head)
+                book = read_ledger(ledger, rows=head.rows)
+                since = len(current.entries) - len(book.entries)
+            # a statement that counts no order, as earlier versions made them, is larger and true
+            made = _content(book, head, self["release"], in_order=counts_order(self.content))
+            stated = self.content
+            if stated["versions"].get("pate") != __version__:
+                made, stated = _without_wording(made), _without_wording(stated)
+            require_same(made, stated)
+            if released is not None:
+                expected, actual = self["sha256"], sha256(released)
+                require(
+                    actual == expected,
+                    f"the file of release {self['release']}, of sha256 {expected}",
+                    file=str(released),
+                )
+            if facts is not None:
+                require_same(facts, {name: self.content.get(name) for name in facts})
+            return since
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -169,36 +194,6 @@ class Statement:
         except (LookupError, TypeError, AttributeError) as error:
             kind = self.content.get("kind", "privacy")
             raise ValueError(f"Expected a whole {kind} statement, got: {error!r}") from None
-
-    def _verify(
-        self, ledger: Path | None, released: Path | None, facts: Mapping[str, Any] | None
-    ) -> int:
-        since = 0
-        head = LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"])
-        if ledger is None:
-            book = _listed(self.content)
-            _require_coherent(book, head)
-        else:
-            current = read_ledger(ledger)
-            _require_follows(current, head)
-            book = read_ledger(ledger, rows=head.rows)
-            since = len(current.entries) - len(book.entries)
-        # a statement that counts no order, as earlier versions made them, is larger and true
-        made = _content(book, head, self["release"], in_order=counts_order(self.content))
-        stated = self.content
-        if stated["versions"].get("pate") != __version__:
-            made, stated = _without_wording(made), _without_wording(stated)
-        require_same(made, stated)
-        if released is not None:
-            expected, actual = self["sha256"], sha256(released)
-            require(
-                actual == expected,
-                f"the file of release {self['release']}, of sha256 {expected}",
-                file=str(released),
-            )
-        if facts is not None:
-            require_same(facts, {name: self.content.get(name) for name in facts})
-        return since
 
     def today(self, book: LedgerSnapshot) -> Statement:
         """Return the same statement on all releases that its ledger holds by now.
