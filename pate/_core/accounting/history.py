@@ -1,7 +1,7 @@
 """The state of a ledger, built from its rows: releases, a budget, sums, and their check.
 
 The ledger's file knows no content of rows; here they get their meaning. `History` takes one row
-after the other, and refuses a malformed one. At the end `Verifier` computes the figures of all rows
+after the other, and refuses a malformed one. `verified` also computes their figures
 again.
 """
 
@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -521,8 +520,14 @@ class History:
             before = cost_of_charges(declared.reserved(reach), relation, bounds.orders)
             if not bounds.admits(before):
                 refuse(current, bounds, before, when="before this release")
-            row = {"kind": "budget", "budget": current.to_dict(), "filter": bounds.to_dict()}
-            rows.append(row | {"privacy_unit": unit.to_dict()})
+            rows.append(
+                {
+                    "kind": "budget",
+                    "budget": current.to_dict(),
+                    "filter": bounds.to_dict(),
+                    "privacy_unit": unit.to_dict(),
+                }
+            )
         require(
             budget in (None, current),
             f"the budget of the ledger, {_describe(current)}",
@@ -534,10 +539,9 @@ class History:
             total = as_cost(totals.values({name: count}), relation)
             if not bounds.admits(total):
                 spent = as_cost(totals.values(), relation)
-                held = parse_events(name)[relation]
-                query = held.for_group_size(totals.teachers).cost(bounds.orders)
-                remainder = describe_remainder(bounds, spent, query, count)
-                refuse(current, bounds, total, remainder=remainder)
+                query = parse_events(name)[relation].for_group_size(totals.teachers)
+                left = describe_remainder(bounds, spent, query.cost(bounds.orders), count)
+                refuse(current, bounds, total, remainder=left)
         reach = current.max_teachers_per_unit if current else teachers
         self._require_kept(name, parse_events(name), count, reach)
         return [
@@ -603,67 +607,58 @@ def _describe(budget: Budget | None) -> str:
     )
 
 
-_BLOCK = 128  # rows verified at once
+def verified(rows: Iterable[tuple[str, str]], path: Path) -> History:
+    """Return the state of a ledger after computing the figures in all of its rows again.
+
+    Raises ``ValueError`` if a row does not follow from the events.
+    """
+    history, declared = History(), None
+    later: list[tuple[int, str, int]] = []  # the changes by each row after the budget
+    for text, digest in rows:
+        changes = history.fold_row(text, digest, path)
+        if declared is not None:
+            later += [(history.head.rows, *change) for change in changes]
+        elif history.budget is not None:
+            declared = history.snapshot()
+    if declared is not None:
+        _require_admitted(declared, later, path)
+    return history
 
 
-class Verifier:
-    """Computes the figures in the rows of a ledger again, block by block."""
+def _require_admitted(
+    declared: LedgerSnapshot, later: Sequence[tuple[int, str, int]], path: Path
+) -> None:
+    """Raise ``ValueError`` unless the budget of a ledger admits the sum after each row from it on.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.history = path, History()
-        self._totals = Totals(DEFAULT_ORDERS)
-        # of a block: the number of each row that reserves, and the changes by each row
-        self._rows: list[tuple[int | None, list[tuple[str, int]]]] = []
+    Args:
+        declared: the ledger as the budget was declared.
+        later: by later row: its number, and the events whose count it changes, by how much.
+        path: the file.
+    """
+    budget, bounds, priced = declared.budget, declared.filter, declared.for_budget()
+    assert budget is not None and bounds is not None
+    relation, reach = budget.neighboring_relation, budget.max_teachers_per_unit
+    reserved, totals = priced.reserved(reach), totals_of(priced, bounds.orders, reach)
 
-    def take(self, text: str, digest: str) -> None:
-        """Process the next row.
-
-        Raises ``ValueError`` if it, or one before it, does not follow from the events.
-        """
-        releases, bounds = len(self.history.entries), self.history.filter
-        changes = self.history.fold_row(text, digest, self.path)
-        reserves = len(self.history.entries) > releases
-        self._rows.append((self.history.head.rows if reserves else None, changes))
-        declared, budget = self.history.filter, self.history.budget
-        if declared is not None and budget is not None and bounds is None:
-            self.check(None)
-            relation, reach = budget.neighboring_relation, budget.max_teachers_per_unit
-            priced = self.history.snapshot().for_budget()
-            reserved = priced.reserved(reach)
-            if reserved:
-                require_filter_of_first(declared, budget, reserved[0][0][relation].cost())
-            cost = cost_of_charges(reserved, relation, declared.orders)
-            self._require_admitted(cost, declared, self.history.head.rows)
-            self._totals = totals_of(priced, declared.orders, reach)
-        elif len(self._rows) >= _BLOCK:
-            self.check(declared)
-
-    def check(self, bounds: PrivacyFilter | None) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit the sum after each release of a block."""
-        added = Counter[str]()
-        for _, changes in self._rows:
-            for events, count in changes:
-                added[events] += max(count, 0)
-        # bounds that admit the sum of all additions admit each sum on the way to it
-        admitted = bounds is None or bounds.admits(self._total(+added))
-        for row, changes in self._rows:
-            for change in changes:
-                self._totals.add(*change)
-            if not admitted and bounds is not None and row is not None:
-                self._require_admitted(self._total(), bounds, row)
-        self._rows = []
-
-    def _total(self, more: Mapping[str, int] = MappingProxyType({})) -> Cost:
-        assert self.history.budget is not None
-        return as_cost(self._totals.values(more), self.history.budget.neighboring_relation)
-
-    def _require_admitted(self, total: Cost, bounds: PrivacyFilter, row: int) -> None:
-        """Raise ``ValueError`` unless ``bounds`` admit the sum after a row."""
-        assert self.history.budget is not None
+    def require_admitted(total: Cost, row: int) -> None:
         if not bounds.admits(total):
             try:
-                refuse(self.history.budget, bounds, total)
+                refuse(budget, bounds, total)
             except ValueError as error:
                 raise ValueError(
-                    f"Expected row {row} of {self.path} to be within the budget. {error}"
+                    f"Expected row {row} of {path} to be within the budget. {error}"
                 ) from None
+
+    if reserved:
+        require_filter_of_first(bounds, budget, reserved[0][0][relation].cost())
+    require_admitted(cost_of_charges(reserved, relation, bounds.orders), declared.head.rows)
+    added = Counter[str]()
+    for _, events, count in later:
+        added[events] += max(count, 0)
+    # bounds that admit the sum of all additions admit each sum on the way to it
+    if bounds.admits(as_cost(totals.values(+added), relation)):
+        return
+    for row, events, count in later:
+        totals.add(events, count)
+        if count > 0:
+            require_admitted(as_cost(totals.values(), relation), row)

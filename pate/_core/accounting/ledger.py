@@ -34,7 +34,7 @@ from pate._core.accounting.charges import (
     require_charged_count,
     require_events,
 )
-from pate._core.accounting.history import History, LedgerEntry, LedgerHead, LedgerSnapshot, Verifier
+from pate._core.accounting.history import History, LedgerEntry, LedgerHead, LedgerSnapshot, verified
 from pate._core.accounting.privacy_unit import UNKNOWN, PrivacyUnit
 from pate._core.files.writing import draft_of, remove_abandoned, sync_folder
 from pate._core.validation import (
@@ -659,10 +659,6 @@ def verify_ledger(path: Path) -> LedgerSnapshot:
     """
     path = Path(path)
     require(path.is_file(), "a ledger", path=str(path))
-    verifier = Verifier(path)
     with opened_log(path, writable=False) as connection:
         require_final(connection, path)
-        for text, digest in rows_after(connection, LedgerHead(), path):
-            verifier.take(text, digest)
-    verifier.check(verifier.history.filter)
-    return verifier.history.snapshot()
+        return verified(rows_after(connection, LedgerHead(), path), path).snapshot()
