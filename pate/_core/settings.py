@@ -129,10 +129,13 @@ def parts(value: Any, kind: Any = Partial) -> list[Any]:
 def _make(cls: type[Completable], **settings: Any) -> Any:
     """Return an object of a class, or a `Partial` if settings are left out or null."""
     required = Partial(cls).missing
-    given = {
-        name: value for name, value in settings.items() if value is not None or name not in required
-    }
-    return Partial(cls, **given).complete()
+    return Partial(cls).complete(
+        **{
+            name: each
+            for name, each in settings.items()
+            if each is not None or name not in required
+        }
+    )
 
 
 class SettingsParser(ArgumentParser):
@@ -225,8 +228,10 @@ def encode_fields(settings: Any) -> dict[str, Any]:
     Raises:
         ValueError: in one line, if a file cannot hold a setting.
     """
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return _encoded(get_type_hints(type(settings)), values)
+    return _encoded(
+        get_type_hints(type(settings)),
+        {field.name: getattr(settings, field.name) for field in fields(settings)},
+    )
 
 
 def decode(kind: Any, content: Any) -> Any:

@@ -401,8 +401,8 @@ def make_filter(
         name: count for name, count in _affordable_counts(budget, first).items() if name in kinds
     }
     name = max(reach, key=lambda kind: reach[kind])
-    last = first * max(1, reach[name])  # a filter that admits no query can at least say so
-    return FILTERS[name].fitted(budget, last)
+    # a filter that admits no query can at least say so
+    return FILTERS[name].fitted(budget, first * max(1, reach[name]))
 
 
 def require_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
@@ -584,8 +584,8 @@ class PersonalEvent(CompositeEvent):
         if delta != self.delta or budget not in self.budgets:
             return self
         assert isinstance(self.event, GaussianEvent)
-        weight = self.weights[self.budgets.index(budget)]
-        return replace(self.event, noise_multiplier=self.event.noise_multiplier / weight)
+        multiplier = self.event.noise_multiplier / self.weights[self.budgets.index(budget)]
+        return replace(self.event, noise_multiplier=multiplier)
 
     def _for_group_size(self, teachers: int) -> Event:
         return replace(self, event=self.event.for_group_size(teachers))

@@ -104,10 +104,11 @@ class LedgerEntry:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        plain = {name: getattr(self, name) for name in _LISTED}
-        realised = None if self.realised is None else plain_charges(self.realised)
-        plain |= {"events": plain_events(self.events), "realised": realised}
-        return plain | {"privacy_unit": self.privacy_unit.to_dict()}
+        return {name: getattr(self, name) for name in _LISTED} | {
+            "events": plain_events(self.events),
+            "realised": None if self.realised is None else plain_charges(self.realised),
+            "privacy_unit": self.privacy_unit.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:

@@ -331,9 +331,10 @@ def _some_rows(
 def append_row(connection: sqlite3.Connection, head: LedgerHead, text: str) -> LedgerHead:
     """Add a row after ``head``, and return the new end of the log."""
     after = LedgerHead(head.rows + 1, chained(head.digest, text))
-    row = (after.rows, text, after.digest)
-    added = connection.execute("INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", row).rowcount
-    require(added == 1, "a ledger to which rows can be added", rows=head.rows)
+    added = connection.execute(
+        "INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", (after.rows, text, after.digest)
+    )
+    require(added.rowcount == 1, "a ledger to which rows can be added", rows=head.rows)
     connection.execute(f"PRAGMA user_version = {_VERSION}")  # of the same transaction
     return after
 
@@ -474,8 +475,7 @@ class Ledger:
                 teachers=self.max_teachers_per_unit,
                 unit=privacy_unit,
             )
-            facts = {"run": run, "description": description, "seeded": bool(seeded)}
-            bodies[-1] |= facts | given(token=token)
+            bodies[-1] |= given(run=run, description=description, seeded=bool(seeded), token=token)
             for body in bodies:
                 self._append(connection, body)
             return len(self._history.entries)
@@ -540,8 +540,11 @@ class Ledger:
                 )
                 row = {"kind": "state", "release": entry.release}
             else:
-                plain = None if charges is None else plain_charges(charges)
-                row = {"kind": "settle", "release": entry.release, "realised": plain}
+                row = {
+                    "kind": "settle",
+                    "release": entry.release,
+                    "realised": None if charges is None else plain_charges(charges),
+                }
             self._append(connection, row | given(published=plain_published))
             return self._history.head
 

@@ -116,8 +116,7 @@ class PrivacyUnit:
             return NOT_NAMED
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
             return "of teachers not known to be the same"
-        same = self.unit == other.unit
-        return f"priced for one {self.unit}" + ", by other groups" * same
+        return f"priced for one {self.unit}" + ", by other groups" * (self.unit == other.unit)
 
     def covers(self, other: PrivacyUnit, relation: NeighboringRelation) -> bool:
         """Return whether a guarantee for this unit is one for ``other``."""

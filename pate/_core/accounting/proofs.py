@@ -388,8 +388,12 @@ class EqualRoundsAccountant(_Optimum):
                 "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers"
                 " (2020) have it)",
             )
-        total = f"n = {guarantee.rounds} rounds"
-        return ProofText("as rounds that are all equal", [""] * len(terms), total, formulas)
+        return ProofText(
+            "as rounds that are all equal",
+            [""] * len(terms),
+            f"n = {guarantee.rounds} rounds",
+            formulas,
+        )
 
 
 class OrderedAccountant(_Optimum):

@@ -28,7 +28,6 @@ from pate._core.accounting.proofs import (
     Accountant,
     Guarantee,
     OrderedAccountant,
-    ProofText,
     Term,
 )
 
@@ -125,8 +124,7 @@ def describe_neighbors(
         kept = " and its group"
     elif unit.unit == "group" and any(e.privacy_unit.unit == "record" for e in book.entries):
         kept = ", as its records do,"
-    facts = {**published, "unit": word, "kept": kept}
-    return WORDS[kind].neighbors(relation, facts)
+    return WORDS[kind].neighbors(relation, {**published, "unit": word, "kept": kept})
 
 
 def describe_missing_total(
@@ -338,8 +336,7 @@ def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
 
 def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
     names = [name for name, _ in by_relation(statement, "costs")]
-    stated = by_relation(statement, "guarantees")[0][1]
-    unit = stated["unit"] or statement["unit"]
+    unit = by_relation(statement, "guarantees")[0][1]["unit"] or statement["unit"]
     whom, when = WORDS[statement["kind"]].reached({**statement, "unit": unit})
     yield (
         f"Epsilon of all releases, as reserved, at delta = {format_exact(statement['delta'])} if"
@@ -412,15 +409,6 @@ def _line(term: Term, price: str) -> str:
     )
 
 
-def _proof(guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
-    """Return the words of the accountant whose figures ``guarantee`` has."""
-    given = {name for name, value in vars(guarantee).items() if value is not None}
-    (accountant,) = (
-        each for each in TIGHTEST if {*each.figures} == given - {"epsilon", "delta", "delta0"}
-    )
-    return accountant.words(guarantee, terms)
-
-
 def _sum(
     charges: Sequence[Charge], figures: Mapping[str, Any], relation: NeighboringRelation, title: str
 ) -> list[str]:
@@ -435,7 +423,10 @@ def _sum(
         for events, count in charges
         for leaf, times in leaves(events[relation], count)
     ]
-    proof = _proof(guarantee, terms)
+    given = {name for name, value in vars(guarantee).items() if value is not None}
+    figures_of_proof = given - {"epsilon", "delta", "delta0"}
+    (accountant,) = (each for each in TIGHTEST if {*each.figures} == figures_of_proof)
+    proof = accountant.words(guarantee, terms)
     return [
         f"{where}, {proof.method}:",
         *map(_line, terms, proof.prices),

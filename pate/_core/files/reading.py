@@ -335,8 +335,7 @@ def digest(*parts: bytes | str | Path | Stream) -> str:
 @cache
 def code_version() -> str:
     """Return the package's version and a hash of its source."""
-    root = Path(__file__).parents[2]
-    return f"{RELEASE}+{digest(*sorted(root.rglob('*.py')))}"
+    return f"{RELEASE}+{digest(*sorted(Path(__file__).parents[2].rglob('*.py')))}"
 
 
 def packaged_file(name: str, *suffixes: str) -> Path | None:

@@ -613,7 +613,9 @@ def chance_of_one(log_others: float, lost: float, noise: ChoiceNoise) -> float:
         return math.exp(log_expit(lost - log_others))
     if noise != "exponential":
         assert_never(noise)
-    # permute-and-flip: the integral of (1 - q u)^others over the time u at which it would be taken
+    # permute-and-flip: the integral of (1 - q u)^others over the time u at which it would be taken;
+    # q is a float of full precision up to 700 scales
+    lost = min(lost, 700.0)
     chance = math.exp(-lost)
     if chance == 1:
         return math.exp(-np.logaddexp(0.0, log_others))

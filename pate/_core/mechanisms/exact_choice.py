@@ -235,8 +235,7 @@ class Proposals(NamedTuple):
 
 def cumulative_weights(masses: FloatArray) -> IntArray:
     """Return cumulative sums of integers ``[.., n]`` of at least 1, proportional to ``masses``."""
-    total = np.maximum(masses.sum(axis=-1, keepdims=True), 1e-300)
-    shares = masses / total
+    shares = masses / np.maximum(masses.sum(axis=-1, keepdims=True), 1e-300)
     shares *= _WEIGHTS
     weights = shares.astype(np.int64)
     weights += 1

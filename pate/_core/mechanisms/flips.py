@@ -95,8 +95,7 @@ class FlipRounds:
 
     def _winner(self) -> _Proposal:
         bits = self._weight.bit_length()
-        lead = self._loss(self._anchor, self._best)
-        rate = math.exp(lead) * 2.0 ** (bits - self._levels)
+        rate = math.exp(self._loss(self._anchor, self._best)) * 2.0 ** (bits - self._levels)
         waits: list[LazyReal] = []
         time, faint = 0.0, False
         while True:

@@ -27,7 +27,13 @@ from pate._core.accounting.events import (
     PureDPEvent,
     StabilityTestEvent,
 )
-from pate._core.mechanisms.base import Checks, Mechanism, ScoreMechanism, choice_event
+from pate._core.mechanisms.base import (
+    Checks,
+    Mechanism,
+    ScoreMechanism,
+    chance_of_one,
+    choice_event,
+)
 from pate._core.mechanisms.exact_choice import sample_k_smallest
 from pate._core.mechanisms.noise import add_gaussian, exceeds, grid_of, log_survival, require_noise
 from pate._core.mechanisms.ranking import (
@@ -253,21 +259,8 @@ class GapChoice(ScoreMechanism[IntArray]):
         left out.
         """
         others, ahead = self.num_candidates - 1, lead / self.scale
-        if self.noise == "gumbel":
-            # far behind, where the exponential overflows, the chance is 0
-            return (
-                1 / (1 + others * math.exp(-max(ahead, -700.0)))
-                if ahead > -700 or not others
-                else 0.0
-            )
-        if self.noise == "exponential" and lead >= 0:
-            # the integral of (1 - z u)^others over u in 0..1, with z = exp(-ahead)
-            z = math.exp(-min(ahead, 700.0))
-            return (
-                -math.expm1((others + 1) * math.log1p(-z)) / ((others + 1) * z)
-                if z < 1
-                else 1 / (others + 1)
-            )
+        if self.noise == "gumbel" or (self.noise == "exponential" and lead >= 0):
+            return chance_of_one(math.log(others) if others else -math.inf, ahead, self.noise)
         cells = np.linspace(-40.0, 40.0, 16_001)
         # given the noise of that gap, the others stay behind with the same chance each
         mass, middle = (

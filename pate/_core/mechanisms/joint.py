@@ -298,8 +298,7 @@ class _RowBlocks:
             order = np.argsort(np.concatenate((edges, middle)))
             counts = np.concatenate((counts, losses.log_sequences(middle)))[order]
             edges = np.concatenate((edges, middle))[order]
-        log_rates = np.array([float(largest) + math.log(total) + SLACK])
-        return cls(losses, edges, masses, log_rates)
+        return cls(losses, edges, masses, np.array([float(largest) + math.log(total) + SLACK]))
 
     @cached_property
     def _cumulative(self) -> IntArray:

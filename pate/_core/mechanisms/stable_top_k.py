@@ -289,15 +289,6 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
         return 2 if self.shift >= 2 * self.sensitivity else 1
 
     @property
-    def widest_gap(self) -> float:
-        """The widest gap, or majority, of any scores at a rank that may be chosen, in votes."""
-        ends = (self.majority_weight or 0) * self.num_teachers / 2
-        return max(
-            ends if rank in (0, self.num_labels) else self.num_teachers
-            for rank in self.choice.ranks
-        )
-
-    @property
     def _preferences(self) -> dict[str, Any]:
         return {"regularizer": self.regularizer, "kbar": self.kbar}
 
@@ -337,8 +328,13 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
         return Release.of_rows(*self(counts, generator=generator))
 
     def max_answer_probability(self, widest: float) -> float:
-        """Return the probability that the widest gap of all passes its test."""
-        return float(self.test.probability(self.widest_gap))
+        """Return the probability that the widest gap or majority that there is passes its test."""
+        ends = (self.majority_weight or 0) * self.num_teachers / 2
+        possible = (
+            ends if rank in (0, self.num_labels) else self.num_teachers
+            for rank in self.choice.ranks
+        )
+        return float(self.test.probability(max(possible)))
 
     def law(self, scores: Rows) -> Law:
         """Return the law of the sets of the 0, 1, .., C largest scores."""

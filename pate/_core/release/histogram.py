@@ -266,8 +266,7 @@ class HistogramFiles:
 
     @property
     def _place(self) -> Path:
-        data = self.path.resolve() if self.path.is_symlink() else self.path
-        return ledger_beside(data)
+        return ledger_beside(self.path.resolve() if self.path.is_symlink() else self.path)
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -432,8 +432,9 @@ class _TopK(Releasable):
         mechanism = self._settings.mechanism_for(histogram)
         try:
             statement = Statement.read(self.statement_file)
-            unit = self._source.privacy_unit.unit
-            facts = top_k_statement_fields(self._settings, mechanism, histogram, unit)
+            facts = top_k_statement_fields(
+                self._settings, mechanism, histogram, self._source.privacy_unit.unit
+            )
             if statement.get("listing") is None:  # of an earlier version
                 del facts["listing"]
             statement.verify(ledger=self._ledger, released=self.file, facts=facts)

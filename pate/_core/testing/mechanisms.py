@@ -192,8 +192,7 @@ class MechanismContract(Contract):
     def test_single_rows_follow_the_law(self) -> None:
         """Rows one by one follow the same law as a batch."""
         mechanism = self.make(RELATIONS[0])
-        p_value = self._p_value(mechanism, self.single_draws, single=True)
-        assert_drawn_by_law(p_value, mechanism)
+        assert_drawn_by_law(self._p_value(mechanism, self.single_draws, single=True), mechanism)
 
     @about("__call__")
     def test_rows_of_a_batch_are_independent(self) -> None:
@@ -597,8 +596,7 @@ class EventContract(Contract):
     def test_malformed_events_raise_in_one_line(self) -> None:
         """Wrong, surplus and missing fields raise `ValueError` with a one-line message."""
         complete = self.event(1.0, RELATIONS[0]).to_dict()
-        cases = [*self.malformed(), {"neighboring_relation": "swap"}, {"surplus": 1}]
-        for change in cases:
+        for change in (*self.malformed(), {"neighboring_relation": "swap"}, {"surplus": 1}):
             assert_refused(partial(event_from_dict, complete | change), change)
         for name in complete:
             incomplete = {key: value for key, value in complete.items() if key != name}

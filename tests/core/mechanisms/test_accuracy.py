@@ -291,6 +291,16 @@ def test_fixed_stable_top_k_answers_no_less_than_is_promised(penalty: float) -> 
     assert mechanism.accuracy(gap=mechanism.gap_to_answer(probability=0.9)) == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize("gap", [700.0, 745.0, 1e3, 1e9])
+def test_a_gap_beyond_all_noise_is_certain(gap: float) -> None:
+    for mechanism in (
+        m.CanonicalMechanism(k=2, scale=1.0, noise="exponential"),
+        m.JointMechanism(k=2, scale=1.0, noise="exponential"),
+        m.PermuteAndFlipPeeling(k=2, scale=1.0),
+    ):
+        assert mechanism.accuracy(gap=gap, num_items=5) == pytest.approx(1.0)
+
+
 def test_what_cannot_be_predicted_is_refused() -> None:
     peeling = m.GumbelPeeling(k=2, scale=1.0)
     for gap in (-1.0, math.nan, math.inf):
