@@ -7,7 +7,6 @@ follows from the statement, or from other public files, or says that it is the p
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,20 +125,23 @@ def _template(name: str, **options: Any) -> Template:
     return environment.get_template(name)
 
 
+_TRUST = (
+    "One party is trusted: it holds the private data or the votes, draws the noise and keeps"
+    " the ledger. Readers of the publication need not be trusted, however many they are and"
+    " whatever they know."
+)
+_TRUST_OF_PARTIES = (
+    "No party is trusted with the data or the votes of all: each of several draws a share of"
+    " the noise, and only the"
+    " sum is opened. What is stated holds against those who take part, as many of them together"
+    " as the settings say."
+)
+
 YOURS = "Yours to say:"
 """Begins the parts that only the publisher knows."""
 
 CARD, ENTRY = "README.md", "registry.yaml"
 """The files of a disclosure: the model card, and the registry's entry."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a question: the part derived from public files, and the publisher's part."""
-
-    question: str
-    derived: str = ""
-    yours: str = ""
 
 
 def write_disclosure(root: Path, *, output: Path | None = None) -> Path:
@@ -165,6 +167,15 @@ class Disclosure:
     Raises:
         ValueError: if the run released nothing, or released anything without privacy.
     """
+
+    not_interactive = "Files are published, and nobody can query the private data."
+    noise = (
+        "Noise comes from AES in counter mode, with a key that the operating system draws for each"
+        " release. Outside the guarantee are"
+        " time, memory and power of the machine while teachers were trained and noise was drawn."
+        " What of the noise is drawn"
+        " exactly and what in float64 is said in the documentation of pate, under Privacy."
+    )
 
     def __init__(self, findings: Findings) -> None:
         run = findings.run.root
@@ -216,6 +227,10 @@ class Disclosure:
         self.composition = (
             f"Epsilon follows from the events of all releases by {self.statement['conversion']}."
         )
+        measured = self.learned is not None and bool(self.learned.metrics)
+        self.unprotected_figures = (
+            " The test records on which the student was measured." if measured else ""
+        )
         self.versions = ", ".join(
             f"{name} {version}" for name, version in self.statement["versions"].items()
         )
@@ -228,100 +243,16 @@ class Disclosure:
             "model_name": self.name,
             "tags": ["differential-privacy", "multi-label-classification", "pate"],
         }
+        relation, own = by_relation(self.statement, "guarantees")[0]
         return _template("card.md", finalize=_escaped).render(
-            name=self.name,
-            guarantee=(*self.guarantee, *self.conditions),
-            plain=self.plain(),
-            evaluation=self.evaluation(),
-            block=_block,
+            it=self,
+            relation=relation,
+            own=own,
+            most=format_guess(own, self.today.total_variation),
+            answer=_answer,
             metadata=Markup(_yaml(metadata).rstrip()),
             # an indented block has no end that a text could contain
             statement=Markup("\n".join(f"    {line}" for line in self.today.text.splitlines())),
-        )
-
-    def plain(self) -> tuple[Answer, ...]:
-        """Return answers for the owners of the records."""
-        name, guarantee = by_relation(self.statement, "guarantees")[0]
-        unit = self.unit
-        most = format_guess(guarantee, self.today.total_variation)
-        return (
-            Answer(
-                "What is this, and what is it for?",
-                self.product,
-                "what it is for, and who answers for it.",
-            ),
-            Answer(
-                "Whose data were used?",
-                f"What is protected is one {unit} at a time.",
-                f"who these people are, how they were asked, and how many {unit}s one person"
-                " may have.",
-            ),
-            Answer(
-                "What can somebody find out about me?",
-                f"Think of two data sets where {guarantee['neighbors']}. A coin decides which"
-                " of them is used."
-                f" Somebody who knows both, and sees all releases of {self.whose}, says which"
-                " it was: right at most"
-                f" {most} of the time, where guessing blindly is right 50% of the time."
-                f" (This is epsilon = {format_epsilon(guarantee['epsilon'])},"
-                f" delta = {format_exact(guarantee['delta'])}, {name.upper()}.)"
-                f" {' '.join(self.conditions)}",
-            ),
-            Answer(
-                "What is not protected?",
-                "What is true of people in general, and could be learned without any one of"
-                " them. The data themselves,"
-                " where they are kept." + self._unprotected_figures(),
-                "how the data are kept, by whom, and for how long.",
-            ),
-            Answer(
-                "Can a record be taken back?",
-                "Not from what was published: that is covered by the guarantee, with and"
-                " without the record alike. From"
-                " the data, the teachers and their votes it can be removed (pate forget).",
-                "whom to ask.",
-            ),
-        )
-
-    def evaluation(self) -> tuple[Answer, ...]:
-        """Return answers for evaluators of the guarantee."""
-        return (
-            Answer("Epsilon and delta", " ".join([*self.guarantee, *self.conditions])),
-            Answer(
-                "Unit of privacy",
-                f"One {self.unit}. {self.reach}",
-                f"how many {self.unit}s of one person there are at most.",
-            ),
-            Answer(
-                "Algorithms and their correctness",
-                f"{self.mechanism} Made with {self.versions}. {self.composition}"
-                " Anybody can"
-                " compute it again from the statement; with the ledger, pate ledger verify does.",
-            ),
-            Answer("Composition and query model", f"{self.ledger} {_NOT_INTERACTIVE}"),
-            Answer("Utility", self._utility(), "for what use this is good enough."),
-            Answer(
-                "Bias",
-                self._bias(),
-                "for whom the model errs more often, and how that was measured.",
-            ),
-            Answer("Trust model", self.trust, "who that party is, or these parties are."),
-            Answer(
-                "Implementation and side channels",
-                _NOISE,
-                "on which machine, and who else used it.",
-            ),
-            Answer(
-                "Security and access control",
-                "",
-                "who can read the private data, the run's folder private/ and the ledger, and"
-                " what becomes of them.",
-            ),
-            Answer(
-                "Data collection exposure",
-                "",
-                "how the data were collected, and who saw them before.",
-            ),
         )
 
     @property
@@ -353,8 +284,7 @@ class Disclosure:
                 **_yours(data_domain="which data sets could have been used"),
                 "unprotected_quantities": "What is taken to be public: the samples that were"
                 " asked about, the names of"
-                f" the labels, the settings of the mechanism{nominal}."
-                + self._unprotected_figures(),
+                f" the labels, the settings of the mechanism{nominal}." + self.unprotected_figures,
             },
             "privacy_loss": {
                 "privacy_unit": f"{self.unit}-level",
@@ -377,19 +307,19 @@ class Disclosure:
                 "release_type_details": self.ledger,
                 **_yours(data_source_type="Static or Dynamic"),
                 "access_type": "Non-interactive",
-                "access_type_details": _NOT_INTERACTIVE,
+                "access_type_details": self.not_interactive,
             },
             "implementation": {
                 **_yours(
                     preprocessing_and_hyperparameter_tuning="what was chosen by looking at"
                     " private data"
                 ),
-                "mechanisms": f"{self.mechanism} {_NOISE} Made with {self.versions}.",
+                "mechanisms": f"{self.mechanism} {self.noise} Made with {self.versions}.",
                 "composition": self.composition,
                 "post_processing": "Everything that is computed from the released labels, such"
                 " as the student.",
                 **_yours(justification="why these parameters"),
-                "utility": self._utility(),
+                "utility": self.utility(),
             },
             "administrative": {
                 "status": "Draft",
@@ -402,11 +332,7 @@ class Disclosure:
             "deployment": deployment,
         }
 
-    def _unprotected_figures(self) -> str:
-        measured = self.learned is not None and bool(self.learned.metrics)
-        return " The test records on which the student was measured." if measured else ""
-
-    def _utility(self) -> str:
+    def utility(self) -> str:
         statement = self.statement
         answered = (
             f"{statement['num_answered']:,} of {statement['num_queries']:,} queries were answered."
@@ -426,7 +352,7 @@ class Disclosure:
             f" constant's): {figures}.{older}"
         )
 
-    def _bias(self) -> str:
+    def bias(self) -> str:
         positive = (self.labels.labels * self.labels.mask).sum(axis=0)
         rare = [
             name for name, count in zip(self.labels.label_names, positive, strict=True) if not count
@@ -439,36 +365,15 @@ class Disclosure:
         )
 
 
-_TRUST = (
-    "One party is trusted: it holds the private data or the votes, draws the noise and keeps"
-    " the ledger. Readers of the publication need not be trusted, however many they are and"
-    " whatever they know."
-)
-_TRUST_OF_PARTIES = (
-    "No party is trusted with the data or the votes of all: each of several draws a share of"
-    " the noise, and only the"
-    " sum is opened. What is stated holds against those who take part, as many of them together"
-    " as the settings say."
-)
-_NOT_INTERACTIVE = "Files are published, and nobody can query the private data."
-_NOISE = (
-    "Noise comes from AES in counter mode, with a key that the operating system draws for each"
-    " release. Outside the guarantee are"
-    " time, memory and power of the machine while teachers were trained and noise was drawn."
-    " What of the noise is drawn"
-    " exactly and what in float64 is said in the documentation of pate, under Privacy."
-)
-
-
 def _yours(**wishes: str) -> dict[str, str]:
     """Return fields that are the publisher's to fill in."""
     return {name: f"{YOURS} {wish}" for name, wish in wishes.items()}
 
 
-def _block(answer: Answer) -> Markup:
-    """Return a question with its answer as Markdown."""
-    parts = [f"### {_escaped(answer.question)}", _escaped(answer.derived)]
-    parts += [f"**{YOURS}** {_escaped(answer.yours)}"] if answer.yours else []
+def _answer(question: str, derived: str, yours: str = "") -> Markup:
+    """Return a question as Markdown, with what follows from public files, and the rest to say."""
+    parts = [f"### {_escaped(question)}", _escaped(derived)]
+    parts += [f"**{YOURS}** {_escaped(yours)}"] if yours else []
     return Markup("\n\n".join(filter(None, parts)))
 
 
