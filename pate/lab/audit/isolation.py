@@ -8,6 +8,7 @@ end, whole exchanges with made-up counts, in one process, show isolation and the
 import json
 import re
 import shutil
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from copy import copy
@@ -53,7 +54,35 @@ Change = Literal["altered", "removed"]
 _FAR = 4.0
 
 
-class Altered(DataSource):
+class Changed(DataSource):
+    """The records of another source, with other private ones."""
+
+    def __init__(self, source: DataSource) -> None:
+        super().__init__(
+            features=source.feature_map,
+            permanent_ids=source.permanent_ids,
+            unknown_labels=source.unknown_labels,
+            budgets=source.budgets,
+            copies=source.copies,
+        )
+        self._source = source
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the labels of the source."""
+        return self._source.label_names
+
+    def load(self, role: Role) -> Records:
+        """Return the raw records of the source, changed if they are private."""
+        records = self._source.load(role)
+        return self.changed(records) if role is Role.PRIVATE else records
+
+    @abstractmethod
+    def changed(self, records: Records) -> Records:
+        """Return private records as they are changed."""
+
+
+class Altered(Changed):
     """The records of another source with one private record altered or removed.
 
     The record changes before features are mapped. Its new features are a public sample's,
@@ -66,26 +95,14 @@ class Altered(DataSource):
     """
 
     def __init__(self, source: DataSource, *, change: Change | None = None, row: int = 0) -> None:
-        super().__init__(
-            features=source.feature_map,
-            permanent_ids=source.permanent_ids,
-            unknown_labels=source.unknown_labels,
-            budgets=source.budgets,
-            copies=source.copies,
-        )
+        super().__init__(source)
         require(change in (None, *get_args(Change)), "a change of a record", change=change)
         require_count(0, row=row)
-        self._source, self._change, self._row = source, change, row
+        self._change, self._row = change, row
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of the labels of the source."""
-        return self._source.label_names
-
-    def load(self, role: Role) -> Records:
-        """Return the raw records of the source, changed if they are private."""
-        records = self._source.load(role)
-        if role is not Role.PRIVATE or self._change is None:
+    def changed(self, records: Records) -> Records:
+        """Return the private records with this one changed."""
+        if self._change is None:
             return records
         require(self._row < len(records), "the row of a private record", row=self._row)
         if self._change == "removed":

@@ -172,14 +172,11 @@ def sums_of(ballots: UInt8Array, sizes: IntArray, clip: int) -> FloatArray:
 
 
 def tau_sums(aggregator: TauVoting, votes: Ballots) -> FloatArray:
-    guess = guess_of(aggregator.around_predictions, votes)
-    sums = []
-    for rows, expected in zip(votes.ballots, guess, strict=True):
-        differing = (rows ^ expected).astype(np.float64)
-        sizes = np.maximum(differing.sum(axis=1), 1)
-        norms = sizes if aggregator.norm == "l1" else np.sqrt(sizes)
-        sums.append(np.minimum(1.0, aggregator.tau / norms) @ differing)
-    return np.array(sums)
+    differing = votes.ballots ^ guess_of(aggregator.around_predictions, votes)[:, None]
+    sizes = np.maximum(differing.sum(axis=2, dtype=np.int64), 1)
+    norms = sizes if aggregator.norm == "l1" else np.sqrt(sizes)
+    factors = np.minimum(1.0, aggregator.tau / norms)
+    return np.asarray(np.einsum("qt,qtc->qc", factors, differing))
 
 
 def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] | None:

@@ -60,9 +60,9 @@ from pate._labeling.stages.student import LinearPlan, fit, student_settings
 from pate._labeling.stages.teachers import load_plan
 from pate._labeling.teachers import FIRST, ClosedFormPlan, assigned_units
 from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
-from pate.lab.audit.isolation import has_ballots, shortened, with_key
+from pate.lab.audit.isolation import Changed, has_ballots, shortened, with_key
 from pate.lab.audit.releases import copied_to, without_budget
-from pate.lab.audit.tables import VERDICTS, Trial, Verdict, scratch, text_of, untested, verdict_of
+from pate.lab.audit.tables import Tables, Trial, scratch, untested
 
 Whom = Literal["record", "group", "teacher"]
 WARNING = "PRIVATE: an audit for one {whom}. It tells how much it moves what was released."
@@ -70,7 +70,7 @@ _ROUNDING = 1e-6
 _REPLACE, _REMOVE = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 
 
-class Without(DataSource):
+class Without(Changed):
     """The records of another source without some private ones.
 
     Args:
@@ -79,25 +79,11 @@ class Without(DataSource):
     """
 
     def __init__(self, source: DataSource, ids: list[str]) -> None:
-        super().__init__(
-            features=source.feature_map,
-            permanent_ids=source.permanent_ids,
-            unknown_labels=source.unknown_labels,
-            budgets=source.budgets,
-            copies=source.copies,
-        )
-        self._source, self._ids = source, ids
+        super().__init__(source)
+        self._ids = ids
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of the labels of the source."""
-        return self._source.label_names
-
-    def load(self, role: Role) -> Records:
-        """Return the raw records of the source, without these if they are private."""
-        records = self._source.load(role)
-        if role is not Role.PRIVATE or not self._ids:
-            return records
+    def changed(self, records: Records) -> Records:
+        """Return the private records without these."""
         return records.select(np.flatnonzero(~np.isin(records.ids, self._ids)))
 
 
@@ -368,29 +354,20 @@ def _start_of(run: Run) -> Path | None:
     return None if start is None else student_run(run, start).root.resolve()
 
 
-@dataclass(frozen=True)
-class NeighborAudit:
-    """The audit of a ledger for a neighbor. PRIVATE.
+@dataclass(frozen=True, kw_only=True)
+class NeighborAudit(Tables):
+    """The audit of a ledger for a neighbor: the tables of draws, totals and outputs. PRIVATE.
 
     Attributes:
         neighbor: the neighbor.
-        tables: the tests by table: ``draws``, ``totals``, ``outputs``.
     """
 
     neighbor: Neighbor
-    tables: Mapping[str, Sequence[Trial]]
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether a test refutes the ledger or, if none does, one is missing."""
-        return verdict_of([test for tests in self.tables.values() for test in tests])
 
     @property
     def text(self) -> str:
         """All figures in words."""
-        tables = [text_of(name, tests) for name, tests in self.tables.items() if tests]
-        warning = WARNING.format(whom=self.neighbor.whom)
-        return "\n\n".join([warning, *tables, VERDICTS[self.verdict]]) + "\n"
+        return "\n\n".join([WARNING.format(whom=self.neighbor.whom), *self.texts]) + "\n"
 
 
 def audit_neighbor(root: Path, whom: Whom, name: str) -> NeighborAudit:
@@ -453,7 +430,7 @@ def audit_neighbor(root: Path, whom: Whom, name: str) -> NeighborAudit:
         diverged = "a release fails on one of both"
     if diverged is not None:
         other = _trial("draws", "their number, form and noise", "any that differ", diverged, False)
-        return NeighborAudit(neighbor, {"draws": [other]})
+        return NeighborAudit(neighbor=neighbor, tables={"draws": [other]})
     found |= sides[0].failed
     moved = {
         number: Movement.between(draws, sides[1].draws[number])
@@ -461,8 +438,8 @@ def audit_neighbor(root: Path, whom: Whom, name: str) -> NeighborAudit:
         if number not in sides[0].failed
     }
     return NeighborAudit(
-        neighbor,
-        {
+        neighbor=neighbor,
+        tables={
             "draws": [
                 _draws_test(entry, found[entry.release], neighbor, moved) for entry in book.entries
             ],

@@ -63,6 +63,28 @@ def verdict_of(tests: Sequence[Trial]) -> Verdict:
     return next(verdict for verdict in VERDICTS if verdict in verdicts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """The tables of an audit.
+
+    Attributes:
+        tables: the tests by the name of their table.
+    """
+
+    tables: Mapping[str, Sequence[Trial]]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a test refutes or, if none does, one is missing."""
+        return verdict_of([test for tests in self.tables.values() for test in tests])
+
+    @property
+    def texts(self) -> list[str]:
+        """Each table in words, and the verdict."""
+        texts = [text_of(name, tests) for name, tests in self.tables.items() if tests]
+        return [*texts, VERDICTS[self.verdict]]
+
+
 @contextmanager
 def scratch(run: Run, name: str) -> Iterator[Path]:
     """Yield an empty folder next to a run, and delete it; also one that a kill has left."""

@@ -69,7 +69,7 @@ from pate._labeling.votes.voters import RecordVoters
 from pate.lab.audit.canaries import CanaryMoments, CanaryRecords, CanaryTeachers, CanaryVotes, Exact
 from pate.lab.audit.isolation import has_ballots, isolation_tests, shortened, vote_isolation_tests
 from pate.lab.audit.releases import law_tests, moments_tests, without_budget
-from pate.lab.audit.tables import VERDICTS, Trial, Verdict, scratch, text_of, verdict_of
+from pate.lab.audit.tables import Tables, Trial, Verdict, scratch
 
 TradeOff = Callable[[float], float]
 """The least rate of false positives for a rate of true positives: convex and symmetric."""
@@ -286,9 +286,9 @@ _RATES = (0.01, 0.001)  # of false positives, in the text
 _UNTURNED = "no canary can be turned in votes of this kind"
 
 
-@dataclass(frozen=True)
-class AuditResult:
-    """The result of an audit.
+@dataclass(frozen=True, kw_only=True)
+class AuditResult(Tables):
+    """The result of an audit: the tables of law, isolation and leak.
 
     Attributes:
         epsilon: the stated epsilon of the ledger under REPLACE_RECORD, for a unit of as many
@@ -296,7 +296,6 @@ class AuditResult:
         delta: the delta of ``epsilon``.
         hits: the largest rate of true positives that the statement allows, by rate of false
             positives.
-        tables: the tests by table: ``law``, ``isolation``, ``leak``.
         labels: the bounds from the released answers of one run. None without canary records.
         student: the bounds from the student's probabilities in one run. None likewise.
         exact: the exact leakage of a release, or the reason that it is not known.
@@ -305,15 +304,9 @@ class AuditResult:
     epsilon: float
     delta: float
     hits: Mapping[float, float]
-    tables: Mapping[str, Sequence[Trial]]
     labels: Bounds | None
     student: Bounds | None
     exact: Exact | str
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether a test refutes the run or, if none does, one is missing."""
-        return verdict_of([test for tests in self.tables.values() for test in tests])
 
     @property
     def content(self) -> dict[str, Any]:
@@ -337,8 +330,7 @@ class AuditResult:
             ),
             "whatever else is known, and whatever the attack.",
             "",
-            *(f"{text_of(name, tests)}\n" for name, tests in self.tables.items()),
-            VERDICTS[self.verdict],
+            "\n\n".join(self.texts),
         ]  # fmt: skip
         return "\n".join(lines) + "\n"
 
@@ -609,7 +601,6 @@ def prove(
         tables = {"law": law_tests(run), "isolation": isolation_tests(run, made_up)}
         if samples is not None:
             tables["law"] += moments_tests(samples, made_up.load(Role.PUBLIC).features.shape[1])
-    verdict = verdict_of([test for tests in tables.values() for test in tests])
-    texts = [*(text_of(name, tests) for name, tests in tables.items()), VERDICTS[verdict]]
-    write_text(root / PROOF, "\n\n".join(texts) + "\n")
-    return verdict
+    proof = Tables(tables=tables)
+    write_text(root / PROOF, "\n\n".join(proof.texts) + "\n")
+    return proof.verdict
