@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from pate._core.accounting.ledger import ledger_in
@@ -47,7 +46,7 @@ from pate._labeling.stages.votes_import import import_votes, votes_from
 from pate._labeling.teachers import FIRST, ClosedFormPlan, assigned_units
 from pate._labeling.votes.kinds import Ballots, MaskedTotal, VoteShape
 from pate.lab.audit.laws import Gaussians, Outcomes
-from pate.lab.audit.tables import Trial, scratch, untested
+from pate.lab.audit.tables import Trial, content_of, scratch, untested
 
 Change = Literal["altered", "removed"]
 # an altered record is so many times as far out as the farthest public sample
@@ -137,7 +136,7 @@ class _OneChanged(Features):
 
 
 _STEPS = 10  # of networks: more show no other teacher
-_DIGEST = re.compile(r"(.*\+)?[0-9a-f]{32,}")
+_OWN = ("data", "bytes", "beside")  # entries of files that describe others
 _BESIDE = ("labels.npy", "budgets.npy")  # with rows of records, as coordinates.npy has
 _LOGS = "PRIVATE_"
 """The beginning of the names of logs, which sum up teachers and which nothing reads."""
@@ -245,7 +244,8 @@ def _compared(
             continue  # compared with the coordinates
         first, second = _units(before / name), _units(after / name)
         if first is None or second is None:
-            if _content(before / name) != _content(after / name):
+            contents = [content_of(root / name, _OWN, digests=False) for root in (before, after)]
+            if contents[0] != contents[1]:
                 others.append(str(name))
             continue
         start = int(found[0]) if (found := re.findall(r"_(\d{5})", name.stem)) else 0
@@ -336,26 +336,6 @@ def _bits(array: NDArray[Any]) -> NDArray[Any]:
     """Return rows as one value each, by their bytes."""
     flat = np.ascontiguousarray(array).reshape(len(array), -1)
     return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
-
-
-def _content(path: Path) -> Any:
-    """Return the content of a file without digests of data and teachers."""
-    if path.suffix in (".json", ".yaml"):
-        read = json.loads if path.suffix == ".json" else yaml.safe_load
-        return _without_digests(read(path.read_text()))
-    return path.read_bytes()
-
-
-def _without_digests(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {
-            key: _without_digests(value)
-            for key, value in content.items()
-            if key not in ("data", "bytes", "beside")
-        }
-    if isinstance(content, list):
-        return [_without_digests(value) for value in content]
-    return None if isinstance(content, str) and _DIGEST.fullmatch(content) else content
 
 
 _QUERIES = 32

@@ -10,7 +10,6 @@ moves a release, so that they are for the owner of the data alone.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import warnings
@@ -62,7 +61,7 @@ from pate._labeling.teachers import FIRST, ClosedFormPlan, assigned_units
 from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
 from pate.lab.audit.isolation import Changed, has_ballots, shortened, with_key
 from pate.lab.audit.releases import copied_to, without_budget
-from pate.lab.audit.tables import Tables, Trial, scratch, untested
+from pate.lab.audit.tables import Tables, Trial, content_of, scratch, untested
 
 Whom = Literal["record", "group", "teacher"]
 WARNING = "PRIVATE: an audit for one {whom}. It tells how much it moves what was released."
@@ -198,34 +197,43 @@ class _Known:
     samples: bool = False
 
 
-def _known(run: Run, entries: Sequence[LedgerEntry]) -> list[_Known | str]:
-    """Return each release with the run that made it, or the reason why none is known."""
-    home, runs = run.root.resolve().parent, list[Run]()
+def _runs_beside(run: Run) -> Iterator[Run]:
+    """Yield the runs in the folder of a run, itself and first releases too, with its ledger."""
+    home = run.root.resolve().parent
     for file in sorted([*home.glob("*/data.yaml"), *home.glob(f"*/{FIRST}/data.yaml")]):
         with suppress(ValueError):
             found = Run(file.parent, ledger=load_ledger(file.parent))
             if found.ledger_path.resolve() == run.ledger_path.resolve():
-                runs.append(found)
-    return [_maker(entry, runs) for entry in entries]
+                yield found
 
 
-def _maker(entry: LedgerEntry, runs: Sequence[Run]) -> _Known | str:
+def _known(entry: LedgerEntry, runs: Sequence[Run], neighbor: Neighbor) -> _Known | str:
+    """Return a release with the run that made it, or the reason why it cannot be made again."""
     published = entry.published or {}
     kind, digest = published.get("kind"), published.get("sha256")
     if kind is None:
         return "it was broken off"
-    for run in runs:
-        with suppress(ValueError):
-            if kind == "labels" and run.is_finished(LABEL):
-                same = ReleasedLabels.load(run.root).release == entry.release
-                if same and sha256(labels_file(run)) == digest:
-                    return _Known(entry, run)
-            if kind == "samples" and run.state(TEACHERS_FIT) is not None:
-                data = load_data(run)
-                if isinstance(data, DrawnPublic) and sha256(data.samples) == digest:
-                    return _Known(entry, run, samples=True)
     if kind == "topk":
         return "a list by `pate topk` is not of a run"
+    for run in runs:
+        with suppress(ValueError):
+            samples = kind == "samples" and run.state(TEACHERS_FIT) is not None
+            if samples:
+                data = load_data(run)
+                same = isinstance(data, DrawnPublic) and sha256(data.samples) == digest
+            else:
+                same = (
+                    kind == "labels"
+                    and run.is_finished(LABEL)
+                    and ReleasedLabels.load(run.root).release == entry.release
+                    and sha256(labels_file(run)) == digest
+                )
+            if same and not neighbor.absent(run) and first_stage(run) is VOTES_IMPORT:
+                return "its votes were imported, and their records are not known here"
+            if same and not neighbor.absent(run) and not neighbor.ids:
+                return "the records of an imported teacher are not known here"
+            if same:
+                return _Known(entry, run, samples)
     return f"no folder beside the run's holds what {entry.run} released"
 
 
@@ -387,10 +395,8 @@ def audit_neighbor(root: Path, whom: Whom, name: str) -> NeighborAudit:
     run.require_finished(LABEL)
     neighbor, book = neighbor_of(run, whom, name), read_ledger(run.ledger_path)
     statement = Statement.read(run.root / LABEL.outputs[1]).today(book).content
-    found = {
-        entry.release: _possible(each, neighbor)
-        for entry, each in zip(book.entries, _known(run, book.entries), strict=True)
-    }
+    runs = [*_runs_beside(run)]
+    found = {entry.release: _known(entry, runs, neighbor) for entry in book.entries}
     key, sides, outputs = secrets.randbits(120), list[_Side](), list[dict[str, Any]]()
     diverged = None
     steps = 2 * sum(isinstance(known, _Known) for known in found.values())
@@ -451,15 +457,6 @@ def audit_neighbor(root: Path, whom: Whom, name: str) -> NeighborAudit:
 
 def _trial(subject: str, tried: str, power: str, result: str, passed: bool) -> Trial:
     return Trial(subject, tried, power, result, "passed" if passed else "refuted")
-
-
-def _possible(known: _Known | str, neighbor: Neighbor) -> _Known | str:
-    """Return a release, or the reason why its neighbor is not known."""
-    if isinstance(known, str) or neighbor.absent(known.run):
-        return known
-    if first_stage(known.run) is VOTES_IMPORT:
-        return "its votes were imported, and their records are not known here"
-    return known if neighbor.ids else "the records of an imported teacher are not known here"
 
 
 def _priced(
@@ -549,24 +546,12 @@ _TIMES = re.compile(r"\d+:\d\d")
 def _outputs(side: _Side) -> dict[str, Any]:
     """Return the public files of a side by name, and the lines that were printed."""
     files = {
-        path.relative_to(side.folder).as_posix(): _content(path)
+        path.relative_to(side.folder).as_posix(): content_of(path, _OWN)
         for path in side.folder.rglob("public/**/*")
         if path.is_file()
     }
     lines = [line for line in side.printed.splitlines() if not line.startswith("PRIVATE")]
     return files | {"": [line for line in lines if not _TIMES.search(line)]}
-
-
-def _content(path: Path) -> Any:
-    if path.suffix == ".json":
-        return _without_own(json.loads(path.read_text()))
-    return path.read_bytes()
-
-
-def _without_own(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {name: _without_own(part) for name, part in content.items() if name not in _OWN}
-    return [_without_own(part) for part in content] if isinstance(content, list) else content
 
 
 def _outputs_tests(first: dict[str, Any], second: dict[str, Any]) -> Iterator[Trial]:

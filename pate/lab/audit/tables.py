@@ -1,11 +1,15 @@
 """The tables of an audit: of each test its subject, the attempt, its power and its verdict."""
 
+import json
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import yaml
 
 from pate._labeling.runs.run import Run
 
@@ -95,3 +99,23 @@ def scratch(run: Run, name: str) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+_DIGEST = re.compile(r"(.*\+)?[0-9a-f]{32,}")
+
+
+def content_of(path: Path, own: Collection[str], *, digests: bool = True) -> Any:
+    """Return the content of a file, of JSON or YAML without entries that are its ``own``."""
+    if path.suffix not in (".json", ".yaml"):
+        return path.read_bytes()
+
+    def shared(content: Any) -> Any:
+        if isinstance(content, dict):
+            return {name: shared(part) for name, part in content.items() if name not in own}
+        if isinstance(content, list):
+            return [shared(part) for part in content]
+        is_digest = isinstance(content, str) and _DIGEST.fullmatch(content)
+        return None if is_digest and not digests else content
+
+    read = json.loads if path.suffix == ".json" else yaml.safe_load
+    return shared(read(path.read_text()))

@@ -15,7 +15,7 @@ from pate._labeling.runs.named_votes import NamedVotes
 from pate.lab.silos.exchange import AwaitedError, Exchange, Invitation
 from pate.lab.silos.member import Consent, Member
 from pate.lab.silos.secrets import SigningKey, make_key, read_public_keys
-from pate.lab.silos.server import Server, invite
+from pate.lab.silos.server import Server
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Meeting:
         counts = np.random.default_rng(0).integers(0, self.num_teachers + 1, shape)
         for name, table in zip(self.names, counts, strict=True):
             self.save(name, table)
-        invite(self.exchange, self.terms)
+        self.server().invite()
 
     def save(self, name: str, counts: IntArray) -> None:
         """Write the counts of a silo."""
@@ -90,7 +90,7 @@ class Meeting:
 
     def server(self, *without: str) -> Server:
         """Return the server, as a new process would find it."""
-        return Server(self.exchange, self.key, without)
+        return Server(self.exchange, self.key, self.terms, without)
 
     def noise(self) -> FloatArray:
         """End the exchange, and return the noise ``[Q, C]`` of the sum in its stated deviations."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pate._core.settings import Partial
 from pate._core.validation import require, require_given, require_known
@@ -49,17 +48,52 @@ Revealed = Mapping[str, Mapping[str, bytes]]
 
 @dataclass(frozen=True)
 class Server:
-    """The server of an exchange.
+    """The server of an exchange, and the sum that it invites silos to.
 
     Args:
         exchange: the exchange that all share.
         key: its key for signing the list of silos in the sum.
+        terms: the invitation.
         without: silos that are left out if they have not sent their masked vectors.
+        wait: the longest wait for others, in seconds. None for no limit.
     """
 
     exchange: Exchange
     key: SigningKey
+    terms: Invitation
     without: Collection[str] = ()
+    wait: float | None = 0.0
+
+    def invite(self) -> None:
+        """Write the invitation. Raises ``ValueError`` if the exchange has another."""
+        self.exchange.send(INVITATION, self.terms.content)
+
+    def collect(self) -> None:
+        """Invite the silos, and wait for the masked vectors of all that are not left out.
+
+        Raises:
+            AwaitedError: if some are late.
+            ValueError: if the exchange has another invitation, or a file in it is damaged.
+        """
+        self.invite()
+        waiting(self.exchange, self.survivors, self.wait)
+
+    @property
+    def identity(self) -> str:
+        """The digest of all keys, which determine the masks; other keys mean other noise."""
+        return self.exchange.roster_digest
+
+    def open(self) -> tuple[WordArray, int]:
+        """Return the sum ``[Q, C]``, which must be paid before, and the number of silos in it.
+
+        The list of survivors is written; from then on silos reveal the shares that unmask the sum.
+        If the shares of one silo do not fit and others are enough, a line on stderr names it.
+
+        Raises:
+            AwaitedError: if not enough silos have revealed their shares in time.
+            ValueError: if revealed shares do not fit the dealt ones, and the others are not enough.
+        """
+        return waiting(self.exchange, self._opened, self.wait)
 
     def survivors(self) -> tuple[str, ...]:
         """Return the silos that are in the sum, or will be. Writes nothing.
@@ -88,16 +122,7 @@ class Server:
             exchange.masked(name)  # damaged ones are refused while nothing is revealed
         return survivors
 
-    def open(self) -> tuple[WordArray, int]:
-        """Return the sum ``[Q, C]``, which must be paid before, and the number of silos in it.
-
-        The list of survivors is written; from then on silos reveal the shares that unmask the sum.
-        If the shares of one silo do not fit and others are enough, a line on stderr names it.
-
-        Raises:
-            AwaitedError: if not enough silos have revealed their shares yet.
-            ValueError: if revealed shares do not fit the dealt ones, and the others are not enough.
-        """
+    def _opened(self) -> tuple[WordArray, int]:
         exchange, terms, survivors = self.exchange, self.exchange.invitation, self.survivors()
         require(
             self.key.public == terms.server_key,
@@ -175,11 +200,6 @@ class Server:
         return rebuilt({places[holder]: revealed[holder][name] for holder in chosen})
 
 
-def invite(exchange: Exchange, terms: Invitation) -> None:
-    """Write the invitation. Raises ``ValueError`` if the exchange has another."""
-    exchange.send(INVITATION, terms.content)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SiloSum:
     """The request of `pate label --silos` to silos.
@@ -223,40 +243,6 @@ class MaskedSilos(Silos):
         return MaskedTotal
 
 
-@dataclass(frozen=True)
-class InvitedSum:
-    """The sum of invited silos, which may still send their shares.
-
-    Attributes:
-        server: the server of the exchange.
-        terms: the invitation.
-        wait: the longest wait in seconds. None for no limit.
-    """
-
-    server: Server
-    terms: Invitation
-    wait: float | None
-
-    def collect(self) -> None:
-        """Invite the silos, and wait for the masked vectors of all that are not left out.
-
-        Raises:
-            AwaitedError: if some are late.
-            ValueError: if the exchange has another invitation, or a file in it is damaged.
-        """
-        invite(self.server.exchange, self.terms)
-        waiting(self.server.exchange, self.server.survivors, self.wait)
-
-    @property
-    def identity(self) -> str:
-        """The digest of all keys, which determine the masks; other keys mean other noise."""
-        return self.server.exchange.roster_digest
-
-    def open(self) -> tuple[NDArray[np.uint64], int]:
-        """Wait until the sum ``[Q, C]`` can be unmasked; return it and the number of its silos."""
-        return waiting(self.server.exchange, self.server.open, self.wait)
-
-
 def label_silos(
     pipeline: Pipeline, settings: LabelSettings, request: SiloSum, *, unit: str | None = None
 ) -> StatedLabels:
@@ -271,7 +257,7 @@ def label_silos(
 
 def invited(
     request: SiloSum, settings: LabelSettings, data: DataSource | None
-) -> tuple[LabelSettings, MaskedSilos, InvitedSum]:
+) -> tuple[LabelSettings, MaskedSilos, Server]:
     """Return complete settings, the silos, and the sum that they are invited to.
 
     Writes nothing.
@@ -334,5 +320,5 @@ def invited(
     return (
         complete,
         MaskedSilos(ids, tuple(names), None, (), terms),
-        InvitedSum(Server(Exchange(request.exchange), key, request.without), terms, request.wait),
+        Server(Exchange(request.exchange), key, terms, request.without, request.wait),
     )

@@ -12,10 +12,10 @@ import numpy as np
 import pate
 from pate._core.mechanisms.noise import summand
 from pate._core.validation import IntArray
-from pate.lab.silos.exchange import AwaitedError, Exchange, Invitation
+from pate.lab.silos.exchange import INVITATION, AwaitedError, Exchange, Invitation
 from pate.lab.silos.member import Consent, Member
 from pate.lab.silos.secrets import SigningKey, WordArray, make_key, read_public_keys
-from pate.lab.silos.server import Server, invite
+from pate.lab.silos.server import Server
 from pate.mechanisms import private_generator
 
 LABELS = ("effusion", "nodule")
@@ -63,7 +63,7 @@ class Hospitals:
             single_sums=silos - colluding - dropouts == 1,
         )
         if invited:
-            invite(self.exchange, self.terms)
+            self.exchange.send(INVITATION, self.terms.content)
 
     def copied(self, folder: Path) -> "Hospitals":
         """Return these silos in another folder, with all that they have sent and kept."""
@@ -132,7 +132,8 @@ class Hospitals:
         self.advance(*[name for name in self.teachers if name not in without])
 
     def server(self, *without: str) -> Server:
-        return Server(self.exchange, SigningKey.read(self.signing_key("server")), without)
+        key = SigningKey.read(self.signing_key("server"))
+        return Server(self.exchange, key, self.terms, without)
 
     def curators(self, *names: str) -> tuple[WordArray, int]:
         """Return the sum of some silos that a curator would have, who saw their counts and their

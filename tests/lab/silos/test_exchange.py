@@ -21,9 +21,8 @@ from pate._core.accounting.charges import account
 from pate._core.files import writing
 from pate._core.mechanisms.noise import decode, share_grid
 from pate.accounting import Budget, Ledger, NeighboringRelation
-from pate.lab.silos.exchange import SERVER, AwaitedError, Exchange, Invitation, waiting
+from pate.lab.silos.exchange import INVITATION, SERVER, AwaitedError, Exchange, Invitation, waiting
 from pate.lab.silos.secrets import Secrets, SigningKey, WordArray
-from pate.lab.silos.server import invite
 from tests.lab.silos.exchanges import LABELS, Hospitals
 from tests.labeling.data.test_edges import named
 
@@ -505,7 +504,7 @@ def test_another_invitation_is_refused(after: After) -> None:
     hospitals = after(1)
     other = replace(hospitals.terms, sigma_silos=0.1)
     with pytest.raises(ValueError, match=r"^Expected .*invitation.json as this command writes it"):
-        invite(hospitals.exchange, other)
+        hospitals.exchange.send(INVITATION, other.content)
     path = hospitals.shared / "invitation.json"
     path.write_bytes(other.content)
     for name in hospitals.teachers:
@@ -635,7 +634,7 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
             hospitals.folder / name,
             ignore=lambda *_: ["private", "votes.ledger.sqlite"],
         )
-    invite(hospitals.exchange, hospitals.terms)
+    hospitals.exchange.send(INVITATION, hospitals.terms.content)
     hospitals.advance("south", "west")
     with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier releases, got"):
         replace(hospitals.member("north", budget=budget), ledger=ledger.path).advance()

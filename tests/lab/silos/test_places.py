@@ -20,10 +20,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from pate import cli
 from pate._core.validation import AwaitedError
-from pate.lab.silos.exchange import Exchange, require_private, waiting
+from pate.lab.silos.exchange import INVITATION, Exchange, require_private, waiting
 from pate.lab.silos.places import Folder, Store, place_of
 from pate.lab.silos.secrets import SigningKey
-from pate.lab.silos.server import invite
 from tests.lab.silos.exchanges import Hospitals
 from tests.lab.silos.test_command import agreed, words
 from tests.lab.silos.test_exchange import require_same
@@ -224,7 +223,8 @@ def test_a_party_that_cheats_is_refused_and_nothing_is_paid(
         for name in other.teachers:
             shutil.rmtree(other.folder / name / "private")
             other.votes(name).with_suffix(".ledger.sqlite").unlink(missing_ok=True)
-        invite(other.exchange, replace(silos.exchange.invitation, sigma_silos=4.0))
+        changed = replace(silos.exchange.invitation, sigma_silos=4.0)
+        other.exchange.send(INVITATION, changed.content)
         other.advance(rounds=3)
         content = files_of(other.where)[path]
     elif cheat == "bomb":
