@@ -376,13 +376,9 @@ def render_faces(
         ValueError: for a negative num, seed or start, or a size outside 32..64.
     """
     require_request(num, seed=seed, size=size, start=start)
-    images = np.empty((num, size, size, 3), dtype=np.uint8)
-    attributes = np.empty((num, len(FACE_ATTRIBUTES)), dtype=np.uint8)
-    done = 0
-    for some_images, some_attributes in iter_faces(num, seed=seed, size=size, start=start):
-        images[done : done + len(some_images)] = some_images
-        attributes[done : done + len(some_images)] = some_attributes
-        done += len(some_images)
+    none = np.empty((0, size, size, 3), np.uint8), np.empty((0, len(FACE_ATTRIBUTES)), np.uint8)
+    blocks = iter_faces(num, seed=seed, size=size, start=start)
+    images, attributes = map(np.concatenate, zip(none, *blocks, strict=True))
     return images, attributes
 
 

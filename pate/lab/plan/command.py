@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from pate._core.accounting.accountant import CONVERSIONS, RDPAccountant
-from pate._core.accounting.charges import Events
 from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
 from pate._core.files.writing import write_text
 from pate._core.settings import require_made
 from pate._core.tables import text_table, write_csv
-from pate._core.validation import require, require_count, require_in_open_unit_interval
+from pate._core.validation import given, require, require_count, require_in_open_unit_interval
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.commands.shipped import find_study
@@ -61,15 +60,28 @@ def account(
         plot: a file for a plot of epsilon against the number of queries.
 
     Returns:
-        The result of `_costs_of`, with epsilon from ``autodp`` and ``dp_accounting`` by their own
-        curves, None where `peers` has no figure.
+        For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
+        ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
+        Gaussian, else None; epsilon from ``autodp`` and ``dp_accounting`` by their own curves, None
+        where `peers` has no figure. ``delta0`` is the part of delta that is spent on failures, such
+        as failures of stability tests.
 
     Raises:
         ValueError: on parameters out of range.
     """
     require_made("aggregator", aggregator)
+    require_count(1, num_queries=num_queries)
+    require_in_open_unit_interval(delta=delta)
     events = aggregator.events(shape)
-    costs = _costs_of(events, num_queries=num_queries, delta=delta)
+    costs: dict[str, dict[str, float | None]] = {}
+    for relation, event in events.items():
+        total = RDPAccountant(relation=relation).compose(event, num_queries)
+        costs[relation.value] = {
+            name: None
+            if total.unsupported(name)
+            else total.get_epsilon(delta=delta, conversion=name)
+            for name in CONVERSIONS
+        } | {"delta0": total.delta0}
     reasons: dict[str, list[str]] = {}
     for peer in PEERS:
         for relation, opinion in opinions(peer, events, count=num_queries, delta=delta).items():
@@ -102,39 +114,6 @@ def account(
     if plot is not None:
         draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
         print(f"Epsilon against queries: {plot}")
-    return costs
-
-
-def _costs_of(
-    events: Events, *, num_queries: int, delta: float
-) -> dict[str, dict[str, float | None]]:
-    """Return the total cost of several equal queries.
-
-    Args:
-        events: the event of one query under each relation.
-        num_queries: number of queries asked.
-        delta: the delta of every epsilon.
-
-    Returns:
-        For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
-        ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
-        Gaussian, else None. ``delta0`` is the part of delta that is spent on failures, such as
-        failures of stability tests.
-
-    Raises:
-        ValueError: on parameters out of range.
-    """
-    require_count(1, num_queries=num_queries)
-    require_in_open_unit_interval(delta=delta)
-    costs: dict[str, dict[str, float | None]] = {}
-    for relation, event in events.items():
-        total = RDPAccountant(relation=relation).compose(event, num_queries)
-        costs[relation.value] = {
-            name: None
-            if total.unsupported(name)
-            else total.get_epsilon(delta=delta, conversion=name)
-            for name in CONVERSIONS
-        } | {"delta0": total.delta0}
     return costs
 
 
@@ -174,9 +153,8 @@ def compare(
     Raises:
         ValueError: unless either a run or a simulation is given, and on parameters out of range.
     """
-    places = {"run": run, "votes": votes, "simulate": simulate}
-    given = [name for name, place in places.items() if place is not None]
-    require(len(given) == 1, "either a run, votes or a simulation", got=given)
+    places = [*given(run=run, votes=votes, simulate=simulate)]
+    require(len(places) == 1, "either a run, votes or a simulation", got=places)
     task: Task[Votes]
     if simulate is not None:
         made = simulated(simulate)

@@ -114,7 +114,8 @@ class Store:
             protocols = fsspec.get_filesystem_class(protocol).protocol
         except (ValueError, ImportError) as error:
             raise ValueError(f"Expected {wanted}, got {self} ({one_line(str(error))})") from None
-        self._creates = bool(_CREATES.intersection([protocol, *_as_list(protocols)]))
+        names = [protocols] if isinstance(protocols, str) else protocols
+        self._creates = bool(_CREATES.intersection([protocol, *names]))
 
     def __str__(self) -> str:
         # without a password, nor the signature of a query
@@ -230,10 +231,6 @@ def place_of(where: str | Path) -> Folder | Store:
     if not separator or isinstance(where, Path):
         return Folder(Path(where))
     return Folder(Path(path)) if protocol in ("file", "local") else Store(str(where))
-
-
-def _as_list(protocols: str | tuple[str, ...]) -> list[str]:
-    return [protocols] if isinstance(protocols, str) else [*protocols]
 
 
 def _require_size(size: object, most: int, place: str) -> None:

@@ -152,7 +152,12 @@ class Server:
         self._require_enough(revealed, silent, refusals)
         for refusal in refusals:
             say(f"pate label: {refusal}. The shares of others are enough", file=sys.stderr)
-        secrets = {name: self._rebuilt(name, revealed) for name in terms.teachers}
+        places = {holder: place for place, holder in enumerate(terms.teachers)}
+        chosen = [*revealed][: terms.threshold]
+        secrets = {
+            name: rebuilt({places[holder]: revealed[holder][name] for holder in chosen})
+            for name in terms.teachers
+        }
         total = unmasked(
             map(exchange.masked, survivors),
             own_mask_seeds=[secrets[name] for name in survivors],
@@ -182,22 +187,12 @@ class Server:
         raise AwaitedError(f"unmasking of {', '.join(absent)} ({threshold} of all are enough)")
 
     def _fit(self, holder: str, shares: Mapping[str, bytes]) -> bool:
-        """Whether a silo revealed the shares that it was dealt."""
-        place = [*self.exchange.invitation.teachers].index(holder)
+        """Whether a silo revealed the shares that it was dealt, of one secret of each silo."""
+        place, in_sum = [*self.exchange.roster].index(holder), self.exchange.survivors
         return all(
-            is_share(share, place, self._commitments(name)) for name, share in shares.items()
+            is_share(shares[name], place, keys.own_mask if name in in_sum else keys.pairs)
+            for name, keys in self.exchange.roster.items()
         )
-
-    def _commitments(self, name: str) -> tuple[bytes, ...]:
-        """Return a silo's commitments to the one of its secrets that is revealed."""
-        keys = self.exchange.roster[name]
-        return keys.own_mask if name in self.exchange.survivors else keys.pairs
-
-    def _rebuilt(self, name: str, revealed: Revealed) -> bytes:
-        """Return the secret of a silo, from as many shares as are needed."""
-        places = {holder: place for place, holder in enumerate(self.exchange.invitation.teachers)}
-        chosen = [*revealed][: self.exchange.invitation.threshold]
-        return rebuilt({places[holder]: revealed[holder][name] for holder in chosen})
 
 
 @dataclass(frozen=True, kw_only=True)
