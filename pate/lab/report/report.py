@@ -125,18 +125,6 @@ def _template(name: str, **options: Any) -> Template:
     return environment.get_template(name)
 
 
-_TRUST = (
-    "One party is trusted: it holds the private data or the votes, draws the noise and keeps"
-    " the ledger. Readers of the publication need not be trusted, however many they are and"
-    " whatever they know."
-)
-_TRUST_OF_PARTIES = (
-    "No party is trusted with the data or the votes of all: each of several draws a share of"
-    " the noise, and only the"
-    " sum is opened. What is stated holds against those who take part, as many of them together"
-    " as the settings say."
-)
-
 YOURS = "Yours to say:"
 """Begins the parts that only the publisher knows."""
 
@@ -168,72 +156,40 @@ class Disclosure:
         ValueError: if the run released nothing, or released anything without privacy.
     """
 
-    not_interactive = "Files are published, and nobody can query the private data."
-    noise = (
-        "Noise comes from AES in counter mode, with a key that the operating system draws for each"
-        " release. Outside the guarantee are"
-        " time, memory and power of the machine while teachers were trained and noise was drawn."
-        " What of the noise is drawn"
-        " exactly and what in float64 is said in the documentation of pate, under Privacy."
-    )
-
     def __init__(self, findings: Findings) -> None:
         run = findings.run.root
         released = require_given(findings.released, "a run that has released labels", run=run.name)
-        self.today, self.labels, self.learned = released.today, released.labels, findings.learned
+        self.today, self.learned = released.today, findings.learned
         require(
             self.today["private"],
             "releases of which none is of an audit or drawn from a fixed seed",
             run=run.name,
         )
-        self.name, self.statement = run.resolve().name, self.today.content
-        unit, teachers = self.statement["unit"], self.statement["num_teachers"]
-        voters = f"a teacher for each {unit}" if teachers is None else f"{teachers:,} teachers"
-        made = "A multi-label classifier that learned from" if self.learned else "Labels for"
-        self.product = (
-            f"{made} {self.statement['num_answered']:,} public samples, on"
-            f" {self.statement['num_labels']:,} labels. The labels"
-            f" come from the votes of {voters}, which learned from private data, and were"
-            " released with noise"
-            f" ({self.statement['num_queries']:,} samples were asked about)."
-        )
+        self.name, self.statement, labels = run.resolve().name, self.today.content, released.labels
+        guarantees = by_relation(self.statement, "guarantees")
         self.guarantee = [
             f"epsilon = {format_epsilon(guarantee['epsilon'])} at delta ="
             f" {format_exact(guarantee['delta'])} under"
             f" {name.upper()}, between data sets where {guarantee['neighbors']}."
-            for name, guarantee in by_relation(self.statement, "guarantees")
+            for name, guarantee in guarantees
             if guarantee["unit"] is not None
         ]
         _, self.whose, unknown = ledger_words(self.statement)
-        self.conditions = [
-            *describe_conditions(self.statement),
-            *([] if unknown is None else [unknown]),
-        ]
-        name, stated = by_relation(self.statement, "guarantees")[0]
-        reach = ", ".join(
-            f"{format_epsilon(row[name])} for {row['teachers']}" for row in self.statement["reach"]
-        )
-        self.unit = stated["unit"] or unit  # of the total
-        self.reach = stated["missing"] or ""
-        if stated["unit"] is not None:
-            self.reach = (
-                "Epsilon of all releases, as reserved, by the number of teachers that a"
-                f" {stated['unit']} reaches: {reach}."
-            )
-        mechanism = self.statement["aggregator"]["class_path"].rpartition(".")[2]
-        self.mechanism = f"{mechanism}, with the settings in the statement."
-        self.trust = _TRUST_OF_PARTIES if "world" in self.statement else _TRUST
+        self.conditions = [*describe_conditions(self.statement), *filter(None, [unknown])]
+        self.relation, self.own = guarantees[0]
+        self.unit = self.own["unit"] or self.statement["unit"]  # of the total
         self.ledger = " ".join(line.strip() for line in describe_ledger(self.statement))
-        self.composition = (
-            f"Epsilon follows from the events of all releases by {self.statement['conversion']}."
-        )
-        measured = self.learned is not None and bool(self.learned.metrics)
-        self.unprotected_figures = (
-            " The test records on which the student was measured." if measured else ""
-        )
-        self.versions = ", ".join(
-            f"{name} {version}" for name, version in self.statement["versions"].items()
-        )
+        metrics = {} if self.learned is None else self.learned.metrics
+        student, constant = metrics.get("student", {}), metrics.get("all_majority", {})
+        self.figures = [
+            f"{title} {shown(student[name])} ({shown(constant[name])})"
+            for name, title in SUMMARY.items()
+            if name in student and name in constant
+        ]
+        positive = (labels.labels * labels.mask).sum(axis=0)
+        pairs = zip(labels.label_names, positive, strict=True)
+        self.rare = [name for name, count in pairs if not count]
+        self.say: Any = _template("sentences.md").make_module(vars(self))
 
     @property
     def card(self) -> str:
@@ -243,12 +199,10 @@ class Disclosure:
             "model_name": self.name,
             "tags": ["differential-privacy", "multi-label-classification", "pate"],
         }
-        relation, own = by_relation(self.statement, "guarantees")[0]
         return _template("card.md", finalize=_escaped).render(
             it=self,
-            relation=relation,
-            own=own,
-            most=format_guess(own, self.today.total_variation),
+            say=self.say,
+            most=format_guess(self.own, self.today.total_variation),
             answer=_answer,
             metadata=Markup(_yaml(metadata).rstrip()),
             # an indented block has no end that a text could contain
@@ -258,7 +212,7 @@ class Disclosure:
     @property
     def entry(self) -> dict[str, Any]:
         """The registry's entry, in the form of its template of 2026."""
-        statement, own = self.statement, by_relation(self.statement, "guarantees")[0][1]
+        statement, own, say = self.statement, self.own, self.say
         release = statement["releases"][statement["release"] - 1]
         nominal = "" if statement["num_teachers"] is None else ", the nominal number of teachers"
         deployment = {
@@ -269,7 +223,7 @@ class Disclosure:
                         data_curator_name="who", data_curator_type="such as Government or Nonprofit"
                     )
                 ],
-                "description": self.product,
+                "description": say.product(),
                 **_yours(intended_use="what it is for"),
                 "data_product_type": "Machine learning model" if self.learned else "Dataset",
                 **_yours(
@@ -284,12 +238,12 @@ class Disclosure:
                 **_yours(data_domain="which data sets could have been used"),
                 "unprotected_quantities": "What is taken to be public: the samples that were"
                 " asked about, the names of"
-                f" the labels, the settings of the mechanism{nominal}." + self.unprotected_figures,
+                f" the labels, the settings of the mechanism{nominal}. {say.unprotected()}",
             },
             "privacy_loss": {
                 "privacy_unit": f"{self.unit}-level",
                 "privacy_unit_details": f"Two data sets are adjacent where {own['neighbors']}."
-                f" {self.reach}",
+                f" {say.reach()}",
                 "privacy_parameters": {
                     key: own[key] for key in ("epsilon", "delta") if own[key] is not None
                 },
@@ -297,7 +251,7 @@ class Disclosure:
             },
             "deployment_model": {
                 "model_name": "Central",
-                "trust_assumptions": self.trust,
+                "trust_assumptions": say.trust(),
                 **_yours(
                     actors="who holds the data, who draws the noise, and who sees what is published"
                 ),
@@ -307,19 +261,19 @@ class Disclosure:
                 "release_type_details": self.ledger,
                 **_yours(data_source_type="Static or Dynamic"),
                 "access_type": "Non-interactive",
-                "access_type_details": self.not_interactive,
+                "access_type_details": say.not_interactive(),
             },
             "implementation": {
                 **_yours(
                     preprocessing_and_hyperparameter_tuning="what was chosen by looking at"
                     " private data"
                 ),
-                "mechanisms": f"{self.mechanism} {self.noise} Made with {self.versions}.",
-                "composition": self.composition,
+                "mechanisms": f"{say.mechanism()} {say.noise()} {say.versions()}",
+                "composition": say.composition(),
                 "post_processing": "Everything that is computed from the released labels, such"
                 " as the student.",
                 **_yours(justification="why these parameters"),
-                "utility": self.utility(),
+                "utility": say.utility(),
             },
             "administrative": {
                 "status": "Draft",
@@ -331,38 +285,6 @@ class Disclosure:
             "url_slug": re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "run",
             "deployment": deployment,
         }
-
-    def utility(self) -> str:
-        statement = self.statement
-        answered = (
-            f"{statement['num_answered']:,} of {statement['num_queries']:,} queries were answered."
-        )
-        if self.learned is None or not self.learned.metrics:
-            return f"{answered} No student was measured."
-        student, constant = self.learned.metrics["student"], self.learned.metrics["all_majority"]
-        figures = ", ".join(
-            f"{title} {shown(student[name])} ({shown(constant[name])})"
-            for name, title in SUMMARY.items()
-            if name in student and name in constant
-        )
-        number = "the" if self.learned.num_test is None else f"{self.learned.num_test:,}"
-        older = " They are older than the labels." if self.learned.older else ""
-        return (
-            f"{answered} On {number} test records the student's figures (the best"
-            f" constant's): {figures}.{older}"
-        )
-
-    def bias(self) -> str:
-        positive = (self.labels.labels * self.labels.mask).sum(axis=0)
-        rare = [
-            name for name, count in zip(self.labels.label_names, positive, strict=True) if not count
-        ]
-        if not rare:
-            return f"Each of {len(positive)} labels was released as positive at least once."
-        return (
-            f"{len(rare)} of {len(positive)} labels were never released as positive:"
-            f" {', '.join(rare)}."
-        )
 
 
 def _yours(**wishes: str) -> dict[str, str]:
