@@ -2,6 +2,7 @@
 else."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ import torch
 from torch import nn
 
 from models import MLP, Linear
-from pate._networks.teachers.training import SavedChunk, chunk_file, make_chunk, positive_weights
+from pate._networks.teachers.training import (
+    SavedChunk,
+    chunk_file,
+    make_chunk,
+    make_networks,
+    positive_weights,
+)
 from pate.data import UNKNOWN, ArrayFeatures, Records
 from pate.teachers import (
     Execution,
@@ -126,6 +133,31 @@ def test_chunk_sizes_agree(tmp_path: Path) -> None:
     for other in weights[1:]:
         for name, value in weights[0].items():
             assert torch.allclose(value, other[name], atol=1e-5)
+
+
+def test_files_hold_matrices_as_networks_do() -> None:
+    """A square one too, where a transposed matrix would be read without an error."""
+    settings = plan(network=partial(MLP, hidden=(6, 6)))
+    data = PartitionedRecords(records(), dict(enumerate(partitions([30] * 4))))
+    chunk = make_chunk(settings, range(4), data)
+    networks = make_networks(settings, (6,), 4, teachers=range(4))
+    state = {plain(name): value for name, value in chunk.state_dict().items()}
+    for name in networks[0].state_dict():
+        expected = torch.stack([network.state_dict()[name] for network in networks])
+        assert state[name].equal(expected)
+    other = make_chunk(replace(settings, seed=1), range(4), data)
+    features = torch.from_numpy(np.asarray(records().features[:5]))[None]
+    assert not other(features).allclose(chunk(features))
+    other.load_state_dict(chunk.state_dict())
+    assert other(features).equal(chunk(features))
+    alone = torch.stack([network(features[0]) for network in networks])
+    assert torch.allclose(chunk(features), alone, atol=1e-6)
+
+
+def test_a_checkpoint_with_moments_in_the_former_order_is_refused() -> None:
+    data = PartitionedRecords(records(), dict(enumerate(partitions([30] * 4))))
+    with pytest.raises(ValueError, match=r"a checkpoint of this version of pate\. Delete"):
+        make_chunk(plan(), range(4), data).on_load_checkpoint({"losses": torch.zeros(12, 4)})
 
 
 @pytest.mark.parametrize("sizes", [[0, 0, 0, 0], [1, 0, 2, 3], [8, 1, 100, 2]])
