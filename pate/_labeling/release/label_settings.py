@@ -451,11 +451,6 @@ def _synthetic_votes(
         moments = Moments(voters=voters, **known)
         if serves(Moments, needs):
             return moments
-    taken: list[Any] = [kind for kind in Votes.kinds.values() if kind.array and serves(kind, needs)]
-    if taken and not {Counts, Ballots, Scores} & {*taken}:
-        labels = (2 * counts > shape.num_teachers).astype(np.int64)
-        votes = taken[0].unanimous(labels, shape.num_teachers)
-        return taken[0](**{taken[0].array: votes}, **known)
     if serves(Counts, needs):
         return Counts(counts=counts, num_teachers=shape.num_teachers, **known)
     ballots = np.arange(shape.num_teachers)[None, :, None] < counts[:, None, :]

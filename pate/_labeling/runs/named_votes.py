@@ -33,6 +33,7 @@ from pate._core.validation import (
 from pate._labeling.votes.kinds import (
     Ballots,
     Counts,
+    Filed,
     ScoreArray,
     Scores,
     Votes,
@@ -44,7 +45,7 @@ from pate._labeling.votes.kinds import (
 )
 from pate._labeling.votes.voters import encode_scores
 
-_KINDS = tuple(kind for kind in Votes.kinds.values() if kind.array)
+_KINDS: tuple[type[Filed], ...] = (Counts, Ballots, Scores)
 _CHOICE = "ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers"
 _FILE = "an .npz file of votes without pickled objects"
 _NAMES = ("ids", "label_names", *(kind.array for kind in _KINDS), "num_teachers", "features")
@@ -173,7 +174,7 @@ class NamedVotes:
         write_arrays(Path(path), **arrays)
 
     @property
-    def kind(self) -> type[Votes]:
+    def kind(self) -> type[Filed]:
         """The kind of the votes."""
         if self._packed is not None:
             return Ballots
@@ -182,7 +183,7 @@ class NamedVotes:
     def to_store(self, kind: type[Votes]) -> UInt8Array | None:
         """Return the votes of each teacher in the format of a `VoteStore`. None for counts.
 
-        They are of their own kind, or `Scores`, which may be ballots too.
+        Ballots are packed, unless they are stored as `Scores`.
         """
         if self._packed is not None:
             if kind is not Scores:
@@ -190,10 +191,11 @@ class NamedVotes:
             return encode_scores(unpack_ballots(self._packed, len(self.label_names)))
         if self.kind is Counts:
             return None
-        return kind.packed(getattr(self, self.kind.array).swapaxes(0, 1))
+        votes = getattr(self, self.kind.array).swapaxes(0, 1)
+        return np.stack([*map(encode_scores, votes)]) if kind is Scores else pack_ballots(votes)
 
     def sums(self) -> IntArray:
-        """Return `Votes.summed` of the votes."""
+        """Return `Counts.summed` of the votes."""
         kind = Counts if self._packed is not None else self.kind
         assert self.num_teachers is not None
         return kind.summed(getattr(self, kind.array), self.num_teachers)
@@ -225,7 +227,7 @@ class Silo:
 
     source: NamedVotes | Path
     num_teachers: int
-    kind: type[Votes]
+    kind: type[Filed]
     fingerprint: str
     vote_sum_digest: str | None
 

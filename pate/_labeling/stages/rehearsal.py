@@ -322,7 +322,7 @@ def _made_up_votes(
 ) -> NamedVotes:
     """Return votes of teachers who all agree."""
     truth = np.indices((len(ids), len(label_names))).sum(axis=0) % 2
-    named = kind if kind.array else Counts
+    named = kind if issubclass(kind, Counts | Scores) else Counts
     votes: dict[str, Any] = {named.array: named.unanimous(truth, num_teachers)}
     return NamedVotes(ids=ids, label_names=tuple(label_names), num_teachers=num_teachers, **votes)
 

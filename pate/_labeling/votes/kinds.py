@@ -102,8 +102,6 @@ class Votes(ABC):
     """All kinds of votes that a run may have, by name."""
     form: ClassVar[str] = ""
     """The word for the kind in manifests."""
-    array: ClassVar[str] = ""
-    """The name of its array in files of votes; empty if none holds it."""
     arrays: ClassVar[tuple[str, ...]] = ("predictions", "features")
     """Names of the arrays that have a row for each query."""
 
@@ -117,35 +115,6 @@ class Votes(ABC):
         super().__init_subclass__(**options)
         if cls.form:
             Votes.kinds[cls.__name__] = cls
-
-    @classmethod
-    def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
-        """Return the array of a file of votes, ``[N, T, C]`` on samples and labels of a shape.
-
-        Votes ``[N, C]`` are those of one teacher. Raises ``ValueError`` if it does not fit.
-        """
-        raise NotImplementedError(f"{cls.__name__} are in no file of votes")
-
-    @classmethod
-    def packed(cls, votes: NDArray[Any]) -> UInt8Array:
-        """Return votes ``[T, N, C]`` as they are stored."""
-        raise NotImplementedError(f"{cls.__name__} of teachers are not stored")
-
-    @classmethod
-    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
-        """Return the array of a votes file with votes of all teachers for ``labels`` ``[N, C]``.
-
-        It is made up, for a rehearsal.
-        """
-        raise NotImplementedError(f"{cls.__name__} are in no file of votes")
-
-    @classmethod
-    def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
-        """Return sums ``[N, C]`` over teachers of the array of a file of votes.
-
-        They are equal in copies of a file with its teachers in another order.
-        """
-        return np.asarray(votes.sum(axis=1, dtype=np.int64))
 
     @staticmethod
     def from_counts(counts: ArrayLike, num_teachers: int) -> Counts:
@@ -261,6 +230,7 @@ class Counts(Votes):
 
     form: ClassVar[str] = "bits"
     array: ClassVar[str] = "counts"
+    """The name of its array in files of votes."""
     arrays: ClassVar[tuple[str, ...]] = (*Votes.arrays, "counts")
 
     counts: CountArray
@@ -280,6 +250,11 @@ class Counts(Votes):
 
     @classmethod
     def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
+        """Return the array of a file of votes, ``[N, T, C]`` on samples and labels of a shape.
+
+        Counts are ``[N, C]``; other votes ``[N, C]`` are those of one teacher. Raises
+        ``ValueError`` if it does not fit.
+        """
         array = np.asarray(votes)
         require(
             array.shape == shape,
@@ -289,16 +264,19 @@ class Counts(Votes):
         return array
 
     @classmethod
-    def packed(cls, votes: NDArray[Any]) -> UInt8Array:
-        # of a silo that has ballots, where others have counts
-        return pack_ballots(votes)
-
-    @classmethod
     def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
+        """Return the array of a votes file with votes of all teachers for ``labels`` ``[N, C]``.
+
+        It is made up, for a rehearsal.
+        """
         return num_teachers * labels
 
     @classmethod
     def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
+        """Return sums ``[N, C]`` over teachers of the array of a file of votes.
+
+        They are equal in copies of a file with its teachers in another order.
+        """
         return num_teachers + SCORE_STEPS * votes  # as scores of 0 and 1 are
 
 
@@ -410,10 +388,6 @@ class Scores(_OfVoters):
         return array.astype(np.float16, copy=False)
 
     @classmethod
-    def packed(cls, votes: NDArray[Any]) -> UInt8Array:
-        return np.stack([encode_scores(scores) for scores in votes])
-
-    @classmethod
     def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
         everybody = np.repeat(labels[:, None], num_teachers, axis=1)
         return np.where(everybody, 0.9, 0.1).astype(np.float16)
@@ -461,6 +435,10 @@ class MaskedTotal(Votes):
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
         """Raise ``ValueError``: a sum of silos is opened as a whole."""
         raise ValueError("Expected all queries of a noisy sum, got some")
+
+
+Filed: TypeAlias = Counts | Scores
+"""Votes that a file may hold."""
 
 
 def kind_cast(voting: Voting) -> type[Votes]:
