@@ -1,7 +1,7 @@
 """Predictions of an exported student for the samples in a folder, a table or an archive."""
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from pate._core.files.writing import atomic_write, cell, output_errors, write_ar
 from pate._core.progress import stage_bar
 from pate._core.validation import Float32Array, UInt8Array, require, require_count
 from pate._labeling.data.arrays import OPTIONAL, is_sparse, read_sparse
-from pate._labeling.data.label_table import UTF_8, is_table, read_columns
+from pate._labeling.data.label_table import is_table, read_columns
 from pate._labeling.data.pictures import FORMATS
 from pate._labeling.data.records import as_text
 from pate._labeling.data.tables import ColumnEncoding, encode_table, unknown_levels
@@ -176,14 +176,11 @@ def _read_table(
     path: Path, columns: ColumnEncoding | None
 ) -> tuple[NDArray[Any] | list[str], list[str], list[str]]:
     """Return the samples of a table, their ids, and lines on values that are no levels."""
-    encoding = UTF_8 if columns is None else columns.file_encoding
-    required = ("text",) if columns is None else columns.names
-    table = read_columns(path, required, encoding=encoding)
+    known = ColumnEncoding(("text",)) if columns is None else columns
+    table = read_columns(path, known.names, encoding=known.file_encoding)
     samples = table.values["text"] if columns is None else encode_table(columns, table)
-    ids = table.values.get(
-        "id" if columns is None else columns.identity, [*map(str, range(len(table.lines)))]
-    )
-    return samples, ids, [] if columns is None else unknown_levels(columns, table)
+    ids = table.values.get(known.identity, [*map(str, range(len(table.lines)))])
+    return samples, ids, unknown_levels(known, table)
 
 
 def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) -> Iterator[_Batch]:
@@ -193,7 +190,6 @@ def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) ->
 
 
 _Answers = Iterator[tuple[list[str], Float32Array, UInt8Array]]
-_Write = Callable[[Path, tuple[str, ...], _Answers, bool], int]
 
 
 def _write_table(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,8 +34,6 @@ from pate._core.validation import (
 from pate._labeling.linear import Directions, flat, power_above, product_bits
 
 Int32Array = NDArray[np.int32]
-Coordinates: TypeAlias = Int32Array | FloatArray
-"""Whole numbers."""
 
 _DIRECTIONS = 1 << 12  # of the features, the widest ones
 # bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
@@ -254,7 +252,7 @@ class MomentQuery:
         signed = self.shares.any() or self.levels.any() or self.slopes.any()
         return 2.0 if signed else math.sqrt(2)
 
-    def predictions(self, coordinates: Coordinates) -> FloatArray:
+    def predictions(self, coordinates: Int32Array | FloatArray) -> FloatArray:
         """Return the student's answers ``[N, C]`` in [0, 1] for coordinates ``[N, R]``."""
         grid, slopes = self._quantized_slopes
         answers = np.asarray(coordinates, dtype=np.float64) @ slopes
@@ -262,7 +260,7 @@ class MomentQuery:
         answers += self.levels
         return np.clip(answers, 0, 1, out=answers)
 
-    def basis(self, coordinates: Coordinates) -> FloatArray:
+    def basis(self, coordinates: Int32Array | FloatArray) -> FloatArray:
         """Return weighed, clipped coordinates ``[N, R + 1]`` in steps of 2^-12, constant last."""
         weights = self.weights * (self.geometry.unit * (1 << _BASIS))
         most, widest = float(1 << _LARGEST), _MAX_FEATURE_NORM * (1 << _BASIS)
@@ -277,20 +275,17 @@ class MomentQuery:
         np.trunc(rows, out=rows)
         return basis
 
-    def residuals(self, coordinates: Coordinates, labels: FloatArray) -> FloatArray:
-        """Return labels ``[N, C]`` in [0, 1] minus the student's answers, in steps of ``2^-16``."""
-        differences = np.rint((labels - self.predictions(coordinates)) * (1 << _RESIDUAL))
-        return np.asarray(differences * self.held)
-
     def products(
         self, coordinates: Int32Array, labels: UInt8Array
     ) -> tuple[FloatArray, FloatArray]:
         """Return bases ``[N, R + 1]`` and residuals ``[N, C]``, the factors of ballots.
 
-        The residual of an unknown label is 0.
+        A residual is a label minus the student's answer, in steps of ``2^-16``; of an unknown label
+        it is 0.
         """
-        rows, known = np.asarray(coordinates, dtype=np.float64), np.not_equal(labels, UNKNOWN)
-        return self.basis(rows), self.residuals(rows, labels.astype(np.float64)) * known
+        rows = np.asarray(coordinates, dtype=np.float64)
+        residuals = np.rint((labels - self.predictions(rows)) * (1 << _RESIDUAL))
+        return self.basis(rows), residuals * (self.held & (labels != UNKNOWN))
 
     @cached_property
     def _quantized_slopes(self) -> tuple[float, FloatArray]:

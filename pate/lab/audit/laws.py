@@ -237,8 +237,8 @@ def reach_of(question: MomentQuery) -> float:
     Ballots are taken from public samples without labels: a residual is at least minus the answer.
     """
     samples = question.geometry.samples
-    residuals = question.residuals(samples, np.zeros((len(samples), question.num_labels)))
-    signed = (question.basis(samples) < 0).any() or (residuals < 0).any()
+    unlabeled = np.zeros((len(samples), question.num_labels), dtype=np.uint8)
+    signed = any((factor < 0).any() for factor in question.products(samples, unlabeled))
     return 2.0 if signed else math.sqrt(2)
 
 

@@ -286,7 +286,7 @@ def unrounded(records: Records) -> Voters:
     class Unrounded(RecordVoters):
         def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
             basis = question.basis(self.coordinates) / 2**12
-            residuals = question.residuals(self.coordinates, self.labels.astype(float)) / 2**16
+            residuals = question.products(self.coordinates, self.labels)[1] / 2**16
             return np.asarray(
                 basis.T @ (residuals * np.minimum(1, clip / self.norms(question))[:, None])
             )
@@ -502,7 +502,8 @@ def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
     sure = replace(
         question, levels=np.array([-9.0, 9.0, 0.25]), slopes=np.zeros_like(question.slopes)
     )
-    residuals = sure.residuals(GEOMETRY.samples, np.tile([1.0, 0.0, 0.0], (len(PUBLIC), 1)))
+    labels = np.tile([1, 0, 0], (len(PUBLIC), 1)).astype(np.uint8)
+    _, residuals = sure.products(GEOMETRY.samples, labels)
     np.testing.assert_array_equal(residuals, np.tile([2**16, -(2**16), -(2**14)], (len(PUBLIC), 1)))
     assert np.abs(basis).max() * 2**16 * MOST_VOTERS <= 2**53
     # of a sample far off, entries are cut at 32 before all of them are scaled down to a norm of 2
