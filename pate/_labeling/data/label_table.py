@@ -35,7 +35,13 @@ from pate._labeling.data.records import (
     check_labels,
     select_labels,
 )
-from pate._labeling.data.source import SPLIT_OF_ROLE, Table, split_by_hash, with_tests
+from pate._labeling.data.source import (
+    SPLIT_OF_ROLE,
+    Table,
+    require_fractions,
+    split_by_hash,
+    with_tests,
+)
 
 _GROUPS = ("group", "identity")
 BUDGET = "budget"
@@ -90,6 +96,9 @@ class TableReading:
     budgets: Sequence[float] = ()
     group_pattern: str | None = None
     encoding: str = UTF_8
+
+    def __post_init__(self) -> None:
+        require_fractions(*self.fractions)
 
 
 @dataclass(frozen=True)

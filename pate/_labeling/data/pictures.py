@@ -44,7 +44,7 @@ from pate._labeling.data.records import (
     check_labels,
     select_labels,
 )
-from pate._labeling.data.source import Table, TableSource, expand_path, require_fractions
+from pate._labeling.data.source import Table, TableSource, expand_path
 
 # Pictures of a role that take less than this when decoded are read once and kept.
 _KEEP_BYTES = 2 * 2**30
@@ -199,7 +199,7 @@ def _size_of(path: Path) -> int | None:
 
 
 def _opens(path: Path) -> bool:
-    if _stat_of(path) is None or not path.is_file():
+    if _size_of(path) is None:
         return False
     try:
         with warnings.catch_warnings(), Image.open(path, formats=FORMATS):
@@ -504,7 +504,6 @@ class PictureTable(PictureFolder):
         copies: bool = False,
     ) -> None:
         super().__init__(root, size, None, features, unknown_labels, copies=copies)
-        require_fractions(public_fraction, test_fraction)
         self.path = self.root / expand_path(table)
         self._reading = TableReading(
             labels=labels,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, compress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -48,7 +48,7 @@ from pate._labeling.data.records import (
     SparseFeatures,
     UnknownLabels,
 )
-from pate._labeling.data.source import Table, TableSource, require_fractions
+from pate._labeling.data.source import Table, TableSource
 
 
 class TextTable(TableSource):
@@ -120,7 +120,6 @@ class TextTable(TableSource):
             budgets=budgets,
             copies=copies,
         )
-        require_fractions(public_fraction, test_fraction)
         require_count(2, num_features=num_features)
         self.num_features = num_features
         self.sentences = sentences
@@ -316,7 +315,6 @@ class NumberTable(TableSource):
             budgets=budgets,
             copies=copies,
         )
-        require_fractions(public_fraction, test_fraction)
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns
@@ -499,10 +497,9 @@ def fit_encoding(
 
     Raises ``ValueError`` if a level occurs twice.
     """
-    rows = np.flatnonzero(public).tolist()
     levels: dict[str, tuple[str, ...]] = {}
     for name, given in categories.items():
-        texts = [table.values[name][row] for row in rows]
+        texts = compress(table.values[name], public)
         found = sorted({_level(text) for text in texts if not is_gap(text)})
         levels[name] = tuple(found if given == "public" else map(_level, map(str, given)))
         require_distinct(f"levels of `{name}`", levels[name])
@@ -510,7 +507,7 @@ def fit_encoding(
         return replace(written, levels=levels, fills=dict(fill))
     medians = {}
     for name in (name for name in written.names if name not in categories):
-        texts = [table.values[name][row] for row in rows]
+        texts = compress(table.values[name], public)
         numbers = [written.number(name, text) for text in texts if not is_gap(text, written.gaps)]
         if known := [number for number in numbers if number is not None]:
             # the mean of two of the largest numbers would be infinite
@@ -559,16 +556,17 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
 
 def unknown_levels(encoding: ColumnEncoding, table: Columns) -> list[str]:
     """Return a line for each column of categories with values that are none of its levels."""
-    lines = []
-    for name, levels in encoding.levels.items():
-        words = [
+    others = {
+        name: [
             text for text in table.values[name] if not is_gap(text) and _level(text) not in levels
         ]
-        if words:
-            lines.append(
-                f"{len(words)} values of `{name}` are no level of it, such as {words[0]!r}"
-            )
-    return lines
+        for name, levels in encoding.levels.items()
+    }
+    return [
+        f"{len(words)} values of `{name}` are no level of it, such as {words[0]!r}"
+        for name, words in others.items()
+        if words
+    ]
 
 
 def _hint(text: str) -> str:

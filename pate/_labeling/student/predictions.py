@@ -117,27 +117,21 @@ def _read_pictures(
     skipped: list[str],
 ) -> Iterator[_Batch]:
     """Yield readable pictures, and append the reasons why others are not to ``skipped``."""
-
-    def read(path: Path) -> UInt8Array | ValueError:
-        try:
-            return input_format.read(path)
-        except ValueError as error:
-            return error
-
     with ThreadPoolExecutor() as pool:
         for start in range(0, len(paths), batch_size):
             chosen = paths[start : start + batch_size]
             names, pictures = [], []
-            for path, picture in zip(chosen, pool.map(read, chosen), strict=True):
-                if isinstance(picture, ValueError):
+            reads = [pool.submit(input_format.read, path) for path in chosen]
+            for path, read in zip(chosen, reads, strict=True):
+                try:
+                    pictures.append(read.result())
+                    names.append(path.relative_to(folder).as_posix())
+                except ValueError as error:
                     if unreadable == "refuse":
                         raise ValueError(
-                            f"{picture}; `unreadable=skip` leaves such files out"
+                            f"{error}; `unreadable=skip` leaves such files out"
                         ) from None
-                    skipped.append(str(picture))
-                else:
-                    names.append(path.relative_to(folder).as_posix())
-                    pictures.append(picture)
+                    skipped.append(str(error))
             if pictures:
                 yield names, np.stack(pictures), start + len(chosen)
     require(len(skipped) < len(paths), f"a readable picture in {folder}", unreadable=len(skipped))
