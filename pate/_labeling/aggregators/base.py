@@ -319,10 +319,11 @@ class Aggregator(Completable, ABC):
     @property
     def display_name(self) -> str:
         """The name of the class with its `label_parts` in brackets."""
-        parts = [
-            part.display_name if isinstance(part, Aggregator) else part for part in self.label_parts
-        ]
-        named = ", ".join(part for part in parts if part)
+        named = ", ".join(
+            part.display_name if isinstance(part, Aggregator) else part
+            for part in self.label_parts
+            if part
+        )
         return type(self).__name__ + (f" ({named})" if named else "")
 
     splits_noise: ClassVar[bool] = False

@@ -504,8 +504,9 @@ def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
         ValueError: if no noise of ``last`` meets epsilon 1 at the delta of ``outlook``.
     """
     target, relation = outlook.target(epsilon=1.0), outlook.relation
-    start = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=relation)
-    first = start.calibrated(target, outlook.shape, orders=COARSE_ORDERS)
+    first = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=relation).calibrated(
+        target, outlook.shape, orders=COARSE_ORDERS
+    )
     assert first is not None
     final = require_given(
         last.calibrated(target, outlook.shape, orders=COARSE_ORDERS),

@@ -82,8 +82,9 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
         settings = [field for field in fields(cls.kind) if field.name not in FACTS]
         public = {field.name: _public_name(field.name, cls.kind, tag) for field in settings}
         types = get_type_hints(cls.kind)
-        own = vars(cls).get("__annotations__", {})
-        cls.__annotations__ = {public[name]: types[name] for name in public} | own
+        cls.__annotations__ = {public[name]: types[name] for name in public} | vars(cls).get(
+            "__annotations__", {}
+        )
         for field in settings:
             if field.default is not MISSING:
                 name = public[field.name]
@@ -503,8 +504,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.regularizer is not None:
-            regularizer = tuple(float(value) for value in self.regularizer)
-            object.__setattr__(self, "regularizer", regularizer)
+            object.__setattr__(self, "regularizer", tuple(map(float, self.regularizer)))
 
     @classmethod
     def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:

@@ -407,9 +407,8 @@ def export_student(
             if not departing and (cut <= 0.5 if positive else cut >= 0.5)
         },
     }
-    content = weights(state)
     with atomic_folder(folder) as new:
-        (new / WEIGHTS).write_bytes(content)
+        (new / WEIGHTS).write_bytes(weights(state))
         (new / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n")
         if raw.model is not None:
             raw.model.pack(new / SENTENCES)
@@ -570,8 +569,7 @@ def load_student(
             "the sentence model of training",
             changed=str(packed),
         )
-        model = SentenceFeatures(folder=packed, device=device)
-        input_format = replace(input_format, model=model)
+        input_format = replace(input_format, model=SentenceFeatures(folder=packed, device=device))
     return ExportedStudent(
         label_names=tuple(settings["label_names"]),
         input=input_format,

@@ -99,8 +99,7 @@ def _largest_f1(probabilities: FloatArray) -> FloatArray:
     """Return the largest expected F1 ``[C]`` on samples with ``probabilities`` ``[N, C]``."""
     falling = -np.sort(-probabilities, axis=0)
     sizes = np.arange(1, len(falling) + 1)[:, None] + falling.sum(axis=0)
-    f1 = 2 * np.cumsum(falling, axis=0) / sizes
-    return f1.max(axis=0, initial=0.0)
+    return (2 * np.cumsum(falling, axis=0) / sizes).max(axis=0, initial=0.0)
 
 
 def agreement(

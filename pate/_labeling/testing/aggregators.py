@@ -67,14 +67,14 @@ def neighbors(
     """
     absent = (0,) * shape.num_labels
     kinds = list(itertools.product((0, 1), repeat=shape.num_labels))
-    pairs = []
-    for others in itertools.combinations_with_replacement(kinds, shape.num_teachers - 1):
-        if relation is NeighboringRelation.REPLACE_RECORD:
-            pairs += [((*others, a), (*others, b)) for a, b in itertools.permutations(kinds, 2)]
-        else:
-            moves = [(a, absent) for a in kinds if a != absent]
-            pairs += [((*others, a), (*others, b)) for pair in moves for a, b in (pair, pair[::-1])]
-    return pairs
+    moves = list(itertools.permutations(kinds, 2))
+    if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
+        moves = [move for move in moves if absent in move]
+    return [
+        ((*others, a), (*others, b))
+        for others in itertools.combinations_with_replacement(kinds, shape.num_teachers - 1)
+        for a, b in moves
+    ]
 
 
 def _visible_part(contract: _New) -> Callable[[BallotRows], BallotRows]:
@@ -591,10 +591,9 @@ class AggregatorContract(Contract):
         """Return the laws of all neighbors, ``[N, M]`` each, and the charge of each outcome."""
         first, second, outcomes = laws_of_neighbors(type(self), made_for, relation)
         aggregator = self.make(made_for)
-        tiers = {outcome[-1] for outcome in outcomes}
         costs = {
             tier: aggregator.event(self.shape, relation, charged(tier)).cost(ORDERS)
-            for tier in tiers
+            for tier in {outcome[-1] for outcome in outcomes}
         }
         return first, second, [costs[outcome[-1]] for outcome in outcomes]
 
@@ -625,14 +624,13 @@ class AggregatorContract(Contract):
         least = 1.0
         for seed, ballots in enumerate(self.grid):
             generator = np.random.default_rng([seed, draws])
+            votes = self._repeated(ballots, draws)
             if single:
-                one = self.votes(ballots)
-                drawn = np.concatenate(
-                    [outcomes_of(aggregator, one, generator) for _ in range(draws)]
-                )
+                rows = [outcomes_of(aggregator, votes[:1], generator) for _ in range(draws)]
+                drawn = np.concatenate(rows)
             else:
-                drawn = self.drawn(aggregator, self._repeated(ballots, draws), generator)
-            least = min(least, p_value_of(drawn, self.law(self.votes(ballots), RELATIONS[0])))
+                drawn = self.drawn(aggregator, votes, generator)
+            least = min(least, p_value_of(drawn, self.law(votes[:1], RELATIONS[0])))
             if least < CLEARLY_DIFFERENT:
                 break
         return least
