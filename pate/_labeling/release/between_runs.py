@@ -24,7 +24,7 @@ import numpy as np
 from pate._core.accounting.charges import Charge
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.history import LedgerEntry
-from pate._core.accounting.ledger import Ledger, is_ledger_of, ledger_in, one_ledger, read_ledger
+from pate._core.accounting.ledger import Ledger, is_ledger_of, one_ledger, read_ledger
 from pate._core.accounting.privacy_unit import EACH, PrivacyUnit
 from pate._core.accounting.statement import Statement
 from pate._core.accounting.statement_words import AUDIT
@@ -85,37 +85,6 @@ from pate._labeling.teachers import FIRST
 
 
 def choose_ledger(
-    root: Path, requested: Path | None, data: DataSource, *, overwrite: bool = False
-) -> Path | None:
-    """Return the absolute path of the ledger of the run at ``root``. None for the run's own.
-
-    Writes nothing.
-
-    A run keeps the ledger that it began with. A new run takes the requested one, or else the file
-    next to the data, unless no file can be created there.
-
-    Args:
-        root: the run's folder.
-        requested: the ledger that the user names, or None.
-        data: the source of the records.
-        overwrite: whether the run's teachers are trained again.
-
-    Raises:
-        ValueError: if the run began with another ledger than the requested one and is not
-            overwritten; if it is overwritten with records that another ledger counts; if the ledger
-            next to the data is read-only, or another one there may count them too.
-    """
-    return choose_ledger_of(
-        root,
-        requested,
-        data.ledger_path,
-        what="private records",
-        began_with=lambda inputs: inputs.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE),
-        overwrite=overwrite,
-    )
-
-
-def choose_ledger_of(
     root: Path,
     requested: Path | None,
     beside: Path | None,
@@ -124,7 +93,10 @@ def choose_ledger_of(
     began_with: Callable[[Json], bool],
     overwrite: bool = False,
 ) -> Path | None:
-    """Return the ledger of the run at ``root`` like `choose_ledger`, for records or votes.
+    """Return the absolute path of the ledger of the run at ``root``. None for the run's own.
+
+    A run keeps the ledger that it began with. A new run takes the requested one, or else the file
+    next to the data, unless no file can be created there. Writes nothing.
 
     Args:
         root: the run's folder.
@@ -134,8 +106,12 @@ def choose_ledger_of(
         began_with: returns whether the run began with them, given the inputs that its first stage
             recorded.
         overwrite: whether the run's first stage is done again.
+
+    Raises:
+        ValueError: if the run began with another ledger than the requested one and is not
+            overwritten; if it is overwritten with records that another ledger counts; if the ledger
+            next to the data is read-only, or another one there may count them too.
     """
-    ledger_of_run = ledger_in(root)
     begun = (root / "data.yaml").is_file()
     # another data.yaml, such as a recipe's, does not say which ledger counts the records
     of_a_run = (root / KEY_FILE).is_file() or (root / "public").is_dir()
@@ -145,26 +121,21 @@ def choose_ledger_of(
         with_a_data_yaml_of_yours=str(root),
     )
     recorded = load_ledger(root)
-    same = (
-        requested is None
-        or expand_path(requested).resolve() == (recorded or ledger_of_run).resolve()
-    )
+    run = Run(root, ledger=recorded)
+    same = requested is None or expand_path(requested).resolve() == run.ledger_path.resolve()
     if begun and (same or not overwrite):
         require(
             same,
-            f"`ledger` left out, or the ledger that {root} was begun with,"
-            f" {recorded or ledger_of_run}",
+            f"`ledger` left out, or the ledger that {root} was begun with, {run.ledger_path}",
             ledger=str(requested),
         )
-        run = Run(root)
         state = run.state(first_stage(run))
         if overwrite and state is not None and _usable(beside) != recorded:
             # releases from other records belong in another ledger
             require(
                 began_with(dict(state.inputs.digests)),
-                f"the {what} that {root} was begun with, whose releases"
-                f" {recorded or ledger_of_run} counts. Choose another run folder with `run`, or"
-                " name the ledger of these by `ledger`",
+                f"the {what} that {root} was begun with, whose releases {run.ledger_path} counts."
+                " Choose another run folder with `run`, or name the ledger of these by `ledger`",
             )
         return recorded
     return _usable(beside) if requested is None else expand_path(requested).absolute()
@@ -187,14 +158,12 @@ def _usable(place: Path | None) -> Path | None:
     if place is None:
         return None
     beside = one_ledger(place.absolute())
-    if beside.exists():
-        # a ledger out of reach must not lead to a new budget
-        require(
-            _may_write(beside) and _may_write(beside.parent),
-            "a writable ledger of the private data; `ledger` names another",
-            path=str(beside),
-        )
-        return beside
+    # a ledger out of reach must not lead to a new budget
+    require(
+        not beside.exists() or (_may_write(beside) and _may_write(beside.parent)),
+        "a writable ledger of the private data; `ledger` names another",
+        path=str(beside),
+    )
     return beside if beside.parent.is_dir() and _may_write(beside.parent) else None
 
 
@@ -248,18 +217,25 @@ def open_run(
             imported votes in place of teachers.
     """
     run = Run(root, overwrite=overwrite, ledger=load_ledger(root))
-    if data is None:
-        if run.state(first_stage(run)) is not None:
-            # it names the ledger
-            require_data_config(run)
-    else:
+    if data is not None:
         require(
             first_stage(run) is not VOTES_IMPORT,
             "a run folder of their own for teachers, without imported votes",
             run=str(run.root),
         )
-        chosen = choose_ledger(run.root, ledger, data, overwrite=run.overwrite)
+        chosen = choose_ledger(
+            root,
+            ledger,
+            data.ledger_path,
+            what="private records",
+            began_with=lambda begun: (
+                begun.get(Role.PRIVATE.value) == data.fingerprint(Role.PRIVATE)
+            ),
+            overwrite=overwrite,
+        )
         run = replace(run, ledger=chosen, data=data)
+    elif run.state(first_stage(run)) is not None:
+        require_data_config(run)  # it names the ledger
     require_ledger(run)
     return run
 
@@ -295,15 +271,14 @@ def ledger_scope(run: Run) -> str:
     if data is not None and getattr(named_class(data["class_path"]), "is_audit", False):
         return AUDIT
     state = run.state(first)
-    beside = None if state is None else state.beside
-    return scope_beside(run.ledger, None if beside is None else Path(beside))
+    return scope_beside(run.ledger, None if state is None else state.beside)
 
 
-def scope_beside(ledger: Path | None, beside: Path | None) -> str:
+def scope_beside(ledger: Path | None, beside: Path | str | None) -> str:
     """Return the scope of a named ledger, if any, for data with the default ledger ``beside``."""
     if ledger is None:
         return "run"
-    return "private data" if beside is not None and is_ledger_of(ledger, beside) else "named"
+    return "private data" if beside and is_ledger_of(ledger, Path(beside)) else "named"
 
 
 _MOST_COLUMNS = 4096  # whose products are released
@@ -417,9 +392,7 @@ class SamplesRelease(Releasable):
         )
         private.units(settings.unit)
         ledger = open_ledger(self._run, settings.max_teachers_per_unit)
-        grouping = None
-        if settings.unit == "group":
-            grouping = name_grouping(ledger.path, private)
+        grouping = name_grouping(ledger.path, private) if settings.unit == "group" else None
         events, count = settings.charge
         yield ReservationRequest(
             ledger=ledger,

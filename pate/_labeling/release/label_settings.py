@@ -22,7 +22,7 @@ from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.files.reading import code_version, digest
 from pate._core.release.transaction import require_payable_release, require_promise
 from pate._core.settings import encode, encode_fields, require_made
-from pate._core.validation import FloatArray, IntArray, StrArray, given, require, require_count
+from pate._core.validation import IntArray, StrArray, given, require, require_count
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
 from pate._labeling.aggregators.score_votes import PersonalVotes
 from pate._labeling.runs.data_file import load_data, public_digest
@@ -317,22 +317,18 @@ def require_possible(
         max_teachers_per_unit=settings.max_teachers_per_unit,
         privacy_unit=unit,
     )
-    predictions = None
     if settings.predictions is not None:
         # chosen queries are not known yet, and may be any
         number = count if settings.query_choice is None else len(ids)
-        queries = ids[settings.order_of(len(ids), number)]
-        predictions = read_predictions(settings.predictions, queries, label_names)
-    if "features" in aggregator.needs:
-        require_answers(aggregator, shape)  # the stage rehearses the rest with its votes
-    else:
-        rehearse(aggregator, shape, predictions=predictions)
+        read_predictions(
+            settings.predictions, ids[settings.order_of(len(ids), number)], label_names
+        )
+    require_answers(aggregator, shape)  # a rehearsal of all stages tries the rest
 
 
 def is_paid(run: Run, settings: LabelSettings) -> bool:
     """Return whether labels by these settings exist, or the ledger may hold their cost."""
-    seeds = run.private / "label"
-    if seeds.is_dir() and any(seeds.iterdir()):
+    if any((run.private / "label").glob("*")):
         return True
     changed = run.overwrite and run.inputs_of(LABEL).settings != encode_fields(settings)
     return run.is_finished(LABEL) and not changed
@@ -342,8 +338,6 @@ def rehearse(
     aggregator: Aggregator,
     shape: VoteShape,
     *,
-    predictions: FloatArray | None = None,
-    features: FloatArray | None = None,
     like: Votes | None = None,
 ) -> None:
     """Run an aggregator on synthetic votes and discard its answers.
@@ -355,20 +349,15 @@ def rehearse(
     Args:
         aggregator: the aggregator.
         shape: the numbers of teachers and labels.
-        predictions: ``[Q, C]``, a student's predictions for the queries, for an aggregator that
-            needs them.
-        features: ``[Q, F]``, the public features of the queries, for an aggregator that needs them.
         like: the votes to be released, of which only the kind and the public parts are read. None
-            if they are yet to be cast.
+            for votes without public parts.
 
     Raises:
         ValueError: if the aggregator raises it, if its release does not have the shape of the
             votes, or if no votes have at least `LEAST_ANSWERED` of the queries answered.
     """
     require_answers(aggregator, shape)
-    if like is not None:
-        predictions, features = like.predictions, like.features
-    synthetic = _synthetic_votes(aggregator, shape, like, predictions, features)
+    synthetic = _synthetic_votes(aggregator, shape, like)
     for count in (0, 1, synthetic.num_queries):
         votes, size = synthetic[:count], (count, shape.num_labels)
         try:
@@ -420,20 +409,14 @@ def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
     )
 
 
-def _synthetic_votes(
-    aggregator: Aggregator,
-    shape: VoteShape,
-    like: Votes | None,
-    predictions: FloatArray | None,
-    features: FloatArray | None,
-) -> Votes:
+def _synthetic_votes(aggregator: Aggregator, shape: VoteShape, like: Votes | None) -> Votes:
     """Return synthetic votes that an aggregator takes, with the public side of ``like``."""
     counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
     budgets = aggregator.budgets if isinstance(aggregator, PersonalVotes) else (1.0,)
     known: dict[str, Any] = {
         name: np.resize(array, (len(counts), array.shape[1]))
-        for name, array in (("predictions", predictions), ("features", features))
-        if array is not None
+        for name in ("predictions", "features")
+        if (array := getattr(like, name, None)) is not None
     }
     # voters of ballots have a geometry if the aggregator asks for moments
     asks = any(serves(Scores, {need}) for need in needs if not isinstance(need, str))

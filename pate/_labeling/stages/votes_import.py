@@ -20,7 +20,7 @@ from pate._core.validation import require
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.release.between_runs import (
-    choose_ledger_of,
+    choose_ledger,
     ledger_setting,
     open_ledger,
     require_ledger,
@@ -124,7 +124,7 @@ def open_votes_run(
         key = read_key(run)
         return key is not None and inputs.get("votes") == votes.fingerprint(key)
 
-    chosen = choose_ledger_of(
+    chosen = choose_ledger(
         root,
         ledger,
         votes.ledger_path,

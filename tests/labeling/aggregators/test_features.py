@@ -81,7 +81,8 @@ def test_a_screen_asks_for_what_its_answers_need() -> None:
     answers = VotesWhereKnown(sigma_votes=1.0)
     screen = ConfidentScreen(answers=answers, sigma_confident=1.0, threshold_confident=2.0)
     assert "features" in screen.needs - replace(screen, answers=NoisyVotes(sigma_votes=1.0)).needs
-    rehearse(screen, VoteShape(8, 3), features=np.ones((2, 5)))
+    votes = Votes.from_counts(np.ones((2, 3), dtype=np.int64), 8)
+    rehearse(screen, VoteShape(8, 3), like=votes.with_public(features=np.ones((2, 5))))
     with pytest.raises(
         ValueError, match=r"^Expected votes with the public features of their queries, got none$"
     ):

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._labeling.release.between_runs import choose_ledger, ledger_scope, require_ledger
+from pate._labeling.release.between_runs import ledger_scope, open_run, require_ledger
 from pate._labeling.runs.run import LABEL, TEACHERS_FIT, Run, labels_file
 from pate.accounting import Ledger, read_ledger, verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
@@ -285,20 +285,20 @@ class Nowhere(DataSource):
 
 def test_the_place_of_a_new_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, data = tmp_path / "run", Arrays(tmp_path / "a.b.npz")
-    assert choose_ledger(root, None, data) == tmp_path / "a.b.ledger.sqlite"
-    assert choose_ledger(root, None, CelebA(tmp_path)) == tmp_path / "ledger.sqlite"
-    assert choose_ledger(root, None, CelebA(tmp_path / "missing")) is None
-    assert choose_ledger(root, None, Nowhere()) is None
-    assert choose_ledger(root, tmp_path / "all.sqlite", data) == tmp_path / "all.sqlite"
+    assert open_run(root, data).ledger == tmp_path / "a.b.ledger.sqlite"
+    assert open_run(root, CelebA(tmp_path)).ledger == tmp_path / "ledger.sqlite"
+    assert open_run(root, CelebA(tmp_path / "missing")).ledger is None
+    assert open_run(root, Nowhere()).ledger is None
+    assert open_run(root, data, ledger=tmp_path / "all.sqlite").ledger == tmp_path / "all.sqlite"
     assert not os.listdir(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert choose_ledger(root, None, data) is None
+    assert open_run(root, data).ledger is None
     # one that is there is never passed over for a new one
     (tmp_path / "a.b.ledger.sqlite").touch()
     with pytest.raises(
         ValueError, match="a writable ledger of the private data; `ledger` names another"
     ):
-        choose_ledger(root, None, data)
+        open_run(root, data)
 
 
 @pytest.mark.slow
@@ -344,12 +344,11 @@ def test_a_link_to_the_data_leads_to_their_ledger(place: Path) -> None:
     os.symlink("data", "linked")
     for path in ("link.npz", "linked/faces.npz"):
         assert (
-            choose_ledger(place / "run", None, Arrays(Path(path)))
+            open_run(place / "run", Arrays(Path(path))).ledger
             == place / "data" / "faces.ledger.sqlite"
         )
     assert (
-        choose_ledger(place / "run", None, CelebA(Path("linked")))
-        == place / "data" / "ledger.sqlite"
+        open_run(place / "run", CelebA(Path("linked"))).ledger == place / "data" / "ledger.sqlite"
     )
 
 

@@ -133,8 +133,11 @@ HOPELESS: list[Aggregator] = [
 @pytest.mark.parametrize("aggregator", HOPELESS, ids=lambda each: type(each).__name__)
 def test_what_no_votes_would_have_answered_is_refused(aggregator: Aggregator) -> None:
     shape = VoteShape(10, 3)
+    votes = Votes.from_counts(np.ones((7, 3), dtype=np.int64), 10).with_public(
+        predictions=np.full((7, 3), 0.5), features=np.ones((7, 2))
+    )
     with pytest.raises(ValueError) as caught:
-        rehearse(aggregator, shape, predictions=np.full((1, 3), 0.5), features=np.ones((1, 2)))
+        rehearse(aggregator, shape, like=votes)
     assert str(caught.value).startswith(
         "Expected at least 10% of the queries answered where all 10 teachers agree, by less noise than "
     )
@@ -146,7 +149,7 @@ def test_what_no_votes_would_have_answered_is_refused(aggregator: Aggregator) ->
     )
     lower |= {"min_lead": 3.0} if isinstance(aggregator, NoisyVotes) else {}
     enough = replace(aggregator.scaled(0.1), **lower)
-    rehearse(enough, shape, predictions=np.full((7, 3), 0.5), features=np.ones((7, 2)))
+    rehearse(enough, shape, like=votes)
 
 
 @pytest.mark.parametrize(
