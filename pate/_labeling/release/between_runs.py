@@ -566,14 +566,13 @@ def released_before(run: Run) -> list[Charge]:
 
     They are those of public samples that were drawn, and of a first release of its own.
     """
-    settings = run.inputs_of(TEACHERS_FIT).settings
+    settings, charges = run.inputs_of(TEACHERS_FIT).settings, []
     described = settings.get("data") or {}
     data = load_data(run) if described.get("class_path", "").endswith("DrawnPublic") else None
-    charges = (
-        [released_samples(run, data, settings["unit"])] if isinstance(data, DrawnPublic) else []
-    )
-    if settings.get("start_from") != FIRST:
-        return charges
-    released = ReleasedLabels.load(run.root / FIRST)
-    aggregator: Aggregator = decode(Aggregator, released.aggregator)
-    return [*charges, (aggregator.events(released.shape), len(released.ids))]
+    if isinstance(data, DrawnPublic):
+        charges.append(released_samples(run, data, settings["unit"]))
+    if settings.get("start_from") == FIRST:
+        released = ReleasedLabels.load(run.root / FIRST)
+        aggregator: Aggregator = decode(Aggregator, released.aggregator)
+        charges.append((aggregator.events(released.shape), len(released.ids)))
+    return charges

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from pate._core.accounting.accountant import Target, calibrate_scale, epsilon_of
+from pate._core.accounting.base import Event
 from pate._core.accounting.charges import Budget, Charge
 from pate._core.accounting.cost import (
     NeighboringRelation,
@@ -74,21 +75,19 @@ def resolve_settings(
     number = size if settings.num_queries is None else settings.num_queries
     require(number <= size, f"num_queries <= {size}", num_queries=number)
     require_promise(settings.delta, num_units=shape.num_teachers)
-    reach = settings.max_teachers_per_unit
     require(
-        reach <= shape.num_teachers,
+        settings.max_teachers_per_unit <= shape.num_teachers,
         f"max_teachers_per_unit <= {shape.num_teachers}",
-        max_teachers_per_unit=reach,
+        max_teachers_per_unit=settings.max_teachers_per_unit,
     )
     aggregator = settings.aggregator
     weighs = PersonalVotes in (type(aggregator), getattr(aggregator, "cls", None))
     require(budgets or not weighs, "records with personal budgets for PersonalVotes")
     if budgets:
-        most, epsilon = max(budgets), settings.target_epsilon
         require(
-            epsilon is None or epsilon <= most,
-            f"target_epsilon <= {most:g}, the largest budget",
-            target_epsilon=epsilon,
+            settings.target_epsilon is None or settings.target_epsilon <= max(budgets),
+            f"target_epsilon <= {max(budgets):g}, the largest budget",
+            target_epsilon=settings.target_epsilon,
         )
         aggregator = by_budgets(aggregator, budgets, settings.delta)
         settings = replace(settings, aggregator=aggregator)
@@ -182,11 +181,9 @@ def _completed(value: Any, place: str, target: Target, shape: VoteShape, answere
     }
     missing = [name for name in Partial(cls).missing if name not in given]
     if {*missing} <= {*cls.noise_parameters} and not cls.splits_noise:
-        found: dict[str, Any] = dict.fromkeys(missing, 1.0)
-    else:
-        start = _starting_point(value, place, target, shape, answered)
-        found = {name: getattr(start, name) for name in missing}
-    return cls(**given, **found)
+        return cls(**given, **dict.fromkeys(missing, 1.0))
+    start = _starting_point(value, place, target, shape, answered)
+    return cls(**given, **{name: getattr(start, name) for name in missing})
 
 
 def _starting_point(
@@ -258,17 +255,15 @@ def scale_to_target(
             target_epsilon=target.epsilon,
         )
 
+    def event(factor: float) -> Event:
+        return candidate.scaled(factor).event(shape, relation)
+
     def admitted(factor: float) -> bool:
-        query = (
-            candidate.scaled(factor)
-            .event(shape, relation)
-            .for_group_size(target.max_teachers_per_unit)
-        )
+        query = event(factor).for_group_size(target.max_teachers_per_unit)
         return budget is None or affordable(budget, query.cost()) >= target.num_queries
 
     def meets(factor: float) -> bool:
-        event = candidate.scaled(factor).event(shape, relation)
-        return target.epsilon_of(event) <= target.epsilon and admitted(factor)
+        return target.epsilon_of(event(factor)) <= target.epsilon and admitted(factor)
 
     candidate = aggregator
     if meets(1.0) and not meets(1 - _EXCESS):
@@ -412,13 +407,13 @@ def teachers_that_start(settings: LabelSettings, num_labels: int, size: int) -> 
 
 def one_change_variants(aggregator: Aggregator, outlook: Outlook) -> dict[str, Aggregator]:
     """Return an aggregator with one field changed to each of its `variants`, by ``field=value``."""
-    changed: dict[str, Aggregator] = {}
-    for name, values in aggregator.variants(outlook).items():
-        for value in values:
-            change: dict[str, Any] = {name: value}
-            if value != getattr(aggregator, name):
-                changed[f"{name}={value}"] = replace(aggregator, **change)
-    return changed
+    changes: dict[str, dict[str, Any]] = {
+        f"{name}={value}": {name: value}
+        for name, values in aggregator.variants(outlook).items()
+        for value in values
+        if value != getattr(aggregator, name)
+    }
+    return {name: replace(aggregator, **change) for name, change in changes.items()}
 
 
 _LIKELY = 0.9
@@ -515,10 +510,9 @@ def describe_unanswered(released: StatedLabels) -> str | None:
     cost = released.statement["this_release"][released.statement["neighboring_relation"]]
     price = f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
     number = f"Only {answered}" if answered else "None"
-    line = (
-        f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and"
-        f" {price} is spent."
-    )
     gap = describe_gap(decode(Aggregator, released.aggregator), released.shape)
     needed = "" if gap is None else f" {gap.removesuffix(f' {_REMEDY}.')}"
-    return f"{line}{needed} {_REMEDY}; to ask again costs again."
+    return (
+        f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and"
+        f" {price} is spent.{needed} {_REMEDY}; to ask again costs again."
+    )

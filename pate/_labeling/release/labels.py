@@ -110,8 +110,8 @@ def chosen_rows(run: Run, store: VoteStore, settings: LabelSettings) -> IntArray
     require_student_for(choice, plan.get("start_from"))
     data = voted_data(run, manifest)
     public = data.load(Role.PUBLIC)
-    samples = public.features[rows_of(ids[order], public.ids)]
-    uncertainty = _BY_STUDENT[choice](Start.of(run, plan, data).answers(samples))
+    answers = Start.of(run, plan, data).answers(public.features[rows_of(ids[order], public.ids)])
+    uncertainty = _BY_STUDENT[choice](answers)
     return order[np.argsort(-uncertainty, kind="stable")[:number]]
 
 
@@ -232,9 +232,9 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
     Raises ``ValueError`` on other labels, unless they are to be overwritten.
     """
     begun = run.state(LABEL)
+    if not labels_file(run).is_file() and (begun is None or not begun.finished):
+        return None
     try:
-        if not labels_file(run).is_file() and (begun is None or not begun.finished):
-            return None
         released = ReleasedLabels.load(run.root)
         changed = [
             name
@@ -314,7 +314,7 @@ class LabelsRelease(Releasable):
                 budget=settings.budget,
                 run=self._run.root.resolve().name,
                 description=type(aggregator).__name__,
-                privacy_unit=unit_by(self._run.state(first_stage(self._run)), self._key),
+                privacy_unit=unit_by(self._run.begun(first_stage(self._run)), self._key),
             )
 
     def draw(self, release: int, generator: np.random.Generator) -> None:
@@ -332,12 +332,8 @@ class LabelsRelease(Releasable):
         if released.tiers is not None:
             answers = Release(released.labels, released.mask, tiers=released.tiers)
             realised = settings.mechanism.charges(answers, released.shape)
-        # the ledger holds the others
-        facts = {
-            name: fact
-            for name, fact in released.facts.items()
-            if name not in ("release", "num_queries")
-        }
+        facts = released.facts
+        del facts["release"], facts["num_queries"]  # which the ledger holds
         return ReleaseOutcome(
             published={
                 "neighboring_relation": settings.relation.value,
@@ -373,10 +369,9 @@ def require_stated(run: Run) -> int:
     statement = run.root / LABEL.outputs[1]
     if labels_file(run).is_file():
         ReleasedLabels.load(run.root)
-        if statement.is_file():
-            ledger = run.ledger_path if run.ledger_path.is_file() else None
-            return _verify(statement, ledger, None)[0]
-    return 0
+    if not (labels_file(run).is_file() and statement.is_file()):
+        return 0
+    return _verify(statement, run.ledger_path if run.ledger_path.is_file() else None, None)[0]
 
 
 def verify_published(statement: Path, ledger: Path | None, released: Path | None = None) -> int:
@@ -411,17 +406,13 @@ def require_newest(since: int) -> None:
 def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tuple[int, str]:
     """Verify a statement; return the number of releases after it, and the kind of its own."""
     stated, facts = Statement.read(statement), {}
+    name = statement.name.removesuffix(".privacy.json")
+    beside = [statement.with_name(f"{name}{suffix}") for suffix in (".csv", ".json", ".npz")]
     if stated.kind == "labels":
-        file = statement.with_name(LABEL.outputs[0].name) if released is None else released
+        beside = [statement.with_name(LABEL.outputs[0].name)]
+    file = released or next((path for path in beside if path.is_file()), beside[0])
+    if stated.kind == "labels":
         facts = ReleasedLabels.read(file).facts
-    else:
-        name = statement.name.removesuffix(".privacy.json")
-        lists = [statement.with_name(f"{name}{suffix}") for suffix in (".csv", ".json", ".npz")]
-        file = (
-            next((path for path in lists if path.is_file()), lists[0])
-            if released is None
-            else released
-        )
     since = stated.verify(ledger=ledger, released=file, facts=facts)
     text = statement.with_suffix(".txt")
     if text.is_file():

@@ -76,12 +76,11 @@ def unit_of(run: Run) -> PrivacyUnit:
 
     Raises ``ValueError`` if its key is missing.
     """
-    return unit_by(run.state(first_stage(run)), sealing_key(run))
+    return unit_by(run.begun(first_stage(run)), sealing_key(run))
 
 
-def unit_by(first: StageState | None, key: bytes) -> PrivacyUnit:
+def unit_by(first: StageState, key: bytes) -> PrivacyUnit:
     """Return for whom the releases of a run are priced, by its first stage and its key."""
-    assert first is not None, "a stage begins before anything is released"
     settings = first.inputs.settings
     if "votes" in first.inputs.digests:  # imported
         return PrivacyUnit(
@@ -102,8 +101,8 @@ def planned_unit(run: Run, plan: Any) -> PrivacyUnit:
         return unit_of(run)
     grouping = None
     if uses_groups(plan) and members_file(run.ledger_path).is_file():
-        with _members(run.ledger_path) as (_, grouping, _):
-            pass
+        with _members(run.ledger_path) as (_, name, _):
+            grouping = name
     # no run has this key
     return _unit(vars(plan), grouping, 0, secrets.token_bytes(16))
 

@@ -381,8 +381,6 @@ class Run:
                 if there is one.
             untested: for the student: whether the data have no test records.
         """
-        state = self.state(stage)
-        assert state is not None, "a stage begins before it finishes"
         outputs = {
             path.resolve().relative_to(self.root.resolve()).as_posix(): {
                 "bytes": path.stat().st_size,
@@ -391,8 +389,8 @@ class Run:
             for path, content in (files or {}).items()
         }
         beside = None if ledger_beside is None else str(ledger_beside.absolute())
-        ended = replace(state, finished=True, files=outputs, beside=beside, untested=untested)
-        self.record(stage, ended)
+        facts: Json = {"files": outputs, "beside": beside, "untested": untested}
+        self.record(stage, replace(self.begun(stage), finished=True, **facts))
 
     def is_finished(self, stage: Stage) -> bool:
         """Return whether ``stage`` is finished."""
@@ -417,6 +415,12 @@ class Run:
         )
         if wrong:
             raise StageChangedError(self._describe_damage(stage, wrong))
+
+    def begun(self, stage: Stage) -> StageState:
+        """Return the recorded progress of a stage that has begun."""
+        state = self.state(stage)
+        assert state is not None, f"{stage.name} has begun"
+        return state
 
     def inputs_of(self, stage: Stage) -> StageInputs:
         """Return the inputs that a stage began with; empty ones if it has not begun."""

@@ -472,8 +472,7 @@ def fingerprint_of_voters(run: Run) -> str:
     Raises ``ValueError`` unless `pate teachers fit` has finished and its files are unchanged.
     """
     run.require_finished(TEACHERS_FIT)
-    state = run.state(TEACHERS_FIT)
-    assert state is not None, "it is finished"
+    state = run.begun(TEACHERS_FIT)
     return digest(state.inputs.digest, json.dumps(state.files, sort_keys=True))
 
 

@@ -120,8 +120,11 @@ def fit(
         ValueError: if settings, records or earlier files do not allow it.
     """
     require_by_record(plan, data.budgets)
-    if not dry_run and _is_fitted(run, data, plan):
-        return
+    key = read_key(run) if run.is_finished(TEACHERS_FIT) and not dry_run else None
+    if key is not None:
+        inputs = _fit_inputs(run, data, plan, _fit_settings(data, plan), key)
+        if not run.needs(TEACHERS_FIT, inputs) and not run.begin(TEACHERS_FIT, inputs):
+            return
     with own_threads():
         if isinstance(plan, ClosedFormPlan):
             fit_closed_form(run, data, plan, dry_run=dry_run)
@@ -169,18 +172,6 @@ def vote(
             execution=chosen,
         )
         seal_closed_form(run, data, plan, votes=voting, absent=absent)
-
-
-def _is_fitted(run: Run, data: DataSource, plan: Plan) -> bool:
-    """Return whether the teachers of these settings and records are finished.
-
-    Raises ``ValueError`` on others, unless they are to be overwritten.
-    """
-    key = read_key(run) if run.is_finished(TEACHERS_FIT) else None
-    if key is None:
-        return False
-    inputs = _fit_inputs(run, data, plan, _fit_settings(data, plan), key)
-    return not run.needs(TEACHERS_FIT, inputs) and not run.begin(TEACHERS_FIT, inputs)
 
 
 def _fit_settings(data: DataSource, plan: Plan) -> Json:
@@ -235,9 +226,7 @@ def begin_fit(
         return None
     make_folder(folder)
     if grouping is not None:
-        state = run.state(TEACHERS_FIT)
-        assert state is not None, "it has begun"
-        run.record(TEACHERS_FIT, replace(state, grouping=grouping))
+        run.record(TEACHERS_FIT, replace(run.begun(TEACHERS_FIT), grouping=grouping))
     elif data.load(Role.PRIVATE).groups is not None:
         print(_ONE_OF_MANY, file=sys.stderr, flush=True)
     return folder, key, made_from
@@ -323,11 +312,11 @@ def fit_closed_form(
         return
     folder, key, _ = beginning
     units = assigned_units(private, plan, key)
-    each = plan.unit == "record" and plan.max_teachers_per_group is None
-    groups: StrArray | IntArray | None = None if each else units
+    groups: StrArray | IntArray | None = units
     if plan.num_teachers is not None:
-        names = (str(unit) for unit in units)
-        groups = assign_teachers(names, num_teachers=plan.num_teachers, key=key)
+        groups = assign_teachers(map(str, units), num_teachers=plan.num_teachers, key=key)
+    elif plan.unit == "record" and plan.max_teachers_per_group is None:
+        groups = None
     run.finish(
         TEACHERS_FIT,
         VoterStore(folder).save(private, geometry, groups, unknown_labels=data.unknown_labels),
@@ -557,11 +546,9 @@ def correction(
     """
     samples = np.column_stack((features, np.ones(len(features))))
     solution = np.zeros((samples.shape[1], known.shape[1]))
-    if len(samples):
-        patterns, pattern_of = np.unique(known, axis=1, return_inverse=True)
-        for pattern, rows in enumerate(patterns.T):
-            labels = pattern_of == pattern
-            solution[:, labels] = _ridge(samples[rows], residuals[rows][:, labels], penalty)
+    for rows in np.unique(known, axis=1).T if len(samples) else ():
+        labels = (known == rows[:, None]).all(axis=0)
+        solution[:, labels] = _ridge(samples[rows], residuals[rows][:, labels], penalty)
     return solution
 
 
@@ -584,8 +571,7 @@ def _ballot(samples: Float32Array, answers: FloatArray, correction: Float32Array
 
 def _with_constant(data: DataSource, role: Role) -> Float32Array:
     """Return the features of a role, flattened, with a constant behind them: ``[N, F + 1]``."""
-    features = data.records(role).features
-    rows = flat(features[np.arange(features.shape[0])]).astype(np.float32)
+    rows = _all_of(data.records(role).features).astype(np.float32)
     return np.column_stack((rows, np.ones(len(rows), dtype=np.float32)))
 
 
@@ -620,8 +606,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
             Nothing is changed then.
     """
     require(not execution.shared, "one process that forgets, with its workers")
-    plan, state = load_plan(run), run.state(TEACHERS_FIT)
-    assert state is not None, "what has a plan was begun"
+    plan, state = load_plan(run), run.begun(TEACHERS_FIT)
     begun = state.inputs
     private = data.load(Role.PRIVATE)
     named = np.isin(private.units(plan.unit), list(units))
@@ -666,8 +651,7 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
     fit(run, rest, plan, execution)
     run.clear(REFERENCES)
     (run.private / "report.html").unlink(missing_ok=True)
-    state = run.state(TEACHERS_FIT)
-    assert state is not None
+    state = run.begun(TEACHERS_FIT)
     if TEACHERS_VOTE.name in state.again:
         overwriting, settings = replace(run, overwrite=True), state.again[TEACHERS_VOTE.name]
         asked = {"voting": settings.get("votes"), "absent": settings.get("absent")}
@@ -689,9 +673,6 @@ def residual_files(run: Run, data: DataSource) -> list[Path]:
         if path.relative_to(run.root) not in accounted_for
         if path.is_file() or any(path.iterdir())
     ]
-    used = [
-        *getattr(data.feature_map, "maps", [data.feature_map]),
-        getattr(data, "sentences", None),
-    ]
-    caches = [getattr(part, "cache", None) for part in used]
+    maps = getattr(data.feature_map, "maps", [data.feature_map])
+    caches = [getattr(part, "cache", None) for part in (*maps, getattr(data, "sentences", None))]
     return [*residual, *(Path(cache) for cache in caches if cache is not None)]
