@@ -91,8 +91,9 @@ class Guess:
     root: Path | None = None
 
     def add(self, name: str, value: object, reason: str) -> None:
-        """Add a setting."""
-        self.settings[name], self.reasons[name] = value, reason
+        """Add a setting, unless nothing was found for it."""
+        if value is not None and value not in ([], {}):
+            self.settings[name], self.reasons[name] = value, reason
 
 
 def guess_table(path: Path, content: str) -> Guess:
@@ -124,18 +125,15 @@ def guess_table(path: Path, content: str) -> Guess:
         if found is not None:
             names[special] = found
         elif special in (identity, content):
-            with faults.gather():
-                require(False, _MISSING[special].format(path=path), columns=[*table.values])
-    if names:
-        guess.add("names", names, "Guessed: the columns that the file calls otherwise")
+            faults.require(False, _MISSING[special].format(path=path), columns=[*table.values])
     faults.refuse()
+    guess.add("names", names, "Guessed: the columns that the file calls otherwise")
     group = next((name for name in ("group", "identity") if name in table.values), "group")
     keys = table.values.get(names.get(group, group), table.values[names.get(identity, identity)])
     if content == "file" and not {"group", "identity"} & {*table.values, *names}:
-        pattern = _persons_in(keys)
-        if pattern is not None:
-            guess.add("group_pattern", pattern, "Guessed: the names of pictures name their persons")
-            keys = [match[0] for match in map(re.compile(pattern).search, keys) if match]
+        pattern, persons = _persons_in(keys)
+        guess.add("group_pattern", pattern, "Guessed: the names of pictures name their persons")
+        keys = persons or keys
     guess.hashed = names.get("split", "split") not in table.values
     taken = {*names.values(), identity, content, "split", "group", "identity", BUDGET}
     rest = [name for name in table.values if name not in taken]
@@ -149,10 +147,9 @@ def guess_table(path: Path, content: str) -> Guess:
 
 def guess_pictures(folder: Path) -> Guess:
     """Return the settings of the source of a folder of pictures with a CSV file of labels."""
-    tables = sorted(folder.glob("*.csv"))
+    tables = sorted(folder.glob("*.csv"), key=lambda table: (table.name != "labels.csv", table))
     require(tables, f"a CSV file of labels in {folder}")
-    named = [table for table in tables if table.name == "labels.csv"]
-    table = (named or tables)[0]
+    table = tables[0]
     guess = guess_table(table, "file")
     assert guess.table is not None
     column = guess.settings.get("names", {}).get("file", "file")
@@ -161,7 +158,7 @@ def guess_pictures(folder: Path) -> Guess:
         # names begin with the folder, as in CheXpert
         guess.root = above
         guess.add("table", str(table.absolute().relative_to(above)), "Guessed: the CSV file")
-    elif not named:
+    elif table.name != "labels.csv":
         guess.add("table", table.name, "Guessed: the CSV file in the folder")
     return guess
 
@@ -188,14 +185,13 @@ def read_table(path: Path) -> tuple[Columns, str]:
     return read_columns(path, (), encoding=encoding), encoding
 
 
-def _persons_in(files: Sequence[str]) -> str | None:
-    """Return a regular expression for the person in the name of each picture, or None."""
+def _persons_in(files: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return a regular expression for the person in each picture's name, and all persons, if so."""
     first = re.search(rf"({_PERSONS})[_-]?[0-9]+", files[0])
-    if first is None:
-        return None
-    pattern = re.sub("[0-9]+$", "[0-9]+", first[0])
-    found = {match[0] if match else None for match in map(re.compile(pattern).search, files)}
-    return pattern if None not in found and len(found) < len(files) else None
+    pattern = re.sub("[0-9]+$", "[0-9]+", first[0]) if first else "$^"
+    persons = [match[0] for match in map(re.compile(pattern).search, files) if match]
+    all_named = len(persons) == len(files) > len(set(persons))
+    return (pattern, persons) if all_named else (None, [])
 
 
 _MISSING = {
@@ -252,11 +248,11 @@ def _public_rows(table: Columns, names: Mapping[str, str], keys: Sequence[str]) 
     """Return the rows of public records, as far as the columns tell. All rows if none is public."""
     roles = table.values.get(names.get("split", "split"))
     if roles is not None:
-        rows = [row for row, role in enumerate(roles) if role in ("public", "1")]
+        public = np.isin(roles, ("public", "1"))
     else:
         split = split_by_hash(np.array(keys), PUBLIC_FRACTION, None, source=str(table.path))
-        rows = np.flatnonzero(split == SPLIT_OF_ROLE[Role.PUBLIC]).tolist()
-    return rows or [*range(len(table.lines))]
+        public = split == SPLIT_OF_ROLE[Role.PUBLIC]
+    return np.flatnonzero(public).tolist() or [*range(len(table.lines))]
 
 
 def _guess_labels(guess: Guess, table: Columns, rest: Sequence[str], public: Sequence[int]) -> None:
@@ -267,15 +263,14 @@ def _guess_labels(guess: Guess, table: Columns, rest: Sequence[str], public: Seq
         found = Counter(
             part for value in values if not is_gap(value) for part in as_list(value) if part
         )
+        if len(found) > min(_MOST_LISTED, found.total() / _TIMES):
+            continue
         called = re.search(_NAMED["label"], name.lower())
-        apart = any(
-            re.search(_LISTS if not called else _LISTS_OF_LABELS, value) for value in values
-        )
-        if len(found) <= min(_MOST_LISTED, found.total() / _TIMES):
-            if apart and not all(as_number(part) is not None for part in found):
-                lists[name] = sorted(found)
-            elif called and not found.keys() <= LABELS.keys():
-                classes[name] = sorted(found)
+        apart = any(re.search(_LISTS_OF_LABELS if called else _LISTS, value) for value in values)
+        if apart and not all(as_number(part) is not None for part in found):
+            lists[name] = sorted(found)
+        elif called and not found.keys() <= LABELS.keys():
+            classes[name] = sorted(found)
     marked = [
         name
         for name in rest
@@ -289,11 +284,11 @@ def _guess_labels(guess: Guess, table: Columns, rest: Sequence[str], public: Seq
             "Guessed: names that public records list; add others that you expect, delete features",
         )
     elif marked:
-        chosen = named or marked
+        marked = named or marked
         guess.add(
-            "labels", chosen, "Guessed: the columns of 0 and 1; delete those that are features"
+            "labels", marked, "Guessed: the columns of 0 and 1; delete those that are features"
         )
-        cells = {value for name in chosen for value in table.values[name]}
+        cells = {value for name in marked for value in table.values[name]}
         signs = {LABELS.get(cell) for cell in cells}
         _guess_sign(guess, any(map(is_gap, cells)), {-1.0, 0.0} <= signs)
     else:
@@ -312,45 +307,35 @@ def _guess_sign(guess: Guess, gaps: bool, minus: bool) -> None:
 def _guess_features(
     guess: Guess, rest: Sequence[str], public: Sequence[int], numbered: set[str]
 ) -> None:
-    levels: dict[str, int] = {}
-    texts: dict[str, int] = {}
-    formats: dict[str, str] = {}
-    signs: dict[str, None] = {}
-    words: list[str] = []
-    empty: list[str] = []
+    levels, texts = dict[str, int](), dict[str, int]()
+    formats, signs = dict[str, str](), dict[str, None]()
+    words, empty = list[str](), list[str]()
     assert guess.table is not None
     for name in (name for name in rest if name not in numbered):
         column = [guess.table.values[name][row] for row in public]
         values = [value for value in column if not is_gap(value)]
+        (form, missing), different = _form_of(values), len(set(values))
         if not values:
             empty.append(name)
-            continue
-        form, missing = _form_of(values)
-        if missing is not None:
+        elif missing is not None:
             guess.numbers.append(name)
             signs |= dict.fromkeys(sorted(missing))
             formats |= {} if form is None else {name: form}
-            continue
-        different = len(set(values))
-        if different <= min(_MOST_LEVELS, max(10, len(values) / 2)):
+        elif different <= min(_MOST_LEVELS, max(10, len(values) / 2)):
             levels[name] = different
         elif _is_text(values) and find_spec("sklearn"):
             texts[name] = _HASHED
         else:
             words.append(name)
-    if levels:
-        counts = ", ".join(f"{name} {count}" for name, count in levels.items())
-        guess.add(
-            "categories",
-            dict.fromkeys(levels, "public"),
-            f"Guessed: the columns of few words, and their levels among public records: {counts}",
-        )
-    if texts:
-        guess.add("texts", texts, "Guessed: the columns of sentences, each as hashed words")
-    if formats:
-        guess.add("formats", formats, "Guessed: how numbers and dates are written; dates are days")
-    if signs:
-        guess.add("gaps", [*signs], "Guessed: signs of missing numbers in columns of numbers")
+    counts = ", ".join(f"{name} {count}" for name, count in levels.items())
+    guess.add(
+        "categories",
+        dict.fromkeys(levels, "public"),
+        f"Guessed: the columns of few words, and their levels among public records: {counts}",
+    )
+    guess.add("texts", texts, "Guessed: the columns of sentences, each as hashed words")
+    guess.add("formats", formats, "Guessed: how numbers and dates are written; dates are days")
+    guess.add("gaps", [*signs], "Guessed: signs of missing numbers in columns of numbers")
     left = [*(name for name in rest if name in numbered), *empty, *words]
     if left:
         guess.add(
@@ -381,14 +366,13 @@ def _form_of(values: Sequence[str]) -> tuple[str | None, set[str] | None]:
     for form in (None, *_FORMATS):
         others = [value for value in values if number_of(value, form) is None]
         signs = set(others)
-        if not signs:
-            return form, signs
         few = (
             len(signs) <= _MOST_SIGNS
             and not any(map(_is_large, signs))
             and 2 * len(others) < len(values)
+            and len(set(values)) > max(10, 3 * len(signs))
         )
-        if few and len(set(values)) > max(10, 3 * len(signs)):
+        if few or not signs:
             return form, signs
     return None, None
 
@@ -435,11 +419,11 @@ def shown(source: DataSource, guess: Guess, strip: Image.Image | None) -> list[s
 
 def _shares(guess: Guess) -> list[str]:
     """Return a line on the share of each column that was read as numbers, if there are any."""
-    parts = []
+    parts, formats = [], guess.settings.get("formats", {})
     for name in guess.numbers:
         assert guess.table is not None
-        form, values = guess.settings.get("formats", {}).get(name), guess.table.values[name]
-        read = sum(number_of(value, form) is not None for value in values)
+        values = guess.table.values[name]
+        read = sum(number_of(value, formats.get(name)) is not None for value in values)
         parts += [] if read == len(values) else [f"{name} {read / len(values):.0%}"]
     whole = len(guess.numbers) - len(parts)
     said = [f"{whole} column{'s' * (whole > 1)} whole"] if whole else []

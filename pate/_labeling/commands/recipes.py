@@ -228,12 +228,14 @@ def _read(
     require(not fractions or kind != "celeba", "--public_fraction of data other than CelebA's")
     for name, fraction in fractions.items():
         guess.add(name, fraction, f"From --{name}")
-    if budgets is not None:
-        weighed = ("npz", "csv", "text")
-        require(kind in weighed, f"--budgets of data among {', '.join(weighed)}", kind=kind)
-        guess.add("budgets", budgets, "From --budgets")
-    if copies:
-        guess.add("copies", True, "From --copies")
+    weighed = ("npz", "csv", "text")
+    require(
+        budgets is None or kind in weighed,
+        f"--budgets of data among {', '.join(weighed)}",
+        kind=kind,
+    )
+    guess.add("budgets", budgets, "From --budgets")
+    guess.add("copies", copies or None, "From --copies")
     if content is not None and not guess.settings.get("labels"):
         return guess, None
     settings = yaml.safe_load(_data_file(kind, guess.root or data, guess))["data"]
@@ -251,19 +253,19 @@ def _read(
             " Give each record an id for good; or, if a register assigned these numbers, write"
             " `permanent_ids: true` in data.yaml."
         )
-    said = "public_fraction" in fractions
     if source.load(Role.PRIVATE).groups is not None:
         guess.remarks.append(
             "Records have groups, such as persons, and teachers.yaml protects single records."
-            " `unit:"
-            " group` there protects all records of a group together."
+            " `unit: group` there protects all records of a group together."
         )
     if not sizes[Role.TEST]:
         guess.remarks.append(
             "No test records: `pate run` leaves out its last stage, which measures the student."
             f" --test_fraction {TEST_SHARE} takes a share of the public records for it, by a hash."
         )
-    guess.remarks[:0] = _sizes(source, sizes, hashed=guess.hashed, said=said)
+    guess.remarks[:0] = _sizes(
+        source, sizes, hashed=guess.hashed, said="public_fraction" in fractions
+    )
     _, *sides = source.load(Role.PUBLIC).features.shape
     if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:
         guess.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
@@ -279,19 +281,16 @@ def _sizes(
     private, public, test = (sizes[role] for role in Role)
     names = source.label_names
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-    lines = [f"{len(names)} label{'s' * (len(names) > 1)}: {shown}."]
     counted = f"PRIVATE: {test:,} test, {private:,} private"
-    if not hashed:
-        lines.append(f"{counted}, and {public:,} public records. Anyone may see their features.")
-    else:
-        would = "will" if said else "would"
-        way = (
-            ""
+    published = f", and {public:,} public records. Anyone may see their features."
+    if hashed:
+        published = f", {public:,} of YOUR records {'will' if said else 'would'} be published"
+        published += (
+            "."
             if said
-            else f": name a column `split`, or say so: --public_fraction {PUBLIC_FRACTION}"
+            else f": name a column `split`, or say so: --public_fraction {PUBLIC_FRACTION}."
         )
-        lines.append(f"{counted}, {public:,} of YOUR records {would} be published{way}.")
-    return lines
+    return [f"{len(names)} label{'s' * (len(names) > 1)}: {shown}.", counted + published]
 
 
 def _promise(num_private: int) -> list[str]:
@@ -323,16 +322,14 @@ def recipe_files(
         data: the place of the data. None for a place to be filled in.
         guess: settings of the source. None for the template's.
     """
-    guess = Guess() if guess is None else guess
-    further = _KINDS[kind].files
+    guess, further = guess or Guess(), _KINDS[kind].files
     if guess.settings.get("features") == _OF_PICTURES:
         further = (*further, _NETWORK)
     written = ("teachers.yaml", "label.yaml", "student.yaml", *further)
-    texts = {name: _template(name) for name in written}
     filled = _data_file(kind, data, guess)
     for name in further:
         filled = filled.replace(f"FOLDER/{name}", _quoted(str(folder.absolute() / name)))
-    return {"data.yaml": filled, **texts}
+    return {"data.yaml": filled} | {name: _template(name) for name in written}
 
 
 def _template(name: str) -> str:
@@ -366,9 +363,8 @@ def _with_setting(text: str, name: str, value: object, reason: str) -> str:
     flow = yaml.safe_dump({name: value}, default_flow_style=True, allow_unicode=True, width=90)
     written = textwrap.indent(flow.strip()[1:-1], indent * 2)[len(indent) :]
     comment = textwrap.fill(f"{reason}.", 94, break_long_words=False)
-    lines = f"{textwrap.indent(comment, indent + '# ')}\n{written}"
     before, after = re.split(rf"^    (?:# )?{name}:.*$", text, maxsplit=1, flags=re.M)
-    return before + lines + after
+    return f"{before}{textwrap.indent(comment, indent + '# ')}\n{written}{after}"
 
 
 def _quoted(text: str) -> str:
