@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -275,10 +275,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         names = self._label_names(Y, labels.shape[1])
         random = check_random_state(self.random_state)
-        drawn = X_public is None and self.teacher is None
-        public = (
-            np.zeros((0, records.shape[1])) if drawn else self._public_samples(X_public, random)
-        )
+        if X_public is None and self.teacher is None:  # drawn from noisy moments
+            public = np.zeros((0, records.shape[1]))
+        else:
+            public = self._public_samples(X_public, random)
         if X_public is not None and not self.copies:
             copied = copied_rows(*(ArrayFeatures(as_float32(rows)) for rows in (records, public)))
             require(
@@ -288,30 +288,30 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             )
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
         consents = None if budgets is None else column_or_1d(budgets, dtype=np.float64)
-        for name, values in {"groups": units, "budgets": consents}.items():
+        for name, values in given(groups=units, budgets=consents).items():
             require(
-                values is None or len(values) == len(records),
+                len(values) == len(records),
                 f"{len(records)} {name}, one for each record",
-                **{name: 0 if values is None else len(values)},
+                **{name: len(values)},
             )
-        grouped = groups is not None
-        return Content(records, labels, names, public, units, grouped, consents, drawn, random)
+        unit: Unit = "record" if groups is None else "group"
+        return Content(records, labels, names, public, units, unit, consents, random)
 
     def _by_records(
         self, folder: Path, content: Content, settings: LabelSettings
     ) -> tuple[StatedLabels, FloatArray, StrArray]:
         """Release labels by records that vote, or their parts; return them and their samples."""
+        drawn = len(content.public) == 0
         data: DataSource = _OneFit(
             content.save(folder / "records.npz"),
-            features=None if content.drawn else AutoFeatures(),
+            features=None if drawn else AutoFeatures(),
             permanent_ids=True,
             unknown_labels=self.unknown_labels,
             budgets=None if self.budgets is None else list(self.budgets),
             copies=True,
         )
-        if content.drawn:
-            low_high = self._checked_bounds()
-            bounds = None if low_high is None else [bound.tolist() for bound in low_high]
+        if drawn:
+            bounds = [bound.tolist() for bound in self._checked_bounds() or ()] or None
             data = DrawnPublic(data, samples=folder / "samples.npz", bounds=bounds)
         plan = RunPlan(
             root=folder / type(self).__name__,
@@ -328,9 +328,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         released, samples = plan.execute(), data.load(Role.PUBLIC)
         assert data.feature_map is not None, "either source has one"
         self._map: FeatureMap = data.feature_map.fit(samples.features)
-        if not content.drawn:
-            return released, content.public, content.ids
-        return released, np.asarray(samples.features, dtype=np.float64), samples.ids
+        public = np.asarray(samples.features, dtype=np.float64) if drawn else content.public
+        return released, public, samples.ids
 
     def _by_classifiers(
         self, folder: Path, content: Content, settings: LabelSettings
@@ -431,7 +430,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         if self._multi_label or self.classes is None:
             # for labels a list, by which metrics tell them from classes
             self.classes_: Any = [np.arange(2)] * Y.shape[1] if self._multi_label else np.arange(2)
-            if len(np.unique(Y)) > 2 and Y.ndim == 1:
+            if len(np.unique(Y)) > 2 and Y.ndim == 1:  # in the words of scikit-learn's checks
                 raise ValueError(
                     "Only binary classification is supported without classes, the public values"
                     " of y"
@@ -441,14 +440,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 "labels in {0, 1}, or classes, the public values of y",
             )
             return Y.reshape(len(Y), -1).astype(np.uint8)
-        if isinstance(self.classes, str):
-            require(
-                self.classes == "from_y",
-                'classes, their values in a list, or "from_y"',
-                classes=self.classes,
-            )
-        y = column_or_1d(Y)
-        self.classes_ = np.unique(y if isinstance(self.classes, str) else np.asarray(self.classes))
+        from_y, y = isinstance(self.classes, str), column_or_1d(Y)
+        require(
+            not from_y or self.classes == "from_y",
+            'classes, their values in a list, or "from_y"',
+            classes=self.classes,
+        )
+        self.classes_ = np.unique(y if from_y else np.asarray(self.classes))
         require(
             np.isin(y, self.classes_).all(),
             "y among the classes",
@@ -459,16 +457,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
 
     def _label_names(self, Y: Any, num_labels: int) -> tuple[str, ...]:
         """Return the names of the labels: columns of a table, classes, or numbers."""
-        if not self._multi_label:
-            names = (
-                [str(name) for name in self.classes_[-num_labels:]]
-                if self.classes is not None
-                else ["label_0"]
-            )
-        elif hasattr(Y, "columns"):
+        names = [f"label_{j}" for j in range(num_labels)]
+        if not self._multi_label and self.classes is not None:
+            names = [str(name) for name in self.classes_[-num_labels:]]
+        elif self._multi_label and hasattr(Y, "columns"):
             names = [str(name) for name in Y.columns]
-        else:
-            names = [f"label_{j}" for j in range(num_labels)]
         require_label_names("label names", names)
         return tuple(names)
 
@@ -574,11 +567,10 @@ class Content:
         records: ``[N, F]``, the private records.
         labels: ``[N, C]`` in {0, 1}, or `UNKNOWN`.
         names: names of the labels.
-        public: ``[P, F]``, the public samples; none if they are drawn.
+        public: ``[P, F]``, the public samples; none if they are drawn from noisy moments.
         units: ``[N]``, the group of each record, or its number.
-        grouped: whether groups are protected.
+        unit: the protected unit.
         budgets: ``[N]``, the personal budgets. None without.
-        drawn: whether public samples are drawn from noisy moments.
         random: public randomness.
     """
 
@@ -587,15 +579,9 @@ class Content:
     names: tuple[str, ...]
     public: FloatArray
     units: StrArray
-    grouped: bool
+    unit: Unit
     budgets: FloatArray | None
-    drawn: bool
     random: np.random.RandomState
-
-    @property
-    def unit(self) -> Unit:
-        """The protected unit."""
-        return "group" if self.grouped else "record"
 
     @property
     def ids(self) -> StrArray:
@@ -616,8 +602,8 @@ class Content:
         of other fits on one ledger, by ids that follow from records.
         """
         X, labels, public = self.records, self.labels, self.public
-        own = np.char.mod("private%09d", np.arange(len(X)))
-        if self.grouped:
+        own, grouped = np.char.mod("private%09d", np.arange(len(X))), self.unit == "group"
+        if grouped:
             own = _ids_by_content(X, labels, self.units)
         private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
         blank = np.zeros((len(public) + 1, labels.shape[1]), np.float32)
@@ -628,10 +614,9 @@ class Content:
             "split": np.repeat([0, 1, 2], [len(X), len(public), 1]),
             "label_names": np.array(self.names),
         }
-        facts = given(group=self.units if self.grouped else None, budget=self.budgets)
+        facts = given(group=self.units if grouped else None, budget=self.budgets)
         for name, values in facts.items():
-            column = np.asarray(values)
-            arrays[name] = np.concatenate((column, np.zeros(len(public) + 1, column.dtype)))
+            arrays[name] = np.concatenate((values, np.zeros(len(public) + 1, values.dtype)))
         np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
         return file
 
@@ -643,12 +628,11 @@ def _ids_by_content(X: FloatArray, labels: UInt8Array, groups: StrArray) -> StrA
     a record that changed its group.
     """
     contents = [row.tobytes() + known.tobytes() for row, known in zip(X, labels, strict=True)]
-    owners: dict[bytes, set[str]] = defaultdict(set)
-    for content, group in zip(contents, groups.tolist(), strict=True):
-        owners[content].add(group)
+    named = [*zip(contents, groups.tolist(), strict=True)]
+    owners = Counter(content for content, _ in set(named))
     seen, ids = Counter[str](), []
-    for content, group in zip(contents, groups.tolist(), strict=True):
-        shared = str(group).encode() if len(owners[content]) > 1 else b""
+    for content, group in named:
+        shared = group.encode() if owners[content] > 1 else b""
         digest = hashlib.blake2b(content + shared, digest_size=12).hexdigest()
         ids.append(f"private{seen[digest]}-{digest}")
         seen[digest] += 1
@@ -708,7 +692,5 @@ def _ballot(
 def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:
     """Return a clone of a classifier, fitted with ``seed`` for all of its random states."""
     copy = clone(classifier)
-    seeded: Sequence[str] = [
-        name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"
-    ]
+    seeded = [name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"]
     return copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)

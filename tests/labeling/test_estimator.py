@@ -146,9 +146,8 @@ def test_a_record_reaches_one_teacher(
             names=("a", "b", "c")[: Y.shape[1]],
             public=arrays[0][2200:],
             units=np.arange(len(X)).astype(np.str_),
-            grouped=False,
+            unit="record",
             budgets=None,
-            drawn=False,
             random=np.random.RandomState(0),
         )
         return ballots_of(teacher, content, 20)
