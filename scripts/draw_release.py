@@ -17,8 +17,7 @@ from matplotlib.image import imread
 
 from pate import ReleasedLabels
 from pate._labeling.linear import student_of
-from pate._labeling.runs.data_file import load_data
-from pate._labeling.runs.run import Run
+from pate._labeling.runs.run import Run, load_data
 from pate._labeling.votes.kinds import rows_of
 from pate.aggregators import Release
 from pate.data import CelebA, Role

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from pate._labeling.runs.data_file import read_data
+from pate._labeling.runs.run import read_data
 from pate.data import DataSource
 from scripts.measure_runs import Task, call, measure
 

@@ -48,7 +48,7 @@ from sklearn.datasets import load_digits
 
 from pate import ReleasedLabels
 from pate._core.accounting.accountant import COARSE_ORDERS
-from pate._labeling.runs.data_file import read_data
+from pate._labeling.runs.run import read_data
 from pate.accounting import Target, calibrate_scale
 from pate.data import CelebA, Role
 from scripts.measure_runs import (

@@ -22,11 +22,6 @@ from pate._labeling.release.completion import (
 )
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
-from pate._labeling.runs.data_file import (
-    describe_data,
-    load_data,
-    read_data,
-)
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import (
     LABEL,
@@ -36,7 +31,10 @@ from pate._labeling.runs.run import (
     STUDENT,
     TEACHERS_FIT,
     Run,
+    describe_data,
     first_stage,
+    load_data,
+    read_data,
 )
 from pate._labeling.runs.vote_store import finished_votes
 from pate._labeling.stages.rehearsal import rehearse_release

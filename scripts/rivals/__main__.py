@@ -18,8 +18,7 @@ from jsonargparse import ArgumentParser
 from pate._core.files.writing import write_text
 from pate._core.tables import write_csv
 from pate._core.validation import StrArray, require
-from pate._labeling.runs.data_file import load_data
-from pate._labeling.runs.run import TEACHERS_FIT, Run
+from pate._labeling.runs.run import TEACHERS_FIT, Run, load_data
 from pate.data import DataSource, Records, Role
 from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale

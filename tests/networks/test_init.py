@@ -14,7 +14,7 @@ from PIL import Image
 
 from pate import cli
 from pate._labeling.commands.recipes import recipe_files
-from pate._labeling.runs.data_file import read_data
+from pate._labeling.runs.run import read_data
 from pate.accounting import read_ledger
 from pate.data import Role
 from pate.student import load_student

@@ -23,7 +23,7 @@ from pate._core.settings import (
     import_path,
     to_plain,
 )
-from pate._labeling.runs.data_file import describe_data
+from pate._labeling.runs.run import describe_data
 from pate._networks.teachers.plan import NetworkFactory, OptimizerFactory
 from pate.aggregators import ClippedVotes, StableTopK
 from pate.data import Arrays, CelebA, DataSource, PublicPCA, Records, Role

@@ -33,7 +33,6 @@ from pate._labeling.commands.faults import with_options
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.release.between_runs import require_ledger
 from pate._labeling.release.labels import pack as write_archive, require_stated, verify_published
-from pate._labeling.runs.data_file import load_ledger, require_data_config
 from pate._labeling.runs.released import require_student, unexpected_public_files
 from pate._labeling.runs.run import (
     LABEL,
@@ -47,6 +46,8 @@ from pate._labeling.runs.run import (
     Run,
     Stage,
     first_stage,
+    load_ledger,
+    require_data_config,
 )
 
 _FIRST_SETTINGS = {

@@ -43,8 +43,7 @@ from pate._labeling.data.source import DataSource, TableSource
 from pate._labeling.plan import TESTS, RunPlan, say_hopeless
 from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
-from pate._labeling.runs.data_file import read_data
-from pate._labeling.runs.run import LABEL, METRICS, MODEL, REFERENCES, STUDENT, Run
+from pate._labeling.runs.run import LABEL, METRICS, MODEL, REFERENCES, STUDENT, Run, read_data
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
 from pate._labeling.votes.kinds import Voting
 

@@ -49,9 +49,8 @@ from pate._labeling.plan import advice_on, say_few
 from pate._labeling.release.between_runs import open_run
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
-from pate._labeling.runs.data_file import load_data
 from pate._labeling.runs.released import require_student
-from pate._labeling.runs.run import LABEL, STUDENT, Run
+from pate._labeling.runs.run import LABEL, STUDENT, Run, load_data
 from pate._labeling.stages import student as student_stage
 from pate._labeling.stages.student import DATA_SETTINGS, LinearPlan
 from pate._labeling.stages.teachers import residual_files

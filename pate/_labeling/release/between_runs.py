@@ -56,12 +56,6 @@ from pate._labeling.data.features.numeric import save_map
 from pate._labeling.data.records import Role, Unit, blocks_of
 from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.release.privacy_units import name_grouping
-from pate._labeling.runs.data_file import (
-    describe_data,
-    load_data,
-    load_ledger,
-    require_data_config,
-)
 from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
     EXPORTED,
@@ -72,8 +66,12 @@ from pate._labeling.runs.run import (
     TEACHERS_FIT,
     VOTES_IMPORT,
     Run,
+    describe_data,
     first_stage,
     labels_file,
+    load_data,
+    load_ledger,
+    require_data_config,
 )
 from pate._labeling.student.carried import (
     ExportedStudent,

@@ -25,9 +25,8 @@ from pate._core.settings import encode, encode_fields, require_made
 from pate._core.validation import IntArray, StrArray, given, require, require_count
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
 from pate._labeling.aggregators.score_votes import PersonalVotes
-from pate._labeling.runs.data_file import load_data, public_digest
 from pate._labeling.runs.released import Queries
-from pate._labeling.runs.run import LABEL, Run, StageInputs, first_stage
+from pate._labeling.runs.run import LABEL, Run, StageInputs, first_stage, load_data, public_digest
 from pate._labeling.runs.vote_store import (
     VoteManifest,
     VoteStore,

@@ -52,7 +52,6 @@ from pate._labeling.release.label_settings import (
     rehearse,
 )
 from pate._labeling.release.privacy_units import unit_by
-from pate._labeling.runs.data_file import load_ledger, require_data_config
 from pate._labeling.runs.released import (
     Queries,
     ReleasedLabels,
@@ -60,7 +59,15 @@ from pate._labeling.runs.released import (
     sealing_key,
     unexpected_public_files,
 )
-from pate._labeling.runs.run import LABEL, TEACHERS_FIT, Run, first_stage, labels_file
+from pate._labeling.runs.run import (
+    LABEL,
+    TEACHERS_FIT,
+    Run,
+    first_stage,
+    labels_file,
+    load_ledger,
+    require_data_config,
+)
 from pate._labeling.runs.vote_store import VoteStore, load_votes, public_features, voted_data
 from pate._labeling.votes.kinds import NoisyTotal, Votes, rows_of
 

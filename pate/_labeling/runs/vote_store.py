@@ -34,8 +34,14 @@ from pate._core.validation import (
 )
 from pate._labeling.data.records import Records, Role, as_text
 from pate._labeling.data.source import DataSource
-from pate._labeling.runs.data_file import load_data
-from pate._labeling.runs.run import TEACHERS_FIT, TEACHERS_VOTE, VOTES_IMPORT, Run, first_stage
+from pate._labeling.runs.run import (
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    VOTES_IMPORT,
+    Run,
+    first_stage,
+    load_data,
+)
 from pate._labeling.votes.kinds import (
     Ballots,
     Counts,

@@ -18,9 +18,8 @@ from pate._labeling.data.records import Role, assign_teachers, known_truth
 from pate._labeling.data.source import DataSource
 from pate._labeling.release.between_runs import ledger_scope
 from pate._labeling.release.privacy_units import unit_of
-from pate._labeling.runs.data_file import load_data
 from pate._labeling.runs.released import sealing_key
-from pate._labeling.runs.run import TEACHERS_FIT, TEACHERS_VOTE, Run
+from pate._labeling.runs.run import TEACHERS_FIT, TEACHERS_VOTE, Run, load_data
 from pate._labeling.stages.teachers import load_plan, require_same_data
 from pate._labeling.student.carried import ExportedStudent, load_student
 from pate._labeling.teachers import assigned_units

@@ -31,7 +31,6 @@ from pate._labeling.release.between_runs import SampleSettings, Start, draw_publ
 from pate._labeling.release.completion import resolve_settings, sample_settings
 from pate._labeling.release.label_settings import LabelSettings, is_paid
 from pate._labeling.release.labels import chosen_rows, label
-from pate._labeling.runs.data_file import load_data
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
 from pate._labeling.runs.run import (
@@ -43,6 +42,7 @@ from pate._labeling.runs.run import (
     Run,
     first_stage,
     labels_file,
+    load_data,
 )
 from pate._labeling.runs.vote_store import VoteStore, finished_votes
 from pate._labeling.stages import student as student_stage

@@ -29,7 +29,6 @@ from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import fit_linear, student_of
 from pate._labeling.networks import LINEAR, is_linear, require_factory
-from pate._labeling.runs.data_file import load_data, public_digest
 from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
     EXPORTED,
@@ -43,6 +42,8 @@ from pate._labeling.runs.run import (
     Run,
     StageInputs,
     labels_file,
+    load_data,
+    public_digest,
 )
 from pate._labeling.stages.teachers import count_corrected, predicted_without_noise
 from pate._labeling.student.carried import (

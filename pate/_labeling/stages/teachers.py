@@ -50,7 +50,6 @@ from pate._labeling.release.between_runs import (
     start_digest,
 )
 from pate._labeling.release.privacy_units import forget_members, name_grouping
-from pate._labeling.runs.data_file import describe_data
 from pate._labeling.runs.run import (
     KEY_FILE,
     LABEL,
@@ -60,6 +59,7 @@ from pate._labeling.runs.run import (
     TEACHERS_VOTE,
     Run,
     StageInputs,
+    describe_data,
     ensure_key,
     other_inputs,
     read_key,

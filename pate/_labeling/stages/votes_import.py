@@ -28,7 +28,6 @@ from pate._labeling.release.between_runs import (
 from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.label_settings import LabelSettings, require_possible
 from pate._labeling.release.privacy_units import unit_by
-from pate._labeling.runs.data_file import describe_data, load_ledger
 from pate._labeling.runs.named_votes import NamedVotes, Silos
 from pate._labeling.runs.run import (
     LABEL,
@@ -36,7 +35,9 @@ from pate._labeling.runs.run import (
     VOTES_IMPORT,
     Run,
     StageInputs,
+    describe_data,
     ensure_key,
+    load_ledger,
     read_key,
 )
 from pate._labeling.runs.vote_store import VoteStore, require_features

@@ -40,9 +40,8 @@ from pate._core.validation import (
 )
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.linear import constant_logits, labels_better_than_constant
-from pate._labeling.runs.data_file import load_data
 from pate._labeling.runs.released import ReleasedLabels
-from pate._labeling.runs.run import LABEL, Run
+from pate._labeling.runs.run import LABEL, Run, load_data
 from pate._labeling.student.metrics import (
     DECISION_METRICS,
     Labels,

@@ -42,7 +42,6 @@ from pate._labeling.pipeline import Pipeline
 from pate._labeling.release.between_runs import SampleSettings, SamplesRelease, student_run
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.privacy_units import unit_of
-from pate._labeling.runs.data_file import load_data, load_ledger
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
 from pate._labeling.runs.run import (
     LABEL,
@@ -53,6 +52,8 @@ from pate._labeling.runs.run import (
     Run,
     first_stage,
     labels_file,
+    load_data,
+    load_ledger,
 )
 from pate._labeling.runs.vote_store import finished_votes
 from pate._labeling.stages.student import LinearPlan, fit, student_settings

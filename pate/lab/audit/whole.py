@@ -50,9 +50,8 @@ from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.completion import sample_settings
 from pate._labeling.release.label_settings import LabelSettings, queries_on
 from pate._labeling.release.labels import chosen_rows
-from pate._labeling.runs.data_file import load_data, load_ledger
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
-from pate._labeling.runs.run import LABEL, TEACHERS_FIT, Run
+from pate._labeling.runs.run import LABEL, TEACHERS_FIT, Run, load_data, load_ledger
 from pate._labeling.runs.vote_store import finished_votes, load_votes
 from pate._labeling.stages.rehearsal import MadeUp
 from pate._labeling.stages.student import StudentPlan

@@ -41,8 +41,7 @@ from pate._labeling.release.completion import (
     complete_aggregator,
     one_change_variants,
 )
-from pate._labeling.runs.data_file import load_data
-from pate._labeling.runs.run import Run
+from pate._labeling.runs.run import Run, load_data
 from pate._labeling.runs.vote_store import finished_votes, load_votes
 from pate._labeling.student.metrics import agreement, average_precision
 from pate._labeling.votes.kinds import (

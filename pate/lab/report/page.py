@@ -27,9 +27,8 @@ from pate._core.files.reading import Json, read_arrays, read_json
 from pate._core.validation import Float32Array, IntArray, StrArray, UInt8Array, require
 from pate._labeling.data.records import Features, Role
 from pate._labeling.data.source import DataSource
-from pate._labeling.runs.data_file import read_locations
 from pate._labeling.runs.released import ReleasedLabels
-from pate._labeling.runs.run import LABEL, METRICS, STUDENT, Run, labels_file
+from pate._labeling.runs.run import LABEL, METRICS, STUDENT, Run, labels_file, read_locations
 from pate._labeling.votes.kinds import rows_of
 
 if TYPE_CHECKING:

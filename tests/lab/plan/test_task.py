@@ -9,8 +9,7 @@ import pytest
 
 import pate._labeling.runs.vote_store
 from pate import ReleasedLabels, cli
-from pate._labeling.runs.data_file import load_data
-from pate._labeling.runs.run import Run
+from pate._labeling.runs.run import Run, load_data
 from pate._labeling.votes.kinds import unpack_ballots
 from pate.aggregators import Aggregator, Ballots, ClippedVotes, Counts, NoisyVotes, TauVoting
 from pate.data import Features, Role

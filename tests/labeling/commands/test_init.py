@@ -18,7 +18,7 @@ from pate import cli, load_student
 from pate._core.accounting.cost import format_guess
 from pate._core.release.transaction import suited_delta
 from pate._labeling.commands.recipes import _KINDS, recipe_files
-from pate._labeling.runs.data_file import describe_data, read_data
+from pate._labeling.runs.run import describe_data, read_data
 from pate.data import CelebA, DataSource, Role
 from tests.conftest import make_arrays
 from tests.labeling.data.test_picture_table import write_pictures

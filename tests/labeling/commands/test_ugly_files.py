@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate._labeling.runs.data_file import read_data
+from pate._labeling.runs.run import read_data
 from pate._labeling.student.carried import InputFormat
 from pate.data import Role
 

@@ -9,7 +9,7 @@ import pytest
 
 from pate import cli
 from pate._labeling.data.tables import NumberColumns, hashed
-from pate._labeling.runs.data_file import describe_data, read_data
+from pate._labeling.runs.run import describe_data, read_data
 from pate._labeling.student.carried import InputFormat
 from pate.data import NumberTable, PublicScaling, Role
 from pate.testing import SourceContract

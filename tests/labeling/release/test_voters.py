@@ -14,8 +14,7 @@ from pate._labeling.aggregators import score_votes
 from pate._labeling.linear import linear_student_of
 from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.labels import label as label_stage
-from pate._labeling.runs.data_file import load_data
-from pate._labeling.runs.run import Run
+from pate._labeling.runs.run import Run, load_data
 from pate._labeling.runs.vote_store import finished_votes
 from pate._labeling.votes.kinds import rows_of
 from pate.accounting import NeighboringRelation as Relation, epsilon_of, read_ledger

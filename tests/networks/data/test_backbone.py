@@ -17,7 +17,7 @@ import models
 from pate import cli
 from pate._core.files.reading import digest
 from pate._labeling.data.pictures import ImageFiles
-from pate._labeling.runs.data_file import read_data
+from pate._labeling.runs.run import read_data
 from pate._networks.data.torch_maps import _contents
 from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
 from tests.conftest import write_faces

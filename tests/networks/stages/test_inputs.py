@@ -19,8 +19,7 @@ import pate
 from models import MLP
 from pate import cli
 from pate._core.settings import encode_fields
-from pate._labeling.runs.data_file import describe_data
-from pate._labeling.runs.run import StageChangedError
+from pate._labeling.runs.run import StageChangedError, describe_data
 from pate.accounting import read_ledger
 from pate.aggregators import ClippedVotes
 from pate.data import Arrays, PublicPCA

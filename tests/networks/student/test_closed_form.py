@@ -13,9 +13,8 @@ from scipy.special import logit
 from pate import ReleasedLabels, cli
 from pate._labeling.linear import constant_logits, linear_student_of, student_of
 from pate._labeling.networks import is_linear
-from pate._labeling.runs.data_file import load_data
 from pate._labeling.runs.released import sealing_key
-from pate._labeling.runs.run import Run, labels_file
+from pate._labeling.runs.run import Run, labels_file, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
 from pate._labeling.student.carried import arrays_of, student_from
 from pate._labeling.votes.kinds import rows_of
