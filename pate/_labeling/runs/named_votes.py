@@ -100,23 +100,21 @@ class NamedVotes:
             teachers = require_given(teachers, behind, num_teachers=None)
             require_count(1, num_teachers=teachers)
             counts = require_counts(Counts.checked(votes, shape), teachers)
-            values[form] = counts.astype(np.int64)[order]
+            values[form], num_voting = counts.astype(np.int64)[order], teachers
+        elif isinstance(votes, Blocks):
+            values["_packed"], values["counts"] = _packed_ballots(votes, order, shape)
+            values[form], num_voting = None, len(values["_packed"])
         else:
-            if isinstance(votes, Blocks):
-                values["_packed"], values["counts"] = _packed_ballots(votes, order, shape)
-                values[form], num_voting = None, len(values["_packed"])
-            else:
-                values[form] = kinds[0].checked(votes, shape)[order]
-                num_voting = values[form].shape[1]
-            teachers = num_voting if teachers is None else teachers
-            require(
-                teachers == num_voting,
-                f"num_teachers={num_voting}, as in {form}",
-                num_teachers=teachers,
-            )
+            values[form] = kinds[0].checked(votes, shape)[order]
+            num_voting = values[form].shape[1]
+        require(
+            teachers in (None, num_voting),
+            f"num_teachers={num_voting}, as in {form}",
+            num_teachers=teachers,
+        )
         if self.features is not None:
             values["features"] = _checked_features(self.features, len(ids))[order]
-        for name, value in (values | {"num_teachers": int(teachers)}).items():
+        for name, value in (values | {"num_teachers": int(num_voting)}).items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -185,12 +183,10 @@ class NamedVotes:
 
         Ballots are packed, unless they are stored as `Scores`.
         """
-        if self._packed is not None:
-            if kind is not Scores:
-                return self._packed
+        if self._packed is not None and kind is Scores:
             return encode_scores(unpack_ballots(self._packed, len(self.label_names)))
-        if self.kind is Counts:
-            return None
+        if self._packed is not None or self.kind is Counts:
+            return self._packed
         votes = getattr(self, self.kind.array).swapaxes(0, 1)
         return np.stack([*map(encode_scores, votes)]) if kind is Scores else pack_ballots(votes)
 
@@ -205,8 +201,8 @@ class NamedVotes:
         stored = self.to_store(self.kind)
         votes = self.counts if stored is None else stored
         assert votes is not None
-        counted, form = stored is None, self.kind.form
-        head = json.dumps([self.ids.tolist(), self.label_names, self.num_teachers, counted, form])
+        names = [self.ids.tolist(), self.label_names, self.num_teachers]
+        head = json.dumps([*names, stored is None, self.kind.form])
         arrays = (votes,) if self.features is None else (votes, self.features)
         contents = (np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays)
         return digest(head, *(Stream(content.nbytes, [content]) for content in contents))

@@ -127,10 +127,10 @@ class ReleasedLabels(Queries):
     variance_ratio: float | None = None
 
     def __repr__(self) -> str:
-        facts = {"samples": len(self.ids), "answered": int(self.answered.sum())}
-        facts |= {"labels": len(self.label_names), "release": self.release}
-        words = ", ".join(f"{name}={value}" for name, value in facts.items())
-        return f"{type(self).__name__}({words}, delta={self.delta:g})"
+        return (
+            f"{type(self).__name__}(samples={len(self.ids)}, answered={int(self.answered.sum())},"
+            f" labels={len(self.label_names)}, release={self.release}, delta={self.delta:g})"
+        )
 
     @property
     def unlike(self) -> str | None:
@@ -268,9 +268,8 @@ def sealing_key(run: Run) -> bytes:
     Raises:
         ValueError: if it is missing, damaged or not the key that the run began with.
     """
-    path = str(run.root / KEY_FILE)
+    path, first = str(run.root / KEY_FILE), first_stage(run)
     key = require_given(read_key(run), "the key of the run's partitions. Put it back", missing=path)
-    first = first_stage(run)
     begun = run.state(first)
     did = "partitioned" if first is TEACHERS_FIT else "began"
     require(
@@ -328,7 +327,8 @@ def unexpected_public_files(run: Run) -> Iterator[str]:
     secret = [] if (key := read_key(run)) is None else [key, key.hex().encode()]
     for name in published_files(run):
         path = run.root / name
-        if path.is_symlink() or not path.is_file():
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else None
+        if content is None:
             yield f"Expected plain files in {run.public}, got {name}. Delete it"
         elif not _is_expected(name):
             yield f"Expected what `pate` leaves in {run.public}, got {name}. Move it elsewhere"
@@ -337,18 +337,16 @@ def unexpected_public_files(run: Run) -> Iterator[str]:
                 f"Expected nothing private in {run.public}, got {name}, a copy of {original}."
                 " Delete it"
             )
-        else:
-            content = path.read_bytes()
-            if any(form in content for form in secret):
-                yield (
-                    f"Expected nothing private in {run.public}, got {name} with the run's key."
-                    " Delete it"
-                )
-            elif path.parent.name == "frontier" and content.startswith(b"PRIVATE"):
-                yield (
-                    f"Expected a frontier of simulated votes in {path.parent}, got {name} of real"
-                    " ones. Delete it"
-                )
+        elif any(form in content for form in secret):
+            yield (
+                f"Expected nothing private in {run.public}, got {name} with the run's key."
+                " Delete it"
+            )
+        elif path.parent.name == "frontier" and content.startswith(b"PRIVATE"):
+            yield (
+                f"Expected a frontier of simulated votes in {path.parent}, got {name} of real"
+                " ones. Delete it"
+            )
 
 
 def _is_expected(name: Path) -> bool:

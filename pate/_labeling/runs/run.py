@@ -21,7 +21,7 @@ from pate._core.accounting.ledger import ledger_in, read_ledger
 from pate._core.files.reading import Json, digest, read_json, read_yaml
 from pate._core.files.writing import make_once, write_json, write_text
 from pate._core.settings import SettingsParser, encode
-from pate._core.validation import require, require_given, require_known
+from pate._core.validation import expecting, require, require_given, require_known
 from pate._labeling.data.records import FeatureMap, Role
 from pate._labeling.data.source import DataSource
 
@@ -35,7 +35,7 @@ class Stage:
         state: the file that records the progress of the stage.
         config: the resolved configuration, a file for ``--config``.
         outputs: files and folders that the stage writes, moved aside when it is overwritten.
-        paid_outputs: the outputs that cost privacy, which are made again only on request
+        paid: whether the first output costs privacy, and is made again only on request.
         self_describing: whether each output records its inputs, so that it can be trusted without
             the state.
     """
@@ -44,24 +44,16 @@ class Stage:
     state: Path
     config: Path
     outputs: tuple[Path, ...]
-    paid_outputs: tuple[Path, ...] = ()
+    paid: bool = False
     self_describing: bool = False
 
 
-def _stage(
-    name: str,
-    place: str,
-    *outputs: str,
-    paid_outputs: tuple[str, ...] = (),
-    self_describing: bool = False,
-) -> Stage:
+def _stage(name: str, place: str, *outputs: str, **facts: bool) -> Stage:
     file = name.replace(" ", "_")
     # PRIVATE even for public stages: the state holds hashes of private inputs
     state = Path("private") / f"{file}.json"
-    made, bought = (
-        tuple(Path(place) / path for path in paths) for paths in (outputs, paid_outputs)
-    )
-    return Stage(name, state, Path(place) / f"{file}.yaml", made, bought, self_describing)
+    made = tuple(Path(place) / path for path in outputs)
+    return Stage(name, state, Path(place) / f"{file}.yaml", made, **facts)
 
 
 TEACHERS_FIT = _stage("teachers fit", "private", "teachers", self_describing=True)
@@ -73,9 +65,7 @@ VOTES_IMPORT = Stage(
     (Path("private/votes"),),
 )
 """The import of votes that were cast elsewhere, in place of both stages of teachers."""
-LABEL = _stage(
-    "label", "public", "labels.npz", "privacy.json", "privacy.txt", paid_outputs=("labels.npz",)
-)
+LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", paid=True)
 STUDENT = _stage("student fit", "public", "student")
 REFERENCES = _stage("references", "private", "references")
 
@@ -171,9 +161,8 @@ class StageState:
         for name, kind in {"config": dict, "inputs": dict, "finished": bool, "files": dict}.items():
             value = state.get(name, {} if name == "files" else None)
             require(isinstance(value, kind), "the state of a stage", **{name: value})
-        begun = StageInputs(state["config"], state["inputs"])
         more = {name: state[name] for name in _MORE if name in state}
-        return cls(begun, state["finished"], **more)
+        return cls(StageInputs(state["config"], state["inputs"]), state["finished"], **more)
 
     def to_dict(self) -> Json:
         """Return plain JSON types."""
@@ -296,12 +285,11 @@ class Run:
             return True
         lost = self.missing_outputs(stage)
         # the remaining files would be used again, and a change in them go unnoticed later
-        damaged = self._damaged(stage, contents=bool(stage.paid_outputs or lost))
-        bought = sorted(set(lost) & {path.as_posix() for path in stage.paid_outputs})
-        if (bought or damaged) and not self.overwrite:
-            raise StageChangedError(
-                self._describe_damage(stage, [f"{path} missing" for path in bought] + damaged)
-            )
+        damaged = self._damaged(stage, contents=bool(stage.paid or lost))
+        bought = stage.outputs[0].as_posix() if stage.paid else None
+        problems = [f"{path} missing" for path in lost if path == bought] + damaged
+        if problems and not self.overwrite:
+            raise self._damage_error(stage, problems)
         return bool(lost or damaged)
 
     def begin(
@@ -422,7 +410,7 @@ class Run:
             stage, contents=True
         )
         if wrong:
-            raise StageChangedError(self._describe_damage(stage, wrong))
+            raise self._damage_error(stage, wrong)
 
     def begun(self, stage: Stage) -> StageState:
         """Return the recorded progress of a stage that has begun."""
@@ -450,7 +438,7 @@ class Run:
         again = (
             "Put it back, or delete it and do it again with `overwrite`, which is a new release"
             " and costs again"
-            if stage.paid_outputs
+            if stage.paid
             else f"Delete it, and `pate {stage.name}` makes it again"
         )
         try:
@@ -526,15 +514,17 @@ class Run:
                     wrong.append(f"{name} changed since")
         return wrong
 
-    def _describe_damage(self, stage: Stage, wrong: Sequence[str]) -> str:
+    def _damage_error(self, stage: Stage, wrong: Sequence[str]) -> StageChangedError:
         lost = all(problem.endswith(" missing") for problem in wrong)
         again = (
             "Put it back, or do it again with `overwrite`, which is a new release and costs again"
-            if stage.paid_outputs
+            if stage.paid
             else f"{'' if lost else 'Delete it, and '}`pate {stage.name}` makes it again"
         )
         named = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        return f"Expected what `pate {stage.name}` left in {self.root}, got {named}. {again}"
+        return StageChangedError(
+            f"Expected what `pate {stage.name}` left in {self.root}, got {named}. {again}"
+        )
 
 
 def _trash(path: Path) -> str:
@@ -645,14 +635,10 @@ def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
     parser.add_argument("--data", type=DataSource, required=True)
     parser.add_argument("--ledger", type=str | None, default=None)
     parser.add_argument("--config", action="config")
-    try:
-        parsed = parser.parse_args(["--config", str(path), *overrides])
-        source: DataSource = parser.instantiate(parsed).data
-    except ArgumentError as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"Expected a source of records under `data:` in {path}, got {reason}"
-        ) from None
+    with expecting(f"a source of records under `data:` in {path}", ArgumentError):
+        source: DataSource = parser.instantiate(
+            parser.parse_args(["--config", str(path), *overrides])
+        ).data
     return source
 
 
@@ -673,10 +659,12 @@ def require_data_config(run: Run) -> None:
         require(content is not None, "a run with a data.yaml", run=str(run.root))
         return
     again = f"The same `pate {first.name}` puts it back"
-    require(content is not None, f"the data.yaml of a run. {again}", missing=str(run.data_config))
+    content = require_given(
+        content, f"the data.yaml of a run. {again}", missing=str(run.data_config)
+    )
     other = "import the votes again" if first is VOTES_IMPORT else "train other teachers"
     require(
-        content is not None and content["data"] == begun.inputs.settings.get("data"),
+        content["data"] == begun.inputs.settings.get("data"),
         f"the data that `pate {first.name}` was begun with. {again}, or {other} with `overwrite`",
         changed=str(run.data_config),
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -27,6 +28,7 @@ from pate._core.validation import (
     IntArray,
     StrArray,
     UInt8Array,
+    given,
     require,
     require_distinct,
     require_given,
@@ -112,11 +114,9 @@ class VoteManifest:
         values["budgets"] = content.get("budgets", ())
         try:
             require_known("keys", content, values)
-            for name in ("label_names", "ids"):
-                _require_texts(name, values[name], list)
+            for name in ("label_names", "ids", "made_by", "chunks"):
+                _require_texts(name, values[name], dict if name in ("made_by", "chunks") else list)
                 require_distinct(name, values[name])
-            for name in ("made_by", "chunks"):
-                _require_texts(name, values[name], dict)
             require_known("ballots", [str(values["ballots"])], _KINDS)
             require_budgets(values["budgets"])
             VoteShape(values["num_teachers"], len(values["label_names"]))
@@ -182,13 +182,10 @@ class VoteStore:
 
     def provenance(self) -> dict[str, str]:
         """Return the origin of each stored chunk by file name; empty if its record is damaged."""
-        origins = {}
+        origins = {path.with_suffix(".npy").name: "" for path in self._sidecars()}
         for path in self._sidecars():
-            name = path.with_suffix(".npy").name
-            try:
-                origins[name] = str(_read(path).get("made_from", ""))
-            except ValueError:
-                origins[name] = ""
+            with suppress(ValueError):
+                origins[path.with_suffix(".npy").name] = str(_read(path).get("made_from", ""))
         return origins
 
     def write_manifest(
@@ -211,16 +208,17 @@ class VoteStore:
             for path in self._sidecars()
         }
         self._check(chunks)
-        manifest = VoteManifest(
-            num_teachers=num_teachers,
-            label_names=label_names,
-            made_by=made_by,
-            chunks=chunks,
-            ids=ids,
-            ballots=ballots,
-            budgets=budgets,
+        plain = asdict(
+            VoteManifest(
+                num_teachers=num_teachers,
+                label_names=label_names,
+                made_by=made_by,
+                chunks=chunks,
+                ids=ids,
+                ballots=ballots,
+                budgets=budgets,
+            )
         )
-        plain = asdict(manifest)
         if not budgets:  # as earlier versions wrote it
             del plain["budgets"]
         write_json(self.manifest_file, plain)
@@ -426,9 +424,8 @@ class VoterStore:
     ) -> dict[Path, str]:
         """Write records and their teachers ``groups`` ``[N]``; return digests of the files."""
         order = np.arange(len(records))
-        arrays: dict[str, NDArray[Any]] = {"labels": np.asarray(records.labels, dtype=np.uint8)}
-        if records.budgets is not None:
-            arrays["budgets"] = records.budgets
+        labels = np.asarray(records.labels, dtype=np.uint8)
+        arrays: dict[str, NDArray[Any]] = given(labels=labels, budgets=records.budgets)
         if groups is not None:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}
@@ -437,10 +434,9 @@ class VoterStore:
         for name in ("groups", "budgets"):
             (self.folder / f"{name}.npy").unlink(missing_ok=True)
         files = [self.folder / "public.npz", self.folder / "coordinates.npy"]
-        public: dict[str, Any] = {name: np.asarray(getattr(geometry, name)) for name in _GEOMETRY}
-        public[_UNKNOWN] = np.asarray(unknown_labels)
+        public: dict[str, Any] = {name: getattr(geometry, name) for name in _GEOMETRY}
         with atomic_write(files[0]) as file:  # not deflated: that takes a third of a fit
-            np.savez(file, **public)
+            np.savez(file, **public | {_UNKNOWN: unknown_labels})
         shape = (len(records), geometry.num_directions)
         with atomic_write(files[1]) as file:
             np.lib.format.write_array_header_1_0(
