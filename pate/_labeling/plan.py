@@ -117,13 +117,9 @@ class PlannedRelease:
         noise = ", ".join(
             f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters
         )
-        lines = (
-            f"Labels of {count} public samples by {type(mechanism).__name__}"
-            + (f" with {noise}:" if noise else ":"),
-            price,
-            explain_epsilon(epsilon),
-            describe_gap(mechanism, shape),
-        )
+        head = f"Labels of {count} public samples by {type(mechanism).__name__}"
+        head += f" with {noise}:" if noise else ":"
+        lines = (head, price, explain_epsilon(epsilon), describe_gap(mechanism, shape))
         return "\n".join(line for line in lines if line is not None)
 
 
@@ -362,19 +358,16 @@ class RunPlan:
 
 def advice_on(labels: StatedLabels) -> Iterator[str]:
     """Yield lines on labels that few queries have, and on samples unlike the private records."""
-    for line in (describe_unanswered(labels), labels.unlike):
-        if line is not None:
-            yield line
+    yield from filter(None, (describe_unanswered(labels), labels.unlike))
 
 
 def say_hopeless(run: Run, data: DataSource, plan: Plan, settings: LabelSettings) -> None:
     """Print why a release that is yet to be paid for promises or shows next to nothing. PRIVATE."""
-    if is_paid(run, settings):
-        return
-    lines = [*describe_hopeless(plan, settings, _num_units(data, plan))]
-    lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
-    for line in lines:
-        print(line, file=sys.stderr)
+    if not is_paid(run, settings):
+        lines = [*describe_hopeless(plan, settings, _num_units(data, plan))]
+        lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
+        for line in lines:
+            print(line, file=sys.stderr)
 
 
 def say_few(data: DataSource, plan: Plan) -> None:

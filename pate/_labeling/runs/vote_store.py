@@ -116,7 +116,7 @@ class VoteManifest:
             require_known("keys", content, values)
             for name in ("label_names", "ids", "made_by", "chunks"):
                 _require_texts(name, values[name], dict if name in ("made_by", "chunks") else list)
-                require_distinct(name, values[name])
+                require_distinct(name, [*values[name]])
             require_known("ballots", [str(values["ballots"])], _KINDS)
             require_budgets(values["budgets"])
             VoteShape(values["num_teachers"], len(values["label_names"]))

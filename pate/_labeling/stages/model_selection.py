@@ -13,7 +13,7 @@ from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.statement import Statement
 from pate._core.release.histogram import Histogram
 from pate._core.release.top_k import TopKSettings, release_top_k
-from pate._core.validation import BoolArray, IntArray, UInt8Array, require, require_distinct
+from pate._core.validation import BoolArray, UInt8Array, require, require_distinct
 from pate._labeling.data.records import Role, assign_teachers, known_truth
 from pate._labeling.data.source import DataSource
 from pate._labeling.release.between_runs import ledger_scope
@@ -130,13 +130,10 @@ class Candidates:
         plan, key = load_plan(self.run), sealing_key(self.run)
         private = self._data.load(Role.PRIVATE)
         units = assigned_units(private, plan, key)
-        if plan.num_teachers is None:
-            teachers: IntArray = np.unique(units, return_inverse=True)[1].astype(np.int64)
-        else:
-            teachers = assign_teachers(map(str, units), num_teachers=plan.num_teachers, key=key)
-        ballots = np.zeros(
-            (plan.num_teachers or int(teachers.max()) + 1, len(self.folders)), dtype=np.bool_
-        )
+        number, teachers = plan.num_teachers, np.unique(units, return_inverse=True)[1]
+        if number is not None:
+            teachers = assign_teachers(map(str, units), num_teachers=number, key=key)
+        ballots = np.zeros((number or teachers.max() + 1, len(self.folders)), dtype=np.bool_)
         # by id, so that the order of the source does not matter
         order = np.lexsort((private.ids, teachers))
         present, starts = np.unique(teachers[order], return_index=True)

@@ -9,7 +9,7 @@ written elsewhere.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import fields, replace
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ from pate._labeling.data.arrays import DrawnPublic
 from pate._labeling.data.records import Records, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.networks import is_linear
-from pate._labeling.release.between_runs import SampleSettings, Start, draw_public_samples
+from pate._labeling.release.between_runs import Start, draw_public_samples
 from pate._labeling.release.completion import resolve_settings, sample_settings
 from pate._labeling.release.label_settings import LabelSettings, is_paid
 from pate._labeling.release.labels import chosen_rows, label
@@ -163,16 +163,20 @@ def rehearse_run(
     """
     if is_paid(run, settings):
         return
-    _require_unlabelled(student, plan, settings, len(data.load(Role.PUBLIC).ids))
+    available = len(data.load(Role.PUBLIC).ids)
+    _require_unlabelled(student, plan, settings, available)
     if plan.start_from not in (None, FIRST):
         Start.of(run, encode_fields(plan), data)
     kind = kind_of_votes(plan, voting)
     voters = 0 if kind is Moments else plan.num_teachers
-    rows = _rows(settings, len(data.load(Role.PUBLIC).ids), voters * data.num_labels)
+    rows = _rows(settings, available, voters * data.num_labels)
     made_up = MadeUp(data, grouped=uses_groups(plan), rows=rows.tolist())
     with _scene(run, made_up) as here:
         if isinstance(data, DrawnPublic) and not data.samples.is_file():
-            _draw(here, data, made_up, sample_settings(settings, plan.unit))
+            with _stage("run"):
+                again = data.instead(made_up, here.root.with_name("samples.npz"))
+                samples = sample_settings(settings, plan.unit)
+                draw_public_samples(here, again, replace(samples, noise_seed=0))
         if plan.start_from is not None:  # a release that is made up, too
             first = LabelSettings(Partial(ScoreVotes), delta=settings.delta, target_epsilon=8.0)
             everybody = VoteShape(MOST_VOTERS, data.num_labels)
@@ -182,13 +186,17 @@ def rehearse_run(
             _student(before, made_up, student)
             plan = replace(plan, start_from=FIRST)
         _fit_and_vote(here, made_up, plan, voting)
-        _choose(here, settings)
+        if settings.query_choice is not None:
+            with _stage(LABEL.name):
+                some = replace(settings, num_queries=max(1, len(rows) // 2))
+                chosen_rows(here, finished_votes(here), some)
         if kind is not Moments:
             # all teachers of the plan vote in a run of their own
             here = replace(here, root=here.root.with_name("votes"))
             ids = made_up.load(Role.PUBLIC).ids
             votes = _made_up_votes(ids, data.label_names, kind, voters)
-            _import(here, votes, made_up)
+            with _stage(LABEL.name):
+                import_votes(here, votes_from(votes), made_up)
         _label(here, settings)
         _answer(here)
         _student(here, made_up, student)
@@ -237,15 +245,16 @@ def rehearse_release(
     if manifest.kind is Moments:
         assert data is not None, "teachers in closed form have records"
         return rehearse_run(run, data, decode_fields(ClosedFormPlan, begun), settings)
-    counted = not issubclass(manifest.kind, Ballots | Scores)
-    ballots = 0 if counted else manifest.num_teachers * len(manifest.label_names)
-    rows, made_up = _rows(settings, len(manifest.ids), ballots), None
+    voters = manifest.num_teachers if issubclass(manifest.kind, Ballots | Scores) else 0
+    rows = _rows(settings, len(manifest.ids), voters * len(manifest.label_names))
+    made_up = None
     ids = np.array(manifest.ids)[rows]
     votes = _made_up_votes(ids, manifest.label_names, manifest.kind, manifest.num_teachers)
     if data is not None:
         made_up = MadeUp(data, rows=rows_of(ids, data.load(Role.PUBLIC).ids).tolist())
     with _scene(run, made_up) as here:
-        _import(here, replace(votes, features=store.features(rows)), made_up)
+        with _stage(LABEL.name):
+            import_votes(here, votes_from(replace(votes, features=store.features(rows))), made_up)
         _label(here, settings)
         if made_up is not None:
             _answer(here)
@@ -285,22 +294,6 @@ def _rows(settings: LabelSettings, available: int, ballots: int) -> IntArray:
     return settings.order_of(available, settings.num_queries)[:most]
 
 
-def _draw(run: Run, data: DrawnPublic, records: MadeUp, settings: SampleSettings) -> None:
-    """Draw public samples from made-up records."""
-    with _stage("run"):
-        again = data.instead(records, run.root.with_name("samples.npz"))
-        draw_public_samples(run, again, replace(settings, noise_seed=0))
-
-
-def _choose(run: Run, settings: LabelSettings) -> None:
-    """Choose a few samples to ask about, if ``settings`` choose."""
-    if settings.query_choice is not None:
-        with _stage(LABEL.name):
-            store = finished_votes(run)
-            number = max(1, len(store.manifest().ids) // 2)
-            chosen_rows(run, store, replace(settings, num_queries=number))
-
-
 def _fit_and_vote(run: Run, data: MadeUp, plan: Any, voting: Voting | None = None) -> None:
     with _stage(TEACHERS_FIT.name):
         if not isinstance(plan, ClosedFormPlan):
@@ -327,11 +320,6 @@ def _made_up_votes(
     return NamedVotes(ids=ids, label_names=tuple(label_names), num_teachers=num_teachers, **votes)
 
 
-def _import(run: Run, votes: NamedVotes, data: MadeUp | None) -> None:
-    with _stage(LABEL.name):
-        import_votes(run, votes_from(votes), data)
-
-
 def _label(run: Run, settings: LabelSettings) -> None:
     """Release labels by the noise of ``settings``, from a seed."""
     with _stage(LABEL.name):
@@ -354,11 +342,11 @@ def _answer(run: Run) -> None:
         released = ReleasedLabels.load(run.root)
         labels = np.indices(released.labels.shape).sum(axis=0) % 2
         # the last sample has no answer, as there may be samples without one
-        answered = np.arange(len(labels))[:, None] < max(1, len(labels) - 1)
-        facts = {field.name: getattr(released, field.name) for field in fields(ReleasedLabels)}
-        facts |= {"labels": labels.astype(np.uint8), "mask": answered & (labels < 2)}
+        mask = np.ones(labels.shape, dtype=np.bool_)
+        mask[max(1, len(labels) - 1) :] = False
+        made_up = replace(released, labels=labels.astype(np.uint8), mask=mask)
         with labels_file(run).open("wb") as file:
-            ReleasedLabels(**facts).save(file, sealing_key(run))
+            made_up.save(file, sealing_key(run))
 
 
 def _student(run: Run, data: MadeUp, content: Json | None = None) -> None:

@@ -24,7 +24,15 @@ from pate._core.files.reading import Json, digest, read_json
 from pate._core.files.writing import atomic_write, write_arrays, write_json
 from pate._core.registry import find
 from pate._core.settings import to_plain
-from pate._core.validation import BoolArray, Float32Array, FloatArray, StrArray, expecting, require
+from pate._core.validation import (
+    BoolArray,
+    Float32Array,
+    FloatArray,
+    StrArray,
+    expecting,
+    given,
+    require,
+)
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import fit_linear, student_of
@@ -178,8 +186,10 @@ def write_figures(
     """
     truth = source.records(Role.TEST).labels
     right, known = known_truth(truth)
-    majority = right.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    shares = {"released_constant": expit(constants), "all_majority": majority}
+    shares = {
+        "released_constant": expit(constants),
+        "all_majority": right.sum(axis=0) / np.maximum(known.sum(axis=0), 1),
+    }
     compared = {
         name: evaluate_constant(share, truth, source.label_names, optimize=optimize)
         for name, share in shares.items()
@@ -251,14 +261,15 @@ class LinearPlan:
 
         Raises ``ValueError`` in one line if the file has settings of training, too.
         """
-        sections = {"model": ("network",), "data": DATA_SETTINGS}
-        others = [
-            f"{section}.{name}"
-            for section, known in sections.items()
-            for name in content.get(section, ())
-            if name not in known
-        ]
-        others += [name for name in content if name not in (*sections, "optimize")]
+        known = {
+            "model",
+            "model.network",
+            "data",
+            "optimize",
+            *map("data.{}".format, DATA_SETTINGS),
+        }
+        named = [f"{part}.{name}" for part in ("model", "data") for name in content.get(part, ())]
+        others = [name for name in (*named, *content) if name not in known]
         require(
             not others,
             f"no settings of training with {LINEAR}, which is solved in closed form",
@@ -300,14 +311,14 @@ class Solved:
         Raises ``ValueError`` if there is nothing to learn from.
         """
         public, rows = queried(source, released)
-        features = public.features[rows]
+        features, answered = public.features[rows], released.answered
+        if not plan.soft:
+            released = replace(released, noisy_counts=None, noise_std=None, linear=False)
         if plan.labels == "truth":
             right, known = known_truth(public.labels[rows])
-            answered, student = known.any(axis=1), fit_linear(features, right, known)
+            answered = np.asarray(known.any(axis=1))
+            student = fit_linear(features, right, known)
         else:
-            answered = released.answered
-            if not plan.soft:
-                released = replace(released, noisy_counts=None, noise_std=None, linear=False)
             student = student_of(released, features, released.num_teachers)
         arrays = arrays_of(student)
         return cls(
@@ -429,8 +440,7 @@ def test(run: Run, plan: LinearPlan) -> Json:
     require_student(run)
     source, folder = load_data(run), student_folder(run)
     solved = Solved.read(folder / WEIGHTS, plan.optimize)
-    figures = solved.figures(source)
-    constants: FloatArray = solved.arrays["constant_logits"]
+    figures, constants = solved.figures(source), solved.arrays["constant_logits"]
     write_figures(folder, figures, constants, source, optimize=plan.optimize)
     return figures
 
@@ -486,16 +496,14 @@ class StudentPlan:
         """
         parts = {"data": self.data, "trainer": self.trainer}
         content: Json = {name: to_plain(part) for name, part in parts.items() if part}
-        content["model"] = model = to_plain(self.model)
         if self.network is not None:
             require_factory(self.network)
         makers = {"optimizer": self.optimizer, "scheduler": self.scheduler}
         if self.network is None or is_linear(to_plain(self.network)):
-            model["network"] = {"class_path": LINEAR}
-            model |= {name: to_plain(maker) for name, maker in makers.items() if maker is not None}
+            made = {"network": {"class_path": LINEAR}} | to_plain(given(**makers))
         else:
-            model |= find("encode_makers")(network=self.network, **makers)
-        return content | {"optimize": self.optimize}
+            made = find("encode_makers")(network=self.network, **makers)
+        return content | {"model": to_plain(self.model) | made, "optimize": self.optimize}
 
 
 def fit_student(run: Run, content: Json) -> None:
@@ -580,15 +588,14 @@ def make_references(run: Run, plan: Any) -> None:
     }
     if not run.begin(REFERENCES, StageInputs(digests=inputs)):
         return
-    folder = run.root / REFERENCES.outputs[0]
+    folder, in_closed_form = run.root / REFERENCES.outputs[0], isinstance(plan, ClosedFormPlan)
     figures, optimize = student_of_truth(run, folder)
-    if isinstance(plan, ClosedFormPlan) and plan.start_from is None:
+    if in_closed_form and plan.start_from is None:
         reference = "linear_fit"
         answers, public = predicted_without_noise(run, data)
     else:
         reference = "teacher_majority"
-        started = isinstance(plan, ClosedFormPlan)
-        count_votes = count_corrected if started else find("count_votes")
+        count_votes = count_corrected if in_closed_form else find("count_votes")
         answers, public = (
             count_votes(run, data, plan, role) / plan.num_teachers
             for role in (Role.TEST, Role.PUBLIC)

@@ -121,16 +121,13 @@ def open_votes_run(
         run=str(root),
     )
 
-    def same_votes(inputs: Json) -> bool:
-        key = read_key(run)
-        return key is not None and inputs.get("votes") == votes.fingerprint(key)
-
+    key = read_key(run)
     chosen = choose_ledger(
         root,
         ledger,
         votes.ledger_path,
         what="votes",
-        began_with=same_votes,
+        began_with=lambda begun: key is not None and begun.get("votes") == votes.fingerprint(key),
         overwrite=overwrite,
     )
     run = replace(run, ledger=chosen)
@@ -159,10 +156,8 @@ def require_served(
     silos = votes.silos
     require(data is None or not data.budgets, "no `budgets` of data whose votes are imported")
     _require_no_copies(silos, settings.max_teachers_per_unit)
-    num_samples = len(silos.ids)
+    num_samples, imported = len(silos.ids), _import_settings(run, votes, data)
     complete = resolve_settings(settings, silos.shape, num_samples, silos.kind)
-    aggregator = complete.mechanism
-    unit = str(_import_settings(run, votes, data)["unit"])
     state, key = run.state(VOTES_IMPORT), read_key(run)
     require_possible(
         run,
@@ -170,11 +165,11 @@ def require_served(
         silos.shape,
         silos.ids,
         silos.label_names,
-        unit=unit_by(state, key) if state and key else PrivacyUnit(unit=unit),
+        unit=unit_by(state, key) if state and key else PrivacyUnit(unit=str(imported["unit"])),
     )
-    if "features" in aggregator.needs and silos.features is None:
-        described, name = _import_settings(run, votes, data)["data"], type(aggregator).__name__
-        require_features(described, name, silos.kind, num_samples)
+    if "features" in complete.mechanism.needs and silos.features is None:
+        name = type(complete.mechanism).__name__
+        require_features(imported["data"], name, silos.kind, num_samples)
 
 
 def _require_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:
@@ -226,12 +221,11 @@ def import_votes(run: Run, votes: VotesFrom, data: DataSource | None = None) -> 
     if not run.begin(VOTES_IMPORT, inputs):
         return
     store, silos = VoteStore(run.root.resolve() / VOTES_IMPORT.outputs[0]), votes.silos
-    first_teacher = 0
+    teachers = range(0)
     with step_bar(len(silos.members), "import of votes", unit="silo") as bar:
         for silo in silos.members:
-            teachers = range(first_teacher, first_teacher + silo.num_teachers)
+            teachers = range(teachers.stop, teachers.stop + silo.num_teachers)
             _import_silo(store, teachers, silo.votes(), silos.kind)
-            first_teacher = teachers.stop
             bar.update()
     files = {} if silos.features is None else store.save_features(silos.features)
     files |= store.write_manifest(
