@@ -11,7 +11,7 @@ from pate._core.accounting.accountant import Target, epsilon_of
 from pate._core.accounting.cost import NeighboringRelation, format_epsilon, format_exact
 from pate._core.release.transaction import require_promise
 from pate._core.settings import Partial, import_path
-from pate._core.validation import require, require_in_open_unit_interval
+from pate._core.validation import given, require, require_in_open_unit_interval
 from pate._labeling.aggregators.base import Aggregator, AnyAggregator, made_for, registered
 from pate._labeling.aggregators.top_k import StableTopK
 from pate._labeling.commands.parsing import run_command
@@ -73,20 +73,13 @@ def calibrate(
         f"--aggregator.neighboring_relation {neighboring_relation.name}, for which the target is",
         neighboring_relation=relation.name,
     )
-    if delta_test is not None:
-        lacks_one = isinstance(start, Partial) and "delta_test" in start.missing
+    if isinstance(start, Partial) and "delta_test" in start.missing:
+        start = start.complete(**given(delta_test=delta_test))
+    else:
         name = (start.cls if isinstance(start, Partial) else type(start)).__name__
-        require(lacks_one, f"no delta_test for {name}", delta_test=delta_test)
-        assert isinstance(start, Partial)
-        start = start.complete(delta_test=delta_test)
-    return _report(
-        scale_to_target(
-            complete_aggregator(start, target, shape, answered=answered), target, shape
-        ),
-        target,
-        shape,
-        answered,
-    )
+        require(delta_test is None, f"no delta_test for {name}", delta_test=delta_test)
+    completed = complete_aggregator(start, target, shape, answered=answered)
+    return _report(scale_to_target(completed, target, shape), target, shape, answered)
 
 
 def _report(

@@ -49,6 +49,7 @@ from pate._labeling.runs.run import (
     load_ledger,
     require_data_config,
 )
+from pate._labeling.teachers import CHUNK_SIZE
 
 _FIRST_SETTINGS = {
     TEACHERS_FIT: "--config data.yaml --config teachers.yaml",
@@ -70,9 +71,9 @@ class RunCheck:
         notes: one line for each thing that happened elsewhere and calls for the next command.
     """
 
-    finished: tuple[str, ...]
-    problems: tuple[str, ...]
-    next_command: str | None
+    finished: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    next_command: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -91,12 +92,11 @@ def check_run(root: Path) -> RunCheck:
         path=str(root),
     )
     if not run.private.is_dir():  # all other faults would follow from that
-        return RunCheck((), (f"Expected {run.private}, got no such folder. Put it back",), None)
+        return RunCheck(problems=(f"Expected {run.private}, got no such folder. Put it back",))
     later, fit = 0, run.state(TEACHERS_FIT)
     if fit is not None and fit.forgotten and (fit.again or not fit.finished):
-        return RunCheck(
-            (), (f"Expected an end of `pate forget` of {root}, which the same call reaches",), None
-        )
+        problem = f"Expected an end of `pate forget` of {root}, which the same call reaches"
+        return RunCheck(problems=(problem,))
     with faults.gather((OSError, ValueError)):
         require_data_config(run)
         run = replace(run, ledger=load_ledger(root))
@@ -118,25 +118,19 @@ def check_run(root: Path) -> RunCheck:
     with faults.gather((OSError, ValueError)):
         faults.lines.extend((*_unreadable(run.private), *unexpected_public_files(run)))
     if faults.lines:
-        return RunCheck((), tuple(faults.lines), None)
+        return RunCheck(problems=tuple(faults.lines))
     finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
-    place, notes = shlex.quote(str(root)), []
+    place, notes, command = shlex.quote(str(root)), [], _next_command(run)
     if later:
         notes.append(
             f"the ledger holds {later} later release(s) of other runs on these data, which the"
             " statement does not count until labels are stated again"
         )
+        command = f"pate label --config {shlex.quote(str(run.root / LABEL.config))} --run {place}"
     if fit is not None and fit.forgotten:
         notes.append(run.to_forget)
-        return RunCheck(finished, (), f"pate forget ID ... --run {place}", tuple(notes))
-    if later:
-        return RunCheck(
-            finished,
-            (),
-            f"pate label --config {shlex.quote(str(run.root / LABEL.config))} --run {place}",
-            tuple(notes),
-        )
-    return RunCheck(finished, (), _next_command(run))
+        command = f"pate forget ID ... --run {place}"
+    return RunCheck(finished, (), command, tuple(notes))
 
 
 def _stages(run: Run) -> tuple[Stage, ...]:
@@ -167,8 +161,8 @@ def _unreadable(private: Path) -> Iterator[str]:
 def _next_command(run: Run) -> str:
     """Return the first command that has not finished."""
     place = shlex.quote(str(run.root))
+    data = run.inputs_of(first_stage(run)).settings.get("data")
     for stage in _stages(run):
-        data = run.inputs_of(first_stage(run)).settings.get("data")
         optional = stage is REFERENCES and run.state(stage) is None
         if run.is_finished(stage) or optional or (stage is STUDENT and data is None):
             continue
@@ -194,8 +188,9 @@ def check_and_print(run: Path) -> None:
         run: folder of the run, at any stage.
     """
     result = check_run(run)
+    for problem in result.problems:
+        print(one_line(with_options(f"{run}: {problem}")))
     if result.problems:
-        print("\n".join(one_line(with_options(f"{run}: {problem}")) for problem in result.problems))
         raise SystemExit(1)
     print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
     for note in result.notes:
@@ -248,16 +243,15 @@ status = partial(run_command, "status", print_status)
 
 def _progress(run: Run, stage: Stage) -> str:
     state = run.state(stage)
-    if state is None:
-        return "not begun"
-    if state.finished:
-        return "finished"
-    folder, size = run.root / stage.outputs[0], run.private / "teachers" / "chunk_size.json"
+    if state is None or state.finished:
+        return "finished" if state else "not begun"
+    size = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
     if stage not in _CHUNKS or not size.is_file():
         return "begun"
     num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
     num_chunks = -(-num_teachers // read_json(size.read_text())["chunk_size"])
-    return f"{len(list(folder.glob(_CHUNKS[stage])))} of {num_chunks} chunks"
+    done = [*(run.root / stage.outputs[0]).glob(_CHUNKS[stage])]
+    return f"{len(done)} of {num_chunks} chunks"
 
 
 def _workers(run: Run, stage: Stage) -> Iterator[str]:
@@ -281,10 +275,8 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
         ValueError: if the file is not an intact ledger.
     """
     book = read_ledger(ledger)
-    print(
-        f"{ledger}: {len(book.entries)} release(s) of {sum(entry.count for entry in book.entries)}"
-        " queries"
-    )
+    queries = sum(entry.count for entry in book.entries)
+    print(f"{ledger}: {len(book.entries)} release(s) of {queries} queries")
     for entry in book.entries:
         units = describe_reach(entry.max_teachers_per_unit, book.max_teachers_per_unit)
         made = f", made{units}" if units else ""
@@ -348,8 +340,7 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
     for _, priced in totals[NeighboringRelation.REPLACE_RECORD]:
         for line in describe_personal(personal_figures(priced.reserved())):
             print(line)
-    budget = describe_budget(book)
-    if budget is not None:
+    if (budget := describe_budget(book)) is not None:
         print(budget)
 
 

@@ -6,7 +6,7 @@ summary, with figures of the student and the statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -66,16 +66,15 @@ def main(args: Sequence[str]) -> None:
         overrides["data"].append(f"--ledger={options.ledger}")
     if options.config is None:
         folder = find_recipe(options.recipe)
-        root = options.run or Path("runs") / folder.resolve().name
-        _run(Recipe(folder, root, overrides), options)
+        _run(folder, folder.resolve().name, overrides, options)
         return
     with TemporaryDirectory(prefix="pate") as place:
-        folder, root = Path(place), options.run or Path("runs") / options.config.stem
-        unpack_recipe(options.config, folder, [f"{part}.yaml" for part in PARTS])
-        _run(Recipe(folder, root, overrides), options)
+        unpack_recipe(options.config, Path(place), [f"{part}.yaml" for part in PARTS])
+        _run(Path(place), options.config.stem, overrides, options)
 
 
-def _run(recipe: Recipe, options: Namespace) -> None:
+def _run(folder: Path, name: str, overrides: Overrides, options: Namespace) -> None:
+    recipe = Recipe(folder, options.run or Path("runs") / name, overrides)
     if options.print_config:
         print(recipe.text(), end="")
         return
@@ -160,8 +159,7 @@ class Recipe:
         # faults of a table are told before networks load torch for seconds
         table = self._table() if trained else None
         options, teachers, _ = self.teachers
-        student = self.student
-        parser, labels = self.labels
+        student, (parser, labels) = self.student, self.labels
         return RunPlan(
             root=self.root,
             data=table or options.data,
@@ -299,9 +297,8 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     Returns:
         The other arguments, and the overrides of each part; overrides of data keep their prefix.
     """
-    others: list[str] = []
+    others, remaining = list[str](), list(args)
     overrides: dict[str, list[str]] = {part: [] for part in PARTS}
-    remaining = list(args)
     while remaining:
         word = remaining.pop(0)
         name, equals, value = word.partition("=")
@@ -341,6 +338,8 @@ _ROWS = {
     "true_label_student": "true-label student",
 }
 
+_PRIVATE = {"teacher_majority", "linear_fit", "true_label_student"}
+
 _LEDGERS = {
     "private data": "of the private data",
     "named": "named for this run; another of these data adds up",
@@ -361,12 +360,14 @@ def _describe_run(run: Run) -> str:
             figures_of |= read_json(path.read_text())
     lines = [] if "optimize" not in figures_of else [*describe_figures(figures_of), ""]
     labels, stated, statement = (run.root / output for output in LABEL.outputs)
-    content = Statement.read(stated)
+    content, ledger = Statement.read(stated), run.ledger_path
+    if ledger.is_relative_to(Path.cwd()):
+        ledger = ledger.relative_to(Path.cwd())
     places = {
         "released labels": labels,
         "privacy statement": f"{statement} (with all formulas)",
         "predictions": f"pate predict {run.root / STUDENT.outputs[0] / MODEL} FILE",
-        "ledger": f"{_relative_to_cwd(run.ledger_path)} ({_LEDGERS[content['ledger']['counts']]})",
+        "ledger": f"{ledger} ({_LEDGERS[content['ledger']['counts']]})",
         "PRIVATE files": run.private,
     }
     lines += [content.guarantee, ""]
@@ -376,12 +377,7 @@ def _describe_run(run: Run) -> str:
 
 def describe_figures(figures_of: Json) -> Iterator[str]:
     """Yield a table of figures on the test set, and a verdict."""
-    chosen = figures_of.pop("optimize")
-    private = [
-        name
-        for name in ("teacher_majority", "linear_fit", "true_label_student")
-        if name in figures_of
-    ]
+    chosen, private = figures_of.pop("optimize"), _PRIVATE & figures_of.keys()
     yield from _table(f"Test set, cut for {chosen}", figures_of, private)
     if private:
         yield "* PRIVATE: computed without privacy, for comparison only"
@@ -404,7 +400,7 @@ def describe_figures(figures_of: Json) -> Iterator[str]:
     )
 
 
-def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -> list[str]:
+def _table(title: str, figures_of: Mapping[str, Json], private: Collection[str]) -> list[str]:
     """Return a head, and a row of figures for each of the `_ROWS`."""
     metrics = [
         name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)
@@ -415,9 +411,3 @@ def _table(title: str, figures_of: Mapping[str, Json], private: Sequence[str]) -
             mark = " *" if name in private else ""
             rows.append((row + mark, *(f"{figures_of[name][metric]:.3f}" for metric in metrics)))
     return text_table(rows)
-
-
-def _relative_to_cwd(path: Path) -> Path:
-    """Return a path relative to the working directory if it lies within."""
-    folder = Path.cwd()
-    return path.relative_to(folder) if path.is_relative_to(folder) else path

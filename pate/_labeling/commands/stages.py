@@ -243,8 +243,8 @@ def _votes_from_where(args: Sequence[str]) -> str | None:
 
     Raises ``ValueError`` if both are given.
     """
-    named = {name: named_before(name, args) for name in _FROM}
-    named = {name: value for name, value in named.items() if value not in (None, "null")}
+    values = {name: named_before(name, args) for name in _FROM}
+    named = {name: value for name, value in values.items() if value not in (None, "null")}
     require(len(named) < 2, "--votes or --silos, not both", **named)
     return next(iter(named), None)
 
@@ -447,32 +447,25 @@ def forget(args: Sequence[str]) -> None:
     parser.add_argument("--run", type=Path, required=True, help="folder of the run")
     parser.add_class_arguments(Execution, as_group=False, skip={"shared"})
     parsed = parser.parse_args(list(args))
-    forgotten = Pipeline(parsed.run).forget(parsed.ids, from_options(Execution, parsed))
-    print("\n".join(_what_is_left(parsed.run, len(set(parsed.ids)), forgotten)))
-
-
-def _what_is_left(root: Path, number: int, forgotten: bool) -> list[str]:
-    """Return the next step, the files that stay, and the files that only the owner can delete."""
-    run = open_run(root)
-    if forgotten:
-        lines = [
-            f"Forgotten: {number}. Teachers and votes of {root} equal those of a run without.",
+    number, root = len(set(parsed.ids)), parsed.run
+    if Pipeline(root).forget(parsed.ids, from_options(Execution, parsed)):
+        print(f"Forgotten: {number}. Teachers and votes of {root} equal those of a run without.")
+        print(
             "Next: take the same out of the data, which the run refuses until then, and call this"
-            " again to check that.",
-        ]
+            " again to check that."
+        )
     else:
-        lines = ["The data hold none of these, and all other records equal those of the teachers."]
+        print("The data hold none of these, and all other records equal those of the teachers.")
+    run = open_run(root)
     if run.is_finished(LABEL):
-        lines.append(
+        print(
             "Released files stay: labels, statement and student. Their guarantee covers the"
             " forgotten like everybody else. New labels by the present votes would be another"
             " release, at a further cost."
         )
-    lines += [
-        f"May hold forgotten records, and is yours to delete: {path}"
-        for path in residual_files(run, load_data(run))
-    ]
-    return [*lines, "Other runs on these data, copies and backups are not looked at."]
+    for path in residual_files(run, load_data(run)):
+        print(f"May hold forgotten records, and is yours to delete: {path}")
+    print("Other runs on these data, copies and backups are not looked at.")
 
 
 _SHARED = (["teachers", "fit"], ["teachers", "vote"])
