@@ -457,13 +457,7 @@ class PythonFile(DataSource):
         self.path = expand_path(path)
         self.name = name
         self._settings = settings or {}
-        super().__init__(
-            features=features or self.source.feature_map,
-            permanent_ids=self.source.permanent_ids,
-            unknown_labels=self.source.unknown_labels,
-            budgets=self.source.budgets,
-            copies=self.source.copies,
-        )
+        super().__init__(features=features or self.source.feature_map)
 
     @cached_property
     def source(self) -> DataSource:
@@ -492,6 +486,22 @@ class PythonFile(DataSource):
     @property
     def ledger_path(self) -> Path | None:
         return self.source.ledger_path
+
+    @property
+    def permanent_ids(self) -> bool:
+        return self.source.permanent_ids
+
+    @property
+    def unknown_labels(self) -> bool:
+        return self.source.unknown_labels
+
+    @property
+    def copies(self) -> bool:
+        return self.source.copies
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        return self.source.budgets
 
     def load(self, role: Role) -> Records:
         return self.source.load(role)
