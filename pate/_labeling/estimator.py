@@ -58,8 +58,7 @@ from pate._labeling.data.records import (
 )
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import student_of
-from pate._labeling.pipeline import label
-from pate._labeling.plan import RunPlan
+from pate._labeling.pipeline import RunPlan, label
 from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels

@@ -40,7 +40,7 @@ from pate._labeling.commands.stages import (
 )
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
-from pate._labeling.plan import TESTS, RunPlan, say_hopeless
+from pate._labeling.pipeline import TESTS, RunPlan, say_hopeless
 from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.runs.run import LABEL, METRICS, MODEL, REFERENCES, STUDENT, Run, read_data

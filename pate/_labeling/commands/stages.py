@@ -44,8 +44,7 @@ from pate._labeling.commands.parsing import (
 )
 from pate._labeling.data.source import DataSource
 from pate._labeling.networks import LINEAR, is_linear
-from pate._labeling.pipeline import Pipeline
-from pate._labeling.plan import advice_on, say_few
+from pate._labeling.pipeline import Pipeline, advice_on, say_few
 from pate._labeling.release.between_runs import open_run
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels

@@ -9,7 +9,7 @@ import pytest
 from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
 from pate._labeling.data.records import Features, Records, Role
 from pate._labeling.data.source import Table
-from pate._labeling.plan import RunPlan
+from pate._labeling.pipeline import RunPlan
 from pate._labeling.stages.teachers import load_plan
 from pate.accounting import read_ledger
 from pate.aggregators import ScoreVotes
