@@ -11,7 +11,7 @@ import hashlib
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -180,9 +180,9 @@ def fit_linear(
     for pattern, rows in enumerate(patterns.T):
         labels = np.flatnonzero(pattern_of.ravel() == pattern)
         if rows.any():
-            models = _fit(x[rows], y[np.ix_(rows, labels)], noise_std)
-            constants[labels], weights[:, labels] = models.constants, models.weights
-            gains[labels], squares[labels] = models.gains, models.squares
+            fitted = _fit(x[rows], y[np.ix_(rows, labels)], noise_std)
+            weights[:, labels], constants[labels], terms = fitted
+            gains[labels], squares[labels] = terms.sum(axis=0), (terms**2).sum(axis=0)
     # all labels together, whatever their masks: a single label may prove little; if no answer
     # differs from the constant one, there is nothing to decide
     return LinearStudent(
@@ -211,8 +211,7 @@ def linear_student_of(
     fitted = y - means
     level, steepness = match_logistic_moments(means, fitted)
     inner = space.right @ (space.left.T @ fitted * steepness / space.spread[:, None])
-    rare = 0.5 / len(x)
-    constants = logit(means.clip(rare, 1 - rare))
+    constants = _safe_logit(means, len(x))
     departs = np.asarray((yes != yes[0]).any(axis=0))
     sides = np.where(yes[0], np.maximum(constants, LEAST), np.minimum(constants, -LEAST))
     return LinearStudent(
@@ -297,9 +296,14 @@ def constant_logits(
     return logits
 
 
+def _safe_logit(means: FloatArray, num: IntArray | int) -> FloatArray:
+    """Return the logits of means over ``num`` samples, at least half a sample from 0 and 1."""
+    return np.asarray(logit(means.clip(0.5 / num, 1 - 0.5 / num)))
+
+
 def _constants(means: FloatArray, num: IntArray | int, noise_std: float | None) -> FloatArray:
     """Return logits ``[C]``, below 0 where noise may be all that is above one half."""
-    logits = np.asarray(logit(means.clip(0.5 / num, 1 - 0.5 / num)))
+    logits = _safe_logit(means, num)
     least = 0.5 + _GIVEN * (noise_std or 0.0) / np.sqrt(num)
     return np.where((means > 0.5) & (means <= least), -LEAST, logits)
 
@@ -331,21 +335,15 @@ def labels_better_than_constant(gains: FloatArray, squares: FloatArray) -> BoolA
     return departs
 
 
-class _Models(NamedTuple):
-    """Models of labels with the same mask, and how much better than a constant they are."""
+def _fit(
+    x: FloatArray, y: FloatArray, noise_std: float | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Fit models to samples with complete targets.
 
-    constants: FloatArray
-    """``[C]``, the logits of the constant answers."""
-    weights: FloatArray
-    """``[F + 1, C]``, the intercepts last."""
-    gains: FloatArray
-    """``[C]``, as for `labels_better_than_constant`."""
-    squares: FloatArray
-    """``[C]``, as for `labels_better_than_constant`."""
-
-
-def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
-    """Fit models to samples with complete targets."""
+    Returns:
+        the weights ``[F + 1, C]``, the logits ``[C]`` of the constant answers, and the terms ``[N,
+        C]`` of the gains of `labels_better_than_constant`.
+    """
     space, num = _directions(_Keyed(x)), len(y)
     raw = y.mean(axis=0)
     weights, shrinkage, noise = ridge_posterior(space, y - raw, noise_std or 0.0)
@@ -363,12 +361,7 @@ def _fit(x: FloatArray, y: FloatArray, noise_std: float | None) -> _Models:
     constants = _constants(means, num, noise_std)
     terms = (answers.astype(np.float64) - (constants > 0)) * (2 * y - 1)
     inner = space.right @ (slopes / space.spread[:, None])
-    return _Models(
-        constants=constants,
-        weights=np.concatenate((inner, [intercepts - space.center @ inner])),
-        gains=terms.sum(axis=0),
-        squares=(terms**2).sum(axis=0),
-    )
+    return np.concatenate((inner, [intercepts - space.center @ inner])), constants, terms
 
 
 def ridge_posterior(
@@ -413,8 +406,7 @@ def match_logistic_moments(means: FloatArray, fitted: FloatArray) -> tuple[Float
         means: ``[C]``, the means of the labels.
         fitted: ``[N, C]``, the answers minus these means, with mean 0.
     """
-    rare = 0.5 / len(fitted)
-    means = means.clip(rare, 1 - rare)
+    means = means.clip(0.5 / len(fitted), 1 - 0.5 / len(fitted))
     spread = fitted.std(axis=0)
     # constant answers have no slope
     scale = np.where(spread > np.finfo(np.float64).eps, spread, np.inf)
@@ -455,8 +447,7 @@ def _logistic(space: Directions, shares: FloatArray) -> tuple[FloatArray, FloatA
     """
     moments, means = space.left.T @ shares, shares.mean(axis=0)
     penalty = _RIDGE * (space.spread[:1] / space.spread)[:, None] ** 2
-    slopes, rare = np.zeros(moments.shape), 0.5 / len(shares)
-    intercepts = np.asarray(logit(means.clip(rare, 1 - rare)))
+    slopes, intercepts = np.zeros(moments.shape), _safe_logit(means, len(shares))
     x_prev, b_prev, t = slopes, intercepts, 1.0
     for _ in range(_STEPS):
         t_next = (1 + np.sqrt(1 + 4 * t**2)) / 2
