@@ -11,7 +11,7 @@ import hashlib
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,6 +43,18 @@ SHARPNESS = 8.0
 """Sharpness of the bend of logits that are kept on one side of 0: it is 1/8 wide."""
 LEAST = 1e-6
 """The smallest logit of an answer that is kept above one half; float32 can tell it from 0."""
+
+
+LINEAR = "pate.models.Linear"
+"""The path of the network that is solved in closed form."""
+
+
+def is_linear(settings: Any) -> bool:
+    """Return whether a network's settings name `LINEAR`, as a recipe has them or as the path."""
+    if isinstance(settings, dict):
+        known = settings.keys() <= {"class_path", "init_args"}
+        settings = settings.get("class_path") if known and not settings.get("init_args") else None
+    return settings in (LINEAR, LINEAR.removeprefix("pate."))
 
 
 @dataclass(frozen=True, eq=False)

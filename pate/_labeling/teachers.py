@@ -3,7 +3,7 @@
 `ClosedFormPlan` makes linear teachers without training; that of networks is `pate.TeacherPlan`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, get_args
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, get_args
 from pate._core.settings import to_plain
 from pate._core.validation import MOST_VOTERS, StrArray, given, require, require_count
 from pate._labeling.data.records import Records, Unit, parts_of_groups
-from pate._labeling.networks import LINEAR, is_linear
+from pate._labeling.linear import LINEAR, is_linear
 
 CLOSED_FORM = "closed_form"
 """The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
@@ -68,6 +68,17 @@ def require_bound(plan: Plan) -> None:
         most is None or plan.unit == "record",
         "unit: record with max_teachers_per_group",
         unit=plan.unit,
+    )
+
+
+def require_factory(make: Callable[..., Any]) -> None:
+    """Raise ``ValueError`` if a network is given in place of its class or factory."""
+    # a network can also be called, with records
+    shared = hasattr(make, "state_dict") and not isinstance(make, type)
+    require(
+        not shared,
+        "something that makes a network; with settings, pate.models.Factory",
+        network=f"a network that is made, {type(make).__name__}",
     )
 
 

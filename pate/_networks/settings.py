@@ -20,7 +20,7 @@ from pate._core.validation import expecting, require
 from pate._labeling.data.features.numeric import MAP_MODULES
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
-from pate._labeling.networks import require_factory
+from pate._labeling.teachers import require_factory
 
 _BUILDERS = "torchvision.models"
 _ROOMS = {

@@ -43,7 +43,7 @@ from pate._labeling.commands.parsing import (
     with_saved_data,
 )
 from pate._labeling.data.source import DataSource
-from pate._labeling.networks import LINEAR, is_linear
+from pate._labeling.linear import LINEAR, is_linear
 from pate._labeling.pipeline import Pipeline, advice_on, say_few
 from pate._labeling.release.between_runs import open_run
 from pate._labeling.release.label_settings import LabelSettings

@@ -38,12 +38,12 @@ _COMMANDS: dict[str, Command] = {
         "pate run configs/faces --run runs/mine --label.num_queries 120",
     ),
     "init": Command(
-        "pate._labeling.commands.recipes:main",
+        "pate._labeling.commands.recipes:init_main",
         "write a recipe for data of your own, with comments",
         "pate init recipes/mine --data mine.csv --kind csv",
     ),
     "plugin new": Command(
-        "pate._labeling.commands.plugin:main",
+        "pate._labeling.commands.recipes:plugin_main",
         "write a package with an aggregator of your own, its cost and tests",
         "pate plugin new NoisyMean",
     ),

@@ -26,7 +26,7 @@ from pate._labeling.aggregators.score_votes import ScoreVotes
 from pate._labeling.data.arrays import DrawnPublic
 from pate._labeling.data.records import Records, Role
 from pate._labeling.data.source import DataSource
-from pate._labeling.networks import is_linear
+from pate._labeling.linear import is_linear
 from pate._labeling.release.between_runs import Start, draw_public_samples
 from pate._labeling.release.completion import resolve_settings, sample_settings
 from pate._labeling.release.label_settings import LabelSettings, is_paid

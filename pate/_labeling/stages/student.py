@@ -35,8 +35,7 @@ from pate._core.validation import (
 )
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.data.source import DataSource
-from pate._labeling.linear import fit_linear, student_of
-from pate._labeling.networks import LINEAR, is_linear, require_factory
+from pate._labeling.linear import LINEAR, fit_linear, is_linear, student_of
 from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
     EXPORTED,
@@ -73,7 +72,7 @@ from pate._labeling.student.metrics import (
     evaluate_constant,
     queried,
 )
-from pate._labeling.teachers import ClosedFormPlan
+from pate._labeling.teachers import ClosedFormPlan, require_factory
 
 if TYPE_CHECKING:
     from torch import nn

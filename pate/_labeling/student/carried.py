@@ -51,8 +51,7 @@ from pate._labeling.data.tables import (
     NumberColumns,
     hashed,
 )
-from pate._labeling.linear import LinearStudent
-from pate._labeling.networks import is_linear
+from pate._labeling.linear import LinearStudent, is_linear
 from pate._labeling.runs.run import MODEL, STUDENT
 from pate._labeling.student.metrics import DECISION_METRICS, Metric
 

@@ -32,8 +32,12 @@ from pate._core.validation import (
     require_positive,
 )
 from pate._labeling.data.records import Records, Unit, partition_records
-from pate._labeling.networks import require_factory
-from pate._labeling.teachers import assigned_units, require_bound, start_place
+from pate._labeling.teachers import (
+    assigned_units,
+    require_bound,
+    require_factory,
+    start_place,
+)
 from pate._networks.data.augmentation import augmented
 
 

@@ -37,7 +37,7 @@ from pate._core.validation import require
 from pate._labeling.data.arrays import DrawnPublic
 from pate._labeling.data.records import Records, Role, assign_teachers
 from pate._labeling.data.source import DataSource
-from pate._labeling.networks import is_linear
+from pate._labeling.linear import is_linear
 from pate._labeling.pipeline import Pipeline
 from pate._labeling.release.between_runs import SampleSettings, SamplesRelease, student_run
 from pate._labeling.release.label_settings import LabelSettings

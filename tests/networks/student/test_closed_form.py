@@ -11,8 +11,7 @@ import pytest
 from scipy.special import logit
 
 from pate import ReleasedLabels, cli
-from pate._labeling.linear import constant_logits, linear_student_of, student_of
-from pate._labeling.networks import is_linear
+from pate._labeling.linear import constant_logits, is_linear, linear_student_of, student_of
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import Run, labels_file, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
