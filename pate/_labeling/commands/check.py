@@ -116,7 +116,12 @@ def check_run(root: Path) -> RunCheck:
             mode=f"{mode:04o}",
         )
     with faults.gather((OSError, ValueError)):
-        faults.lines.extend((*_unreadable(run.private), *unexpected_public_files(run)))
+        faults.lines += [
+            f"Expected plain files in {run.private}, got {path.relative_to(run.private)}. Delete it"
+            for path in sorted(run.private.rglob("*"))
+            if not (path.is_file() or path.is_dir())
+        ]
+        faults.lines += unexpected_public_files(run)
     if faults.lines:
         return RunCheck(problems=tuple(faults.lines))
     finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
@@ -149,13 +154,6 @@ def _require_intact(run: Run, stage: Stage) -> None:
         require_student(run)
     elif run.is_finished(stage) or left:
         run.require_finished(stage)
-
-
-def _unreadable(private: Path) -> Iterator[str]:
-    """Yield an error for each entry of the private folder that is neither a file nor a folder."""
-    for path in sorted(private.rglob("*")):
-        if not (path.is_file() or path.is_dir()):
-            yield f"Expected plain files in {private}, got {path.relative_to(private)}. Delete it"
 
 
 def _next_command(run: Run) -> str:

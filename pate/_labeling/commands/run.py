@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
@@ -158,8 +158,9 @@ class Recipe:
         trained = named_before("fit", self._words("data", "teachers")) != CLOSED_FORM
         # faults of a table are told before networks load torch for seconds
         table = self._table() if trained else None
-        options, teachers, _ = self.teachers
-        student, (parser, labels) = self.student, self.labels
+        options, teachers, _ = self.teachers()
+        student = read_student_fit(self._words("student"))
+        parser, labels = read_label(self._words("label"))
         return RunPlan(
             root=self.root,
             data=table or options.data,
@@ -173,28 +174,18 @@ class Recipe:
 
     def text(self) -> str:
         """Return the settings of all stages as the files of a recipe, each below its name."""
-        *_, fit = self.teachers
-        data = {name: fit[name] for name in ("data", "ledger")}
-        rest = {name: value for name, value in fit.items() if name not in data}
-        contents = zip(PARTS, (data, rest, settings_of(*self.labels), self.student), strict=True)
+        *_, teachers = self.teachers()
+        data = {name: teachers.pop(name) for name in ("data", "ledger")}
+        labels = settings_of(*read_label(self._words("label")))
+        student = read_student_fit(self._words("student"))
+        contents = zip(PARTS, (data, teachers, labels, student), strict=True)
         return "---\n".join(
             f"# {part}.yaml\n{yaml.safe_dump(each, sort_keys=False)}" for part, each in contents
         )
 
-    @cached_property
     def teachers(self) -> tuple[Namespace, Any, Json]:
-        """All options of `pate teachers fit`, its plan, and both as plain data."""
+        """Return all options of `pate teachers fit`, its plan, and both as plain data."""
         return read_teachers_fit(self._words("data", "teachers"))
-
-    @cached_property
-    def labels(self) -> tuple[CommandParser, Namespace]:
-        """The parser and the options of `pate label`."""
-        return read_label(self._words("label"))
-
-    @cached_property
-    def student(self) -> Json:
-        """The settings of `pate student fit` as plain data."""
-        return read_student_fit(self._words("student"))
 
     def _words(self, *parts: str) -> list[str]:
         """Return the options of a command that name the files of parts, and override them.

@@ -623,13 +623,13 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         digests in (before, after),
         f"the data that `teachers fit` of {run.root} was begun with",
     )
+    require(not named.all(), "private records that are left")
     if missing:
         run.require_finished(TEACHERS_FIT)
         if not state.again:
             run.record(TEACHERS_FIT, replace(state, forgotten=0))
             return False
-    require(not named.all(), "private records that are left")
-    if digests == before and not missing:
+    elif digests == before:
         run.require_finished(TEACHERS_FIT)
         voted = run.state(TEACHERS_VOTE)
         # from here on the run belongs to the data without the units; some of its teachers and all
@@ -645,9 +645,9 @@ def forget(run: Run, data: DataSource, units: Sequence[str], execution: Executio
         run.record(TEACHERS_FIT, changed)
     if not missing:
         forget_members(run.ledger_path, gone)
-    if not missing and not isinstance(plan, ClosedFormPlan):
-        old = origin_of(replace(begun, digests={**begun.digests, **before}))
-        find("drop_chunks")(run, plan, units, old=old)
+        if not isinstance(plan, ClosedFormPlan):
+            old = origin_of(replace(begun, digests={**begun.digests, **before}))
+            find("drop_chunks")(run, plan, units, old=old)
     fit(run, rest, plan, execution)
     run.clear(REFERENCES)
     (run.private / "report.html").unlink(missing_ok=True)

@@ -70,7 +70,7 @@ def _audit_recipe(recipe: Path, folder: Path, parsed: Any, overrides: Overrides)
     data = {
         "class_path": import_path(CanaryRecords),
         "init_args": {
-            "source": Recipe(recipe, run.root, overrides).teachers[-1]["data"],
+            "source": Recipe(recipe, run.root, overrides).teachers()[-1]["data"],
             "canaries": parsed.canaries,
             "kind": parsed.kind,
             "seed": seed,
