@@ -320,49 +320,49 @@ def _made_up_votes(
     return NamedVotes(ids=ids, label_names=tuple(label_names), num_teachers=num_teachers, **votes)
 
 
+@_stage(LABEL.name)
 def _label(run: Run, settings: LabelSettings) -> None:
     """Release labels by the noise of ``settings``, from a seed."""
-    with _stage(LABEL.name):
-        store = finished_votes(run)
-        brief = replace(
-            settings,
-            num_queries=len(store.manifest().ids),
-            query_choice=None,
-            max_epsilon=None,
-            max_delta0=None,
-            budget_filter=None,
-            noise_seed=0,
-        )
-        label(run, store, brief)
+    store = finished_votes(run)
+    brief = replace(
+        settings,
+        num_queries=len(store.manifest().ids),
+        query_choice=None,
+        max_epsilon=None,
+        max_delta0=None,
+        budget_filter=None,
+        noise_seed=0,
+    )
+    label(run, store, brief)
 
 
+@_stage(LABEL.name)
 def _answer(run: Run) -> None:
     """Replace labels by made-up ones, to learn from whatever the noise left of a few answers."""
-    with _stage(LABEL.name):
-        released = ReleasedLabels.load(run.root)
-        labels = np.indices(released.labels.shape).sum(axis=0) % 2
-        # the last sample has no answer, as there may be samples without one
-        mask = np.ones(labels.shape, dtype=np.bool_)
-        mask[max(1, len(labels) - 1) :] = False
-        made_up = replace(released, labels=labels.astype(np.uint8), mask=mask)
-        with labels_file(run).open("wb") as file:
-            made_up.save(file, sealing_key(run))
+    released = ReleasedLabels.load(run.root)
+    labels = np.indices(released.labels.shape).sum(axis=0) % 2
+    # the last sample has no answer, as there may be samples without one
+    mask = np.ones(labels.shape, dtype=np.bool_)
+    mask[max(1, len(labels) - 1) :] = False
+    made_up = replace(released, labels=labels.astype(np.uint8), mask=mask)
+    with labels_file(run).open("wb") as file:
+        made_up.save(file, sealing_key(run))
 
 
+@_stage(STUDENT.name)
 def _student(run: Run, data: MadeUp, content: Json | None = None) -> None:
     """Train a student, and let it predict as it leaves the run."""
     content = StudentPlan().configuration() if content is None else content
-    with _stage(STUDENT.name):
-        if is_linear(content["model"]["network"]):
-            plan = LinearPlan.of(content)
-            student_stage.fit(run, plan)
-            student_stage.test(run, plan)
-        else:
-            find("rehearse_student")(run, content)
-        folder = run.root / STUDENT.outputs[0] / MODEL
-        if folder.is_dir():  # some stay in their runs, and say why
-            samples = data.load(Role.PUBLIC).features
-            answers = load_student(folder, trust=True).predict_proba(
-                samples[np.arange(samples.shape[0])]
-            )
-            require(np.isfinite(answers).all(), "a student whose answers are finite")
+    if is_linear(content["model"]["network"]):
+        plan = LinearPlan.of(content)
+        student_stage.fit(run, plan)
+        student_stage.test(run, plan)
+    else:
+        find("rehearse_student")(run, content)
+    folder = run.root / STUDENT.outputs[0] / MODEL
+    if folder.is_dir():  # some stay in their runs, and say why
+        samples = data.load(Role.PUBLIC).features
+        answers = load_student(folder, trust=True).predict_proba(
+            samples[np.arange(samples.shape[0])]
+        )
+        require(np.isfinite(answers).all(), "a student whose answers are finite")
