@@ -233,17 +233,23 @@ class Screen(Aggregator):
         Of a linear model's answers, which are of all queries or of none, the labels are kept.
         """
         answers = self.answers.aggregate(votes[passed], generator=generator)
-        labels = np.zeros(votes.counts.shape, dtype=np.uint8)
-        mask = np.zeros(votes.counts.shape, dtype=np.bool_)
-        labels[passed], mask[passed] = answers.labels, answers.mask
+
+        def among_all(answered: NDArray[Any]) -> NDArray[Any]:
+            values = np.zeros(votes.counts.shape, dtype=answered.dtype)
+            values[passed] = answered
+            return values
+
+        counts = None if answers.linear else answers.noisy_counts
         tiers = passed.astype(np.int64)
         if answers.tiers is not None:
             tiers[passed] += answers.tiers
-        values = None
-        if answers.noisy_counts is not None and not answers.linear:
-            values = np.zeros(votes.counts.shape)
-            values[passed] = answers.noisy_counts
-        return Release(labels, mask, noisy_counts=values, noise_std=answers.noise_std, tiers=tiers)
+        return Release(
+            among_all(answers.labels),
+            among_all(answers.mask),
+            noisy_counts=None if counts is None else among_all(counts),
+            noise_std=answers.noise_std,
+            tiers=tiers,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
