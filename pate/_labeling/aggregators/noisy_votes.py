@@ -455,9 +455,7 @@ class SiloVotes(Aggregator):
     @property
     def has_one_sum(self) -> bool:
         """Whether a server can open one sum only, whichever lists of silos it shows to whom."""
-        return not self.dropouts or (
-            self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
-        )
+        return self.dropouts * (self.dropouts + 1) < self.silos - self.colluding
 
     @property
     def share_sigma(self) -> float:

@@ -382,9 +382,8 @@ class Records:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", as_features(self.features))
-        object.__setattr__(self, "ids", as_text(self.ids))
-        if self.groups is not None:
-            object.__setattr__(self, "groups", as_text(self.groups, name="groups"))
+        for name, texts in given(ids=self.ids, groups=self.groups).items():
+            object.__setattr__(self, name, as_text(texts, name=name))
         if self.budgets is not None:
             budgets = np.asarray(self.budgets, dtype=np.float64)
             require(budgets.ndim == 1, "budgets of shape [N]", shape=budgets.shape)

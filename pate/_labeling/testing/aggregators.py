@@ -54,9 +54,6 @@ BallotRows = tuple[tuple[int, ...], ...]
 Grid = Sequence[BallotRows]
 
 
-_New = Callable[[], "AggregatorContract"]
-
-
 def neighbors(
     shape: VoteShape, relation: NeighboringRelation
 ) -> list[tuple[BallotRows, BallotRows]]:
@@ -75,45 +72,6 @@ def neighbors(
         for others in itertools.combinations_with_replacement(kinds, shape.num_teachers - 1)
         for a, b in moves
     ]
-
-
-def _visible_part(contract: _New) -> Callable[[BallotRows], BallotRows]:
-    """Return a function to the part of ballots that laws depend on. Their order is never in it."""
-    if not serves(Counts, contract().make(RELATIONS[0]).needs):
-        return lambda ballots: tuple(sorted(ballots))
-    return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
-
-
-@cache
-def laws_of_ballots(
-    contract: _New, made_for: NeighboringRelation
-) -> dict[BallotRows, tuple[BallotRows, Law]]:
-    """Return ballots with different visible parts, and their laws, by that part."""
-    aggregator, visible = contract(), _visible_part(contract)
-    kinds = itertools.product((0, 1), repeat=aggregator.num_labels)
-    listed = itertools.combinations_with_replacement(kinds, aggregator.num_teachers)
-    representatives = {visible(ballots): ballots for ballots in listed}
-    return {
-        key: (ballots, aggregator.law(aggregator.votes(ballots), made_for))
-        for key, ballots in representatives.items()
-    }
-
-
-@cache
-def laws_of_neighbors(
-    contract: _New,
-    made_for: NeighboringRelation,
-    relation: NeighboringRelation,
-    teachers: int = 1,
-) -> tuple[FloatArray, FloatArray, list[Outcome]]:
-    """Return the different laws of all neighbors, ``[N, M]`` each, and their M outcomes.
-
-    Of one teacher that changed or, with ``teachers=2``, of two.
-    """
-    visible = _visible_part(contract)
-    laws = {key: law for key, (_, law) in laws_of_ballots(contract, made_for).items()}
-    pairs = {(visible(a), visible(b)) for a, b in neighbors(contract().shape, relation)}
-    return different_laws(laws, pairs, teachers)
 
 
 def different_laws(
@@ -212,7 +170,7 @@ class AggregatorContract(Contract):
     @about("__call__", "answer", "aggregate")
     def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
         """The laws that are compared between neighbors are the laws of the code, on all ballots."""
-        laws = laws_of_ballots(type(self), relation)
+        laws = self._laws_of_ballots(relation)
         ballots = np.array([votes_of_law for votes_of_law, _ in laws.values()])
         draws = max(self.least_draws, self.draws // len(laws))
         votes = self._with_public(Votes.from_ballots(np.repeat(ballots, draws, axis=0)))
@@ -490,7 +448,7 @@ class AggregatorContract(Contract):
         """No votes of the shape have a label answered more often than the aggregator admits."""
         first, last = self.num_labels, 2 * self.num_labels
         admitted = self.make(relation).max_answer_probability(self.shape)
-        for ballots, law in laws_of_ballots(type(self), relation).values():
+        for ballots, law in self._laws_of_ballots(relation).values():
             answered = sum(p * np.array(outcome[first:last]) for outcome, p in law.items())
             assert np.max(answered) <= admitted + 1e-6, (
                 f"Expected at most {admitted}, got {answered} for {ballots}"
@@ -554,6 +512,42 @@ class AggregatorContract(Contract):
 
     @classmethod
     @cache
+    def _laws_of_ballots(
+        cls, made_for: NeighboringRelation
+    ) -> dict[BallotRows, tuple[BallotRows, Law]]:
+        """Return ballots with different visible parts, and their laws, by that part."""
+        contract, visible = cls(), cls._visible_part()
+        kinds = itertools.product((0, 1), repeat=cls.num_labels)
+        listed = itertools.combinations_with_replacement(kinds, cls.num_teachers)
+        representatives = {visible(ballots): ballots for ballots in listed}
+        return {
+            key: (ballots, contract.law(contract.votes(ballots), made_for))
+            for key, ballots in representatives.items()
+        }
+
+    @classmethod
+    @cache
+    def _laws_of_neighbors(
+        cls, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
+    ) -> tuple[FloatArray, FloatArray, list[Outcome]]:
+        """Return the different laws of all neighbors, ``[N, M]`` each, and their M outcomes.
+
+        Of one teacher that changed or, with ``teachers=2``, of two.
+        """
+        visible = cls._visible_part()
+        laws = {key: law for key, (_, law) in cls._laws_of_ballots(made_for).items()}
+        pairs = {(visible(a), visible(b)) for a, b in neighbors(cls().shape, relation)}
+        return different_laws(laws, pairs, teachers)
+
+    @classmethod
+    def _visible_part(cls) -> Callable[[BallotRows], BallotRows]:
+        """Return a function to the part of ballots that laws depend on; never their order."""
+        if serves(Counts, cls().make(RELATIONS[0]).needs):
+            return lambda ballots: (tuple(map(sum, zip(*ballots, strict=True))),)
+        return lambda ballots: tuple(sorted(ballots))
+
+    @classmethod
+    @cache
     def worst_divergence(
         cls, made_for: NeighboringRelation, relation: NeighboringRelation, teachers: int = 1
     ) -> FloatArray:
@@ -561,7 +555,7 @@ class AggregatorContract(Contract):
 
         Of one teacher that changed or, with ``teachers=2``, of two.
         """
-        first, second, _ = laws_of_neighbors(cls, made_for, relation, teachers)
+        first, second, _ = cls._laws_of_neighbors(made_for, relation, teachers)
         delta0 = cls().event(made_for, relation).for_group_size(teachers).cost(ORDERS).delta0
         return renyi_divergence(first, second, delta0).max(axis=0)
 
@@ -589,7 +583,7 @@ class AggregatorContract(Contract):
         charged: Callable[[int], int],
     ) -> tuple[FloatArray, FloatArray, list[Cost]]:
         """Return the laws of all neighbors, ``[N, M]`` each, and the charge of each outcome."""
-        first, second, outcomes = laws_of_neighbors(type(self), made_for, relation)
+        first, second, outcomes = self._laws_of_neighbors(made_for, relation)
         aggregator = self.make(made_for)
         costs = {
             tier: aggregator.event(self.shape, relation, charged(tier)).cost(ORDERS)
@@ -674,7 +668,9 @@ def _release_of(aggregator: Aggregator, votes: Ballots) -> Release:
 
 
 @cache
-def _abstaining(contract: _New, relation: NeighboringRelation) -> Aggregator | None:
+def _abstaining(
+    contract: type[AggregatorContract], relation: NeighboringRelation
+) -> Aggregator | None:
     """Return the aggregator `in_practice` if it abstains somewhere between coins and agreement."""
     num_queries, k = _COINS.num_queries, _PRACTICE.num_labels // 2
     outlook = Outlook(

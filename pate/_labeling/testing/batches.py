@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 from scipy.stats import kstest
 
 from pate._core.accounting.cost import NeighboringRelation
@@ -34,8 +35,6 @@ from pate._labeling.testing.aggregators import (
     p_value_of,
 )
 from pate._labeling.votes.kinds import Ballots, Votes, VoteShape
-
-_New = Callable[[], "BatchContract"]
 
 
 class BatchContract(AggregatorContract):
@@ -88,11 +87,9 @@ class BatchContract(AggregatorContract):
     ) -> None:
         """No neighbors on two queries exceed two events, under either relation."""
         event = self.event(made_for, relation)
-        assert_paid(
-            _worst_of_pairs(type(self), made_for, relation), 2 * event.cost(ORDERS).rdp, event
-        )
+        assert_paid(self._worst_of_pairs(made_for, relation), 2 * event.cost(ORDERS).rdp, event)
 
-    def pair(self, first: BallotRows, second: BallotRows) -> Ballots:
+    def pair(self, first: ArrayLike, second: ArrayLike) -> Ballots:
         """Return the votes on two queries."""
         return self._with_public(Votes.from_ballots(np.array((first, second))))
 
@@ -101,31 +98,29 @@ class BatchContract(AggregatorContract):
         drawn = [outcomes_of(aggregator, votes, generator).ravel() for _ in range(self.draws)]
         return p_value_of(np.array(drawn), self.joint_law(votes, relation), rare=5)
 
+    @classmethod
+    @cache
+    def _worst_of_pairs(
+        cls, made_for: NeighboringRelation, relation: NeighboringRelation
+    ) -> FloatArray:
+        """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
+        both = VoteShape(cls.num_teachers, 2 * cls.num_labels)
+        pairs = {(tuple(sorted(a)), tuple(sorted(b))) for a, b in neighbors(both, relation)}
+        first, second, _ = different_laws(cls._joint_laws(made_for), pairs)
+        # either query may fail
+        delta0 = 1 - (1 - cls().event(made_for, relation).cost(ORDERS).delta0) ** 2
+        return renyi_divergence(first, second, delta0).max(axis=0)
 
-@cache
-def _worst_of_pairs(
-    contract: _New, made_for: NeighboringRelation, relation: NeighboringRelation
-) -> FloatArray:
-    """Return the largest divergence between all neighbors on two queries, ``[ORDERS]``."""
-    checked = contract()
-    both = VoteShape(checked.num_teachers, 2 * checked.num_labels)
-    pairs = {(tuple(sorted(a)), tuple(sorted(b))) for a, b in neighbors(both, relation)}
-    first, second, _ = different_laws(_joint_laws(contract, made_for), pairs)
-    # either query may fail
-    delta0 = 1 - (1 - checked.event(made_for, relation).cost(ORDERS).delta0) ** 2
-    return renyi_divergence(first, second, delta0).max(axis=0)
-
-
-@cache
-def _joint_laws(contract: _New, made_for: NeighboringRelation) -> dict[BallotRows, Law]:
-    """Return the laws of all ballots ``[T, 2 C]`` on two queries, in any order of teachers."""
-    checked, laws = contract(), {}
-    kinds = itertools.product((0, 1), repeat=2 * checked.num_labels)
-    for ballots in itertools.combinations_with_replacement(kinds, checked.num_teachers):
-        halves = np.array(ballots).reshape(checked.num_teachers, 2, -1).swapaxes(0, 1)
-        votes = checked._with_public(Votes.from_ballots(halves))
-        laws[ballots] = checked.joint_law(votes, made_for)
-    return laws
+    @classmethod
+    @cache
+    def _joint_laws(cls, made_for: NeighboringRelation) -> dict[BallotRows, Law]:
+        """Return the laws of all ballots ``[T, 2 C]`` on two queries, in any order of teachers."""
+        contract, laws = cls(), {}
+        kinds = itertools.product((0, 1), repeat=2 * cls.num_labels)
+        for ballots in itertools.combinations_with_replacement(kinds, cls.num_teachers):
+            first, second = np.array(ballots).reshape(cls.num_teachers, 2, -1).swapaxes(0, 1)
+            laws[ballots] = contract.joint_law(contract.pair(first, second), made_for)
+        return laws
 
 
 class SoftReleaseContract(Contract):
