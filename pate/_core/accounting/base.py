@@ -185,7 +185,8 @@ class CompositeEvent(Event):
     def __post_init__(self) -> None:
         parts = tuple(self.parts())
         require(parts, "at least one event", events=parts)
-        for _, count in parts:
+        for event, count in parts:
+            require(isinstance(event, Event), "an Event", event=event)
             require_count(1, count=count)
         relations = {event.neighboring_relation for event, _ in parts}
         if self.neighboring_relation is not None:
@@ -241,10 +242,6 @@ class RepeatedEvent(CompositeEvent):
     event: Event
     count: int
 
-    def __post_init__(self) -> None:
-        require(isinstance(self.event, Event), "event to be an Event", event=self.event)
-        super().__post_init__()
-
     def parts(self) -> Iterable[tuple[Event, int]]:
         return ((self.event, self.count),)
 
@@ -267,8 +264,6 @@ class ComposedEvent(CompositeEvent):
     def __post_init__(self) -> None:
         require(isinstance(self.events, Iterable), "a list of events", events=self.events)
         object.__setattr__(self, "events", tuple(self.events))
-        for event in self.events:
-            require(isinstance(event, Event), "events to be Events", event=event)
         super().__post_init__()
 
     def parts(self) -> Iterable[tuple[Event, int]]:
@@ -294,9 +289,7 @@ class PartiesEvent(CompositeEvent):
     world: Event
 
     def __post_init__(self) -> None:
-        for name in ("parties", "world"):
-            event = getattr(self, name)
-            require(isinstance(event, Event), f"{name} to be an Event", **{name: event})
+        require(isinstance(self.world, Event), "world to be an Event", world=self.world)
         super().__post_init__()
         require(
             self.world.neighboring_relation is self.neighboring_relation,

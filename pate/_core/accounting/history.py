@@ -253,11 +253,7 @@ class History:
 
     def __init__(self) -> None:
         self.entries: list[LedgerEntry] = []
-        self.budget: Budget | None = None
-        self.budget_unit = UNKNOWN
-        self.filter: PrivacyFilter | None = None
-        self.home: Path | None = None
-        self.declared_after = 0
+        self.terms = LedgerSnapshot()  # without releases: the budget, its filter, and the place
         self._digests: list[str] = []
         self._names: list[str] = []  # of the events of each release, for the unit of the budget
         self._settled_by: dict[int, int] = {}  # the row that settled each release
@@ -271,15 +267,7 @@ class History:
 
     def snapshot(self) -> LedgerSnapshot:
         """Return an immutable copy of the releases and the budget."""
-        return LedgerSnapshot(
-            tuple(self.entries),
-            self.budget,
-            self.filter,
-            self.home,
-            self.declared_after,
-            self.budget_unit,
-            tuple(self._digests),
-        )
+        return replace(self.terms, entries=tuple(self.entries), digests=tuple(self._digests))
 
     def entry(self, release: int, where: object) -> LedgerEntry:
         """Return release number ``release``, from 1 on; errors name the ledger by ``where``."""
@@ -338,7 +326,7 @@ class History:
         return changes
 
     def _fold_budget(self, body: Mapping[str, Any]) -> None:
-        require(self.budget is None, "one budget")
+        require(self.terms.budget is None, "one budget")
         budget, bounds = Budget(**body["budget"]), filter_from_dict(body["filter"])
         unit = PrivacyUnit.from_dict(body.get("privacy_unit", {}))
         bounds.require_follows(budget)
@@ -347,15 +335,20 @@ class History:
         ):  # earlier versions kept budgets for units that reach one
             self._require_covered(budget)
         self._require_one_unit(unit, budget.neighboring_relation)
-        self.budget, self.filter, self.declared_after = budget, bounds, len(self.entries)
-        self.budget_unit = unit
+        self.terms = replace(
+            self.terms,
+            budget=budget,
+            filter=bounds,
+            declared_after=len(self.entries),
+            budget_unit=unit,
+        )
         priced = self.snapshot().for_budget()
         self._names = [name_of(plain_events(entry.events)) for entry in priced.entries]
         self._totals = totals_of(priced, bounds.orders, budget.max_teachers_per_unit)
 
     def _fold_home(self, body: Mapping[str, Any]) -> None:
         require(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
-        self.home = Path(body["path"])
+        self.terms = replace(self.terms, home=Path(body["path"]))
 
     def _fold_reserve(self, body: Mapping[str, Any]) -> list[tuple[str, int]]:
         require_charged_count(1, body["count"])
@@ -364,7 +357,7 @@ class History:
         require_in_open_unit_interval(**given(delta=delta))
         require(isinstance(token, str | None), "a token as a text", token=token)
         teachers = body.get("max_teachers_per_unit", 1)
-        _require_reach(self.budget, teachers)
+        _require_reach(self.terms.budget, teachers)
         unit = PrivacyUnit.from_dict(body.get("privacy_unit", {}))
         entry = LedgerEntry(
             release=len(self.entries) + 1,
@@ -463,12 +456,13 @@ class History:
 
         Raises ``ValueError`` if it is not known.
         """
-        if self.budget is None or self.budget_unit.unit is None:
+        budget, whose = self.terms.budget, self.terms.budget_unit
+        if budget is None or whose.unit is None:
             return 1
-        relation = self.budget.neighboring_relation
+        relation = budget.neighboring_relation
         return require_given(
-            unit.held_by(self.budget_unit, relation),
-            f"a release priced for {self.budget_unit.describe(relation)}, for whom the budget of"
+            unit.held_by(whose, relation),
+            f"a release priced for {whose.describe(relation)}, for whom the budget of"
             " the ledger holds",
             priced_for=unit.describe(relation),
         )
@@ -494,7 +488,7 @@ class History:
         teachers.
         """
         plain, rows = plain_events(events), []
-        current, bounds, totals = self.budget, self.filter, self._totals
+        current, bounds, totals = self.terms.budget, self.terms.filter, self._totals
         name = name_for_group_size(name_of(plain), self._held_by_budget(unit))
         if current is None and budget is not None:
             relation = budget.neighboring_relation
@@ -619,7 +613,7 @@ def verified(rows: Iterable[tuple[str, str]], path: Path) -> History:
         changes = history.fold_row(text, digest, path)
         if declared is not None:
             later += [(history.head.rows, *change) for change in changes]
-        elif history.budget is not None:
+        elif history.terms.budget is not None:
             declared = history.snapshot()
     if declared is not None:
         _require_admitted(declared, later, path)

@@ -386,7 +386,7 @@ class Ledger:
             require_intact(connection, self.path)
             self._catch_up(connection)
         self._history.prepare()
-        if home is not None and home != self._history.home:
+        if home is not None and home != self._history.terms.home:
             with self._transaction() as connection:
                 self._require_no_copy()
                 self._append(connection, {"kind": "home", "path": str(home)})
@@ -576,7 +576,7 @@ class Ledger:
                 raise
 
     def _require_no_copy(self) -> None:
-        last = self._history.home
+        last = self._history.terms.home
         if last is None or not last.is_file() or last.samefile(self.path):
             return
         with opened_log(last, writable=False) as other:

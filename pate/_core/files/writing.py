@@ -195,15 +195,10 @@ def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
 
 def cell(text: str) -> str:
     """Return the text of a CSV cell, with an apostrophe before apparent formulas."""
-    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    try:
+    with suppress(ValueError):
         float(text)
-    except ValueError:
-        return False
-    return True
+        return text
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def sync_folder(folder: Path) -> None:
