@@ -401,7 +401,13 @@ class History:
             "published facts as an object",
             published=published,
         )
-        self.entries[entry.release - 1] = _settled(entry, charges, published)
+        self.entries[entry.release - 1] = replace(
+            entry,
+            settled=True,
+            realised=charges,
+            published=published,
+            max_teachers_per_unit=_reach(entry, published),
+        )
         self._settled_by[entry.release] = len(self._digests) + 1
         return changes
 
@@ -575,16 +581,6 @@ def _require_reach(budget: Budget | None, teachers: int) -> None:
 
 def _names_budgets(events: str) -> bool:
     return f'"{PersonalEvent.__name__}"' in events
-
-
-def _settled(
-    entry: LedgerEntry, charges: tuple[Charge, ...] | None, published: Mapping[str, Any] | None
-) -> LedgerEntry:
-    # `replace` takes five times as long, and a ledger has a hundred thousand
-    settled = object.__new__(LedgerEntry)
-    vars(settled).update(vars(entry), settled=True, realised=charges, published=published)
-    vars(settled).update(max_teachers_per_unit=_reach(entry, published))
-    return settled
 
 
 def _reach(entry: LedgerEntry, published: Mapping[str, Any] | None) -> int:
