@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import marshal
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -21,10 +21,9 @@ import numpy as np
 
 from pate._core.accounting.accountant import RDPAccountant
 from pate._core.accounting.base import Event, event_from_dict, total_cost
-from pate._core.accounting.cost import DEFAULT_ORDERS, WIDTHS, Cost, NeighboringRelation
+from pate._core.accounting.cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate._core.validation import (
     FloatArray,
-    read_only,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -134,7 +133,6 @@ Charge = tuple[Events, int]
 """The events of one query, and the number of such queries that are paid for."""
 
 MAX_COUNT = 2**53  # beyond it a float does not hold every integer
-ROUNDING = 1 + 1e-12  # sums of the same costs in another order differ by a smaller factor
 
 
 def account(
@@ -289,18 +287,10 @@ def name_for_group_size(text: str, units: int) -> str:
     )
 
 
-BESIDE = 3 + WIDTHS.size
-"""The number of values that follow the curve."""
-
-_ROWS = {relation: row for row, relation in enumerate(NeighboringRelation)}
-
-
 class Totals:
-    """The sum of charges by relation on ``orders`` ``[K]``, for units of ``teachers`` teachers.
+    """The sum of charges on ``orders`` ``[K]``, for units of ``teachers`` teachers.
 
-    Charges are identified by the JSON text of their events, which `parse_events` reads. Values are
-    arrays ``[2, K + 3 + W]``: for each relation the curve, ``-log_survival``, ``mu_squared``,
-    ``rounds`` and weights.
+    Charges are identified by the JSON text of their events, which `parse_events` reads.
     """
 
     def __init__(self, orders: FloatArray, teachers: int = 1) -> None:
@@ -319,39 +309,27 @@ class Totals:
         return [(parse_events(events), count) for events, count in self._counts.items()]
 
     @np.errstate(over="ignore")
-    def values(self, more: Mapping[str, int] = MappingProxyType({})) -> FloatArray:
-        """Return the sum ``[2, K + 3 + W]`` with ``more`` counts of events, rounded upwards."""
-        charges = [*self._counts.items(), *more.items()]
-        total = np.zeros((len(NeighboringRelation), self.orders.size + BESIDE))
-        for charge in charges:
-            total += self.charge(*charge)
+    def cost(self, relation: NeighboringRelation, more: Iterable[tuple[str, int]] = ()) -> Cost:
+        """Return the sum under ``relation``, with ``more`` charges, rounded upwards."""
+        charges, total = [*self._counts.items(), *more], Cost.nothing(self.orders)
+        for events, count in charges:
+            total += _cost(events, relation, self.orders.tobytes(), self.teachers) * count
         return total * (1 + 2.0**-52 * len(charges))
 
-    @np.errstate(over="ignore")
-    def charge(self, events: str, count: int) -> FloatArray:
-        """Return the contribution of ``count > 0`` times ``events``, ``[2, K + 3 + W]``."""
-        return _values(events, self.orders.tobytes(), self.teachers) * count
 
-
-def as_cost(values: FloatArray, relation: NeighboringRelation) -> Cost:
-    """Return the cost under ``relation`` that values ``[2, K + 3 + W]`` hold."""
-    row = values[_ROWS[relation]]
-    survival, mu_squared, rounds, *_ = row[-BESIDE:].tolist()
-    return Cost(row[:-BESIDE], 0.0 - survival, mu_squared, row[3 - BESIDE :], rounds)
-
-
-@lru_cache(maxsize=4096)
-def _values(events: str, orders: bytes, teachers: int) -> FloatArray:
-    grid, parsed, rows = np.frombuffer(orders), parse_events(events), []
-    for relation in NeighboringRelation:
-        cost = parsed[relation].for_group_size(teachers).cost(grid)
-        beside = [0.0 - cost.log_survival, cost.mu_squared, cost.rounds, *cost.narrow_weights]
-        rows.append(np.append(cost.rdp, beside))
-    value = np.stack(rows)
+@lru_cache(maxsize=8192)
+def _cost(events: str, relation: NeighboringRelation, orders: bytes, teachers: int) -> Cost:
+    grid = np.frombuffer(orders)
+    cost = parse_events(events)[relation].for_group_size(teachers).cost(grid)
     # an event of another package may state its cost only on the default orders
     require(
-        value.shape[1] == grid.size + BESIDE and not (value < 0).any(),
+        cost.rdp.shape == grid.shape
+        and (cost.rdp >= 0).all()
+        and cost.log_survival <= 0
+        and cost.mu_squared >= 0
+        and cost.rounds >= 0
+        and (cost.narrow_weights >= 0).all(),
         f"an event of known cost on all orders up to {grid.max():g}",
         event=events[:80],
     )
-    return read_only(value)
+    return cost

@@ -90,7 +90,7 @@ EXCESS_LIMIT = 512.0
 LOSS_LIMIT = 8.0
 """The number of standard deviations of a loss up to which bits and Gaussians are compared."""
 _WEIGHT = 5.0  # above every weight, in widths: `Bits.width` is at least a fifth of the weight
-_ROUNDING = 1 + 1e-12  # above the rounding errors of a weight or of a sum with its excess
+_ROUNDING = 1 + 1e-12  # above the rounding errors of a weight, and of sums in any order
 
 
 class Bits(NamedTuple):
@@ -228,6 +228,16 @@ class Cost(NamedTuple):
             self.mu_squared * count,
             None if self.weights is None else self.weights * count,
             self.rounds * count,
+        )
+
+    def is_within(self, other: Cost) -> bool:
+        """Return whether no part is larger than that of ``other``, but for rounding."""
+        return (
+            bool((self.rdp <= other.rdp * _ROUNDING).all())
+            and self.log_survival >= other.log_survival * _ROUNDING
+            and self.mu_squared <= other.mu_squared * _ROUNDING
+            and bool((self.narrow_weights <= other.narrow_weights * _ROUNDING).all())
+            and self.rounds <= other.rounds * _ROUNDING
         )
 
     @property

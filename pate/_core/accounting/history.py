@@ -12,18 +12,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from pate._core.accounting.charges import (
-    ROUNDING,
     Budget,
     Charge,
     Events,
     Totals,
-    as_cost,
     cost_of_charges,
     for_group_size,
     name_for_group_size,
@@ -258,6 +257,7 @@ class History:
         self._names: list[str] = []  # of the events of each release, for the unit of the budget
         self._settled_by: dict[int, int] = {}  # the row that settled each release
         self._totals = Totals(DEFAULT_ORDERS)
+        self._nothing = Totals(DEFAULT_ORDERS)  # on all orders, and on those of the filter
         self._personal = False  # whether a release names personal budgets
 
     @property
@@ -287,9 +287,9 @@ class History:
 
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
-        for query in events:
-            self._charge(name_of(plain_events(query)), 1)
-        self._totals.values()
+        charges = [(name_of(plain_events(query)), 1) for query in events]
+        for sums, relation in product((self._nothing, self._totals), NeighboringRelation):
+            sums.cost(relation, charges)
 
     # reading
 
@@ -345,6 +345,8 @@ class History:
         priced = self.snapshot().for_budget()
         self._names = [name_of(plain_events(entry.events)) for entry in priced.entries]
         self._totals = totals_of(priced, bounds.orders, budget.max_teachers_per_unit)
+        orders = np.union1d(DEFAULT_ORDERS, bounds.orders)
+        self._nothing = Totals(orders, budget.max_teachers_per_unit)
 
     def _fold_home(self, body: Mapping[str, Any]) -> None:
         require(isinstance(body["path"], str), "the path of a ledger", path=body["path"])
@@ -422,19 +424,13 @@ class History:
             entry, published=published, max_teachers_per_unit=_reach(entry, published)
         )
 
-    def _charge(self, events: str, count: int) -> FloatArray:
-        """Return what ``count`` times ``events`` cost on all orders, and on those of the filter."""
-        everywhere = Totals(DEFAULT_ORDERS, self._totals.teachers)
-        return np.hstack([sums.charge(events, count) for sums in (everywhere, self._totals)])
-
     def _require_within(
         self, reserved: tuple[str, int], paid: Sequence[tuple[str, int]], release: int
     ) -> None:
-        most = self._charge(*reserved) * ROUNDING
-        total = np.sum([np.zeros(most.shape), *(self._charge(*each) for each in paid)], axis=0)
-        for relation, within in zip(NeighboringRelation, (total <= most).all(axis=1), strict=True):
+        for relation in NeighboringRelation:
+            most, total = (self._nothing.cost(relation, part) for part in ([reserved], paid))
             require(
-                within,
+                total.is_within(most),
                 f"at most what release {release} reserved under {relation.value}",
             )
 
@@ -537,9 +533,9 @@ class History:
         _require_reach(current, teachers)
         if current is not None and bounds is not None:
             relation = current.neighboring_relation
-            total = as_cost(totals.values({name: count}), relation)
+            total = totals.cost(relation, [(name, count)])
             if not bounds.admits(total):
-                spent = as_cost(totals.values(), relation)
+                spent = totals.cost(relation)
                 query = parse_events(name)[relation].for_group_size(totals.teachers)
                 left = describe_remainder(bounds, spent, query.cost(bounds.orders), count)
                 refuse(current, bounds, total, remainder=left)
@@ -647,9 +643,9 @@ def _require_admitted(
     for _, events, count in later:
         added[events] += max(count, 0)
     # bounds that admit the sum of all additions admit each sum on the way to it
-    if bounds.admits(as_cost(totals.values(+added), relation)):
+    if bounds.admits(totals.cost(relation, (+added).items())):
         return
     for row, events, count in later:
         totals.add(events, count)
         if count > 0:
-            require_admitted(as_cost(totals.values(), relation), row)
+            require_admitted(totals.cost(relation), row)

@@ -11,11 +11,11 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pate._core.accounting.charges import (
-    ROUNDING,
     Budget,
     Charge,
     account,
@@ -419,18 +419,15 @@ def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
         f"declared_after in 0 .. {most}",
         declared_after=after,
     )
-    for entry in book.entries:
-        for relation in NeighboringRelation:
-            reserved, paid = (
-                cost_of_charges(charges, relation, DEFAULT_ORDERS)
-                for charges in ([(entry.events, entry.count)], entry.charges)
-            )
-            require(
-                (paid.rdp <= reserved.rdp * ROUNDING).all()
-                and paid.mu_squared <= reserved.mu_squared * ROUNDING
-                and -paid.log_survival <= -reserved.log_survival * ROUNDING,
-                f"at most what release {entry.release} reserved under {relation.value}",
-            )
+    for entry, relation in product(book.entries, NeighboringRelation):
+        reserved, paid = (
+            cost_of_charges(charges, relation, DEFAULT_ORDERS)
+            for charges in ([(entry.events, entry.count)], entry.charges)
+        )
+        require(
+            paid.is_within(reserved),
+            f"at most what release {entry.release} reserved under {relation.value}",
+        )
     require_kept(book.charges(1), book.max_teachers_per_unit)
     if budget is not None and bounds is not None:
         bounds.require_follows(budget)

@@ -270,4 +270,6 @@ def test_a_cost_below_zero_on_some_orders_is_never_added() -> None:
     with pytest.raises(
         ValueError, match=r"^Expected an event of known cost on all orders up to 2e\+09, got event="
     ):
-        Totals(np.append(DEFAULT_ORDERS, 2e9)).charge(name_of(plain_events(lie("rebate"))), 1)
+        Totals(np.append(DEFAULT_ORDERS, 2e9)).cost(
+            REPLACE, [(name_of(plain_events(lie("rebate"))), 1)]
+        )
