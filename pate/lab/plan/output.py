@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pate._core.accounting.accountant import Conversion, epsilon_of
-from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.cost import NeighboringRelation, format_exact
 from pate._core.accounting.events import Event
 from pate._core.files.reading import Json
 from pate._core.files.writing import atomic_write, write_text
@@ -51,6 +52,22 @@ _TITLES = {
     "student_macro_f1": "macro-F1 of the student",
     "student_mAP": "mAP of the student",
 }
+
+
+def rendered(name: str, **words: Any) -> str:
+    """Return the text of the template in a file next to this one."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"exact": format_exact, "tex": _tex}
+    return environment.get_template(name).render(words)
+
+
+def _tex(text: str) -> str:
+    return text.translate({ord(sign): f"\\{sign}" for sign in "_&%#$"})
 
 
 def save_figure(path: Path, figure: Figure, *, dpi: int) -> None:
@@ -227,100 +244,64 @@ def draw_epsilons(
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
 _NUM_STEPS, _BATCH_SIZE = 150, 100
 _FEW_QUERIES = 20
+_HEAD = ("aggregator", "teachers", "records of each", "its accuracy", "accuracy", "macro-F1", "")
 
 
 def sweep_text(result: SweepResult) -> str:
     """Return all numbers of teachers with the figures of the student, and the choice, as text."""
-    facts, sweep, learner = result.facts, result.sweep, result.learner
-    lines = [
-        NOTICE,
-        f"{facts.num_records} records ({facts.unit}s of {facts.records_per_group:g}),"
-        f" {facts.num_labels} labels, {sweep.queries(facts)} queries, delta {sweep.delta:g},"
-        f" {sweep.neighboring_relation.value.upper()}",
-        f"one teacher: signal {learner.signal:.2f}, noise {learner.noise:.2f},"
-        f" ridge {learner.ridge:.2f}"
-        + (" (no learning curve was given: a guess)" if facts.curve is None else ", fitted to"),
-    ]
-    for records, accuracy in (facts.curve or {}).items():
-        reached = learner.accuracy(facts, records)
-        lines.append(
-            f"    {records:>8} records: accuracy {accuracy:.4f}, of the model {reached:.4f}"
-        )
-    head = ("aggregator", "teachers", "records of each", "its accuracy", "accuracy", "macro-F1", "")
-    for epsilon in sweep.epsilons:
-        choice = result.choice(epsilon)
-        table: list[tuple[str, ...]] = [head]
-        for trial in result.trials:
-            if trial.epsilon == epsilon:
-                mark = "<- take" if trial == choice else ""
-                size = f"{trial.num_teachers}", f"{trial.records:.1f}"
-                figures = (_figure(*trial.spread(by)) for by in result.constant)
-                own = f"{trial.teacher_accuracy:.4f}"
-                table.append((trial.aggregator, *size, own, *figures, mark))
-        levels = (f"{level:.4f}" for level in result.constant.values())
-        table.append(("constant answer", "", "", "", *levels, ""))
-        lines += ["", f"epsilon {epsilon:g}", *text_table(table)]
-        lines += [*_advice(result, choice), _exact_sets(result, epsilon)]
-    return "\n".join(lines) + "\n"
+
+    def figure(mean: float, error: float) -> str:
+        return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} +-{error:.4f}"
+
+    def table(epsilon: float, choice: Trial) -> str:
+        levels = [f"{level:.4f}" for level in result.constant.values()]
+        rows = [
+            (
+                trial.aggregator,
+                f"{trial.num_teachers}",
+                f"{trial.records:.1f}",
+                f"{trial.teacher_accuracy:.4f}",
+                *(figure(*trial.spread(by)) for by in result.constant),
+                "<- take" if trial == choice else "",
+            )
+            for trial in result.trials
+            if trial.epsilon == epsilon
+        ]
+        return "\n".join(text_table([_HEAD, *rows, ("constant answer", "", "", "", *levels, "")]))
+
+    return rendered(
+        "plan.txt",
+        notice=NOTICE,
+        result=result,
+        facts=result.facts,
+        sweep=result.sweep,
+        learner=result.learner,
+        queries=result.sweep.queries(result.facts),
+        table=table,
+        exact_sets=_exact_sets,
+    )
 
 
-def _figure(mean: float, error: float) -> str:
-    return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} +-{error:.4f}"
-
-
-def _advice(result: SweepResult, choice: Trial) -> list[str]:
-    facts, form = result.facts, "two rounds" if choice.aggregator == "Rounds" else "one round"
-    if choice.in_closed_form:
-        own = choice.num_teachers == facts.num_units
-        form = f"fit: closed_form, {'each its own' if own else 'parts as'} teacher"
-    queries = result.sweep.queries(facts)
-    advice = [
-        f"take {choice.num_teachers} teachers, {choice.aggregator} ({form}), {queries} queries"
-    ]
-    if choice.spread(result.sweep.by)[0] <= result.constant[result.sweep.by]:
-        advice.append(
-            "no number of teachers is better than the constant answer here: a larger epsilon, or"
-            " more records"
-        )
-    if choice.in_closed_form:
-        return advice
-    sizes = [trial.num_teachers for trial in result.trials if not trial.in_closed_form]
-    if choice.num_teachers in (min(sizes), max(sizes)) and len(set(sizes)) > 1:
-        advice.append("this is at an end of what was tried (num_teachers)")
-    return advice
-
-
-def _exact_sets(result: SweepResult, epsilon: float) -> str:
-    """Return a line on teachers that start from a first release, as many as StableTopK needs.
+def _exact_sets(result: SweepResult, epsilon: float) -> tuple[int | None, int]:
+    """Return as many teachers that start from a first release as StableTopK needs, and queries.
 
     There are as many queries as asked, or as many as teachers with five records, and a group,
-    answer.
+    answer. None if such teachers have no total with their release.
     """
-    facts, sweep, most = result.facts, result.sweep, result.facts.most_teachers
+    facts, sweep, queries = result.facts, result.sweep, result.sweep.queries(result.facts)
     if sweep.neighboring_relation is not NeighboringRelation.REPLACE_RECORD:
-        return (
-            "for exact sets or none: plan for REPLACE_RECORD, since teachers that start from a"
-            f" release have no total with it under {sweep.neighboring_relation.name}"
-        )
+        return None, queries
     aggregator = Partial(StableTopK, neighboring_relation=sweep.neighboring_relation)
-    queries, number = sweep.queries(facts), 0
     while True:
         settings = LabelSettings(
             aggregator, delta=sweep.delta, target_epsilon=epsilon, num_queries=queries
         )
         number = teachers_that_start(settings, facts.num_labels, facts.num_public)
         # the gap is about as wide as the root of the number of queries
-        fewer = int(0.9 * queries * (most / number) ** 2)
-        if number <= most or fewer < _FEW_QUERIES:
-            break
+        fewer = int(0.9 * queries * (facts.most_teachers / number) ** 2)
+        if number <= facts.most_teachers or fewer < _FEW_QUERIES:
+            return number, queries
         queries = fewer
-    line = f"for exact sets or none: {number} teachers that start from a release"
-    if number > most:
-        return (
-            f"{line}, for {queries} queries; {most} have enough records: a larger epsilon or more"
-            " records"
-        )
-    return f"{line}, StableTopK (fit: closed_form, start_from: first), {queries} queries"
 
 
 def write_sweep(path: Path, result: SweepResult) -> None:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate._core.accounting.cost import format_exact
 from pate._core.files.reading import code_version
 from pate._core.files.writing import atomic_write, write_text
 from pate._core.tables import text_table, write_csv
 from pate._core.version import __version__
-from pate.lab.plan.output import log2_axis, panel_grid, save_figure
+from pate.lab.plan.output import log2_axis, panel_grid, rendered, save_figure
 from pate.lab.plan.study import FIGURES, StudyResult
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TICKS = 8  # numbers along an axis, beyond which they are powers of ten
-_SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "_&%#$"})
 
 
 def panels(result: StudyResult) -> list[dict[str, Any]]:
@@ -57,61 +55,27 @@ def _cell(mean: float, half: float, sign: str = " +-") -> str:
 
 def study_tex(result: StudyResult) -> str:
     """Return a ``tabular`` for each file of votes, with a column for each k and epsilon."""
-    tables = [f"% {result.study.notice}"]
-    for votes in dict.fromkeys(row["votes"] for row in result.rows):
-        columns = [(k, epsilon) for k in result.study.k for epsilon in result.study.epsilons]
-        heads = [f"$k={k}$, $\\varepsilon={epsilon:g}$" for k, epsilon in columns]
-        lines = [
-            f"% {result.study.shown}, {votes}",
-            f"\\begin{{tabular}}{{l{'r' * len(columns)}}}",
-            " & ".join(["mechanism", *heads]) + r" \\ \hline",
-        ]
-        for name in result.study.named:
-            cells = [
-                _cell(
-                    *result.interval(
-                        result.study.shown, votes=votes, k=k, epsilon=epsilon, mechanism=name
-                    ),
-                    r"\,\pm\,",
-                )
-                for k, epsilon in columns
-            ]
-            lines.append(
-                " & ".join([name.translate(_SPECIAL), *(f"${cell}$" for cell in cells)]) + r" \\"
-            )
-        tables.append("\n".join([*lines, r"\end{tabular}"]))
-    return "\n\n".join(tables) + "\n"
+
+    def cell(votes: str, k: int, epsilon: float, name: str) -> str:
+        where = {"votes": votes, "k": k, "epsilon": epsilon, "mechanism": name}
+        return _cell(*result.interval(result.study.shown, **where), r"\,\pm\,")
+
+    places = dict.fromkeys(row["votes"] for row in result.rows)
+    return rendered("study.tex", study=result.study, places=places, cell=cell)
 
 
 def method_text(result: StudyResult) -> str:
     """Return a paragraph on what was done, with versions and prices."""
-    study, rows = result.study, result.rows
-    spent = [row["spent"] for row in rows]
-    kinds = {
-        (row["votes"], row["num_queries"], row["num_teachers"], row["num_labels"]) for row in rows
-    }
-    votes = "; ".join(
-        f"{name}: {queries} {'query' if queries == 1 else 'queries'} on {labels} items"
-        + ("" if teachers is None else f" by {teachers} teachers")
-        for name, queries, teachers, labels in sorted(kinds, key=str)
-    )
-    against = "the exact k largest counts" if study.truth is None else "the given true labels"
-    versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy"))
-    delta = format_exact(study.delta) if study.delta else "0, by simple addition,"
-    relation = study.neighboring_relation.value.upper()
-    return (
-        f"Method. {len(study.named)} mechanisms release the same votes ({votes}). All queries"
-        f" on some votes together cost each of them epsilon ="
-        f" {', '.join(f'{value:g}' for value in study.epsilons)} at most, at delta ="
-        f" {delta} under {relation}; the cost was {min(spent):.4g} to"
-        f" {max(spent):.4g}. One factor scales all noise of a mechanism to the least that meets"
-        " epsilon; a class such as StableTopK splits its noise for it. Noise is drawn"
-        f" {study.seeds} times;"
-        f" intervals of 95% are Student's t over these draws, for the same votes. Figures compare"
-        f" releases with {against}, which is private where the votes are; what is not released"
-        f" counts as not found. pate {__version__} (source {code_version().partition('+')[2]}),"
-        f" {versions}, Python {platform.python_version()}."
-    )
+    facts = ("votes", "num_queries", "num_teachers", "num_labels")
+    names = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy"))
+    own = f"pate {__version__} (source {code_version().partition('+')[2]})"
+    return rendered(
+        "method.txt",
+        study=result.study,
+        kinds=sorted({tuple(row[name] for name in facts) for row in result.rows}, key=str),
+        spent=[row["spent"] for row in result.rows],
+        versions=f"{own}, {names}, Python {platform.python_version()}",
+    ).rstrip()
 
 
 def study_figure(result: StudyResult) -> Figure:
