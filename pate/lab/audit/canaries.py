@@ -12,14 +12,14 @@ query.
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from itertools import product
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
-from scipy.signal import fftconvolve
 from scipy.special import ndtr, ndtri
 
 from pate._core.accounting.cost import gaussian_epsilon
@@ -33,8 +33,7 @@ from pate._core.validation import (
     require,
     require_count,
 )
-from pate._labeling.aggregators.base import Aggregator
-from pate._labeling.aggregators.clipped_votes import ClippedVotes, TauVoting, clipped_sums
+from pate._labeling.aggregators.clipped_votes import ClippedVotes, TauVoting
 from pate._labeling.aggregators.noisy_votes import NoisyVotes
 from pate._labeling.aggregators.score_votes import ScoreVotes, released
 from pate._labeling.data.records import ArrayFeatures, Records, Role
@@ -42,12 +41,13 @@ from pate._labeling.data.source import DataSource
 from pate._labeling.linear import flat
 from pate._labeling.votes.kinds import Ballots, Moments as MomentVotes
 from pate._labeling.votes.voters import GroupVoters, RecordVoters, Voters
-from pate.lab.audit.laws import guess_of, trace
+from pate.lab.audit.forced import ForcedGenerator, Laws, Sums, joint_epsilon
 
 Kind = Literal["outlying", "duplicated", "mislabelled"]
 """The kind: one or two records far from others in columns of their own, or a usual one."""
 # the distance of an outlying canary in each of its columns, in deviations of the public samples
 _REACH = 2.5
+Leak = TypeVar("Leak")
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,15 +246,6 @@ def _coin(seed: int, name: str) -> int:
     )
 
 
-Laws = tuple[FloatArray, FloatArray]
-"""``[n, N]`` each: the chances of N outcomes of n steps, on votes and on their neighbors."""
-
-_LOST = 0.01  # of epsilon, by rounding to the grid, unless the grid would have more cells than this
-_CELLS = 2e7
-_FFT_ERROR = 1e-14  # relative to the norms of both factors: far above the error of double precision
-_LARGEST = 700.0  # epsilon: exp overflows beyond it
-
-
 @dataclass(frozen=True)
 class Exact:
     """The leakage of each answer of a release, and of all together, on the version of a canary.
@@ -321,62 +312,89 @@ class Exact:
         )
 
 
-def joint_epsilon(p: FloatArray, q: FloatArray, *, delta: float) -> float:
-    """Return the epsilon at ``delta > 0`` of independent answers with the laws p and q ``[n, N]``.
+class CanaryVotes(ABC):
+    """The votes of a run, with canaries that can be turned to either version.
 
-    Both orders of p and q count. Privacy losses are rounded to a grid, so that their sums are
-    convolutions, and their means are kept (Gopi, Lee & Wutschitz (2021)). The result is a lower
-    bound, `_LARGEST` at most. The possible excess by rounding, but for a thousandth of ``delta`` by
-    Hoeffding's inequality, and by transforms is subtracted.
+    Attributes:
+        num_canaries: the number of canaries.
+        num_queries: the number of queries that are asked together.
     """
-    return max(_one_way(p, q, delta), _one_way(q, p, delta)) if len(p) else 0.0
+
+    num_canaries: int
+    num_queries: int
+
+    @abstractmethod
+    def turned(self, present: BoolArray) -> Any:
+        """Return the votes with each canary ``[m]`` present or absent."""
+
+    def exact(
+        self, aggregator: Any, generator: np.random.Generator, *, paid: float, delta: float
+    ) -> Exact:
+        """Return the leakage of a release that was paid for: of noisy sums, or by its `laws`.
+
+        Coins are tossed for all canaries. Then each is turned without the others, and its votes are
+        counted again by the code of the release. Of score votes each round has a sum, given the
+        ones before, and of other votes each query, given the same outcome of each other draw.
+
+        Raises:
+            NotStatedError: if the law of the aggregator is not known, or has too many outcomes.
+        """
+        present = generator.random((self.num_canaries,)) < 0.5
+        coins = [present ^ single for single in np.eye(self.num_canaries, dtype=np.bool_)]
+        votes, key = self.turned(present), int(generator.integers(2**63))
+        kept = ForcedGenerator(key)
+
+        def moves(other: Any) -> FloatArray:
+            forced = ForcedGenerator(key, kept.draws)
+            aggregator.aggregate(other, generator=forced)
+            one, turned = kept.draws[-1], forced.draws[-1]
+            assert isinstance(one, Sums) and isinstance(turned, Sums), "sums come last"
+            return np.sqrt(one.squared_moves(turned).sum(axis=1))
+
+        def laws(other: Any) -> Laws:
+            moved = np.flatnonzero((other.ballots != votes.ballots).any(axis=(1, 2)))
+            pair: Laws = aggregator.laws(votes[moved], other[moved])
+            return pair
+
+        def each(leak: Callable[[Any], Leak]) -> Iterator[Leak]:
+            with stage_bar(len(coins), "leak", unit="divergence") as bar:
+                for coin in coins:
+                    yield leak(self.turned(coin))
+                    bar.update()
+
+        # a subclass may have other noise
+        if isinstance(votes, MomentVotes) or type(aggregator) is ScoreVotes:
+            rounds = self._moves_of_rounds(aggregator, votes.voters, coins, generator)
+            return Exact.of_moves(rounds, paid=paid, delta=delta)
+        if type(aggregator) in (NoisyVotes, TauVoting, ClippedVotes):
+            aggregator.aggregate(votes, generator=kept)
+            return Exact.of_moves(np.array([*each(moves)]), paid=paid, delta=delta)
+        return Exact.of_laws(each(laws), steps=self.num_queries, paid=paid, delta=delta)
+
+    def _moves_of_rounds(
+        self,
+        aggregator: Any,
+        voters: Voters,
+        coins: Sequence[BoolArray],
+        generator: np.random.Generator,
+    ) -> FloatArray:
+        """Return the moves ``[m, rounds]`` of noisy sums in deviations, given the sums before."""
+        weighed, steps = aggregator.weighed(voters), []
+        rounds = list(released(aggregator, weighed, self.num_queries, generator))
+        with stage_bar(len(coins) * len(rounds), "leak", unit="divergence") as bar:
+            for _, question, _, _, moments in rounds:
+                geometry = question.geometry
+                total, step = weighed.along(geometry).clipped_sum(question, moments.clip), []
+                for coin in coins:  # one after another: each has a copy of all records
+                    other = aggregator.weighed(self.turned(coin).voters).along(geometry)
+                    moved = other.clipped_sum(question, moments.clip) - total
+                    step.append(float(np.linalg.norm(moved)) / moments.sigma)
+                    bar.update()
+                steps.append(step)
+        return np.transpose(steps)
 
 
-def _one_way(p: FloatArray, q: FloatArray, delta: float) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        losses = np.where(p > 0, np.log(p) - np.log(q), np.nan)
-        only_p = np.minimum(np.where(losses == np.inf, p, 0.0).sum(axis=1), 1.0)  # sums err
-        impossible = -math.expm1(float(np.log1p(-only_p).sum()))
-    if impossible > delta:
-        return _LARGEST
-    shared = np.isfinite(losses)
-    failing = delta / 1000
-    deviations = math.sqrt(len(p) * math.log(1 / failing) / 2)
-    spread = np.where(shared, losses, -np.inf).max(axis=1) - np.where(shared, losses, np.inf).min(
-        axis=1
-    )
-    cell = max(_LOST / deviations, float(spread.sum()) / _CELLS)
-    shift, parts, first = -cell * deviations, [], 0
-    for chances, row, valid in zip(p, losses, shared, strict=True):
-        places = np.rint(row[valid] / cell).astype(np.int64)
-        shift += float(np.average(row[valid] - cell * places, weights=chances[valid]))
-        first += int(places.min())
-        parts.append(np.bincount(places - places.min(), weights=chances[valid]).astype(np.float64))
-    masses, offset = _sum_of(parts)
-    total = np.minimum(cell * (first + offset + np.arange(len(masses))) + shift, _LARGEST)
-    masses, total = masses[total > 0], total[total > 0]
-    # the mass of all losses from each on, under either law
-    above, scaled = (np.cumsum(part[::-1])[::-1] for part in (masses, masses * np.exp(-total)))
-    room = delta + failing - impossible
-    if not len(total) or above[0] - scaled[0] <= room:
-        return 0.0
-    i = int(np.argmax(above - np.exp(total) * scaled <= room))
-    return math.log((above[i] - room) / scaled[i])
-
-
-def _sum_of(parts: list[FloatArray]) -> tuple[FloatArray, int]:
-    """Return a lower bound on the law of a sum of independent places, and its first place."""
-    if len(parts) == 1:
-        return parts[0], 0
-    half = len(parts) // 2
-    (left, first), (right, second) = _sum_of(parts[:half]), _sum_of(parts[half:])
-    error = _FFT_ERROR * np.linalg.norm(left) * np.linalg.norm(right)
-    masses = np.maximum(fftconvolve(left, right) - error, 0.0)
-    (kept,) = masses.nonzero()
-    return masses[kept[0] : kept[-1] + 1], first + second + int(kept[0])
-
-
-class CanaryMoments:
+class CanaryMoments(CanaryVotes):
     """Canaries among records that vote by moments. The attacker sees the noisy sums of all rounds.
 
     Args:
@@ -392,7 +410,7 @@ class CanaryMoments:
             "records as voters",
             voters=type(voters).__name__,
         )
-        self._voters, self._rows = voters, rows
+        self._votes, self._voters, self._rows = votes, voters, rows
         self.num_canaries, self.num_queries = rows.shape[1], votes.num_queries
         self._sides = [
             RecordVoters(
@@ -405,25 +423,16 @@ class CanaryMoments:
             for features, labels in zip(canaries.features, canaries.labels, strict=True)
         ]
 
-    def exact(
-        self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
-    ) -> Exact:
-        """Return the leakage of each round's noisy sum, given one draw of the rounds before."""
-        moves = _moves_of_rounds(aggregator, self, generator)
-        return Exact.of_moves(moves, paid=paid, delta=delta)
-
-    def turned(self, present: BoolArray) -> Voters:
-        """Return the voters with each canary ``[m]`` present or absent."""
-        voters = self._voters
-        coordinates, labels = np.array(voters.coordinates), np.array(voters.labels)
-        first, second = self._sides
-        for rows in self._rows:
-            coordinates[rows] = np.where(present[:, None], first.coordinates, second.coordinates)
-            labels[rows] = np.where(present[:, None], first.labels, second.labels)
-        return replace(voters, coordinates=coordinates, labels=labels)
+    def turned(self, present: BoolArray) -> MomentVotes:
+        """Return the votes with each canary ``[m]`` present or absent."""
+        facts = {name: np.array(getattr(self._voters, name)) for name in ("coordinates", "labels")}
+        for rows, (name, values) in product(self._rows, facts.items()):
+            first, second = (getattr(side, name) for side in self._sides)
+            values[rows] = np.where(present[:, None], first, second)
+        return replace(self._votes, voters=replace(self._voters, **facts))
 
 
-class CanaryTeachers:
+class CanaryTeachers(CanaryVotes):
     """Canaries that decide all votes of a teacher. The attacker sees noisy counts, or else labels.
 
     Args:
@@ -437,95 +446,10 @@ class CanaryTeachers:
         self._votes, self._teachers, self._ballots = votes, teachers, ballots
         self.num_canaries, self.num_queries = teachers.shape[1], votes.num_queries
 
-    def exact(
-        self, aggregator: Aggregator, generator: np.random.Generator, *, paid: float, delta: float
-    ) -> Exact:
-        """Return the leakage of the noisy sums, or of labels without sums by their `laws`."""
-        kind = type(aggregator)  # a subclass may have other noise
-        if kind is ScoreVotes:
-            moves = _moves_of_rounds(aggregator, self, generator)
-            return Exact.of_moves(moves, paid=paid, delta=delta)
-        present, *others = _coins(self, generator)
-        votes, turned = self._turned(present), map(self._turned, others)
-        if kind in (NoisyVotes, TauVoting, ClippedVotes):
-            sums = _sums_in_deviations(aggregator, votes, generator)
-            there = sums(votes)
-            moves = np.array([np.linalg.norm(sums(other) - there, axis=1) for other in turned])
-            return Exact.of_moves(moves, paid=paid, delta=delta)
-
-        def pairs() -> Iterator[Laws]:
-            with stage_bar(self.num_canaries, "leak", unit="divergence") as bar:
-                for other in turned:
-                    moved = np.flatnonzero((other.ballots != votes.ballots).any(axis=(1, 2)))
-                    yield aggregator.laws(votes[moved], other[moved])
-                    bar.update()
-
-        return Exact.of_laws(pairs(), steps=self.num_queries, paid=paid, delta=delta)
-
-    def turned(self, present: BoolArray) -> Voters:
-        """Return the teachers as voters, with each canary ``[m]`` present or absent."""
-        return self._turned(present).voters
-
-    def _turned(self, present: BoolArray) -> Ballots:
+    def turned(self, present: BoolArray) -> Ballots:
+        """Return the votes with each canary ``[m]`` present or absent."""
         ballots = np.array(self._votes.ballots)
         for copy, teachers in enumerate(self._teachers):
             first, second = self._ballots[:, :, copy]
             ballots[:, teachers] = np.where(present[None, :, None], first, second)
         return replace(self._votes, ballots=ballots)
-
-
-CanaryVotes = CanaryMoments | CanaryTeachers
-"""The votes of a run, with canaries that can be turned to either version.
-
-They have ``num_canaries``, and ``num_queries`` that are asked together. `exact` returns the leakage
-of a release that was paid for. Coins are tossed for all canaries; then each is turned without the
-others, and its votes are counted again by the code of the release. It raises ``NotStatedError`` if
-the law of the aggregator is not known, or has too many outcomes.
-"""
-
-
-def _coins(world: CanaryVotes, generator: np.random.Generator) -> list[BoolArray]:
-    """Return the coins of all canaries, and the same with each canary turned."""
-    present = generator.random((world.num_canaries,)) < 0.5
-    return [present, *(present ^ single for single in np.eye(world.num_canaries, dtype=np.bool_))]
-
-
-def _moves_of_rounds(
-    aggregator: Any,
-    world: CanaryVotes,
-    generator: np.random.Generator,
-) -> FloatArray:
-    """Return the moves ``[m, rounds]`` of noisy sums in deviations, given the sums before."""
-    present, *coins = _coins(world, generator)
-    voters = aggregator.weighed(world.turned(present))
-    rounds, steps = list(released(aggregator, voters, world.num_queries, generator)), []
-    with stage_bar(len(coins) * len(rounds), "leak", unit="divergence") as bar:
-        for _, question, _, _, moments in rounds:
-            geometry = question.geometry
-            total, step = voters.along(geometry).clipped_sum(question, moments.clip), []
-            for coin in coins:  # one after another: each has a copy of all records
-                other = aggregator.weighed(world.turned(coin)).along(geometry)
-                moved = other.clipped_sum(question, moments.clip) - total
-                step.append(float(np.linalg.norm(moved)) / moments.sigma)
-                bar.update()
-            steps.append(step)
-    return np.transpose(steps)
-
-
-def _sums_in_deviations(
-    aggregator: Any, votes: Ballots, generator: np.random.Generator
-) -> Callable[[Ballots], FloatArray]:
-    """Return the function that returns sums ``[Q, C]`` in standard deviations of their noise."""
-    if isinstance(aggregator, NoisyVotes):
-        return lambda other: other.counts / aggregator.sigma_votes
-    if isinstance(aggregator, TauVoting):
-        return lambda other: aggregator.clipped_sums(other) / aggregator.sigma_tau
-    # by one draw of the comparisons, which are paid for too
-    drawn = trace(aggregator, votes, generator)
-    guess = guess_of(aggregator.around_predictions, votes)
-
-    def sums(other: Ballots) -> FloatArray:
-        sizes = (other.ballots ^ guess[:, None]).sum(axis=(0, 2), dtype=np.int64)
-        return clipped_sums(other, guess, sizes, drawn.clip) / float(drawn.release.noise_std or 1)
-
-    return sums

@@ -286,14 +286,12 @@ class Trace:
         seen: its noise.
         untested: subjects without a law to compare with, and the reason.
         mu_squared: the least cost of its Gaussian noise, as a squared ``mu``; 0 if there is none.
-        clip: the clip of `ClippedVotes`, as a number of labels.
     """
 
     release: Release
     seen: Seen
     untested: Mapping[str, str]
     mu_squared: float = 0.0
-    clip: int = 0
 
 
 def trace(aggregator: Aggregator, votes: Any, generator: np.random.Generator) -> Trace:
@@ -406,17 +404,16 @@ def _clipped_votes(aggregator: ClippedVotes, votes: Ballots, release: Release) -
             which[possible[:1]] if len(possible) else np.array([-1]),
         )
     noisy = _from_guess(aggregator.around_predictions, votes, _counts(release))
-    tried = {
-        int(clip): (noisy - sums_of(differing, sizes, clip)) / release.noise_std
-        for clip in (clips[possible] if len(possible) else clips[-1:])
-    }
+    tried = [
+        (noisy - sums_of(differing, sizes, clip)) / release.noise_std
+        for clip in (clips[possible] if len(possible) else clips[-1:]).tolist()
+    ]
     # clips with the same noise: the one that explains the release
-    clip = min(tried, key=lambda clip: float((tried[clip] ** 2).sum()))
-    seen["sums"] = Gaussians(tried[clip])
+    seen["sums"] = Gaussians(min(tried, key=lambda noise: float((noise**2).sum())))
     cost = min(2 * clips[possible].max(initial=0), size) / release.noise_std**2
     if spent:
         cost += bisection.num_steps * (6 / votes.num_teachers) ** 2
-    return Trace(release, seen, {}, cost, clip)
+    return Trace(release, seen, {}, cost)
 
 
 SUMS: Mapping[type[Aggregator], Callable[..., Trace]] = {

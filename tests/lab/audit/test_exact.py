@@ -26,7 +26,8 @@ from pate.aggregators import (
     StableTopK,
     TauVoting,
 )
-from pate.lab.audit.canaries import CanaryTeachers, CanaryVotes, Exact, joint_epsilon
+from pate.lab.audit.canaries import CanaryTeachers, CanaryVotes, Exact
+from pate.lab.audit.forced import joint_epsilon
 from pate.testing import exact_epsilon
 from tests.lab.audit.worlds import DELTA, MU, moments, voting
 
