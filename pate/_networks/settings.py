@@ -263,11 +263,11 @@ def require_logits(make: Callable[..., nn.Module], data: DataSource, *, seed: in
             name = type(network).__name__
             logits = answers(network)
             require(bool(logits.isfinite().all()), f"finite logits from the network {name}")
-            signs |= _signs(logits)
+            signs |= {*logits.sign().flatten().tolist()}
             if not {-1.0, 1.0} <= signs:
                 for weights in network.parameters():
                     weights.neg_()
-                signs |= _signs(answers(network))
+                signs |= {*answers(network).sign().flatten().tolist()}
         if {-1.0, 1.0} <= signs:
             return
     require(
@@ -276,10 +276,6 @@ def require_logits(make: Callable[..., nn.Module], data: DataSource, *, seed: in
         " sigmoid, softmax or ReLU comes last",
         outputs="never below 0" if 1.0 in signs else "never above 0",
     )
-
-
-def _signs(logits: Tensor) -> set[float]:
-    return set(logits.sign().flatten().tolist())
 
 
 def make_network(

@@ -72,13 +72,10 @@ class Projection(nn.Module):
         num_components: number of components.
     """
 
-    mean: Tensor
-    weights: Tensor
-
     def __init__(self, input_shape: Sequence[int], num_components: int) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(prod(input_shape)))
-        self.register_buffer("weights", torch.zeros(prod(input_shape), num_components))
+        self.mean = nn.Buffer(torch.zeros(prod(input_shape)))
+        self.weights = nn.Buffer(torch.zeros(prod(input_shape), num_components))
 
     def forward(self, records: Tensor) -> Tensor:
         """Return components ``[B, num_components]`` of records ``[B, ...]``."""
@@ -92,17 +89,12 @@ class Scaling(nn.Module):
         input_shape: shape of a raw record.
     """
 
-    centre: Tensor
-    bounds: Tensor
-    units: Tensor
-    length: Tensor
-
     def __init__(self, input_shape: Sequence[int]) -> None:
         super().__init__()
-        self.register_buffer("centre", torch.zeros(tuple(input_shape)))
-        self.register_buffer("bounds", torch.ones(tuple(input_shape), dtype=torch.float64))
-        self.register_buffer("units", torch.ones(tuple(input_shape), dtype=torch.float64))
-        self.register_buffer("length", torch.ones((), dtype=torch.float64))
+        self.centre = nn.Buffer(torch.zeros(tuple(input_shape)))
+        self.bounds = nn.Buffer(torch.ones(tuple(input_shape), dtype=torch.float64))
+        self.units = nn.Buffer(torch.ones(tuple(input_shape), dtype=torch.float64))
+        self.length = nn.Buffer(torch.ones((), dtype=torch.float64))
 
     def forward(self, records: Tensor) -> Tensor:
         """Return scaled records ``[B, ...]`` of records ``[B, ...]``."""
@@ -120,14 +112,11 @@ class Waves(nn.Module):
         num_features: number of features.
     """
 
-    frequencies: Tensor
-    phases: Tensor
-
     def __init__(self, input_shape: Sequence[int], num_features: int) -> None:
         super().__init__()
         self.scaling = Scaling(input_shape)
-        self.register_buffer("frequencies", torch.zeros(prod(input_shape), num_features))
-        self.register_buffer("phases", torch.zeros(num_features, dtype=torch.float64))
+        self.frequencies = nn.Buffer(torch.zeros(prod(input_shape), num_features))
+        self.phases = nn.Buffer(torch.zeros(num_features, dtype=torch.float64))
 
     def forward(self, records: Tensor) -> Tensor:
         """Return features ``[B, num_features]`` of records ``[B, ...]``."""
@@ -152,11 +141,9 @@ class ScaledAndWaves(Waves):
         num_features: number of features that bend.
     """
 
-    straight: Tensor
-
     def __init__(self, input_shape: Sequence[int], num_features: int) -> None:
         super().__init__(input_shape, num_features)
-        self.register_buffer("straight", torch.zeros(prod(input_shape), num_features))
+        self.straight = nn.Buffer(torch.zeros(prod(input_shape), num_features))
 
     def forward(self, records: Tensor) -> Tensor:
         """Return scaled rows and features ``[B, F + num_features]`` of records ``[B, ...]``."""
@@ -179,12 +166,6 @@ class Patches(nn.Module):
         num_centers: number of centers.
     """
 
-    index: Tensor
-    regions: Tensor
-    floor: Tensor
-    filters: Tensor
-    offsets: Tensor
-
     def __init__(
         self,
         input_shape: Sequence[int],
@@ -194,12 +175,11 @@ class Patches(nn.Module):
         num_centers: int,
     ) -> None:
         super().__init__()
-        places = torch.zeros(num_pixels, num_places, dtype=torch.int64)
-        self.register_buffer("index", places)
-        self.register_buffer("regions", torch.zeros(num_places, num_regions))
-        self.register_buffer("floor", torch.ones(()))
-        self.register_buffer("filters", torch.zeros(num_centers, num_pixels))
-        self.register_buffer("offsets", torch.zeros(num_centers))
+        self.index = nn.Buffer(torch.zeros(num_pixels, num_places, dtype=torch.int64))
+        self.regions = nn.Buffer(torch.zeros(num_places, num_regions))
+        self.floor = nn.Buffer(torch.ones(()))
+        self.filters = nn.Buffer(torch.zeros(num_centers, num_pixels))
+        self.offsets = nn.Buffer(torch.zeros(num_centers))
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return features ``[B, num_centers * num_regions]`` of pictures ``[B, ...]``."""

@@ -63,19 +63,15 @@ class Predictor(nn.Module):
         cuts: ``[C]``. A label is given where its probability is above its cut.
     """
 
-    cuts: Tensor
-    departs: Tensor
-    constant_logits: Tensor
-
     def __init__(
         self, features: nn.Module | None, network: nn.Module, *, cuts: Sequence[float]
     ) -> None:
         super().__init__()
         self.features = nn.Identity() if features is None else features
         self.network = network
-        self.register_buffer("cuts", torch.tensor(cuts, dtype=torch.float32), persistent=False)
-        self.register_buffer("departs", torch.ones(len(cuts), dtype=torch.bool))
-        self.register_buffer("constant_logits", torch.zeros(len(cuts)))
+        self.cuts = nn.Buffer(torch.tensor(cuts, dtype=torch.float32), persistent=False)
+        self.departs = nn.Buffer(torch.ones(len(cuts), dtype=torch.bool))
+        self.constant_logits = nn.Buffer(torch.zeros(len(cuts)))
 
     def forward(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Return probabilities and labels, float32 and bool ``[B, C]``.

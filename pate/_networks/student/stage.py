@@ -28,7 +28,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate._core.files.reading import Json, digest
-from pate._core.settings import canonical, encode
+from pate._core.settings import canonical, encode, parts
 from pate._core.validation import expecting, require, require_given, require_known
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
@@ -200,11 +200,13 @@ class StudentCLI(LightningCLI):
             kwargs["default_root_dir"] = self.folder
         if trainer["logger"] in (None, True):
             kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
-        plugins, given = _listed(trainer["plugins"] or []), _listed(trainer["callbacks"])
-        if not _one_of(CheckpointIO, plugins):
-            kwargs["plugins"] = [*plugins, LocalCheckpoints()]
+        plugins = trainer["plugins"] or []
+        if not parts(plugins, CheckpointIO):
+            listed = plugins if isinstance(plugins, list | tuple) else [plugins]
+            kwargs["plugins"] = [*listed, LocalCheckpoints()]
+        given = trainer["callbacks"]
         callbacks: list[Callback] = []
-        if trainer["enable_progress_bar"] is not False and not _one_of(ProgressBar, given):
+        if trainer["enable_progress_bar"] is not False and not parts(given, ProgressBar):
             callbacks.append(StageBar())
         optimize, held_out = self.model.optimize, self.datamodule.num_held_out
         compared = held_out > 0 and trainer["limit_val_batches"] != 0
@@ -218,7 +220,7 @@ class StudentCLI(LightningCLI):
                 ModelCheckpoint(self.folder, name, monitor=loss, enable_version_counter=False)
                 for name, loss in ((_LAST, None), *([(_BEST, _LOSS)] if compared else []))
             ]
-        if compared and not _one_of(EarlyStopping, given):
+        if compared and not parts(given, EarlyStopping):
             callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))
         self.trainer_defaults["callbacks"] = callbacks
         made = super().instantiate_trainer(**kwargs)
@@ -400,16 +402,6 @@ def _missing_metric() -> Iterator[None]:
         ) from None
 
 
-def _listed(parts: Any) -> list[Any]:
-    """Return the requested callbacks or plugins, one or several."""
-    return [*parts] if isinstance(parts, list | tuple) else [parts]
-
-
-def _one_of(kind: type[Any], parts: list[Any]) -> bool:
-    """Return whether any of the requested callbacks or plugins is of a kind."""
-    return any(isinstance(part, kind) for part in parts)
-
-
 def _read(checkpoint: Path) -> Json:
     """Return the content of a checkpoint.
 
@@ -449,12 +441,11 @@ def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metri
         "data": content["data"] | {"labels": "truth"},
         "trainer": content["trainer"] | {"default_root_dir": str(folder), "logger": False},
     }
-    parts = StudentCLI(content | truth | {"run": str(run.root)}, opened=run)
-    parts.trainer.fit(parts.model, datamodule=parts.datamodule)
-    parts.trainer.test(
-        parts.model, datamodule=parts.datamodule, ckpt_path=parts.trained(), verbose=False
-    )
-    return parts.model.test_report, parts.model.optimize
+    made = StudentCLI(content | truth | {"run": str(run.root)}, opened=run)
+    model, data = made.model, made.datamodule
+    made.trainer.fit(model, datamodule=data)
+    made.trainer.test(model, datamodule=data, ckpt_path=made.trained(), verbose=False)
+    return model.test_report, model.optimize
 
 
 def encode_makers(**makers: Any) -> Json:

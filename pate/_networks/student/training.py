@@ -294,10 +294,6 @@ class Student(pl.LightningModule):
             positive.
     """
 
-    constant_logits: Tensor
-    departs: Tensor
-    cuts: Tensor
-
     def __init__(
         self,
         network: Callable[[tuple[int, ...], int], nn.Module],
@@ -337,14 +333,12 @@ class Student(pl.LightningModule):
         require_pictures(augment, input_shape)
         self._augment = augment
         self._compares = constants is not None
-        self.register_buffer(
-            "constant_logits",
-            torch.zeros(len(self.label_names)) if constants is None else torch.tensor(constants),
+        num_labels = len(self.label_names)
+        self.constant_logits = nn.Buffer(
+            torch.zeros(num_labels) if constants is None else torch.tensor(constants)
         )
-        self.register_buffer("departs", torch.ones(len(self.label_names), dtype=torch.bool))
-        self.register_buffer(
-            "cuts", torch.full((len(DECISION_METRICS), len(self.label_names)), 0.5)
-        )
+        self.departs = nn.Buffer(torch.ones(num_labels, dtype=torch.bool))
+        self.cuts = nn.Buffer(torch.full((len(DECISION_METRICS), num_labels), 0.5))
         self.optimize = optimize
         self._make_network = network
         self._make_optimizer = optimizer
@@ -523,29 +517,27 @@ class StageBar(ProgressBar):
         self._bar.total = self._bar.n
         self._bar.close()
 
-    # validation during training has no bar of its own
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin a bar, unless training has one."""
-        if trainer.state.fn == "validate":
-            self._begin("student validate", sum(trainer.num_val_batches))
+    def _begin_evaluation(self, trainer: Trainer, *rest: Any, **more: Any) -> None:
+        kind = trainer.state.fn
+        if kind is not None and kind != "fit":  # validation during training has no bar of its own
+            steps = "val" if kind == "validate" else kind.value
+            self._begin(f"student {kind.value}", sum(getattr(trainer, f"num_{steps}_batches")))
 
-    def on_validation_batch_end(self, trainer: Trainer, *rest: Any) -> None:
-        """Advance by a batch, unless training has the bar."""
-        if trainer.state.fn == "validate":
+    def _step(self, trainer: Trainer, *rest: Any, **more: Any) -> None:
+        if trainer.state.fn != "fit":
             self._bar.update()
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End the bar, unless it is the bar of training."""
-        if trainer.state.fn == "validate":
+    def _end_evaluation(self, trainer: Trainer, *rest: Any, **more: Any) -> None:
+        if trainer.state.fn != "fit":
             self._bar.close()
 
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin a bar."""
-        self._begin("student test", sum(trainer.num_test_batches))
+    on_validation_start = on_test_start = on_predict_start = _begin_evaluation
+    on_validation_batch_end = on_test_batch_end = on_predict_batch_end = _step
+    on_validation_end = on_test_end = on_predict_end = _end_evaluation
 
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin a bar."""
-        self._begin("student predict", sum(trainer.num_predict_batches))
+    def on_exception(self, *rest: Any, **more: Any) -> None:
+        """End the bar."""
+        self._bar.close()
 
     def _begin(self, name: str, total: float, *, initial: int = 0) -> None:
         self._bar = stage_bar(
@@ -555,15 +547,6 @@ class StageBar(ProgressBar):
             initial=initial,
             shown=self._shown,
         )
-
-    def _step(self, *rest: Any, **more: Any) -> None:
-        self._bar.update()
-
-    def _end(self, *rest: Any, **more: Any) -> None:
-        self._bar.close()
-
-    on_test_batch_end = on_predict_batch_end = _step
-    on_test_end = on_predict_end = on_exception = _end
 
 
 _STEP = "step"

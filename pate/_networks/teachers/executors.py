@@ -276,16 +276,15 @@ def available_bytes(device: torch.device) -> int:
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Suppress the messages that Lightning prints for every trainer."""
-    logger = logging.getLogger("pytorch_lightning")
-    rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
-    levels = logger.level, rank_zero.level
-    logger.setLevel(logging.ERROR)
-    rank_zero.setLevel(logging.ERROR)
+    names = "pytorch_lightning", "pytorch_lightning.utilities.rank_zero"
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
+    for logger in levels:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="pytorch_lightning")
             warnings.filterwarnings("ignore", module="lightning_fabric")
             yield
     finally:
-        logger.setLevel(levels[0])
-        rank_zero.setLevel(levels[1])
+        for logger, level in levels.items():
+            logger.setLevel(level)

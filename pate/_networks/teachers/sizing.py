@@ -6,7 +6,7 @@ private records.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -32,18 +32,12 @@ _TRIAL_STEPS = 4
 _GAIN = 0.95
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizing:
-    """A chunk size, the number of teachers trained at once, with ``messages`` for the user."""
-
-    chunk_size: int
-    messages: tuple[str, ...] = ()
-
-
 def choose_size(
     plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int | None = None
-) -> Sizing:
+) -> tuple[int, list[str]]:
     """Choose a chunk size: ``plan.chunk_size`` halved until it fits, or the fastest for ``auto``.
+
+    A chunk is the teachers that are trained at once. Messages for the user are returned, too.
 
     Args:
         plan: how teachers are trained.
@@ -55,14 +49,16 @@ def choose_size(
     available = available_bytes(device) if available is None else available
     messages: list[str] = []
     if plan.chunk_size != "auto":
-        size = fitting_size(plan, shape, num_labels, plan.chunk_size, available)
+        size = plan.chunk_size
+        while size > 1 and chunk_bytes(plan, shape, num_labels, size) > available:
+            size //= 2
         if size < plan.chunk_size:
             needed = gigabytes(chunk_bytes(plan, shape, num_labels, plan.chunk_size))
             messages.append(
                 f"A chunk of {plan.chunk_size} teachers needs about {needed} of"
                 f" {gigabytes(available)} GB: halved to {size}."
             )
-        return Sizing(chunk_size=size, messages=tuple(messages))
+        return size, messages
     best, seconds = 1, np.inf
     for size in CHUNK_SIZES:
         if size > 1 and (
@@ -79,17 +75,7 @@ def choose_size(
             break
         if per_teacher < _GAIN * seconds:
             best, seconds = size, per_teacher
-    messages.append(f"Teachers are trained {best} at once.")
-    return Sizing(chunk_size=best, messages=tuple(messages))
-
-
-def fitting_size(
-    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int, available: int
-) -> int:
-    """Return ``size``, halved until a chunk fits into ``available`` bytes; 1 always fits."""
-    while size > 1 and chunk_bytes(plan, shape, num_labels, size) > available:
-        size //= 2
-    return size
+    return best, [*messages, f"Teachers are trained {best} at once."]
 
 
 def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> int:
@@ -196,8 +182,7 @@ def describe_training(
     """
     device = root_device(plan.accelerator)
     available = available_bytes(device) // execution.workers
-    sizing = choose_size(plan, shape, num_labels, available=available)
-    chunk_size = sizing.chunk_size
+    chunk_size, messages = choose_size(plan, shape, num_labels, available=available)
     plan = replace(plan, chunk_size=chunk_size)
     chunks = plan.chunks()
     step = step_seconds(plan, shape, num_labels, min(chunk_size, plan.num_teachers), device=device)
@@ -208,7 +193,7 @@ def describe_training(
         f"PRIVATE: {sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest},"
         f" median {median};"
         f" {sum(not size for size in sizes)} without a record.",
-        *sizing.messages,
+        *messages,
         f"{len(chunks)} chunks of {chunk_size} teachers, {plan.num_steps} steps of"
         f" {plan.batch_size} records.",
         f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it"

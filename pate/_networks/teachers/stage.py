@@ -184,15 +184,15 @@ def fit_teachers(
     partitioned = PartitionedRecords.by_key(private, plan, key)
 
     def choose() -> Json:
-        sizing = choose_size(
+        size, messages = choose_size(
             plan,
             data.input_shape,
             data.num_labels,
             available=available_bytes(root_device(plan.accelerator)) // execution.workers,
         )
-        for line in sizing.messages:
+        for line in messages:
             print(line, flush=True)
-        return {"chunk_size": sizing.chunk_size}
+        return {"chunk_size": size}
 
     # chosen once and kept, because training depends on the chunk of a teacher
     sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])

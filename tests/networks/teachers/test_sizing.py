@@ -18,7 +18,6 @@ from pate._networks.teachers.sizing import (
     chunk_bytes,
     describe_training,
     disk_bytes,
-    fitting_size,
     step_seconds,
 )
 from pate.teachers import Execution
@@ -48,15 +47,11 @@ def test_memory_grows_with_the_chunk(network: Callable[..., nn.Module]) -> None:
 def test_a_chunk_is_halved_until_it_fits() -> None:
     settings = plan(chunk_size=48, num_teachers=100)
     available = chunk_bytes(settings, (6,), 4, 13)
-    assert fitting_size(settings, (6,), 4, 48, available) == 12
-    chosen = choose_size(settings, (6,), 4, available=available)
-    assert chosen.chunk_size == 12
-    assert (
-        "A chunk of 48 teachers needs about" in chosen.messages[0]
-        and "halved to 12" in chosen.messages[0]
-    )
-    assert fitting_size(settings, (6,), 4, 48, 0) == 1
-    assert choose_size(settings, (6,), 4, available=PLENTY).messages == ()
+    size, (message,) = choose_size(settings, (6,), 4, available=available)
+    assert size == 12
+    assert "A chunk of 48 teachers needs about" in message and "halved to 12" in message
+    assert choose_size(settings, (6,), 4, available=0)[0] == 1
+    assert choose_size(settings, (6,), 4, available=PLENTY) == (48, [])
 
 
 @pytest.mark.parametrize(
@@ -77,9 +72,9 @@ def test_the_fastest_size_is_chosen(
         return seconds[size]
 
     monkeypatch.setattr(sizing, "step_seconds", taken)
-    chosen = choose_size(plan(num_teachers=60, chunk_size="auto"), (6,), 4, available=PLENTY)
-    assert chosen.chunk_size == expected
-    assert chosen.messages[-1] == f"Teachers are trained {expected} at once."
+    settings = plan(num_teachers=60, chunk_size="auto")
+    size, messages = choose_size(settings, (6,), 4, available=PLENTY)
+    assert size == expected and messages[-1] == f"Teachers are trained {expected} at once."
 
 
 def test_sizes_that_do_not_fit_or_are_too_many_are_not_tried(
@@ -95,11 +90,11 @@ def test_sizes_that_do_not_fit_or_are_too_many_are_not_tried(
 
     monkeypatch.setattr(sizing, "step_seconds", taken)
     settings = plan(num_teachers=20, chunk_size="auto")
-    assert choose_size(settings, (6,), 4, available=PLENTY).chunk_size == 20
+    assert choose_size(settings, (6,), 4, available=PLENTY)[0] == 20
     assert tried == [1, 5, 20]
     tried.clear()
     available = chunk_bytes(settings, (6,), 4, 6)
-    assert choose_size(settings, (6,), 4, available=available).chunk_size == 5
+    assert choose_size(settings, (6,), 4, available=available)[0] == 5
     assert tried == [1, 5]
 
 
@@ -115,9 +110,9 @@ def test_the_trial_leaves_the_random_state_alone() -> None:
 @pytest.mark.slow
 def test_linear_heads_are_stacked_and_convolutions_are_not() -> None:
     heads = plan(network=Linear, num_teachers=100, batch_size=32, chunk_size="auto")
-    assert choose_size(heads, (512,), 20).chunk_size > 1
+    assert choose_size(heads, (512,), 20)[0] > 1
     pictures = plan(network=SmallCNN, num_teachers=100, batch_size=32, chunk_size="auto")
-    assert choose_size(pictures, (3, 32, 32), 20).chunk_size == 1
+    assert choose_size(pictures, (3, 32, 32), 20)[0] == 1
 
 
 def test_the_disk_that_teachers_take_is_there_before_they_train(tmp_path: Path) -> None:
