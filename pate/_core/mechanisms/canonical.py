@@ -73,7 +73,7 @@ from pate._core.mechanisms.ranking import (
     rank,
     require_within,
 )
-from pate._core.validation import FloatArray, IntArray, require
+from pate._core.validation import FloatArray, IntArray, read_only, require
 
 _BLOCK = 1 << 18  # entries of a table of classes that are summed at once
 _GRID = 65  # tails at which sums over heads are taken to bound all others
@@ -194,26 +194,33 @@ class ClassProbabilities:
 
     def _log_head_sums(self, first: int, columns: IntArray) -> FloatArray:
         """Return the rest of tails' weights: logarithms of sums over heads from the first one."""
-        k = self.k
-        factorial = log_factorials(self.num_items)
-        heads = np.arange(first, k)
-        head_terms = self.log_heads[first:] - factorial[k - 1 - heads]
-        # row t - k - 1 and column h - first hold log (t - 2 - h)!
-        windows = np.lib.stride_tricks.sliding_window_view(factorial, heads.size)[:, ::-1]
-        summed = np.empty(columns.size)
-        step = max(1, _BLOCK // heads.size)
-        for start in range(0, columns.size, step):
-            terms = windows[columns[start : start + step]] + head_terms
-            summed[start : start + step] = logsumexp(terms, axis=1)
-        return summed - factorial[columns + k - 1]
+        factorial, heads = log_factorials(self.num_items), np.arange(first, self.k)
+        head_terms = self.log_heads[first:] - factorial[self.k - 1 - heads]
+        tails, step = columns + self.k - 1, max(1, _BLOCK // heads.size)
+        return np.concatenate(
+            [
+                head_sums(head_terms, heads, tails[start : start + step], factorial)
+                for start in range(0, max(columns.size, 1), step)
+            ]
+        )
+
+
+def head_sums(
+    head_terms: FloatArray, heads: IntArray, tails: IntArray, factorial: FloatArray
+) -> FloatArray:
+    """Return ``logsumexp over h of row(h) + log (t-h)! - log t!`` for tails t, ``[n]``."""
+    terms = factorial[tails[:, None] - heads]
+    terms += head_terms
+    largest = terms.max(axis=1)
+    terms -= largest[:, None]
+    summed: FloatArray = np.log(np.exp(terms, out=terms).sum(axis=1)) + largest
+    return summed - factorial[tails]
 
 
 @lru_cache(maxsize=4)
 def log_factorials(size: int) -> FloatArray:
     """Return ``log i!`` for i in 0..size-1, read-only."""
-    table: FloatArray = gammaln(np.arange(1, size + 1))
-    table.setflags(write=False)
-    return table
+    return read_only(gammaln(np.arange(1, size + 1)))
 
 
 def log_counts(num_items: int, k: int) -> FloatArray:
@@ -353,8 +360,7 @@ class TailSampler(ClassSampler):
         self.log_masses -= factorial[k - 1]
         self.log_masses -= self.losses
         largest = float(self.log_masses.max())
-        masses = self.log_masses - largest
-        np.exp(masses, out=masses)
+        masses = np.exp(self.log_masses - largest)
         self.cumulative = cumulative_weights(masses[None])
         self.log_rates = np.array([largest + math.log(masses.sum()) + SLACK])
 
@@ -398,13 +404,7 @@ class EnvelopeSampler(ClassSampler):
 
     def _coupling(self, tails: IntArray) -> FloatArray:
         """Return ``g`` at tails, counted from 0."""
-        tails = tails + self.terms.k - 1
-        terms = self.factorial[tails[:, None] - self.heads]
-        terms += self.head_terms
-        largest = terms.max(axis=1)
-        terms -= largest[:, None]
-        summed: FloatArray = np.log(np.exp(terms, out=terms).sum(axis=1)) + largest
-        return summed - self.factorial[tails]
+        return head_sums(self.head_terms, self.heads, tails + self.terms.k - 1, self.factorial)
 
     def _envelope(self) -> tuple[IntArray, FloatArray, float]:
         """Return the last tails of runs, bounds on their masses, and the largest as a logarithm.
@@ -643,6 +643,4 @@ class CanonicalMechanism(TopKMechanism):
 def _subset_table(num_items: int, k: int) -> FloatArray | None:
     if k * (num_items - k) > _TABLE:
         return None
-    table: FloatArray = np.exp(log_counts(num_items, k))
-    table.setflags(write=False)
-    return table
+    return read_only(np.exp(log_counts(num_items, k)))
