@@ -57,7 +57,6 @@ TAKEN_BY_PLACE = {
         "Histogram",
     ),
     *("Directions", "Geometry", "LinearStudent", "PartitionedRecords", "_Losses"),
-    *("_Proposed", "_RowBlocks"),
 }
 
 

@@ -218,52 +218,45 @@ class _Losses:
         return distances(self.scores[ranks], self.scores[: self.k], reach=REACH * self.scale)
 
 
-@dataclass(frozen=True, eq=False)
-class _Proposed:
-    """Sequences ``[n, k]``, each uniform among those with ranks below ``reach`` ``[n, k]``.
+def _proposals(
+    ranks: IntArray,
+    losses: FloatArray,
+    starts: FloatArray,
+    ends: FloatArray,
+    reach: IntArray,
+    blocks: Picked,
+    scale: float,
+    log_rates: FloatArray,
+) -> Proposals:
+    """Propose sequences ``[n, k]``, each uniform among those with ranks below ``reach`` ``[n, k]``.
 
     They are kept as often as a loss drawn from their block ``[starts, ends)`` is no smaller than
     their own.
     """
+    worst, places = np.maximum(losses, starts), np.arange(reach.shape[1])
+    with np.errstate(divide="ignore"):
+        widths = -np.expm1(-np.maximum(ends - worst, 0) / scale)
+        log_widths = np.log(widths) - worst / scale
+    log_counts = np.log(reach - places).sum(axis=1)
+    log_chances = log_counts + log_widths - blocks.log_shares - log_rates
 
-    ranks: IntArray
-    losses: FloatArray
-    starts: FloatArray
-    ends: FloatArray
-    reach: IntArray
-    blocks: Picked
-    scale: float
-    log_rates: FloatArray
+    def loss(place: int) -> Fraction:
+        return Fraction(float(losses[place])) / Fraction(scale)
 
-    @property
-    def proposals(self) -> Proposals:
-        worst = self._worst
-        with np.errstate(divide="ignore"):
-            widths = -np.expm1(-np.maximum(self.ends - worst, 0) / self.scale)
-            log_widths = np.log(widths) - worst / self.scale
-        log_counts = np.log(self.reach - np.arange(self.reach.shape[1])).sum(axis=1)
-        log_chances = log_counts + log_widths - self.blocks.log_shares - self.log_rates
-        scaled = self.losses / self.scale
-        return Proposals(self.ranks, log_chances, self._chance, scaled, self._loss)
-
-    @cached_property
-    def _worst(self) -> FloatArray:
-        return np.maximum(self.losses, self.starts)
-
-    def _loss(self, place: int) -> Fraction:
-        return Fraction(float(self.losses[place])) / Fraction(self.scale)
-
-    def _chance(self, place: int) -> Chance:
-        low, high = float(self._worst[place]), float(self.ends[place])
+    def chance(place: int) -> Chance:
+        low, high = float(worst[place]), float(ends[place])
         if not low < high:
             return Chance(Fraction(0), Fraction(0))
-        count = math.prod((self.reach[place] - np.arange(self.reach.shape[1])).tolist())
-        raised, scale = Fraction(float(self.log_rates[place])), Fraction(self.scale)
-        last = None if high == math.inf else Fraction(high) / scale + raised
-        return Chance(count / self.blocks.share(place), Fraction(low) / scale + raised, last)
+        count, raised = (
+            math.prod((reach[place] - places).tolist()),
+            Fraction(float(log_rates[place])),
+        )
+        last = None if high == math.inf else Fraction(high) / Fraction(scale) + raised
+        return Chance(count / blocks.share(place), Fraction(low) / Fraction(scale) + raised, last)
+
+    return Proposals(ranks, log_chances, chance, losses / scale, loss)
 
 
-@dataclass(frozen=True, eq=False)
 class _RowBlocks:
     """Blocks of the losses of one row, each with a bound on its mass.
 
@@ -272,13 +265,7 @@ class _RowBlocks:
     helps.
     """
 
-    losses: _Losses
-    edges: FloatArray
-    masses: FloatArray
-    log_rates: FloatArray
-
-    @classmethod
-    def of(cls, losses: _Losses) -> _RowBlocks:
+    def __init__(self, losses: _Losses) -> None:
         # blocks that halve toward 0, where exp(-v / scale) has its mass
         edges = np.concatenate(([0.0], losses.max_loss * 0.5 ** np.arange(_BLOCKS)[::-1]))
         counts = losses.log_sequences(edges)  # in logarithms, as N exceeds the range of floats
@@ -298,23 +285,21 @@ class _RowBlocks:
             order = np.argsort(np.concatenate((edges, middle)))
             counts = np.concatenate((counts, losses.log_sequences(middle)))[order]
             edges = np.concatenate((edges, middle))[order]
-        return cls(losses, edges, masses, np.array([float(largest) + math.log(total) + SLACK]))
-
-    @cached_property
-    def _cumulative(self) -> IntArray:
-        return cumulative_weights(self.masses[None])
+        self._losses, self._edges = losses, edges
+        self._cumulative = cumulative_weights(masses[None])
+        self.log_rates = np.array([float(largest) + math.log(total) + SLACK])
 
     def propose(self, generator: np.random.Generator) -> Proposals:
         """Propose one sequence as ranks from 0."""
-        edges, block = self.edges, pick(self._cumulative, generator)
+        edges, block = self._edges, pick(self._cumulative, generator)
         place = int(block.places[0])
         end = edges[place + 1 : place + 2] if place + 1 < edges.size else edges[-1:]
-        reach = self.losses.reach(end)
+        reach = self._losses.reach(end)
         ranks = np.array([_sequence(reach[0], generator)])
-        worst = np.maximum(self.losses.of(ranks).max(axis=1), 0.0)
+        worst = np.maximum(self._losses.of(ranks).max(axis=1), 0.0)
         starts, ends = edges[block.places], np.append(edges[1:], np.inf)[block.places]
-        scale = self.losses.scale
-        return _Proposed(ranks, worst, starts, ends, reach, block, scale, self.log_rates).proposals
+        scale = self._losses.scale
+        return _proposals(ranks, worst, starts, ends, reach, block, scale, self.log_rates)
 
 
 def _log_widths(edges: FloatArray, scale: float) -> FloatArray:
@@ -345,7 +330,7 @@ def _draw_row(
     losses = _Losses(scores, k, scale)
     if losses.max_loss == 0:
         return np.array(_sequence(losses.reach(np.zeros(1))[0], generator))
-    blocks = _RowBlocks.of(losses)
+    blocks = _RowBlocks(losses)
     return draw(blocks.log_rates, lambda _: blocks.propose(generator), generator, noise=noise)[0]
 
 
@@ -380,6 +365,7 @@ class _Levels:
         num_blocks = min(width, _LEVEL_BLOCKS)
         while not self._divided(num_blocks):
             num_blocks = min(width, _PARTS * num_blocks)
+        self._cumulative = cumulative_weights(self._masses)
 
     def _divided(self, num_blocks: int) -> bool:
         """Divide the levels into so many blocks; return whether these are enough."""
@@ -409,10 +395,6 @@ class _Levels:
             total += self._logs.take(self._reach.take(at) - i)
         return total
 
-    @cached_property
-    def _cumulative(self) -> IntArray:
-        return cumulative_weights(self._masses)
-
     def propose(self, rows: IntArray, generator: np.random.Generator) -> Proposals:
         """Propose a sequence for each of some rows ``[n]``."""
         block, below = pick(self._cumulative[rows], generator), self._below[rows]
@@ -421,7 +403,7 @@ class _Levels:
         within = np.take_along_axis(self._reach[rows], limits, axis=1)
         ranks = _sequence_batch(within, below.shape[1], generator)
         worst = (np.take_along_axis(below, ranks, axis=1) - top).max(axis=1)
-        return _Proposed(
+        return _proposals(
             ranks,
             np.maximum(worst, 0).astype(np.float64),
             starts[block.places],
@@ -430,7 +412,7 @@ class _Levels:
             block,
             self._scale,
             self.log_rates[rows],
-        ).proposals
+        )
 
 
 def _draw_batch(

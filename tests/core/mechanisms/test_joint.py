@@ -235,8 +235,7 @@ def test_a_proposal_is_kept_as_often_as_a_loss_of_its_block_is_no_smaller() -> N
     starts, ends = np.array([1.0, 1.0, 2.0, 1.0]), np.array([2.0, 2.0, np.inf, 2.0])
     losses, ranks = np.array([0.5, 1.5, 3.0, 2.0]), np.zeros((4, 2), dtype=np.int64)
     blocks = Picked(np.arange(4), np.array([1, 2, 3, 2]), np.full(4, 8))
-    made = joint._Proposed(ranks, losses, starts, ends, reach, blocks, scale, log_rates)
-    proposals = made.proposals
+    proposals = joint._proposals(ranks, losses, starts, ends, reach, blocks, scale, log_rates)
     sequences, shares = np.array([2 * 3, 2 * 3, 3 * 3, 3 * 3]), np.array([1, 2, 3, 2]) / 8
     worst = np.maximum(losses, starts)
     masses = np.exp(-worst / scale) - np.exp(-ends / scale)
