@@ -678,6 +678,7 @@ class Pipeline:
         """
         return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device, trust=True)
 
+    @own_threads()
     def references(self) -> dict[str, Any]:
         """Measure the references that the student is compared with, on the test set.
 
@@ -690,7 +691,7 @@ class Pipeline:
         Raises:
             ValueError: in one line, if a stage is not finished.
         """
-        with self._opened() as run, own_threads():
+        with self._opened() as run:
             require(
                 first_stage(run) is TEACHERS_FIT,
                 "a run whose teachers were trained here, which references measure",

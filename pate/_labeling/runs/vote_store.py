@@ -480,10 +480,8 @@ def fingerprint_of_voters(run: Run) -> str:
 
 def load_voters(run: Run) -> Voters:
     """Return the voters of a run in closed form, from its public numbers and private files."""
-    num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
-    return VoterStore(run.root / TEACHERS_FIT.outputs[0]).load(
-        num_voters=num_teachers or MOST_VOTERS
-    )
+    number = run.inputs_of(TEACHERS_FIT).settings["num_teachers"] or MOST_VOTERS
+    return VoterStore(run.root / TEACHERS_FIT.outputs[0]).load(num_voters=number)
 
 
 MOST_SAMPLES = 4_096

@@ -97,6 +97,7 @@ def own_threads() -> Iterator[None]:
             torch.set_num_threads(before)
 
 
+@own_threads()
 def fit(
     run: Run,
     data: DataSource,
@@ -125,12 +126,11 @@ def fit(
         inputs = _fit_inputs(run, data, plan, _fit_settings(data, plan), key)
         if not run.needs(TEACHERS_FIT, inputs) and not run.begin(TEACHERS_FIT, inputs):
             return
-    with own_threads():
-        if isinstance(plan, ClosedFormPlan):
-            fit_closed_form(run, data, plan, dry_run=dry_run)
-        else:
-            chosen = execution or Execution()
-            find("fit_teachers")(run, data, plan, chosen, logger=logger, dry_run=dry_run)
+    if isinstance(plan, ClosedFormPlan):
+        fit_closed_form(run, data, plan, dry_run=dry_run)
+    else:
+        chosen = execution or Execution()
+        find("fit_teachers")(run, data, plan, chosen, logger=logger, dry_run=dry_run)
     pictures = data.load(Role.PRIVATE).features if dry_run else None
     if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
         print(
@@ -139,6 +139,7 @@ def fit(
         )
 
 
+@own_threads()
 def vote(
     run: Run,
     data: DataSource,
@@ -162,16 +163,15 @@ def vote(
     """
     run.require_finished(TEACHERS_FIT)
     plan, chosen = load_plan(run), execution or Execution()
-    with own_threads():
-        if not isinstance(plan, ClosedFormPlan):
-            find("vote_teachers")(run, data, plan, chosen, voting=voting, absent=absent)
-            return
-        require(
-            chosen == Execution(),
-            "no workers for teachers in closed form, who cast no votes",
-            execution=chosen,
-        )
-        seal_closed_form(run, data, plan, votes=voting, absent=absent)
+    if not isinstance(plan, ClosedFormPlan):
+        find("vote_teachers")(run, data, plan, chosen, voting=voting, absent=absent)
+        return
+    require(
+        chosen == Execution(),
+        "no workers for teachers in closed form, who cast no votes",
+        execution=chosen,
+    )
+    seal_closed_form(run, data, plan, votes=voting, absent=absent)
 
 
 def _fit_settings(data: DataSource, plan: Plan) -> Json:
