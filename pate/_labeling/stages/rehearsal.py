@@ -21,7 +21,7 @@ from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import Json
 from pate._core.registry import find
 from pate._core.settings import Partial, decode_fields, encode_fields
-from pate._core.validation import MOST_VOTERS, IntArray, StrArray, require, require_count
+from pate._core.validation import MOST_VOTERS, IntArray, StrArray, require
 from pate._labeling.aggregators.score_votes import ScoreVotes
 from pate._labeling.data.arrays import DrawnPublic
 from pate._labeling.data.records import Records, Role
@@ -73,7 +73,6 @@ class MadeUp(DataSource):
 
     Args:
         source: the source. Its public samples become private records too, with random labels.
-        seed: the seed of the labels.
         grouped: whether each record is a group of its own.
         rows: the rows of the public samples to take, which become test records, too, with the
             features that the map of all public samples gives. None for all samples, and the test
@@ -84,7 +83,6 @@ class MadeUp(DataSource):
         self,
         source: DataSource,
         *,
-        seed: int = 0,
         grouped: bool = False,
         rows: list[int] | None = None,
     ) -> None:
@@ -95,8 +93,7 @@ class MadeUp(DataSource):
             budgets=source.budgets,
             copies=True,
         )
-        require_count(0, seed=seed)
-        self._source, self._seed, self._grouped = source, seed, grouped
+        self._source, self._grouped = source, grouped
         self._rows = None if rows is None else np.array(rows, dtype=np.int64)
 
     @property
@@ -113,7 +110,7 @@ class MadeUp(DataSource):
             return self._source.load(role)
         if role is Role.PUBLIC:
             return public
-        labels = np.random.default_rng(self._seed).integers(0, 2, public.labels.shape)
+        labels = np.random.default_rng(0).integers(0, 2, public.labels.shape)
         ids = np.array([f"made-up-{role.value}-{name}" for name in public.ids.tolist()])
         private = role is Role.PRIVATE
         return Records(
