@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -33,7 +33,8 @@ _STEPS = 40  # steps of accelerated gradient descent
 # ridge of the logistic link, relative to the widest direction: keeps separable labels finite
 _RIDGE = 1e-4
 _SAMPLES = 10  # samples per direction that a logistic model of exact labels needs
-_NEWTON = 40  # steps of the two-number link
+_NEWTON = 40  # steps of the two-number link, at most
+_NEGLIGIBLE = 1e-12  # a last step
 _STEEPEST = 6.0  # logits for each standard deviation of an answer over the samples
 _SIGNIFICANT = 2.0  # standard errors
 # standard errors above one half from which a constant answer gives a label: where noise hides all
@@ -111,15 +112,20 @@ class Directions:
 
     Attributes:
         center: ``[F]``, the mean.
-        left: ``[N, P]`` with orthonormal columns.
         spread: ``[P]``, above 0.
         right: ``[F, P]`` with orthonormal columns.
+        features: ``[N, F]``.
     """
 
     center: FloatArray
-    left: FloatArray
     spread: FloatArray
     right: FloatArray
+    features: FloatArray
+
+    @cached_property
+    def left(self) -> FloatArray:
+        """``[N, P]`` with orthonormal columns."""
+        return np.asarray((self.features - self.center) @ self.right / self.spread)
 
     @classmethod
     def of(cls, features: FloatArray) -> Self:
@@ -138,8 +144,10 @@ class Directions:
         if wide:
             right = inner.T @ basis
             right /= spread  # in place: of wide features it is as large as they are
-            return cls(center, basis, spread, right)
-        return cls(center, inner @ basis / spread, spread, basis)
+            made = cls(center, spread, right, features)
+            vars(made)["left"] = basis  # which is known
+            return made
+        return cls(center, spread, basis, features)
 
 
 def fit_linear(
@@ -222,7 +230,9 @@ def linear_student_of(
     space, means = _directions(_Keyed(x)), y.mean(axis=0)
     fitted = y - means
     level, steepness = match_logistic_moments(means, fitted)
-    inner = space.right @ (space.left.T @ fitted * steepness / space.spread[:, None])
+    # the left side itself would take most of the time
+    along = space.right.T @ ((x - space.center).T @ (fitted * steepness))
+    inner = space.right @ (along / space.spread[:, None] ** 2)
     constants = _safe_logit(means, len(x))
     departs = np.asarray((yes != yes[0]).any(axis=0))
     sides = np.where(yes[0], np.maximum(constants, LEAST), np.minimum(constants, -LEAST))
@@ -437,7 +447,10 @@ def match_logistic_moments(means: FloatArray, fitted: FloatArray) -> tuple[Float
         before, step = slope, (by_level * short - both * missing) / (by_level * by_slope - both**2)
         slope = (slope - step.clip(-0.5, 0.5)).clip(0, _STEEPEST)
         # match the mean for any slope
-        level = level - ((missing + both * (slope - before)) / by_level).clip(-4, 4)
+        change = ((missing + both * (slope - before)) / by_level).clip(-4, 4)
+        level = level - change
+        if np.abs([change, slope - before]).max(initial=0) < _NEGLIGIBLE:
+            break
     return level, slope / scale
 
 

@@ -166,7 +166,7 @@ class Learner:
 
     def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
-        answers = self._geometry.linear(features) @ self._slopes + self._levels
+        answers = self._geometry.linear(features, self._slopes) + self._levels
         samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
         fitted = samples @ self._slopes
         level, steepness = match_logistic_moments(self._levels, fitted)

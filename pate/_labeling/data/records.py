@@ -62,13 +62,16 @@ def are_row_numbers(ids: Sequence[StrArray]) -> bool:
     Args:
         ids: the ids of each role, in the order of its records.
     """
-    names = [[name.removesuffix(".0") for name in part.tolist()] for part in ids]
-    every = [name for part in names for name in part]
-    if len(every) < 3 or not all(
+    every = (name.removesuffix(".0") for part in ids for name in part.tolist())
+    if sum(map(len, ids)) < 3 or not all(
         name.isascii() and name.isdigit() and len(name) < 19 for name in every
     ):
         return False
-    numbers = [np.array(part, dtype=np.int64) for part in names if part]
+    numbers = [
+        np.array([name.removesuffix(".0") for name in part.tolist()], dtype=np.int64)
+        for part in ids
+        if len(part)
+    ]
     first, last = min(part.min() for part in numbers), max(part.max() for part in numbers)
     steps = np.concatenate([np.diff(part) for part in numbers])
     return bool(

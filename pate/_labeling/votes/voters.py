@@ -95,9 +95,10 @@ class Geometry:
         del spaces, right
         axes *= 1 << bits
         np.rint(axes, out=axes)
+        spans = _spans(axes, parts)
         exact = np.concatenate(
             [
-                _projected(public[rows], center, axes, step)
+                _projected(public[rows], center, axes, spans, step)
                 for rows in blocks(len(public), _COPIES * sum(axes.shape))
             ]
         )
@@ -137,16 +138,21 @@ class Geometry:
             features=inner.shape[1],
         )
         coordinates = np.empty((len(inner), self.num_directions), dtype=np.int32)
+        spans = _spans(self.axes, self.parts)
         for rows in blocks(len(inner), _COPIES * sum(self.axes.shape)):
             coordinates[rows] = _quantize(
-                _projected(flat(inner[rows]), self.centre, self.axes, self.step), self.unit
+                _projected(inner[rows], self.centre, self.axes, spans, self.step), self.unit
             )
         return coordinates
 
-    def linear(self, features: ArrayLike) -> FloatArray:
-        """Return coordinates ``[N, R]`` of features ``[N, ...]``, in their units, on no grid."""
+    def linear(self, features: ArrayLike, slopes: FloatArray | None = None) -> FloatArray:
+        """Return coordinates ``[N, R]`` of features ``[N, ...]``, in their units, on no grid.
+
+        With ``slopes`` ``[R, C]`` return their products with the coordinates, ``[N, C]``.
+        """
+        axes = self.axes / (1 << product_bits(len(self.centre)))
         inner = flat(features) - self.centre * self.step
-        return np.asarray(inner @ self.axes / (1 << product_bits(len(self.centre))))
+        return np.asarray(inner @ (axes if slopes is None else axes @ slopes))
 
 
 def blocks(num_rows: int, entries: int) -> list[slice]:
@@ -155,20 +161,40 @@ def blocks(num_rows: int, entries: int) -> list[slice]:
     return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
 
 
+def _spans(axes: FloatArray, parts: IntArray) -> list[tuple[slice, slice]]:
+    """Return the columns that the directions of each part depend on, and these directions."""
+    spans = []
+    for part in np.unique(parts):
+        along = _span(parts == part)
+        spans.append((_span(np.abs(axes[:, along]).max(axis=1) > 0), along))
+    return spans
+
+
+def _span(held: BoolArray) -> slice:
+    first, last = np.flatnonzero(held)[[0, -1]]
+    return slice(first, last + 1)
+
+
 def _projected(
-    features: FloatArray, center: FloatArray, axes: FloatArray, step: float
+    features: ArrayLike,
+    center: FloatArray,
+    axes: FloatArray,
+    spans: list[tuple[slice, slice]],
+    step: float,
 ) -> FloatArray:
     """Return coordinates without rounding errors beyond those in the features and the axes."""
     most = float(1 << product_bits(len(center)))
-    steps = features / step
+    steps = np.divide(features, step, dtype=np.float64)
     # a feature map may return NaN or infinity for one record, which must not be an error
-    np.nan_to_num(steps, copy=False, posinf=most, neginf=-most)
-    np.rint(steps, out=steps)
+    steps[np.isnan(steps)] = 0
     np.clip(steps, -most, most, out=steps)
+    np.rint(steps, out=steps)
     steps -= center
-    projected = steps @ axes
+    projected = np.empty((len(steps), axes.shape[1]))
+    for columns, along in spans:
+        np.matmul(steps[:, columns], axes[columns, along], out=projected[:, along])
     projected *= step / most
-    return np.asarray(projected)
+    return projected
 
 
 def _quantize(values: FloatArray, unit: float) -> Int32Array:
@@ -255,6 +281,8 @@ class MomentQuery:
     def predictions(self, coordinates: Int32Array | FloatArray) -> FloatArray:
         """Return the student's answers ``[N, C]`` in [0, 1] for coordinates ``[N, R]``."""
         grid, slopes = self._quantized_slopes
+        if not grid:
+            return np.tile(self.levels.clip(0, 1), (len(coordinates), 1))
         answers = np.asarray(coordinates, dtype=np.float64) @ slopes
         answers *= grid
         answers += self.levels
@@ -268,11 +296,11 @@ class MomentQuery:
         basis[:, -1] = np.rint(self.constant * (1 << _BASIS))
         rows = basis[:, :-1]
         np.multiply(coordinates, weights, out=rows)
-        np.clip(rows, -most, most, out=rows)
         np.trunc(rows, out=rows)
-        norms = np.sqrt(_squares(rows))
-        rows *= (widest / np.maximum(norms, widest))[:, None]
-        np.trunc(rows, out=rows)
+        # few rows are longer, and all that have an entry above the most
+        long = np.flatnonzero(_squares(rows) > widest**2)
+        cut = rows[long].clip(-most, most)
+        rows[long] = np.trunc(cut * (widest / np.sqrt(_squares(cut)))[:, None])
         return basis
 
     def products(
@@ -290,7 +318,9 @@ class MomentQuery:
     @cached_property
     def _quantized_slopes(self) -> tuple[float, FloatArray]:
         largest = float(np.abs(self.slopes).max(initial=0.0))
-        grid = power_above(largest) / (1 << COORDINATE_BITS) if largest else 1.0
+        if not largest:
+            return 0.0, self.slopes
+        grid = power_above(largest) / (1 << COORDINATE_BITS)
         return grid * self.geometry.unit, np.rint(self.slopes / grid)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import pate._labeling.votes.voters
 from pate._core.validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
-from pate._labeling.linear import Directions
+from pate._labeling.linear import Directions, product_bits
 from pate._labeling.votes.voters import blocks, clip_factors, encode_scores
 from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
 from pate.data import UNKNOWN
@@ -466,7 +466,7 @@ def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
 
 def test_the_4096_widest_directions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many products of coordinates and slopes of 20 bits have sums below 2^53."""
-    wide = Directions(np.zeros(1), np.ones((2, 4100)), np.ones(4100), np.ones((1, 4100)))
+    wide = Directions(np.zeros(1), np.ones(4100), np.ones((1, 4100)), np.zeros((2, 1)))
     monkeypatch.setattr(Directions, "of", lambda _: wide)
     assert Geometry.of(np.array([[1.0], [2.0]])).num_directions == 4096
 
@@ -512,6 +512,32 @@ def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
     assert ((np.abs(weighed) > 32).any() and np.abs(weighed).min() < 32) and np.linalg.norm(cut) > 2
     np.testing.assert_allclose(
         basis[-1:, :-1] / 2**12, cut * 2 / np.linalg.norm(cut), atol=2.0**-11
+    )
+
+
+def test_only_long_rows_are_cut_and_scaled() -> None:
+    """To the last bit as if all rows were cut first, and then scaled by one or less."""
+    question = question_of(np.random.default_rng(4))
+    sizes = np.geomspace(1e-2, 1e4, 20 * len(PUBLIC))[:, None]
+    coordinates = GEOMETRY.coordinates(7 + np.tile(PUBLIC - 7, (20, 1)) * sizes)
+    weights = question.weights * (GEOMETRY.unit * 2**12)
+    cut = np.trunc((coordinates * weights).clip(-(2**17), 2**17))
+    lengths = np.sqrt((cut**2).sum(axis=1))
+    scaled = np.trunc(cut * (2**13 / np.maximum(lengths, 2**13))[:, None])
+    np.testing.assert_array_equal(question.basis(coordinates)[:, :-1], scaled)
+    assert 0.1 < (lengths > 2**13).mean() < 0.9 and (np.abs(cut) == 2**17).any()
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-6, 0.3, 40.0])
+def test_answers_are_products_with_slopes(size: float) -> None:
+    question = question_of(np.random.default_rng(4))
+    question = replace(question, slopes=size * question.slopes)
+    plain = GEOMETRY.linear(PUBLIC) @ question.slopes
+    np.testing.assert_allclose(GEOMETRY.linear(PUBLIC, question.slopes), plain, atol=1e-12 * size)
+    np.testing.assert_allclose(
+        question.predictions(GEOMETRY.samples),
+        (question.levels + plain).clip(0, 1),
+        atol=1e-4 * size,
     )
 
 
@@ -648,6 +674,11 @@ def test_a_part_has_directions_of_its_own(kind: str) -> None:
     whole = made(features, public, (4, 3))
     assert whole.geometry.parts.tolist() == [0] * 4 + [1] * 3
     assert not whole.geometry.axes[4:, :4].any() and not whole.geometry.axes[:4, 4:].any()
+    centre, axes = whole.geometry.centre, whole.geometry.axes
+    # sums of whole numbers below 2^53, which are exact without the zeros of other parts and with
+    projected = (np.rint(features / whole.geometry.step) - centre) @ axes
+    grid = whole.geometry.step / (1 << product_bits(7)) / whole.geometry.unit
+    np.testing.assert_array_equal(whole.geometry.coordinates(features), np.rint(projected * grid))
     part, alone = whole.along(whole.geometry.first_part), made(features[:, :4], public[:, :4])
     for voters in (part, alone):
         assert voters.num_private == whole.num_private

@@ -284,7 +284,7 @@ _MOST_WAVES = 600  # features, unless a number is given
 _PAIRED = 1000  # public samples, whose distances give the bandwidth
 # columns, and entries that equal their column's median, beyond these, random features rarely win
 _WIDEST, _SPARSE = 256, 0.75
-_VECTOR = 8  # numbers of a vector of the processor, at most
+_VECTOR = 16  # numbers of a vector of the processor, at most
 _LONGEST = 2.0  # scaled rows are shorter
 _WAVED = 1024  # rows at once
 _SCALING = "scaling."  # before the names of the scaling's arrays
@@ -369,7 +369,7 @@ class RandomFeatures(FeatureMap):
             return
         bits, spare = product_bits(width), -number % _VECTOR
         frequencies, grid = _on_grid(np.pad(self._frequencies, ((0, 0), (0, spare))), bits)
-        phases = np.pad(self._phases, (0, spare))
+        phases = np.pad(self._phases, (0, spare)) / (2 * np.pi)
         straight = None if self._straight is None else _on_grid(self._straight, bits)
         unit = _LONGEST / (1 << bits)
         for start in range(0, len(scaled), _WAVED):
@@ -377,12 +377,13 @@ class RandomFeatures(FeatureMap):
             steps = np.rint(scaled[rows] / unit)
             lost = ~np.isfinite(steps).all(axis=1)  # a record may hold NaN
             steps[lost] = 0
-            angles = steps @ frequencies
-            angles *= grid * unit
-            angles += phases
-            np.cos(angles, out=angles)
-            angles *= np.sqrt(2 / number)
-            waves = angles[:, :number]
+            turns = steps @ frequencies
+            turns *= grid * unit / (2 * np.pi)
+            turns += phases
+            turns -= np.rint(turns)  # half a turn at most, which float32 holds
+            turns *= 2 * np.pi
+            waves = np.cos(turns.astype(np.float32))[:, :number]
+            waves *= np.sqrt(2 / number)
             if straight is not None:
                 waves -= (steps @ straight[0]) * (straight[1] * unit)
             waves[lost] = np.nan
