@@ -188,10 +188,11 @@ def read_table(path: Path) -> tuple[Columns, str]:
 def _persons_in(files: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return a regular expression for the person in each picture's name, and all persons, if so."""
     first = re.search(rf"({_PERSONS})[_-]?[0-9]+", files[0])
-    pattern = re.sub("[0-9]+$", "[0-9]+", first[0]) if first else "$^"
+    if first is None:
+        return None, []
+    pattern = re.sub("[0-9]+$", "[0-9]+", first[0])
     persons = [match[0] for match in map(re.compile(pattern).search, files) if match]
-    all_named = len(persons) == len(files) > len(set(persons))
-    return (pattern, persons) if all_named else (None, [])
+    return (pattern, persons) if len(persons) == len(files) > len(set(persons)) else (None, [])
 
 
 _MISSING = {
