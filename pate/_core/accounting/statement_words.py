@@ -302,8 +302,10 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
     ]
     for name, guarantee in guarantees:
         if guarantee["fixed_by"].startswith("budget"):
-            condition = describe_keeping(statement["declared_after"])
-            yield f"Under {name.upper()} this is the budget of the ledger: {condition}"
+            yield (
+                f"Under {name.upper()} this is the budget of the ledger:"
+                f" {describe_keeping(statement['declared_after'])}"
+            )
     if len(statement["releases"]) > 1 and unkept:
         of_all = all(g["fixed_by"] in ("reservation", "nothing") for _, g in guarantees)
         where = (

@@ -340,8 +340,9 @@ def locked_output(output: Path) -> Iterator[None]:
         ValueError: if another process holds the lock, or the folder cannot be written.
     """
     path = output.with_name(f".{output.stem}{LOCK}")
-    unused = f"an output that no other process writes, got {output}"
-    descriptor = _opened(path, output, "an output", wanted=unused)
+    descriptor = _opened(
+        path, output, "an output", wanted=f"an output that no other process writes, got {output}"
+    )
     try:
         yield
     finally:

@@ -262,8 +262,7 @@ class Picked(NamedTuple):
 def pick(cumulative: IntArray, generator: np.random.Generator) -> Picked:
     """Draw a place in each row ``[n, m]`` of cumulative weights, ``[n]``."""
     totals = cumulative[:, -1]
-    marks = generator.integers(totals)[:, None]
-    places = np.argmax(cumulative > marks, axis=1)
+    places = np.argmax(cumulative > generator.integers(totals)[:, None], axis=1)
     rows = np.arange(len(cumulative))
     before = np.where(places > 0, cumulative[rows, places - 1], 0)
     return Picked(places, cumulative[rows, places] - before, totals)
@@ -386,8 +385,7 @@ def is_taken(
     """
     while loss:
         with decimal_precision(coin.length):
-            time = product(sum_of_exponentials(waits), _bounds_of(slowness))
-            grown = exp_of(time)
+            grown = exp_of(product(sum_of_exponentials(waits), _bounds_of(slowness)))
             heads = exp_of(enclose(-loss))
             tails = total((Decimal(1), Decimal(1)), negative(heads))
             bounds = product(coin.bounds, total(heads, product(tails, grown)))

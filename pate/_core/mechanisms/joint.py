@@ -298,8 +298,9 @@ class _RowBlocks:
         ranks = np.array([_sequence(reach[0], generator)])
         worst = np.maximum(self._losses.of(ranks).max(axis=1), 0.0)
         starts, ends = edges[block.places], np.append(edges[1:], np.inf)[block.places]
-        scale = self._losses.scale
-        return _proposals(ranks, worst, starts, ends, reach, block, scale, self.log_rates)
+        return _proposals(
+            ranks, worst, starts, ends, reach, block, self._losses.scale, self.log_rates
+        )
 
 
 def _log_widths(edges: FloatArray, scale: float) -> FloatArray:

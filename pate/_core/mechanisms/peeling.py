@@ -113,8 +113,9 @@ class NoisyTopK(TopKMechanism):
     noise: Noise = "gumbel"
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        chosen = one_shot(rows, self.k, self.scale, self.noise, generator, ordered=False)
-        return np.sort(chosen, axis=1)
+        return np.sort(
+            one_shot(rows, self.k, self.scale, self.noise, generator, ordered=False), axis=1
+        )
 
     def event(self, relation: NeighboringRelation) -> Event:
         eta = self.window(relation) / self.scale

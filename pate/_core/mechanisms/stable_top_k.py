@@ -176,8 +176,8 @@ class GapMechanism(ScoreMechanism[Released_co]):
         require(
             0 <= widest_other < math.inf, "a finite widest_other >= 0", widest_other=widest_other
         )
-        test = float(self.test.probability(gap))
-        return self.choice.probability(gap - widest_other + self._least_preference) * test
+        chosen = self.choice.probability(gap - widest_other + self._least_preference)
+        return chosen * float(self.test.probability(gap))
 
     @property
     def _least_preference(self) -> float:
