@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pate._core.accounting.accountant import CONVERSIONS, RDPAccountant
-from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
+from pate._core.accounting.cost import explain_epsilon, format_epsilon
 from pate._core.files.writing import write_text
 from pate._core.settings import require_made
 from pate._core.tables import text_table, write_csv
@@ -27,6 +27,7 @@ from pate.lab.plan.output import (
     draw_sweep,
     frontier_figure,
     frontier_table,
+    rendered,
     save_figure,
     sweep_text,
     variants_figure,
@@ -89,31 +90,30 @@ def account(
             if opinion.epsilon is None:
                 reasons.setdefault(f"{peer} {opinion.reason}", []).append(relation.name)
     name, _, settings = str(aggregator).replace("NeighboringRelation.", "").partition("(")
-    print(f"epsilon of {num_queries} queries at delta = {format_exact(delta)} through {name}:")
-    print(textwrap.fill(settings[:-1], 96, initial_indent="    ", subsequent_indent="    "))
     rows: list[tuple[str, ...]] = [("    relation", *_EPSILONS, "delta0")]
-    for name, row in costs.items():
+    for relation_name, row in costs.items():
         epsilons = (
             "-" if row[column] is None else format_epsilon(row[column], 4) for column in _EPSILONS
         )
-        rows.append((f"    {name}", *epsilons, f"{row['delta0']:.3g}"))
-    print("\n".join(text_table(rows)))
-    for reason, relations in reasons.items():
-        where = "" if len(relations) == len(events) else f" under {relations[0]}"
-        print(f"    {reason}, and gives no second opinion{where}.")
-    meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"])
-    if meaning is not None:
-        print(meaning)
-    answered = aggregator.max_answer_probability(shape)
-    if answered < LEAST_ANSWERED:
-        print(
-            f"{shape.num_teachers} teachers who all agree are answered with probability"
-            f" {answered:.2g} at most:\n    `pate label` refuses this. Less noise (fewer queries, a"
-            " larger delta) or more teachers\n    are needed."
-        )
+        rows.append((f"    {relation_name}", *epsilons, f"{row['delta0']:.3g}"))
     if plot is not None:
         draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
-        print(f"Epsilon against queries: {plot}")
+    text = rendered(
+        "account.txt",
+        num_queries=num_queries,
+        delta=delta,
+        shape=shape,
+        events=events,
+        name=name,
+        settings=textwrap.indent(textwrap.fill(settings[:-1], 92), "    "),
+        table="\n".join(text_table(rows)),
+        reasons=reasons,
+        meaning=explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"]),
+        answered=aggregator.max_answer_probability(shape),
+        LEAST_ANSWERED=LEAST_ANSWERED,
+        plot=plot,
+    )
+    print(text, end="")
     return costs
 
 

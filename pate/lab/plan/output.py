@@ -54,8 +54,8 @@ _TITLES = {
 }
 
 
-def rendered(name: str, **words: Any) -> str:
-    """Return the text of the template in a file next to this one."""
+def rendered(template: str, **words: Any) -> str:
+    """Return the text of a template in a file next to this one."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -63,7 +63,7 @@ def rendered(name: str, **words: Any) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {"exact": format_exact, "tex": _tex}
-    return environment.get_template(name).render(words)
+    return environment.get_template(template).render(words)
 
 
 def _tex(text: str) -> str:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -258,9 +258,14 @@ _ENTRIES = 1 << 23  # ballot entries of a simulated ensemble, at most
 _NUM_TEST = 4000
 
 
-@dataclass(frozen=True, eq=False)
 class World:
-    """A task drawn at random that agrees with the facts.
+    """A task drawn at random that agrees with the facts, the same for all ensembles of a seed.
+
+    Args:
+        facts: the facts.
+        learner: the model of a teacher, whose signal labels have.
+        num_queries: the number of public samples.
+        seed: the seed.
 
     Attributes:
         public: ``[Q, F]``, features of public samples, of variance 1 along each direction.
@@ -271,27 +276,25 @@ class World:
         spectrum: ``[F]``, the share of the variance along each direction.
     """
 
-    public: FloatArray
-    test: FloatArray
-    test_labels: BoolArray
-    directions: FloatArray
-    thresholds: FloatArray
-    spectrum: FloatArray
+    def __init__(
+        self, facts: TaskFacts, learner: LearningCurve, *, num_queries: int, seed: int
+    ) -> None:
+        generator, size = np.random.default_rng(seed), (facts.num_features, facts.num_labels)
+        self.spectrum, self.thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))
+        directions = generator.standard_normal(size) * np.sqrt(self.spectrum)[:, None]
+        self.directions = directions / np.linalg.norm(directions, axis=0)
+        self.public = generator.standard_normal((num_queries, facts.num_features))
+        self.test = generator.standard_normal((_NUM_TEST, facts.num_features))
+        self.test_labels = self.labels_of(self.test, learner, generator)
 
-    @classmethod
-    def of(cls, facts: TaskFacts, learner: LearningCurve, *, num_queries: int, seed: int) -> Self:
-        """Draw a task with ``num_queries`` public samples, the same for all ensembles of a seed."""
-        generator = np.random.default_rng(seed)
-        spectrum, thresholds = facts.spectrum, np.asarray(ndtri(1 - facts.densities))
-        directions = (
-            generator.standard_normal((facts.num_features, facts.num_labels))
-            * np.sqrt(spectrum)[:, None]
-        )
-        directions /= np.linalg.norm(directions, axis=0)
-        public = generator.standard_normal((num_queries, facts.num_features))
-        test = generator.standard_normal((_NUM_TEST, facts.num_features))
-        test_labels = _labels(test, directions, thresholds, learner, generator)
-        return cls(public, test, test_labels, directions, thresholds, spectrum)
+    def labels_of(
+        self, features: FloatArray, learner: LearningCurve, generator: np.random.Generator
+    ) -> BoolArray:
+        """Draw true labels ``[N, C]`` for features ``[N, F]`` of unit variance along directions."""
+        size = len(features), len(self.thresholds)
+        unexplained = math.sqrt(1 - learner.signal**2) * generator.standard_normal(size)
+        extents = learner.signal * (features @ self.directions) + unexplained
+        return np.asarray(extents > self.thresholds)
 
     def task(self, votes: Known) -> Task[Known]:
         """Return the task of votes on the public samples."""
@@ -349,7 +352,7 @@ def voters_task(
     generator, records_each = np.random.default_rng(seed), max(1, round(records))
     simulated = max(2, min(num_teachers, _FEATURES // len(world.spectrum) // records_each))
     features = generator.standard_normal((simulated * records_each, len(world.spectrum)))
-    labels = _labels(features, world.directions, world.thresholds, learner, generator)
+    labels = world.labels_of(features, learner, generator)
     public = world.public * world.scale
     geometry = Geometry.of(public)
     voters: dict[str, Any] = {
@@ -365,20 +368,6 @@ def voters_task(
         else GroupVoters(groups=np.repeat(np.arange(simulated), records_each), **voters)
     )
     return world.task(Votes.from_voters(ensemble, public))
-
-
-def _labels(
-    features: FloatArray,
-    directions: FloatArray,
-    thresholds: FloatArray,
-    learner: LearningCurve,
-    generator: np.random.Generator,
-) -> BoolArray:
-    """Draw true labels ``[N, C]`` for features ``[N, F]``, of variance 1 along each direction."""
-    unexplained = math.sqrt(1 - learner.signal**2) * generator.standard_normal(
-        (len(features), len(thresholds))
-    )
-    return np.asarray(learner.signal * (features @ directions) + unexplained > thresholds)
 
 
 _CANDIDATES: tuple[type[Aggregator], ...] = (Rounds, ClippedVotes)  # for networks
@@ -562,7 +551,7 @@ def run_sweep(facts: TaskFacts, sweep: Sweep) -> SweepResult:
     constants: list[Mapping[str, float]] = []
     with stage_bar(sweep.seeds * len(ensembles), "plan", unit="ensemble") as bar:
         for seed in range(sweep.seeds):
-            world = World.of(facts, learner, num_queries=num_queries, seed=seed)
+            world = World(facts, learner, num_queries=num_queries, seed=seed)
             constants.append(_constant(world))
             for size, simulate, classes in ensembles:
                 task = simulate(

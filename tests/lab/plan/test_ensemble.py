@@ -1,5 +1,6 @@
 """Simulated teachers learn as the curve says, and a part of an ensemble stands for all of it."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -46,15 +47,9 @@ def test_simulated_teachers_are_as_good_as_the_formula_says(records: float) -> N
     """Ballots on the test samples, whose true labels are known."""
     facts = replace(FACTS, num_labels=40)
     learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
-    world = World.of(facts, learner, num_queries=10, seed=1)
-    judged = World(
-        world.test,
-        world.test,
-        world.test_labels,
-        world.directions,
-        world.thresholds,
-        world.spectrum,
-    )
+    world = World(facts, learner, num_queries=10, seed=1)
+    judged = copy(world)
+    judged.public = world.test
     task = ensemble_votes(judged, learner, num_teachers=52, records=records, seed=2)
     assert task.votes.ballots is not None and not task.private
     right = (task.votes.ballots == task.test_labels[:, None]).mean()
@@ -64,7 +59,7 @@ def test_simulated_teachers_are_as_good_as_the_formula_says(records: float) -> N
 
 def test_fewer_records_make_teachers_err_and_shy() -> None:
     learner = LearningCurve(signal=0.9, noise=1.5, ridge=1.0)
-    world = World.of(FACTS, learner, num_queries=400, seed=0)
+    world = World(FACTS, learner, num_queries=400, seed=0)
     few, many = (
         ensemble_votes(world, learner, num_teachers=100, records=n, seed=0).votes
         for n in (20, 2000)
@@ -78,7 +73,7 @@ def test_fewer_records_make_teachers_err_and_shy() -> None:
 def test_a_part_stands_for_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean of the votes of a part is as close to what all would vote as the mean of all."""
     learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
-    world = World.of(FACTS, learner, num_queries=200, seed=0)
+    world = World(FACTS, learner, num_queries=200, seed=0)
     whole = ensemble_votes(world, learner, num_teachers=3000, records=15, seed=0).votes
     monkeypatch.setattr(sweep, "_ENTRIES", 200 * 8 * 300)
     part = ensemble_votes(world, learner, num_teachers=3000, records=15, seed=1).votes
@@ -93,7 +88,7 @@ def test_noise_scaled_down_with_the_ensemble_is_as_loud() -> None:
     """Twelve copies of each teacher at a noise, and one of each at a twelfth of it, release the
     same shares."""
     learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
-    world = World.of(FACTS, learner, num_queries=60, seed=0)
+    world = World(FACTS, learner, num_queries=60, seed=0)
     part = ensemble_votes(world, learner, num_teachers=50, records=30, seed=0).votes
     assert part.ballots is not None
     whole = Votes.from_ballots(np.repeat(part.ballots, 12, axis=1))
@@ -113,7 +108,7 @@ def test_voters_in_closed_form_have_records_of_the_task(
 ) -> None:
     monkeypatch.setattr(sweep, "_FEATURES", 2000 * FACTS.num_features)
     learner = LearningCurve(signal=0.8, noise=1.5, ridge=1.0)
-    world = World.of(FACTS, learner, num_queries=60, seed=0)
+    world = World(FACTS, learner, num_queries=60, seed=0)
     task = voters_task(world, learner, num_teachers=9000, records=records, seed=0)
     assert isinstance(task.votes, Moments)
     voters = task.votes.voters
