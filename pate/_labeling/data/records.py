@@ -365,7 +365,7 @@ class Records:
         features: ``[N, ...]`` float32, read by index, with a number at least for each record. An
             array is wrapped.
         labels: ``[N, C]`` in {0, 1}, and `UNKNOWN` where a label is unknown, if the source allows
-            it.
+            it. They are kept as uint8.
         ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its
             record: it stays when other records come and go, and so is never a row number.
         groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person.
@@ -374,7 +374,7 @@ class Records:
             source declares. None without. It belongs to the id, as the group does.
 
     Raises:
-        ValueError: on arrays of different lengths, and on ids that occur twice.
+        ValueError: on arrays of different lengths, other labels, and on ids that occur twice.
     """
 
     features: Features
@@ -393,11 +393,13 @@ class Records:
             object.__setattr__(self, "budgets", budgets)
         columns = given(ids=self.ids, groups=self.groups, budgets=self.budgets)
         sizes = {name: len(values) for name, values in columns.items()}
+        labels = np.asarray(self.labels)
         require(
-            self.labels.ndim == 2 and self.labels.shape[1] > 0,
-            "labels of shape [N, C]",
-            shape=self.labels.shape,
+            labels.ndim == 2 and labels.shape[1] > 0, "labels of shape [N, C]", shape=labels.shape
         )
+        others = labels[(labels != 0) & (labels != 1) & (labels != UNKNOWN)]
+        require(not others.size, f"labels 0, 1 or UNKNOWN={UNKNOWN}", values=others[:5].tolist())
+        object.__setattr__(self, "labels", labels.astype(np.uint8, copy=False))
         require(
             min(self.features.shape[1:], default=0) > 0,
             "features of shape [N, ...], with a column at least",

@@ -424,8 +424,7 @@ class VoterStore:
     ) -> dict[Path, str]:
         """Write records and their teachers ``groups`` ``[N]``; return digests of the files."""
         order = np.arange(len(records))
-        labels = np.asarray(records.labels, dtype=np.uint8)
-        arrays: dict[str, NDArray[Any]] = given(labels=labels, budgets=records.budgets)
+        arrays: dict[str, NDArray[Any]] = given(labels=records.labels, budgets=records.budgets)
         if groups is not None:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}

@@ -261,7 +261,9 @@ def votes_of(path: Path, truth: Path | None, *, num_queries: int | None, seed: i
         ValueError: on a file that is not what it should be, or fewer samples than queries.
     """
     named = NamedVotes.read(path)
-    require(named.scores is None, "ballots or counts, which have a top k", votes=str(path))
+    require(
+        issubclass(named.kind, Counts), "ballots or counts, which have a top k", votes=str(path)
+    )
     if named.ballots is not None:
         made: Counts = Votes.from_ballots(named.ballots)
     else:

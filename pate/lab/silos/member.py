@@ -24,7 +24,7 @@ from pate._core.files.writing import output_errors, remove_abandoned, write_once
 from pate._core.mechanisms.noise import private_generator, summand
 from pate._core.validation import IntArray, require
 from pate._labeling.runs.named_votes import read_votes
-from pate._labeling.votes.kinds import rows_of
+from pate._labeling.votes.kinds import Counts, rows_of
 from pate.lab.silos.exchange import SERVER, Exchange, Invitation, require_private
 from pate.lab.silos.secrets import ROOT_BYTES, Secrets, Share, SigningKey, masked
 
@@ -363,7 +363,9 @@ class Member:
             num_teachers=votes.num_teachers,
         )
         require(
-            votes.scores is None, "ballots or counts, which can be summed", scores=self.votes.name
+            issubclass(votes.kind, Counts),
+            "ballots or counts, which can be summed",
+            **{votes.kind.array: self.votes.name},
         )
         assert votes.counts is not None
         return votes.counts[rows_of(ids, votes.ids)]

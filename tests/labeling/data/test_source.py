@@ -13,6 +13,7 @@ from pate._labeling.data.features import numeric
 from pate._labeling.data.pictures import ImageFiles
 from pate._labeling.data.source import expand_path
 from pate.data import (
+    UNKNOWN,
     ArrayFeatures,
     Arrays,
     CelebA,
@@ -141,6 +142,17 @@ def test_records_of_other_lengths_than_labels() -> None:
             labels=np.ones((2, 1), dtype=np.uint8),
             ids=np.array(["a", "b"]),
         )
+
+
+@pytest.mark.parametrize("label", [0.9, 2, 254, np.nan])
+def test_records_of_other_labels_than_known_ones(label: float) -> None:
+    """A source of one's own may make them. Shares became 0, or unknown, without a word."""
+    two, labels = ArrayFeatures(np.eye(2, dtype=np.float32)), np.array([[0, 1], [1, label]])
+    with pytest.raises(ValueError, match=r"^Expected labels 0, 1 or UNKNOWN=255, got values=\["):
+        Records(features=two, labels=labels, ids=np.array(["a", "b"]))
+    labels[1, 1] = UNKNOWN
+    kept = Records(features=two, labels=labels, ids=np.array(["a", "b"]))
+    assert kept.labels.dtype == np.uint8 and kept.labels.tolist() == [[0, 1], [1, UNKNOWN]]
 
 
 def test_the_ledger_lies_beside_the_data(tmp_path: Path) -> None:

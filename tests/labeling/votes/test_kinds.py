@@ -92,7 +92,7 @@ def one_of_each_kind() -> dict[type[Votes], Votes]:
 
 def test_no_kind_has_counts_that_are_not_known() -> None:
     kinds = one_of_each_kind()
-    assert [*kinds] == [Counts, Ballots, Scores, Moments, MaskedTotal]
+    assert [*kinds] == [*Votes.kinds.values()]
     assert {kind for kind, votes in kinds.items() if hasattr(votes, "counts")} == {Counts, Ballots}
     assert {votes.shape for votes in kinds.values()} == {VoteShape(6, 2)}
     assert {votes.num_queries for votes in kinds.values()} == {3}
