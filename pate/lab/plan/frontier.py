@@ -234,11 +234,8 @@ def ranked(frontier: Frontier, figures: Sequence[str]) -> list[str]:
 
     The best comes first. An aggregator without a figure at a target ranks last there.
     """
-    names, found = (
-        frontier.names,
-        {(r["aggregator"], r["target_epsilon"]): r for r in frontier.rows},
-    )
-    ranks = np.zeros(len(names))
+    names, ranks = frontier.names, np.zeros(len(frontier.names))
+    found = {(row["aggregator"], row["target_epsilon"]): row for row in frontier.rows}
     for target, figure in product(frontier.targets, figures):
         values = [found.get((name, target), {}).get(figure, math.nan) for name in names]
         losses = -np.nan_to_num(values, nan=-math.inf, neginf=-math.inf)
