@@ -18,7 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pate._core.accounting.accountant import Conversion, epsilon_of
 from pate._core.accounting.cost import NeighboringRelation, format_exact
 from pate._core.accounting.events import Event
-from pate._core.files.reading import Json
 from pate._core.files.writing import atomic_write, write_text
 from pate._core.settings import Partial
 from pate._core.tables import text_table, write_csv
@@ -62,12 +61,16 @@ def rendered(template: str, **words: Any) -> str:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"exact": format_exact, "tex": _tex}
+    environment.filters |= {"exact": format_exact, "tex": _tex, "yaml": _yaml}
     return environment.get_template(template).render(words)
 
 
 def _tex(text: str) -> str:
     return text.translate({ord(sign): f"\\{sign}" for sign in "_&%#$"})
+
+
+def _yaml(number: float) -> str:
+    return yaml.safe_dump(number).splitlines()[0]  # 1e-06 would be a text
 
 
 def save_figure(path: Path, figure: Figure, *, dpi: int) -> None:
@@ -242,7 +245,6 @@ def draw_epsilons(
 
 
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"
-_NUM_STEPS, _BATCH_SIZE = 150, 100
 _FEW_QUERIES = 20
 _HEAD = ("aggregator", "teachers", "records of each", "its accuracy", "accuracy", "macro-F1", "")
 
@@ -321,43 +323,17 @@ def write_sweep(path: Path, result: SweepResult) -> None:
 
 def write_recipe(folder: Path, result: SweepResult, choice: Trial) -> None:
     """Write ``teachers.yaml`` and ``label.yaml`` of a choice, with a target in place of noise."""
-    relation, facts = result.sweep.neighboring_relation, result.facts
-    teachers: Json = {"network": "pate.models.Linear", "unit": facts.unit}
-    if choice.in_closed_form:
-        teachers["fit"] = "closed_form"
-    if not choice.in_closed_form or choice.num_teachers != facts.num_units:
-        teachers["num_teachers"] = choice.num_teachers
-    if not choice.in_closed_form:
-        teachers |= {
-            "num_steps": _NUM_STEPS,
-            "batch_size": max(1, min(_BATCH_SIZE, round(choice.records))),
-            "optimizer": {
-                "class_path": "torch.optim.AdamW",
-                "init_args": {"lr": 0.1, "weight_decay": 0.01},
-            },
-            "chunk_size": "auto",
-        }
-    label = {
-        "aggregator": {
-            "class_path": choice.aggregator,
-            "init_args": {}
-            if relation is NeighboringRelation.REPLACE_RECORD
-            else {"neighboring_relation": relation.name},
-        },
-        "num_queries": result.sweep.queries(result.facts),
-        "delta": result.sweep.delta,
-        "target_epsilon": choice.epsilon,
-    }
-    notice = f"# Planned {NOTICE}.\n"
-    scale = (
-        "# In data.yaml: `features: PublicScaling`, or another map after which rows are about one"
-        " unit long.\n"
-    )
-    for name, heading, content in (
-        ("teachers", notice + scale, teachers),
-        ("label", notice, label),
-    ):
-        write_text(folder / f"{name}.yaml", heading + yaml.safe_dump(content, sort_keys=False))
+    for name in ("teachers.yaml", "label.yaml"):
+        text = rendered(
+            name,
+            notice=NOTICE,
+            choice=choice,
+            facts=result.facts,
+            relation=result.sweep.neighboring_relation,
+            queries=result.sweep.queries(result.facts),
+            delta=result.sweep.delta,
+        )
+        write_text(folder / name, text)
 
 
 def draw_sweep(path: Path, result: SweepResult) -> None:
