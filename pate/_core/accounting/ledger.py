@@ -168,6 +168,12 @@ _FINAL = tuple(
     for change in ("UPDATE", "DELETE")
 )
 _ROWS = 4096  # read at once: a read keeps other processes from writing
+_SOME_ROWS = (
+    "SELECT last, row, body, digest"
+    " FROM (SELECT coalesce(max(seq), 0) AS last FROM sqlite_sequence WHERE name = 'log')"
+    " LEFT JOIN (SELECT row, body, digest FROM log WHERE row >= ? ORDER BY row LIMIT ?) ON 1"
+    " ORDER BY row"
+)
 
 
 def make_log(path: Path) -> None:
@@ -316,16 +322,9 @@ def _some_rows(
     connection: sqlite3.Connection, number: int
 ) -> tuple[list[tuple[int, str, str]], int]:
     """Return row ``number`` and some rows after it, and the number of the last row ever written."""
-    own_transaction = not connection.in_transaction
-    if own_transaction:
-        connection.execute("BEGIN")
-    first = number or -(2**63)
-    query = "SELECT row, body, digest FROM log WHERE row >= ? ORDER BY row LIMIT ?"
-    rows = connection.execute(query, (first, _ROWS)).fetchall()
-    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchall()
-    if own_transaction:
-        connection.execute("COMMIT")
-    return rows, last[0][0] if last else 0
+    # one statement sees one state of the file
+    found = connection.execute(_SOME_ROWS, (number or -(2**63), _ROWS)).fetchall()
+    return [(row, body, digest) for _, row, body, digest in found if row is not None], found[0][0]
 
 
 def append_row(connection: sqlite3.Connection, head: LedgerHead, text: str) -> LedgerHead:
