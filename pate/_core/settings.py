@@ -363,12 +363,7 @@ tell_public_paths(_name_publicly)
 def _encoded(
     kinds: dict[str, Any], values: dict[str, Any], *, absolute_paths: bool = False
 ) -> dict[str, Any]:
-    content = {}
-    for name, value in values.items():
-        try:
-            content[name] = to_plain(value)
-        except ValueError as error:
-            raise ValueError(f"{error} ({name})") from None
+    content = _each_plain(values, " ({})")
     place = (os.getcwd(), *os.environ.items()) if absolute_paths else None
     typed = tuple((name, kinds[name]) for name in values)
     dumped = json.loads(_dumped(typed, json.dumps(content), place))
@@ -454,13 +449,21 @@ def _plain_partial(value: partial[Any]) -> Any:
 
 
 def _plain_object(cls: type, arguments: Mapping[str, Any]) -> Any:
-    path, settings = import_path(cls), {}
-    for name, value in arguments.items():
+    return {
+        "class_path": import_path(cls),
+        "init_args": _each_plain(arguments, f" for {{}} of {cls.__name__}"),
+    }
+
+
+def _each_plain(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return values as plain data; an error ends with ``where``, in which ``{}`` is the name."""
+    plain = {}
+    for name, value in values.items():
         try:
-            settings[name] = to_plain(value)
+            plain[name] = to_plain(value)
         except ValueError as error:
-            raise ValueError(f"{error} for {name} of {cls.__name__}") from None
-    return {"class_path": path, "init_args": settings}
+            raise ValueError(f"{error}{where.format(name)}") from None
+    return plain
 
 
 def _attributes(value: Any) -> dict[str, Any]:
