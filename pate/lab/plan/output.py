@@ -104,21 +104,21 @@ def panel_grid(count: int, *, width: float, height: float) -> tuple[Figure, Sequ
 
 def frontier_table(frontier: Frontier) -> str:
     """Return all rows and references as text, and the best aggregator at each epsilon."""
-    comparison, names = frontier.comparison, frontier.comparison.figures
+    names = frontier.comparison.figures
     table = [("aggregator", "epsilon", "realised", *names)]
     for row in frontier.rows:
         epsilons = f"{row['epsilon']:.3f}", f"{row['realised_epsilon']:.3f}"
         table.append((row["aggregator"], *epsilons, *(f"{row[name]:.4f}" for name in names)))
     for reference, figures in frontier.references.items():
         table.append((reference, "", "", *(f"{figures[name]:.4f}" for name in names)))
-    lines = [frontier.notice, comparison.title, "", *text_table(table)]
-    for measured in STUDENT_FIGURES if comparison.student else ("label_accuracy",):
-        words = measured if comparison.student else "the share of labels released and right"
-        lines += ["", f"Best by {words}:"]
-        for target, row in best_at(frontier.rows, measured).items():
-            best = f"{row['aggregator']} ({reached(row, measured):.4f})"
-            lines.append(f"    epsilon {target:g}: {best}")
-    return "\n".join(lines) + "\n"
+    return rendered(
+        "frontier.txt",
+        frontier=frontier,
+        table="\n".join(text_table(table)),
+        measures=STUDENT_FIGURES if frontier.comparison.student else ("label_accuracy",),
+        best_at=best_at,
+        reached=reached,
+    )
 
 
 def frontier_figure(frontier: Frontier) -> Figure:

@@ -35,16 +35,21 @@ def panels(result: StudyResult) -> list[dict[str, Any]]:
 
 def study_text(result: StudyResult) -> str:
     """Return means over seeds with intervals of 95%, for all votes, k and epsilons, as text."""
-    lines = [result.study.notice]
-    for place in panels(result):
-        for epsilon in result.study.epsilons:
-            lines += ["", f"{place['votes']}: k = {place['k']}, epsilon = {epsilon:g}"]
-            rows: list[tuple[str, ...]] = [("mechanism", *FIGURES)]
-            for name in result.study.named:
-                where = {**place, "epsilon": epsilon, "mechanism": name}
-                rows.append((name, *(_cell(*result.interval(each, **where)) for each in FIGURES)))
-            lines += text_table(rows)
-    return "\n".join([*lines, "", method_text(result), ""])
+
+    def table(place: Mapping[str, Any], epsilon: float) -> str:
+        rows: list[tuple[str, ...]] = [("mechanism", *FIGURES)]
+        for name in result.study.named:
+            where = {**place, "epsilon": epsilon, "mechanism": name}
+            rows.append((name, *(_cell(*result.interval(each, **where)) for each in FIGURES)))
+        return "\n".join(text_table(rows))
+
+    return rendered(
+        "study.txt",
+        study=result.study,
+        places=panels(result),
+        table=table,
+        method=method_text(result),
+    )
 
 
 def _cell(mean: float, half: float, sign: str = " +-") -> str:
