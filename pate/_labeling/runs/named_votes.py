@@ -45,8 +45,9 @@ from pate._labeling.votes.kinds import (
 )
 from pate._labeling.votes.voters import encode_scores
 
-_KINDS: tuple[type[Filed], ...] = (Counts, Ballots, Scores)
-_CHOICE = "ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers"
+_KINDS = [kind for kind in Votes.kinds.values() if issubclass(kind, Filed)]
+_BY_TEACHER = ", ".join(kind.content for kind in _KINDS if kind is not Counts)
+_CHOICE = f"{_BY_TEACHER}, or {Counts.content}"
 _FILE = "an .npz file of votes without pickled objects"
 _NAMES = ("ids", "label_names", *(kind.array for kind in _KINDS), "num_teachers", "features")
 
@@ -185,10 +186,10 @@ class NamedVotes:
         """
         if self._packed is not None and kind is Scores:
             return encode_scores(unpack_ballots(self._packed, len(self.label_names)))
-        if self._packed is not None or self.kind is Counts:
+        if self._packed is not None:
             return self._packed
-        votes = getattr(self, self.kind.array).swapaxes(0, 1)
-        return np.stack([*map(encode_scores, votes)]) if kind is Scores else pack_ballots(votes)
+        filed = Scores if kind is Scores else self.kind
+        return filed.stored(getattr(self, self.kind.array))
 
     def sums(self) -> IntArray:
         """Return `Counts.summed` of the votes."""

@@ -52,10 +52,9 @@ from pate._labeling.stages.votes_import import import_votes, votes_from
 from pate._labeling.student.carried import load_student
 from pate._labeling.teachers import FIRST, ClosedFormPlan, uses_groups
 from pate._labeling.votes.kinds import (
-    Ballots,
     Counts,
+    Filed,
     Moments,
-    Scores,
     Votes,
     VoteShape,
     Voting,
@@ -242,7 +241,8 @@ def rehearse_release(
     if manifest.kind is Moments:
         assert data is not None, "teachers in closed form have records"
         return rehearse_run(run, data, decode_fields(ClosedFormPlan, begun), settings)
-    voters = manifest.num_teachers if issubclass(manifest.kind, Ballots | Scores) else 0
+    counted = manifest.kind is Counts or not issubclass(manifest.kind, Filed)
+    voters = 0 if counted else manifest.num_teachers
     rows = _rows(settings, len(manifest.ids), voters * len(manifest.label_names))
     made_up = None
     ids = np.array(manifest.ids)[rows]
@@ -312,7 +312,7 @@ def _made_up_votes(
 ) -> NamedVotes:
     """Return votes of teachers who all agree."""
     truth = np.indices((len(ids), len(label_names))).sum(axis=0) % 2
-    named = kind if issubclass(kind, Counts | Scores) else Counts
+    named = kind if issubclass(kind, Filed) else Counts
     votes: dict[str, Any] = {named.array: named.unanimous(truth, num_teachers)}
     return NamedVotes(ids=ids, label_names=tuple(label_names), num_teachers=num_teachers, **votes)
 

@@ -212,8 +212,50 @@ class Votes(ABC):
         return VoteShape(self.num_teachers, self.num_labels)
 
 
+class Filed(Votes):
+    """Votes that a file may hold, in an array with a row for each sample."""
+
+    array: ClassVar[str]
+    """The name of the array in files of votes."""
+    content: ClassVar[str]
+    """The array in words."""
+
+    @classmethod
+    @abstractmethod
+    def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
+        """Return the array of a file of votes, ``[N, T, C]`` on samples and labels of a shape.
+
+        Counts are ``[N, C]``; other votes ``[N, C]`` are those of one teacher. Raises
+        ``ValueError`` if it does not fit.
+        """
+
+    @classmethod
+    @abstractmethod
+    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
+        """Return the array of a votes file with votes of all teachers for ``labels`` ``[N, C]``.
+
+        It is made up, for a rehearsal.
+        """
+
+    @classmethod
+    @abstractmethod
+    def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
+        """Return sums ``[N, C]`` over teachers of the array of a file of votes.
+
+        They are equal in copies of a file with its teachers in another order.
+        """
+
+    @classmethod
+    @abstractmethod
+    def stored(cls, votes: NDArray[Any]) -> UInt8Array | None:
+        """Return the votes of each teacher ``[T, N, ..]`` as a store keeps them. None for counts.
+
+        ``votes`` are the array of a file; ballots may be stored as scores.
+        """
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Counts(Votes):
+class Counts(Filed):
     """Votes as numbers of teachers that gave each label.
 
     >>> votes = Votes.from_counts([[90, 10]], num_teachers=100)
@@ -230,7 +272,7 @@ class Counts(Votes):
 
     form: ClassVar[str] = "bits"
     array: ClassVar[str] = "counts"
-    """The name of its array in files of votes."""
+    content: ClassVar[str] = "counts [N, C] with num_teachers"
     arrays: ClassVar[tuple[str, ...]] = (*Votes.arrays, "counts")
 
     counts: CountArray
@@ -250,11 +292,6 @@ class Counts(Votes):
 
     @classmethod
     def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
-        """Return the array of a file of votes, ``[N, T, C]`` on samples and labels of a shape.
-
-        Counts are ``[N, C]``; other votes ``[N, C]`` are those of one teacher. Raises
-        ``ValueError`` if it does not fit.
-        """
         array = np.asarray(votes)
         require(
             array.shape == shape,
@@ -265,19 +302,15 @@ class Counts(Votes):
 
     @classmethod
     def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
-        """Return the array of a votes file with votes of all teachers for ``labels`` ``[N, C]``.
-
-        It is made up, for a rehearsal.
-        """
         return num_teachers * labels
 
     @classmethod
     def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
-        """Return sums ``[N, C]`` over teachers of the array of a file of votes.
-
-        They are equal in copies of a file with its teachers in another order.
-        """
         return num_teachers + SCORE_STEPS * votes  # as scores of 0 and 1 are
+
+    @classmethod
+    def stored(cls, votes: NDArray[Any]) -> UInt8Array | None:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -298,6 +331,7 @@ class Ballots(Counts):
     """
 
     array: ClassVar[str] = "ballots"
+    content: ClassVar[str] = "ballots [N, T, C]"
     arrays: ClassVar[tuple[str, ...]] = (*Counts.arrays, "ballots")
 
     ballots: UInt8Array
@@ -325,6 +359,10 @@ class Ballots(Counts):
     @classmethod
     def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
         return super().summed(votes.sum(axis=1, dtype=np.int64), num_teachers)
+
+    @classmethod
+    def stored(cls, votes: NDArray[Any]) -> UInt8Array | None:
+        return pack_ballots(votes.swapaxes(0, 1))
 
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
         part = super().__getitem__(rows)
@@ -359,7 +397,7 @@ class _OfVoters(Votes):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scores(_OfVoters):
+class Scores(_OfVoters, Filed):
     """Votes of models that have scored the labels of all public samples.
 
     Attributes:
@@ -369,6 +407,7 @@ class Scores(_OfVoters):
 
     form: ClassVar[str] = "scores"
     array: ClassVar[str] = "scores"
+    content: ClassVar[str] = "scores [N, T, C]"
 
     voters: ScoreVoters
 
@@ -396,6 +435,10 @@ class Scores(_OfVoters):
     def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
         # one teacher at a time, to save memory
         return reduce(np.add, (encode_scores(x).astype(np.int64) for x in votes.swapaxes(0, 1)))
+
+    @classmethod
+    def stored(cls, votes: NDArray[Any]) -> UInt8Array | None:
+        return np.stack([*map(encode_scores, votes.swapaxes(0, 1))])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -435,10 +478,6 @@ class MaskedTotal(Votes):
     def __getitem__(self, rows: NDArray[Any] | slice) -> Self:
         """Raise ``ValueError``: a sum of silos is opened as a whole."""
         raise ValueError("Expected all queries of a noisy sum, got some")
-
-
-Filed: TypeAlias = Counts | Scores
-"""Votes that a file may hold."""
 
 
 def kind_cast(voting: Voting) -> type[Votes]:
