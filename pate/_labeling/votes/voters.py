@@ -164,15 +164,11 @@ def blocks(num_rows: int, entries: int) -> list[slice]:
 def _spans(axes: FloatArray, parts: IntArray) -> list[tuple[slice, slice]]:
     """Return the columns that the directions of each part depend on, and these directions."""
     spans = []
-    for part in np.unique(parts):
-        along = _span(parts == part)
-        spans.append((_span(np.abs(axes[:, along]).max(axis=1) > 0), along))
+    for part in np.unique(parts).tolist():
+        along = slice(*np.searchsorted(parts, (part, part + 1)).tolist())
+        columns = np.flatnonzero(axes[:, along].any(axis=1))
+        spans.append((slice(columns[0], columns[-1] + 1), along))
     return spans
-
-
-def _span(held: BoolArray) -> slice:
-    first, last = np.flatnonzero(held)[[0, -1]]
-    return slice(first, last + 1)
 
 
 def _projected(
