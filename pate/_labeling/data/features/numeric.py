@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
+from numpy.linalg import norm
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 from scipy.spatial.distance import cdist
@@ -218,7 +219,7 @@ class PublicScaling(FeatureMap):
             self._units = np.where(shared, middle, np.where(varies, units, 1))
             self._centre = centre
             parts = np.array_split(values, -(-len(rows) // _ROWS))
-            lengths = np.concatenate([_lengths(self._departures(part)) for part in parts])
+            lengths = np.concatenate([norm(self._departures(part), axis=1) for part in parts])
             self._length = float(np.median(lengths[lengths > 0]))
         return self
 
@@ -227,9 +228,8 @@ class PublicScaling(FeatureMap):
         mapped = np.empty(features.shape, dtype=np.float32)
         for index in blocks_of(features, range(len(mapped))):
             departures = self._departures(features[index].reshape(len(index), -1))
-            scaled = (
-                departures * np.sqrt(2 / (self._length**2 + _lengths(departures) ** 2))[:, None]
-            )
+            squares = self._length**2 + norm(departures, axis=1) ** 2
+            scaled = departures * np.sqrt(2 / squares)[:, None]
             mapped[index] = scaled.reshape(len(index), *features.shape[1:])
         return mapped
 
@@ -257,10 +257,6 @@ class PublicScaling(FeatureMap):
         assert self._centre is not None, "fit comes before transform"
         distances = (values.astype(np.float64) - self._centre).clip(-self._bounds, self._bounds)
         return np.asarray(distances / self._units)
-
-
-def _lengths(rows: FloatArray) -> FloatArray:
-    return np.asarray(np.sqrt((rows**2).sum(axis=1)))
 
 
 def _center_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
@@ -350,10 +346,16 @@ class RandomFeatures(FeatureMap):
         return self
 
     def transform(self, features: Features) -> Float32Array:
-        """Map features ``[N, ...]`` to ``[N, num_features]``, each row by itself."""
+        """Map features ``[N, ...]`` to features ``[N, F]``, each row by itself."""
+        assert self._frequencies is not None, "fit comes before transform"
         scaled = self._scaling.transform(features)
-        mapped = np.empty((len(scaled), len(self._phases)), dtype=np.float32)
-        self._write_waves(scaled.reshape(len(scaled), -1), mapped)
+        scaled = scaled.reshape(len(scaled), len(self._frequencies))
+        if not self._phases.size:
+            return scaled
+        kept = sum(self.widths[:1])  # columns
+        mapped = np.empty((len(scaled), kept + len(self._phases)), dtype=np.float32)
+        mapped[:, :kept] = scaled[:, :kept]
+        self._write_waves(scaled, mapped[:, kept:])
         return mapped
 
     def _write_waves(self, scaled: Float32Array, mapped: Float32Array) -> None:
@@ -365,8 +367,6 @@ class RandomFeatures(FeatureMap):
         """
         assert self._frequencies is not None, "fit comes before transform"
         width, number = self._frequencies.shape
-        if not number:
-            return
         bits, spare = product_bits(width), -number % _VECTOR
         frequencies, grid = _on_grid(np.pad(self._frequencies, ((0, 0), (0, spare))), bits)
         phases = np.pad(self._phases, (0, spare)) / (2 * np.pi)
@@ -462,19 +462,6 @@ class AutoFeatures(RandomFeatures):
         assert self._frequencies is not None, "fit comes before widths"
         width, number = self._frequencies.shape
         return (width, number) if number else ()
-
-    def transform(self, features: Features) -> Float32Array:
-        """Map features ``[N, ...]`` to columns and how they bend, each row by itself."""
-        assert self._frequencies is not None, "fit comes before transform"
-        scaled = self._scaling.transform(features)
-        width, number = self._frequencies.shape
-        scaled = scaled.reshape(len(scaled), width)
-        if not number:
-            return scaled
-        mapped = np.empty((len(scaled), width + number), dtype=np.float32)
-        mapped[:, :width] = scaled
-        self._write_waves(scaled, mapped[:, width:])
-        return mapped
 
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
