@@ -130,7 +130,7 @@ def require_given(value: Given | None, requirement: str, **got: Any) -> Given:
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that many share, after which none of them can change it."""
+    """Return an array that many share and none can change."""
     array.setflags(write=False)
     return array
 

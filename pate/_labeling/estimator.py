@@ -427,7 +427,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         check_classification_targets(Y)
         self._multi_label = Y.ndim == 2 and (Y.shape[1] > 1 or self.classes is None)
         if self._multi_label or self.classes is None:
-            # for labels a list, by which metrics tell them from classes
+            # for labels a list: metrics tell them from classes by it
             self.classes_: Any = [np.arange(2)] * Y.shape[1] if self._multi_label else np.arange(2)
             if len(np.unique(Y)) > 2 and Y.ndim == 1:  # in the words of scikit-learn's checks
                 raise ValueError(

@@ -274,9 +274,7 @@ class RunPlan:
         All releases must be possible, and the ledger able to pay for all, so that none is refused
         after another was paid for.
         """
-        require(
-            self.is_tested or not self.references, f"{TESTS}, by which `references` are measured"
-        )
+        require(self.is_tested or not self.references, f"{TESTS}, for the figures of `references`")
         releases, public = self.releases, self.known.load(Role.PUBLIC)
         for folder in (self.root, self.run.ledger_path.parent):
             require_place(folder)

@@ -301,7 +301,7 @@ class PartiesEvent(CompositeEvent):
             (least.rdp <= most.rdp).all()
             and least.mu_squared <= most.mu_squared
             and least.log_survival >= most.log_survival,
-            "a world to which the release costs no more than to its parties",
+            "a world that pays no more for the release than its parties",
             world=self.world,
         )
 

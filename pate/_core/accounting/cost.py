@@ -88,7 +88,7 @@ FIRST_EXCESS = math.pi / 2 - 1
 EXCESS_LIMIT = 512.0
 """The number of widths with excesses that are known to fall."""
 LOSS_LIMIT = 8.0
-"""The number of standard deviations of a loss up to which bits and Gaussians are compared."""
+"""Bits and Gaussians are compared up to this number of standard deviations of a loss."""
 _WEIGHT = 5.0  # above every weight, in widths: `Bits.width` is at least a fifth of the weight
 _ROUNDING = 1 + 1e-12  # above the rounding errors of a weight, and of sums in any order
 
@@ -412,7 +412,7 @@ def smallest_not_positive(value: Callable[[float], float], low: float, high: flo
     for _ in range(20):
         if not above > 0 >= below or settled - positive <= 1e-13 * settled:
             break
-        # a secant, one end of which is weighed half if it stays twice (Illinois)
+        # a secant; an end that stays twice is weighed half (Illinois)
         root = positive + (settled - positive) * (above / (above - below))
         middle = min(max(root, positive + 5e-14 * root), settled - 5e-14 * root)
         at = value(middle)

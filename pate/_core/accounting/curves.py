@@ -116,7 +116,7 @@ def pure_dp_rdp(orders: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     """Tight curve of pure ``epsilon``-DP: randomized response (Mironov (2017), Proposition 5).
 
     Written as ``log(1 + (e^((alpha - 1) epsilon) - 1) (1 - e^(-alpha epsilon)) / (1 + e^-epsilon))
-    / (alpha - 1)``, no factor of which cancels.
+    / (alpha - 1)``, whose factors lose no digits.
     """
     alpha, eps = np.asarray(orders, dtype=np.float64), np.asarray(epsilon, dtype=np.float64)
     with np.errstate(over="ignore"):

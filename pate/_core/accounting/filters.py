@@ -433,7 +433,7 @@ def refuse(
         budget: the budget.
         bounds: its filter.
         total: the total cost with the release, on ``bounds.orders``.
-        when: the releases of which it is the total.
+        when: the releases that it is the total of.
         remainder: a clause on the budget that is left without the release; may be empty.
     """
     remainder = f"; {remainder}" if remainder else ""

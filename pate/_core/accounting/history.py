@@ -570,7 +570,7 @@ def _require_reach(budget: Budget | None, teachers: int) -> None:
     most = teachers if budget is None else budget.max_teachers_per_unit
     require(
         teachers <= most,
-        f"max_teachers_per_unit <= {most}, the units for which the budget of the ledger holds",
+        f"max_teachers_per_unit <= {most}, the units that the budget of the ledger holds for",
         max_teachers_per_unit=teachers,
     )
 

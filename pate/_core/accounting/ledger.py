@@ -333,7 +333,7 @@ def append_row(connection: sqlite3.Connection, head: LedgerHead, text: str) -> L
     added = connection.execute(
         "INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", (after.rows, text, after.digest)
     )
-    require(added.rowcount == 1, "a ledger to which rows can be added", rows=head.rows)
+    require(added.rowcount == 1, "a ledger that takes new rows", rows=head.rows)
     connection.execute(f"PRAGMA user_version = {_VERSION}")  # of the same transaction
     return after
 

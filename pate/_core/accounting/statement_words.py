@@ -285,7 +285,7 @@ def _headline(statement: Mapping[str, Any], book: LedgerSnapshot) -> Iterator[st
 
 
 def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences on the adversaries and the conditions under which epsilons hold."""
+    """Yield sentences on the adversaries and the conditions of epsilons."""
     guarantees = by_relation(statement, "guarantees")
     yield from dict.fromkeys(g["missing"] for _, g in guarantees if g["missing"])
     if "world" in statement:
@@ -509,7 +509,7 @@ _WITHOUT_WORDS: Mapping[str, Any] = {
     "conditions": (),
     "stranger": None,
 }
-"""The `Listing` of statements of version 0.3, in which no mechanism words itself."""
+"""The `Listing` of statements of version 0.3, where no mechanism words itself."""
 
 
 def _published_top_k(statement: Mapping[str, Any]) -> list[str]:

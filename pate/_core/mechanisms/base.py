@@ -560,9 +560,7 @@ def require_few(outcomes: int, noise: ChoiceNoise) -> None:
     """Raise `NotStatedError` if there are more outcomes than are listed."""
     most = MOST_OUTCOMES if noise == "gumbel" else MOST_FLIPPED
     if outcomes > most:
-        raise NotStatedError(
-            f"a query has {outcomes:,} outcomes, of which {most:,} are listed at most"
-        )
+        raise NotStatedError(f"a query has {outcomes:,} outcomes, and {most:,} are listed at most")
 
 
 def choice_law(utilities: Rows, noise: ChoiceNoise) -> FloatArray:

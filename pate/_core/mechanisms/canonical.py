@@ -76,7 +76,7 @@ from pate._core.mechanisms.ranking import (
 from pate._core.validation import FloatArray, IntArray, read_only, require
 
 _BLOCK = 1 << 18  # entries of a table of classes that are summed at once
-_GRID = 65  # tails at which sums over heads are taken to bound all others
+_GRID = 65  # tails whose sums over heads bound all others
 # log of the ratio to the largest mass at which masses of a million tails are lost in rounding
 _NEGLIGIBLE = 45.0
 
@@ -147,7 +147,7 @@ class ClassProbabilities:
 
     @cached_property
     def _log_total(self) -> float:
-        """Logarithm of the weight of all sets, of which the top-k has 1."""
+        """Logarithm of the weight of all sets, if the top-k has weight 1."""
         columns = np.arange(self.log_tails.size)
         if not self._heads_are_equal:
             at = np.unique(np.rint(np.geomspace(1, columns.size, _GRID)).astype(np.int64)) - 1
@@ -298,7 +298,7 @@ class ClassSampler(ABC):
         losses: FloatArray,
         share: Callable[[int], Fraction],
     ) -> Proposals:
-        """Propose ``classes`` ``[n, 2]``, each of which was drawn with the probability ``share``.
+        """Propose ``classes`` ``[n, 2]``, each drawn with the probability ``share``.
 
         ``log_weights`` ``[n]`` are logarithms of masses over shares. The head may be -1 wherever
         its term does not count.

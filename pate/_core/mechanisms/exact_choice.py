@@ -2,7 +2,7 @@
 
 Noise has all its digits wherever an order depends on them.
 
-Noise is a quantile of a uniform number, of which float64 knows 53 binary digits. Where two keys are
+Noise is a quantile of a uniform number. A float64 knows 53 of its binary digits. Where two keys are
 so close that rounding or the digits that follow could change their order, more digits are drawn,
 and quantiles are bounded by decimal numbers, with operations and a logarithm that are rounded
 correctly.

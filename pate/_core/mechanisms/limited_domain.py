@@ -330,7 +330,7 @@ class TopStableOutcome(NamedTuple):
     """``[]`` or ``[B]``: whether a gap passed the threshold, and so which branch was taken."""
     rounds: IntArray
     """``[]`` or ``[B]``: number of rounds of peeling: k where the set was cut down, or a fallback
-    took its place, and 0 elsewhere. It is a function of the first gap that passed, for which the
+    took its place, and 0 elsewhere. It is a function of the first gap that passed, so that the
     sparse vector technique pays.
     """
 

@@ -586,7 +586,7 @@ _ROOM = 2.0**62  # of steps, which the noise of 2^20 silos does not fill
 
 
 def share_sigma(sigma: float, num_honest: int) -> float:
-    """Return the standard deviation of a share, of which ``num_honest`` make noise of ``sigma``."""
+    """Return the standard deviation of a share if ``num_honest`` shares make noise of ``sigma``."""
     require_positive(sigma=sigma)
     require_count(1, num_honest=num_honest)
     return sigma / math.sqrt(num_honest)

@@ -264,7 +264,7 @@ class NoisyMoments:
         """Return noisy moments.
 
         Args:
-            blocks: rows ``[n, F]``, longer ones of which get norm 1, and the share ``[n]`` of each
+            blocks: rows ``[n, F]``; longer ones get norm 1, and the share ``[n]`` of each
                 in its unit: 1 if units have one row.
             generator: source of the noise.
         """

@@ -159,7 +159,7 @@ class GapMechanism(ScoreMechanism[Released_co]):
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
 
     def accuracy(self, *, gap: float, num_items: int = 1, widest_other: float = 0.0) -> float:
-        """Return a probability, at least, with which the set above a gap is released.
+        """Return a lower bound on the probability that the set above a gap is released.
 
         Args:
             gap: the gap below the chosen rank, in votes, at least 0; for a given k, below the k-th
@@ -295,7 +295,7 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
     @property
     def _least_preference(self) -> float:
         if self.regularizer is not None:
-            raise NotStatedError("Expected no regularizer, with which no accuracy is known")
+            raise NotStatedError("Expected no regularizer: its accuracy is not known")
         return 0.0
 
     def __call__(
@@ -358,7 +358,7 @@ class FixedTopK(NamedTuple):
     """``[]`` or ``[B]``: whether the test passed, and so which branch was taken."""
     rounds: IntArray
     """``[]`` or ``[B]``: number of rounds of peeling; in a row that failed, k with a fallback and 0
-    without. It is a function of the chosen rank and of the test, for which the event of both pays.
+    without. It is a function of the chosen rank and of the test, and the event of both pays for it.
     """
 
 
@@ -434,7 +434,7 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
 
     @property
     def _least_preference(self) -> float:
-        """The penalty of the ranks next to k, of which the gap is meant."""
+        """The penalty of the ranks next to k, whose gap is meant."""
         return self.rank_penalty
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
@@ -503,7 +503,7 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
         return ComposedEvent(events=(stable, RepeatedEvent(event=round_of_peeling, count=rounds)))
 
     def tier_event(self, relation: NeighboringRelation, tier: int) -> Event:
-        """Describe the cost of a row for which ``tier`` items were peeled."""
+        """Describe the cost of a row after ``tier`` items were peeled."""
         return self.event(relation, tier)
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
@@ -551,7 +551,7 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
         return self.scale_peel * share
 
 
-_SHIFT = 1  # votes by which one teacher moves a distance from a tie, under either relation
+_SHIFT = 1  # votes: one teacher's move of a distance from a tie, under either relation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ _RELATIONS: Mapping[str, NeighboringRelation] = {
 _SETTINGS = frozenset({"k", "kbar", "delta", "delta_test", "rank_penalty", "allow_empty"})
 """Fields of mechanisms that get their values from the settings of a top k."""
 _CANDIDATES_PER_CHOICE = 10  # places of a limited domain for each item of the list
-_MOST_CANDIDATES = 1_000_000  # places of a domain of unknown items, each of which takes noise
+_MOST_CANDIDATES = 1_000_000  # places of a domain of unknown items: each takes noise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -195,9 +195,9 @@ class ClippedVotes(Aggregator):
     labels. Their number is learned privately from the teachers: no setting depends on the data.
 
     A ballot holds a teacher's answers to all queries of a batch: the labels that it gives, or the
-    labels in which it differs from predictions. Ballots of more than a clip of entries are scaled
+    labels where it differs from predictions. Ballots of more than a clip of entries are scaled
     down to its square root in norm. The clip is 1.2 times the median number of entries, found by
-    bisection among powers of ``2^(1/4)``, each step of which compares a noisy number of teachers
+    bisection among powers of ``2^(1/4)``. Each step compares a noisy number of teachers
     with a half. The cost of the bisection is a public function of the numbers of teachers, queries
     and labels. If it took over a quarter of the budget, nothing is clipped.
 
@@ -319,7 +319,7 @@ def noisy_median(
     """Return a candidate near the median of ``sizes``, by noisy bisection.
 
     Noise aside, half of the voters have ballots of its size or less. It takes at most ``ceil(log2
-    m)`` comparisons with noise of ``sigma``, each of which one voter moves by its weight at most.
+    m)`` comparisons with noise of ``sigma``. One voter moves each by its weight at most.
 
     Args:
         sizes: ``[V]``, sizes of ballots; empty ballots may be left out.
@@ -339,7 +339,7 @@ def noisy_median(
 
 
 def sizes_of(ballots: UInt8Array, guess: UInt8Array) -> IntArray:
-    """Return the number ``[T]`` of entries in which ballots ``[Q, T, C]`` differ from ``guess``."""
+    """Return the number ``[T]`` of entries where ballots ``[Q, T, C]`` differ from ``guess``."""
     total = np.zeros(ballots.shape[1], dtype=np.int64)
     for rows in blocks(len(ballots), ballots[:1].size):
         total += (ballots[rows] ^ guess[rows, None]).sum(axis=(0, 2), dtype=np.int64)
@@ -496,7 +496,7 @@ def round_releases(
 def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:
     """Return two rounds: `ClippedVotes`, then ``last``, which needs predictions.
 
-    The first has twice the noise at which it would meet epsilon 1 by itself, the last such noise
+    The first has twice the noise that gives it epsilon 1 by itself, the last such noise
     over the root of three quarters. If both compose as Gaussian mechanisms do, the first takes a
     quarter of any budget. Only the proportions matter.
 

@@ -95,7 +95,7 @@ def in_our_words(line: str, options: Iterable[argparse.Action]) -> str:
     if members := re.search(r"Expected a (?:typing\.Literal\[|member of .*\{)(.*?)[\]}]", reason):
         return _among(option, [name.strip(" '") for name in members[1].split(",")], value)
     if "is abstract" in reason:
-        return f"Expected a class for {option}, to which its settings belong"
+        return f"Expected a class for {option}, which takes these settings"
     reason = re.sub(r"Expected a path but .*? either not accessible or invalid", "", reason)
     if called := re.search(r"^ *Type \S*Callable\[.*\] expects a[^:]*: (.*?)\.? Got value", reason):
         return f"Expected a class or function for {option}, got {value} ({called[1]})"

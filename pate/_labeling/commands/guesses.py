@@ -104,7 +104,7 @@ def guess_table(path: Path, content: str) -> Guess:
 
     Args:
         path: the file.
-        content: the column of which features are made, ``file`` or ``text``; ``id`` for numbers.
+        content: the column that features are made of, ``file`` or ``text``; ``id`` for numbers.
 
     Raises:
         ValueError: if columns are missing that no other one could be, with a line for each fault.

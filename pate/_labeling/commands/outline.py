@@ -86,7 +86,7 @@ class _Expression:
 
 
 class _Named(ABC):
-    """A class of which only the name is known: it has no objects, and no subclasses are listed."""
+    """A class known by its name alone: it has no objects, and no subclasses are listed."""
 
     @abstractmethod
     def __call__(self) -> Any:

@@ -464,7 +464,7 @@ def print_completion(args: Sequence[str]) -> None:
     """Run `pate completion`."""
     parser = CommandParser(
         prog="pate completion",
-        description="Print a script with which a shell completes commands, options and their"
+        description="Print a script for a shell, which then completes commands, options and their"
         " values.\n\nIt follows from the `--help` of all commands, so make it again after an"
         " update.",
         print_config=None,

@@ -56,7 +56,7 @@ class _Kind:
         what: a description of the data.
         place: the default place of the data.
         files: further files of the recipe, each a template of the same name.
-        content: the column of its table of which features are made, if it is a table.
+        content: the column of its table that features are made of, if it is a table.
     """
 
     what: str

@@ -386,7 +386,7 @@ class DrawnPublic(DataSource):
         samples: the ``.npz`` of the drawn samples.
         bounds: the range of each column, ``[low, high]``, each a number or one for every column,
             known without a look at the records. Values beyond are clipped. None for columns of one
-            unit, of which only the direction of a row counts.
+            unit, so that only the direction of a row counts.
 
     Raises:
         ValueError: if the source has a feature map of its own, or personal budgets.
@@ -480,7 +480,7 @@ class DrawnPublic(DataSource):
         shape = tuple(self._source.load(Role.PRIVATE).features.shape[1:])
         require(
             len(shape) == 1,
-            "records that are rows of numbers, of which public samples are drawn",
+            "records that are rows of numbers, to draw public samples from them",
             shape=list(shape),
         )
         return shape[0]

@@ -278,7 +278,7 @@ def _split_of(
 
 
 def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> FloatArray:
-    """Return the personal budgets ``[N]``, each of which is declared; of others the first one."""
+    """Return the personal budgets ``[N]``: declared ones, and the first for public records."""
     values = np.array([as_number(text) for text in table.values[BUDGET]], dtype=np.float64)
     values[~private] = declared[0]
     table.require(
@@ -339,7 +339,7 @@ def as_list(text: str, names: Collection[str] = ()) -> list[str]:
 
 
 def _unwrapped(text: str) -> str:
-    """Return a text without brackets around all of it, of which the first closes with the last."""
+    """Return a text without a pair of brackets around all of it."""
     while text[:1] in _BRACKETS and text[-1:] == _BRACKETS[text[0]]:
         depths = accumulate((sign == text[0]) - (sign == _BRACKETS[text[0]]) for sign in text)
         if 0 in [*depths][:-1]:

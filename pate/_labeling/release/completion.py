@@ -283,7 +283,7 @@ def scale_to_target(
 
 
 _OF_SAMPLES = 0.15  # of the squared budget
-_MANY = 10_000  # teachers, with which noise is tried before their number is known
+_MANY = 10_000  # teachers that noise is tried with before their number is known
 _ANSWERED = 0.9  # the probability of an answer at the predicted gap
 _SPARE = 1.5  # teachers for each vote of that gap
 
@@ -391,7 +391,7 @@ def teachers_that_start(settings: LabelSettings, num_labels: int, size: int) -> 
     Args:
         settings: the settings of the second release.
         num_labels: the number of labels.
-        size: the number of public samples, on which all records vote in the first.
+        size: the number of public samples. All records vote on them in the first.
 
     Raises:
         ValueError: as `teachers_for` and `first_settings` do.
@@ -503,7 +503,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def describe_unanswered(released: StatedLabels) -> str | None:
-    """Return a line on labels of which none or few were answered, or None if enough were."""
+    """Return a line on labels with no or few answers, or None if all have enough."""
     answered, count = int(released.answered.sum()), len(released.ids)
     if answered >= LEAST_ANSWERED * count:
         return None

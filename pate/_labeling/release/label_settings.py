@@ -348,7 +348,7 @@ def rehearse(
     Args:
         aggregator: the aggregator.
         shape: the numbers of teachers and labels.
-        like: the votes to be released, of which only the kind and the public parts are read. None
+        like: the votes to be released. Only their kind and public parts are read. None
             for votes without public parts.
 
     Raises:

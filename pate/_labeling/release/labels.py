@@ -1,7 +1,7 @@
 """The stage `label`: a mechanism turns PRIVATE votes into PUBLIC labels, which bear a statement.
 
 First the choice of the public samples that are asked about. It follows from public facts and costs
-nothing. By a released student: ``entropy`` and ``margin`` take the samples on which it is least
+nothing. By a released student: ``entropy`` and ``margin`` take the samples where it is least
 certain (Settles (2009)). By public features: ``k_center`` takes samples far from each other
 (Gonzalez (1985); Sener & Savarese (2018)).
 

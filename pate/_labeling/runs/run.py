@@ -176,7 +176,7 @@ _MORE = ("files", "release", "beside", "again", "forgotten", "grouping", "begun"
 
 
 def other_inputs(old: Mapping[str, str | None], new: Mapping[str, str]) -> list[str]:
-    """Name the inputs that differ, without their digests, some of which are PRIVATE."""
+    """Name the inputs that differ, without their digests: some are PRIVATE."""
     changes = {
         name: f"other {_INPUTS.get(name, name)}"
         for name in [*old, *new]

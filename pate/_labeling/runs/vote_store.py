@@ -521,7 +521,7 @@ def load_votes(
             votes = votes.with_public(features=public_features(run, store, rows))
     elif kind is Moments:
         votes = Votes.from_voters(load_voters(run), public_features(run, store, rows))
-    elif kind is Scores:  # of all samples, from which voters learn
+    elif kind is Scores:  # of all samples: voters learn from them
         has_data = run.inputs_of(first_stage(run)).settings.get("data") is not None
         if store.has_features() or has_data:
             public = public_features(run, store, np.arange(len(samples)))

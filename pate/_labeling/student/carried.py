@@ -297,7 +297,7 @@ class LinearPredictor:
 def arrays_of(student: LinearStudent) -> dict[str, NDArray[Any]]:
     """Return a linear student as the arrays of its files, in single precision.
 
-    They are ``weight`` ``[C, F]``, ``bias`` ``[C]``, which is 0 for a label of which nothing was
+    They are ``weight`` ``[C, F]``, ``bias`` ``[C]``, which is 0 for a label if nothing was
     released, ``departs`` ``[C]`` and ``constant_logits`` ``[C]``.
     """
     bias = student.weights[-1]

@@ -223,7 +223,7 @@ class AggregatorContract(Contract):
     def test_two_teachers_of_one_unit_are_within_its_curve(
         self, relation: NeighboringRelation
     ) -> None:
-        """The event of a unit that reaches two teachers bounds all ballots in which two changed."""
+        """The event of a unit that reaches two teachers bounds all ballots that two changed."""
         event = self.event(relation, relation).for_group_size(2)
         assert_paid(self.worst_divergence(relation, relation, 2), event.cost(ORDERS).rdp, event)
 

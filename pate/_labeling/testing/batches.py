@@ -223,7 +223,7 @@ class SoftReleaseContract(Contract):
         return aggregator.aggregate(votes, generator=np.random.default_rng(draws))
 
     def _query(self) -> Ballots:
-        """Return votes on one query, in which each teacher gives one label more than the last."""
+        """Return votes on one query, where each teacher gives one label more than the last."""
         ballots = np.tri(self.num_teachers, self.num_labels, dtype=np.int64)
         guess = self.guesses[0]
         return replace(

@@ -201,7 +201,7 @@ def _quantize(values: FloatArray, unit: float) -> Int32Array:
 
 
 _BASIS = 12  # fractional bits of an entry of the basis, which has a norm of about 2
-_MAX_FEATURE_NORM = 2.0  # the norm to which coordinates are clipped; the mean square is 1
+_MAX_FEATURE_NORM = 2.0  # coordinates are clipped to this norm; the mean square is 1
 _LARGEST = 17  # bits of an entry before that: sums of squares over all directions are exact
 _RESIDUAL = 16  # fractional bits of a residual: sums of products over MOST_VOTERS are exact
 _CLIP_SLACK = 1 - 2.0**-30  # rounding of norms and factors is far less than that

@@ -220,7 +220,7 @@ class ResNet50(nn.Module):
 
         norm = norm or ("group" if weights is None else "batch")
         require(
-            weights is None or norm == "batch", "norm='batch', of which the weights are", norm=norm
+            weights is None or norm == "batch", "norm='batch', the norm of these weights", norm=norm
         )
         self.settings_without_weights = {"weights": None, "norm": norm}
         layer = None if norm == "batch" else lambda width: nn.GroupNorm(32, width)

@@ -421,7 +421,7 @@ def _read(checkpoint: Path) -> Json:
     ) as error:
         reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
         raise ValueError(
-            "Expected a checkpoint of tensors, numbers and texts, of which nothing is run, got"
+            "Expected a checkpoint of tensors, numbers and texts alone, got"
             f" {checkpoint} ({reason})"
         ) from None
 

@@ -86,7 +86,7 @@ def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
     while missing:
         for teachers in list(missing):
             path = job.lease_file(teachers)
-            with lease(require_given(path, "a job on which processes work together")) as held:
+            with lease(require_given(path, "a job for several processes")) as held:
                 if job.is_done(teachers):
                     report(job.num_steps)
                     missing.remove(teachers)

@@ -1,7 +1,7 @@
 """How teachers are trained: the content of `teachers.yaml`, the records of each, and their batches.
 
 First the losses. They go entry by entry, so that teachers share no weight, threshold or mean. Then
-the plan, and the partition of the records, of which a worker gets only the parts of its teachers.
+the plan, and the partition of the records. A worker gets only the parts of its teachers.
 Batches follow from the seed, the teacher and the step.
 """
 

@@ -62,7 +62,7 @@ from pate._networks.teachers.training import (
     teachers_table,
 )
 
-_COMPARED = 64  # public samples, by which two feature maps are told apart
+_COMPARED = 64  # public samples, which tell two feature maps apart
 
 
 def write_start(path: Path, start: Start, plan: TeacherPlan, data: DataSource) -> None:

@@ -1,7 +1,7 @@
 """Chunks of teachers: trained together, sharing nothing, each a job that writes one PRIVATE file.
 
 A chunk is one LightningModule. First its training, by a job that goes on from a checkpoint; then
-its file, from which the teachers of the chunk vote. At the end tables and logs of all teachers.
+its file, and the votes of its teachers. At the end tables and logs of all teachers.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Canaries:
         probes: ``[p, F]``, public samples. Their answers depend on canaries.
         mixture: ``[m, p]``: the score of a canary is a sum of answers by these weights, each times
             ``signs``.
-        signs: ``[m, C]`` in {-1, 1}: the direction in which a present canary moves the answers.
+        signs: ``[m, C]`` in {-1, 1}: the direction of the answers' move if a canary is there.
         copies: the number of records of each canary.
     """
 
@@ -81,7 +81,7 @@ class Canaries:
 class CanaryRecords(DataSource):
     """The records of another source, with canaries among the private ones. For audits: NOT PRIVATE.
 
-    Outlying canaries lie in orthogonal directions of columns of their own, in which all other
+    Outlying canaries lie in orthogonal directions of columns of their own, where all other
     records are 0. A canary is on one side if it is present and on the other if it is not. The
     public samples include probes, each with a large value in one such column. So each canary has a
     code of its own over the probes in ballots, and a place of its own in sums.

@@ -61,7 +61,7 @@ from pate.lab.audit.laws import (
 from pate.lab.audit.tables import Trial, scratch, untested
 
 _NEAR = 0.7  # deviations from a tie: where the scale of the noise matters
-_TRIED = 768  # synthetic queries, of which some are chosen
+_TRIED = 768  # synthetic queries, to choose from
 _CHOSEN = 40
 _FEW = 40  # voters for each unit of the noise multiplier
 _QUERIES = 12  # of synthetic ballots
@@ -69,7 +69,7 @@ _QUERIES = 12  # of synthetic ballots
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Tied(Voters):
-    """Voters with ballots of which nearly half are larger than any clip. Their sum is 0."""
+    """Voters with ballots whose sum is 0. Nearly half of them are larger than any clip."""
 
     present: int
     private: bool
@@ -157,7 +157,7 @@ def _tied(aggregator: ScoreVotes, votes: Any) -> _Tied:
 
 
 def _tied_ballots(votes: Any, aggregator: ClippedVotes) -> Ballots:
-    """Return ballots of which somewhat less than half hold every label, and the others none."""
+    """Return ballots: somewhat less than half hold every label, and the others none."""
     ballots = np.zeros((_QUERIES, votes.num_teachers, votes.num_labels), dtype=np.uint8)
     ballots[:, : int(votes.num_teachers * (0.5 - _NEAR / 6))] = 1
     around = aggregator.around_predictions

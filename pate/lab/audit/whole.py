@@ -265,7 +265,7 @@ def detectable_leak(
 ) -> float:
     """Return how many times the stated ``mu`` must leak to be found, by simulated audits.
 
-    It is the least power of two at which 19 of 20 audits find it; infinite beyond 16.
+    It is the least power of two that 19 of 20 audits find; infinite beyond 16.
     """
     mu = float(ndtri(hits_at(stated, 0.5)))
     for factor in (1.0, 2.0, 4.0, 8.0, 16.0):
@@ -570,8 +570,8 @@ def prove(
     """Test law and isolation on a copy of a run with made-up records; return the verdict.
 
     Args:
-        root: the run's folder, in which a file with both tables is left.
-        data: the records, of which only the public and test records are read; with public samples
+        root: the run's folder. A file with both tables is left there.
+        data: the records. Only public and test records are read; with public samples
             that are yet to be drawn, its rehearsal.
         plan: how teachers are made. Networks train for a few steps.
         settings: the settings of the release, complete.

@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The terms on which mechanisms are compared.
+    """The terms of a comparison of mechanisms.
 
     Args:
         epsilons: the targets of all queries on the same votes together.
@@ -65,7 +65,7 @@ class Terms:
         )
 
     def priced(self, mechanism: AnyAggregator, epsilon: float, votes: Votes) -> Aggregator:
-        """Return a mechanism with the least noise at which all queries together cost an epsilon.
+        """Return a mechanism with the least noise that lets all queries together cost an epsilon.
 
         Raises:
             ValueError: if no noise meets the target.

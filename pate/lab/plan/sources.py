@@ -184,7 +184,7 @@ class CountsFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """One histogram in which k items, the k of the study, have one count and all others another.
+    """One histogram: k items, the k of the study, have one count and all others another.
 
     Args:
         num_items: number of items.

@@ -76,9 +76,9 @@ class Study(Terms):
         names: names of the mechanisms in the results, one each. None for class and settings.
         shown: the figure of the picture and of the table for LaTeX.
         votes: .npz files of ballots or counts, as for pate label --votes (PRIVATE).
-        counts: histograms, of which a user changes each count by 1 at most (PRIVATE): .csv, .npy or
-            .npz files of whole numbers as for pate topk --counts, each one query, or rows of a
-            file, a query each.
+        counts: histograms (PRIVATE): .csv, .npy or .npz files of whole numbers as for pate topk
+            --counts, each one query, or rows of a file, a query each. A user changes each count
+            by 1 at most.
         simulate: teachers to simulate, as for pate frontier, or histograms of a given shape.
         truth: with votes, an .npz with ids and Y [N, C] (0/1), in place of the exact top k.
         delta: the delta of targets. At 0 they are targets of pure epsilon by simple
@@ -121,7 +121,7 @@ class Study(Terms):
             self.num_queries is None
             or self.votes
             or any(isinstance(each, Simulation) for each in self.simulate),
-            "no num_queries with histograms alone, each of which is one query",
+            "no num_queries with histograms alone: each is one query",
             num_queries=self.num_queries,
         )
         require(
@@ -305,7 +305,7 @@ def calibrated(group: Group, study: Study) -> Aggregator:
 
 
 class Top:
-    """The top k of counts ``[Q, C]``, of which equal counts at the k-th place are in it or not."""
+    """The top k of counts ``[Q, C]``, with any of the equal counts at the k-th place."""
 
     def __init__(self, counts: NDArray[np.integer], k: int) -> None:
         last = -np.partition(-counts, k - 1, axis=1)[:, k - 1 : k]

@@ -162,7 +162,7 @@ class Disclosure:
         self.today, self.learned = released.today, findings.learned
         require(
             self.today["private"],
-            "releases of which none is of an audit or drawn from a fixed seed",
+            "releases, none of an audit or drawn from a fixed seed",
             run=run.name,
         )
         self.name, self.statement, labels = run.resolve().name, self.today.content, released.labels

@@ -160,7 +160,7 @@ class Member:
         known = (
             "each of which knows"
             if terms.colluding == 1
-            else f"{terms.colluding} of which put together"
+            else f"{terms.colluding} that put together"
         )
         return (
             f"taking part costs epsilon = {parties} against the other silos, {known} what it drew,"

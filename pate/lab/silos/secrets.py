@@ -1,4 +1,4 @@
-"""The keys, secrets and masks of silos, and shares from which others rebuild a secret.
+"""The keys, secrets and masks of silos, and shares that rebuild a secret.
 
 **Long-term keys** sign the files of silos and server (Ed25519 of RFC 8032).
 

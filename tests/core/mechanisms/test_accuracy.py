@@ -320,7 +320,5 @@ def test_what_cannot_be_predicted_is_refused() -> None:
         num_teachers=9, num_labels=1, scale_gap=1, sigma_test=1, delta_test=0.1, shift=1
     )
     preferring = replace(plain, regularizer=(0.0, 1.0))
-    with pytest.raises(
-        ValueError, match=r"^Expected no regularizer, with which no accuracy is known$"
-    ):
+    with pytest.raises(ValueError, match=r"^Expected no regularizer: its accuracy is not known$"):
         preferring.gap_to_answer(probability=0.5)

@@ -313,7 +313,7 @@ WORDS = [
     ),
     (
         "run R --label.aggregator.purpose=x",
-        "a class for --aggregator, to which its settings belong",
+        "a class for --aggregator, which takes these settings",
     ),
     ("run R --labl.delta 1e-5", "got override='--labl.delta'; did you mean --label.delta?"),
     ("run R label.delta 1e-5", "--label.delta, got option='label.delta'"),
@@ -332,7 +332,7 @@ WORDS = [
     ("check a b", "options, each with -- before its name, got b"),
     (
         f"calibrate --aggregator.sigma_votes x --aggregator NoisyVotes {PANEL}",
-        "a class for --aggregator, to which its settings belong",
+        "a class for --aggregator, which takes these settings",
     ),
     (
         f"calibrate --aggregator NoisyVotes {PANEL} --aggregator.neighboring_relation x",

@@ -102,7 +102,7 @@ def test_a_budget_is_for_units_of_two_teachers_or_refuses_them(capsys: Captured)
     assert label("two", TWO) == 2
     line = capsys.readouterr().err
     assert (
-        "Expected max_teachers_per_unit <= 1, the units for which the budget of the ledger holds, got"
+        "Expected max_teachers_per_unit <= 1, the units that the budget of the ledger holds for, got"
         in line
     )
     assert (

@@ -2,7 +2,7 @@
 
 `PublicPCA` finds few features among many, and `PublicScaling` gives columns comparable units. With
 `RandomFeatures` and `AutoFeatures` a linear model follows bends. `ChainedFeatures` applies maps one
-after the other. At the end the form of a map as arrays, in which it leaves with a student.
+after the other. At the end the arrays of a map that leave with a student.
 """
 
 from __future__ import annotations
@@ -412,7 +412,7 @@ class RandomFeatures(FeatureMap):
 class AutoFeatures(RandomFeatures):
     """The columns of `PublicScaling` and, for narrow dense rows, how they bend.
 
-    The second part is `RandomFeatures`, of which the linear functions of the columns are left out
+    The second part is `RandomFeatures` without the linear functions of the columns
     that come closest on public samples. So it adds to the columns and repeats nothing:
     `ScoreVotes` has a prior for each part, and asks little about the second until labels are known
     to need it. There is none where it rarely helps, which public samples show: with more than
