@@ -61,7 +61,7 @@ LIGHT = [
 ]
 LIGHT += ["references"]
 LISTED = ["teachers fit", "student fit", "student test"]
-"""Commands of networks, whose help alone is light."""
+"""Commands of networks, whose help is light, and an error on a misspelled option of a student."""
 
 
 def require_no_framework(*commands: tuple[list[str], int]) -> None:
@@ -94,7 +94,8 @@ def test_commands_that_train_nothing_need_no_torch(copied: Path) -> None:
     ]
     starts = (([*name.split(), option], code) for name in LIGHT for option, code in ends)
     listed = (([*name.split(), "--help"], 0) for name in LISTED)
-    require_no_framework(*starts, *listed, ([*words, "--overwrite"], 0))
+    slips = (([*name.split(), "--data.bach_size=3"], 2) for name in LISTED[1:])
+    require_no_framework(*starts, *listed, *slips, ([*words, "--overwrite"], 0))
 
 
 def test_the_command_imports_nothing_before_it_can_be_interrupted() -> None:

@@ -161,6 +161,11 @@ class CommandParser(SettingsParser):
 
         An unknown option is reported before a missing one, because it may be its misspelling.
         """
+        self.require_known(args)
+        return super().parse_args(args if args is None else self._words, *rest, **settings)
+
+    def require_known(self, args: Sequence[str] | None) -> None:
+        """End with status 2 on a word that names no option."""
         options = self.shown._option_string_actions
         bare = args[0] if args else ""
         if bare != "run" and f"--{bare}" in options and not Path(bare).exists():
@@ -174,8 +179,6 @@ class CommandParser(SettingsParser):
         if (unknown := unknown_option(self._words, options, plain)) is not None:
             self._refuse_elsewhere(unknown)
             self.error(f"Expected a known option, got {unknown}{did_you_mean(unknown, options)}")
-        words = args if args is None else self._words
-        return super().parse_args(words, *rest, **settings)
 
     def instantiate(self, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed options as objects. Raises ``ValueError`` in one line."""

@@ -349,8 +349,11 @@ def _student(command: str, args: Sequence[str]) -> None:
     # the settings of the training apply to all other subcommands
     completed = args if command == "fit" else with_saved(args, STUDENT.config)
     if not _names_linear(completed):
+        listed = find("list_network_options")(command)
+        # before the seconds that an import of Lightning takes
+        listed.require_known(completed)
         if shows_help(args):
-            find("list_network_options")(command).parse_args(args)
+            listed.parse_args(args)
         find("run_network_command")(command, completed)
         return
     parser = _linear_parser(command)
