@@ -78,7 +78,7 @@ def test_layers_without_weights_are_those_with_them() -> None:
     assert any("running_mean" in name for name in first.state_dict())
     assert first.settings_without_weights == {"weights": None, "norm": "batch"}
     with pytest.raises(
-        ValueError, match="norm='batch', of which the weights are, got norm='group'"
+        ValueError, match="norm='batch', the norm of these weights, got norm='group'"
     ):
         models.ResNet50((3, 32, 32), 7, weights="DEFAULT", norm="group")
 

@@ -402,7 +402,7 @@ def test_the_chunk_of_a_process_that_died_is_the_next_to_be_taken(tmp_path: Path
 
 
 def test_a_job_without_leases_is_not_shared(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a job on which processes work together"):
+    with pytest.raises(ValueError, match="a job for several processes"):
         run_jobs(BareJob(print, tmp_path), [range(2)], Execution(shared=True), print)
 
 
