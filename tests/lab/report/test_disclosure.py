@@ -251,7 +251,7 @@ def test_what_is_no_release_is_not_disclosed(
     copied: Path, of_votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, expected in [
-        ([str(copied)], "none is of an audit or drawn from a fixed seed"),
+        ([str(copied)], "none of an audit or drawn from a fixed seed"),
         ([str(of_votes), "--private"], "a disclosure without --private"),
         ([str(tmp_path)], "Expected"),
     ]:
