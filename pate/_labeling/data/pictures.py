@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from posixpath import normpath
 from stat import S_ISREG
@@ -167,7 +168,9 @@ class ImageFiles(Pictures):
         theirs = [_size_of(path) for path in other.paths] if isinstance(other, ImageFiles) else []
         many = Counter([*sizes, *theirs])
         return [
-            path if size is None or many[size] == 1 else digest(path.read_bytes())
+            path
+            if size is None or many[size] == 1
+            else _digest_of(path.absolute(), path.stat().st_mtime_ns)
             for path, size in zip(self.paths, sizes, strict=True)
         ]
 
@@ -184,6 +187,12 @@ class ImageFiles(Pictures):
     def unopened(self) -> list[Path]:
         """Return the files that are missing, or whose head is none of a picture."""
         return [path for path in self.paths if not _opens(path)]
+
+
+@lru_cache(maxsize=1 << 20)
+def _digest_of(path: Path, changed: int) -> str:
+    """Return a digest of a file that was ``changed`` last at a time, read once by a process."""
+    return digest(path.read_bytes())
 
 
 def _stat_of(path: Path) -> os.stat_result | None:

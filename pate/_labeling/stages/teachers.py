@@ -77,7 +77,7 @@ from pate._labeling.teachers import (
     uses_groups,
 )
 from pate._labeling.votes.kinds import Moments, Voting, pack_ballots, rows_of
-from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters
+from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters, blocks
 
 _ONE_OF_MANY = (
     "Note: the data say whose record each is, but `unit: record` protects one record alone, not"
@@ -509,8 +509,9 @@ def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
     with stage_bar(len(chunks), "votes", unit="chunk") as bar:
         for teachers in chunks:
             if not store.has_chunk(teachers):
-                ballots = [_ballot(samples, answers, corrections[teacher]) for teacher in teachers]
-                store.save_chunk(teachers, pack_ballots(np.array(ballots)), made_from=made_from)
+                some = corrections[teachers.start : teachers.stop]
+                packed = [*map(pack_ballots, _ballots(samples, answers, some))]
+                store.save_chunk(teachers, np.concatenate(packed), made_from=made_from)
             bar.update()
     run.finish(
         TEACHERS_VOTE,
@@ -531,8 +532,8 @@ def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role
         data.load(role).features[np.arange(len(samples))]
     )
     counts: IntArray = np.zeros(answers.shape, dtype=np.int64)
-    for correction in _corrections(run.root / TEACHERS_FIT.outputs[0]):
-        counts += _ballot(samples, answers, correction)
+    for ballots in _ballots(samples, answers, _corrections(run.root / TEACHERS_FIT.outputs[0])):
+        counts += ballots.sum(axis=0)
     return counts
 
 
@@ -565,9 +566,18 @@ def _solved(products: FloatArray, targets: FloatArray, penalty: float) -> FloatA
     return np.asarray(vectors @ (inverse[:, None] * (vectors.T @ targets)))
 
 
-def _ballot(samples: Float32Array, answers: FloatArray, correction: Float32Array) -> BoolArray:
-    """Return a teacher's vote ``[N, C]``. No digit of its product depends on other teachers."""
-    return np.asarray(answers + samples @ correction > 0.5)
+def _ballots(
+    samples: Float32Array, answers: FloatArray, corrections: Float32Array
+) -> Iterator[BoolArray]:
+    """Yield votes ``[t, N, C]`` of teachers with ``corrections`` ``[T, F + 1, C]``, in order.
+
+    No digit of a product depends on the corrections of other teachers: how it is rounded follows
+    from its place and from the shape of a block, which are public.
+    """
+    for some in blocks(len(corrections), answers.size):
+        columns = corrections[some].swapaxes(0, 1).reshape(samples.shape[1], -1)
+        products = (samples @ columns).reshape(len(samples), -1, answers.shape[1])
+        yield (answers[:, None] + products > 0.5).swapaxes(0, 1)
 
 
 def _with_constant(data: DataSource, role: Role) -> Float32Array:
