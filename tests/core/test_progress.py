@@ -154,6 +154,8 @@ def test_a_bar_that_is_interrupted_anywhere_leaves_nothing_to_trip_over(
     raised: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
     monkeypatch.setattr(sys, "stderr", stderr())
+    # an interrupt between two lines of tqdm may keep its lock, which the threads of a later test need
+    monkeypatch.setattr(progress._Bar, "_lock", threading.RLock())
     number = _use_bar(0)
     assert number > 100
     for line in range(1, number + 1):
