@@ -3,6 +3,8 @@
 `ClosedFormPlan` makes linear teachers without training; that of networks is `pate.TeacherPlan`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -148,9 +148,20 @@ def cost_of_charges(
     charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray
 ) -> Cost:
     """Return the total cost of ``charges`` under ``relation`` on ``orders`` ``[K]``."""
-    return total_cost(
-        [events[relation] for events, _ in charges], [count for _, count in charges], orders
-    )
+    events, counts = [each[relation] for each, _ in charges], [count for _, count in charges]
+    return on_orders(orders, lambda wide: total_cost(events, counts, wide))
+
+
+def on_orders(orders: FloatArray, cost: Callable[[FloatArray], Cost]) -> Cost:
+    """Return a cost on ``orders`` ``[K]``: a part of that on the default ones if they hold these.
+
+    An event of another package may state its cost only on those.
+    """
+    if not np.isin(orders, DEFAULT_ORDERS).all():
+        return cost(orders)
+    wide = cost(DEFAULT_ORDERS)
+    fits = wide.rdp.shape == DEFAULT_ORDERS.shape
+    return wide._replace(rdp=wide.rdp[np.searchsorted(DEFAULT_ORDERS, orders)]) if fits else wide
 
 
 def for_group_size(charges: Sequence[Charge], teachers: int) -> list[Charge]:
@@ -317,11 +328,10 @@ class Totals:
         return total * (1 + 2.0**-52 * len(charges))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1 << 16)
 def _cost(events: str, relation: NeighboringRelation, orders: bytes, teachers: int) -> Cost:
     grid = np.frombuffer(orders)
-    cost = parse_events(events)[relation].for_group_size(teachers).cost(grid)
-    # an event of another package may state its cost only on the default orders
+    cost = on_orders(grid, parse_events(events)[relation].for_group_size(teachers).cost)
     require(
         cost.rdp.shape == grid.shape
         and (cost.rdp >= 0).all()

@@ -27,6 +27,7 @@ from pate._core.accounting.charges import (
     for_group_size,
     name_for_group_size,
     name_of,
+    on_orders,
     parse_events,
     plain_charges,
     plain_events,
@@ -430,7 +431,8 @@ class History:
         for relation in NeighboringRelation:
             most, total = (self._nothing.cost(relation, part) for part in ([reserved], paid))
             require(
-                total.is_within(most),
+                # a sum of many charges is rounded up by more than one of few
+                total.is_within(most * (1 + 2.0**-52 * len(paid))),
                 f"at most what release {release} reserved under {relation.value}",
             )
 
@@ -537,7 +539,8 @@ class History:
             if not bounds.admits(total):
                 spent = totals.cost(relation)
                 query = parse_events(name)[relation].for_group_size(totals.teachers)
-                left = describe_remainder(bounds, spent, query.cost(bounds.orders), count)
+                once = on_orders(bounds.orders, query.cost)
+                left = describe_remainder(bounds, spent, once, count)
                 refuse(current, bounds, total, remainder=left)
         reach = current.max_teachers_per_unit if current else teachers
         self._require_kept(name, parse_events(name), count, reach)

@@ -365,7 +365,7 @@ class Records:
         features: ``[N, ...]`` float32, read by index, with a number at least for each record. An
             array is wrapped.
         labels: ``[N, C]`` in {0, 1}, and `UNKNOWN` where a label is unknown, if the source allows
-            it. They are kept as uint8.
+            it.
         ids: ``[N]`` texts or integers, kept as texts, unique over all roles. An id belongs to its
             record: it stays when other records come and go, and so is never a row number.
         groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person.
@@ -385,8 +385,9 @@ class Records:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", as_features(self.features))
-        for name, texts in given(ids=self.ids, groups=self.groups).items():
-            object.__setattr__(self, name, as_text(texts, name=name))
+        object.__setattr__(self, "ids", as_text(self.ids, name="ids"))
+        if self.groups is not None:
+            object.__setattr__(self, "groups", as_text(self.groups, name="groups"))
         if self.budgets is not None:
             budgets = np.asarray(self.budgets, dtype=np.float64)
             require(budgets.ndim == 1, "budgets of shape [N]", shape=budgets.shape)
@@ -397,9 +398,8 @@ class Records:
         require(
             labels.ndim == 2 and labels.shape[1] > 0, "labels of shape [N, C]", shape=labels.shape
         )
-        others = labels[(labels != 0) & (labels != 1) & (labels != UNKNOWN)]
+        others = np.unique(labels[(labels != 0) & (labels != 1) & (labels != UNKNOWN)])
         require(not others.size, f"labels 0, 1 or UNKNOWN={UNKNOWN}", values=others[:5].tolist())
-        object.__setattr__(self, "labels", labels.astype(np.uint8, copy=False))
         require(
             min(self.features.shape[1:], default=0) > 0,
             "features of shape [N, ...], with a column at least",

@@ -327,7 +327,8 @@ def require_possible(
 
 def is_paid(run: Run, settings: LabelSettings) -> bool:
     """Return whether labels by these settings exist, or the ledger may hold their cost."""
-    if any((run.private / "label").glob("*")):
+    seeds = run.private / "label"
+    if seeds.is_dir() and any(seeds.iterdir()):
         return True
     changed = run.overwrite and run.inputs_of(LABEL).settings != encode_fields(settings)
     return run.is_finished(LABEL) and not changed

@@ -424,7 +424,8 @@ class VoterStore:
     ) -> dict[Path, str]:
         """Write records and their teachers ``groups`` ``[N]``; return digests of the files."""
         order = np.arange(len(records))
-        arrays: dict[str, NDArray[Any]] = given(labels=records.labels, budgets=records.budgets)
+        labels = records.labels.astype(np.uint8, copy=False)
+        arrays: dict[str, NDArray[Any]] = given(labels=labels, budgets=records.budgets)
         if groups is not None:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}

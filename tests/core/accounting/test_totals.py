@@ -1,7 +1,9 @@
 """Sums of costs: exact, whatever is added and taken back."""
 
+from __future__ import annotations
+
 import random
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,8 +13,11 @@ import pytest
 from pate._core.accounting.charges import Totals, parse_events
 from pate._core.accounting.cost import Cost
 from pate._core.accounting.events import total_cost
+from pate._core.validation import FloatArray
 from pate.accounting import (
     DEFAULT_ORDERS,
+    Budget,
+    Event,
     Ledger,
     NeighboringRelation,
     RenyiCurveEvent,
@@ -47,20 +52,6 @@ def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation
     for charge in left:
         totals.add(charge[0], -charge[1])
     assert totals.cost(relation).is_within(Cost.nothing(DEFAULT_ORDERS))
-
-
-@pytest.mark.parametrize("exponent", range(20, 72, 4))
-def test_sums_keep_their_digits_beside_a_charge_of_any_size(exponent: int) -> None:
-    """Also where just enough is left of the sum not to compute it afresh."""
-    small, large = name(gaussian(3.0)), name(gaussian(3.0 / 2 ** (exponent / 2)))
-    totals = Totals(DEFAULT_ORDERS)
-    for number in (3, 7):
-        totals.add(small, number)
-        totals.add(large, 5)
-        totals.add(large, -5)
-    for relation in NeighboringRelation:
-        once = parse_events(small)[relation].cost()
-        np.testing.assert_allclose(totals.cost(relation).rdp, 10 * once.rdp, rtol=2**-51)
 
 
 def test_sums_are_never_below_the_truth() -> None:
@@ -102,15 +93,34 @@ def test_infinite_costs_come_and_go(path: Path) -> None:
     verify_ledger(path)
 
 
-def test_no_digits_are_lost() -> None:
-    """A sum of about 1 that is left where one of 1e13 was taken back."""
-    large, small = name(gaussian(1e-6)), name(gaussian(1.0))
-    totals = Totals(DEFAULT_ORDERS)
-    once = parse_events(small)[REPLACE].cost().rdp
-    for change, count in (((small, 1), 1), ((large, 1), None), ((large, -1), 1), ((small, 2), 3)):
-        totals.add(*change)
-        if count is not None:
-            np.testing.assert_allclose(totals.cost(REPLACE).rdp, count * once, rtol=1e-12)
+@dataclass(frozen=True, kw_only=True)
+class OnDefaultOrders(Event):
+    """An event of another package that ignores the orders it is asked for."""
+
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        return Cost(DEFAULT_ORDERS / 800, 0.0, 1 / 400)
+
+    def _for_group_size(self, teachers: int) -> OnDefaultOrders:
+        return self
+
+
+def test_a_budget_takes_events_with_a_cost_on_the_default_orders_alone(path: Path) -> None:
+    events = {r: OnDefaultOrders(neighboring_relation=r) for r in NeighboringRelation}
+    ledger = Ledger(path)
+    budget = Budget(max_epsilon=5.0, delta=1e-5, neighboring_relation=REPLACE)
+    release = ledger.reserve(events, count=3, run="a", description="b", seeded=False, budget=budget)
+    ledger.settle(release, realised=[(events, 2)])
+    assert verify_ledger(path).filter == Ledger(path).snapshot().filter
+    with pytest.raises(ValueError, match="496 such queries can be paid"):
+        ledger.reserve(events, count=3000, run="a", description="b", seeded=False)
+
+
+def test_a_release_may_be_settled_in_many_charges(path: Path) -> None:
+    """Their sum is rounded up by more than the one charge that was reserved."""
+    ledger, events = Ledger(path), gaussian(20.0)
+    release = reserve(ledger, events, 6000)
+    ledger.settle(release, realised=[(events, 1)] * 6000)
+    verify_ledger(path)
 
 
 def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
