@@ -115,16 +115,20 @@ class Directions:
         spread: ``[P]``, above 0.
         right: ``[F, P]`` with orthonormal columns.
         features: ``[N, F]``.
+        known_left: `left` where the factorization yields it.
     """
 
     center: FloatArray
     spread: FloatArray
     right: FloatArray
     features: FloatArray
+    known_left: FloatArray | None = None
 
     @cached_property
     def left(self) -> FloatArray:
-        """``[N, P]`` with orthonormal columns."""
+        """``[N, P]`` with orthonormal columns, computed on first use unless it is known."""
+        if self.known_left is not None:
+            return self.known_left
         return np.asarray((self.features - self.center) @ self.right / self.spread)
 
     @classmethod
@@ -144,9 +148,7 @@ class Directions:
         if wide:
             right = inner.T @ basis
             right /= spread  # in place: of wide features it is as large as they are
-            made = cls(center, spread, right, features)
-            vars(made)["left"] = basis  # which is known
-            return made
+            return cls(center, spread, right, features, basis)
         return cls(center, spread, basis, features)
 
 

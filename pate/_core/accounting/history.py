@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -289,8 +288,9 @@ class History:
     def prepare(self, *events: Events) -> None:
         """Compute in advance the costs that the next row will need."""
         charges = [(name_of(plain_events(query)), 1) for query in events]
-        for sums, relation in product((self._nothing, self._totals), NeighboringRelation):
-            sums.cost(relation, charges)
+        for relation in NeighboringRelation:
+            self._nothing.cost(relation, charges)
+            self._totals.cost(relation, charges)
 
     # reading
 

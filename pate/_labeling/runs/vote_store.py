@@ -114,9 +114,11 @@ class VoteManifest:
         values["budgets"] = content.get("budgets", ())
         try:
             require_known("keys", content, values)
-            for name in ("label_names", "ids", "made_by", "chunks"):
-                _require_texts(name, values[name], dict if name in ("made_by", "chunks") else list)
-                require_distinct(name, [*values[name]])
+            for name in ("label_names", "ids"):
+                _require_texts(name, values[name], list)
+                require_distinct(name, values[name])
+            for name in ("made_by", "chunks"):
+                _require_texts(name, values[name], dict)
             require_known("ballots", [str(values["ballots"])], _KINDS)
             require_budgets(values["budgets"])
             VoteShape(values["num_teachers"], len(values["label_names"]))
