@@ -379,11 +379,14 @@ class AggregatorContract(Contract):
     def test_what_is_not_released_is_blank(self) -> None:
         """Labels and values are zero wherever the mask is False."""
         release = self._release(500, seed=0)
+        shape = (500 * len(self.grid), self.num_labels)
+        assert release.labels.shape == release.mask.shape == shape
+        assert release.labels.dtype == np.uint8 and release.mask.dtype == np.bool_
         assert set(np.unique(release.labels)) <= {0, 1}
         assert not release.labels[~release.mask].any()
         if release.noisy_counts is not None:
             assert (
-                release.noisy_counts.shape == release.mask.shape
+                release.noisy_counts.shape == shape
                 and release.noise_std is not None
                 and release.noise_std > 0
             )
