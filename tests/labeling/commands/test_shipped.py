@@ -62,6 +62,7 @@ def test_files_of_shipped_recipes_are_found_elsewhere(
 
 def test_accounts_start_without_what_they_do_not_need() -> None:
     """Neither the guesses of `pate init`, nor scipy.stats, nor torch."""
+    pytest.importorskip("pate.lab")  # which offers the command
     code = (
         "import sys; from pate._labeling.commands.table import commands;"
         " import pate._labeling.commands.shipped; commands()['account'].load();"
