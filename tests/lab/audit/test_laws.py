@@ -174,11 +174,11 @@ def test_sets_that_are_chosen_among_two_thousand() -> None:
         ),
         (
             Canonical(k=10, scale_canonical=1.0),
-            "a query has 184,756 outcomes, of which 4,096 are listed at most",
+            "a query has 184,756 outcomes, and 4,096 are listed at most",
         ),
         (
             Canonical(k=3, scale_canonical=1.0, noise_law="exponential"),
-            "a query has 1,140 outcomes, of which 128 are",
+            "a query has 1,140 outcomes, and 128 are",
         ),
         (Joint(k=4, scale_joint=1.0), "a query has 116,280 outcomes"),
         (Peeling(k=4, scale_peel=1.0), "a query has 6,195 outcomes"),
