@@ -173,8 +173,12 @@ class NamedVotes:
         write_arrays(Path(path), **arrays)
 
     @property
-    def kind(self) -> type[Filed]:
+    def kind(self) -> type[Votes]:
         """The kind of the votes."""
+        return self._filed
+
+    @property
+    def _filed(self) -> type[Filed]:
         if self._packed is not None:
             return Ballots
         return next(kind for kind in _KINDS if getattr(self, kind.array) is not None)
@@ -188,12 +192,12 @@ class NamedVotes:
             return encode_scores(unpack_ballots(self._packed, len(self.label_names)))
         if self._packed is not None:
             return self._packed
-        filed = Scores if kind is Scores else self.kind
-        return filed.stored(getattr(self, self.kind.array))
+        filed = Scores if kind is Scores else self._filed
+        return filed.stored(getattr(self, self._filed.array))
 
     def sums(self) -> IntArray:
         """Return `Counts.summed` of the votes."""
-        kind = Counts if self._packed is not None else self.kind
+        kind = Counts if self._packed is not None else self._filed
         assert self.num_teachers is not None
         return kind.summed(getattr(self, kind.array), self.num_teachers)
 
@@ -224,7 +228,7 @@ class Silo:
 
     source: NamedVotes | Path
     num_teachers: int
-    kind: type[Filed]
+    kind: type[Votes]
     fingerprint: str
     vote_sum_digest: str | None
 

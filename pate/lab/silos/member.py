@@ -365,7 +365,7 @@ class Member:
         require(
             issubclass(votes.kind, Counts),
             "ballots or counts, which can be summed",
-            **{votes.kind.array: self.votes.name},
+            **{votes.kind.form: self.votes.name},
         )
         assert votes.counts is not None
         return votes.counts[rows_of(ids, votes.ids)]
