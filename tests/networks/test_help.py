@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from jsonargparse import capture_parser
 
+from pate import cli
 from pate._labeling.commands.parsing import CommandParser
 from pate._labeling.commands.table import commands
 from tests.labeling.commands import test_help, test_suggestions
@@ -72,4 +73,14 @@ def test_a_misspelled_option_has_a_suggestion(line: str, said: str, capsys: Capt
 def test_a_slip_in_a_network_is_one_line(words: str, named: str, capsys: Captured) -> None:
     test_suggestions.test_what_jsonargparse_refuses_is_told_in_its_words(
         f"student fit --run x {words}", named, capsys
+    )
+
+
+def test_a_missing_network_is_named_as_it_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["student", "fit", "--run", str(tmp_path / "run")])
+    assert capsys.readouterr().err.startswith(
+        "pate student fit: Expected the argument --model.network ("
     )

@@ -68,7 +68,12 @@ def in_our_words(line: str, options: Iterable[argparse.Action]) -> str:
     """
     named = {option.dest: option.option_strings for option in options}
     if missing := re.fullmatch("the following arguments are required: (.*)", line):
-        names = [f"--{name}" if named.get(name, [""]) else name for name in missing[1].split(", ")]
+        # an option of a subcommand is named behind it
+        names = [
+            behind if (behind := name.partition(".")[2]) in named else name
+            for name in missing[1].split(", ")
+        ]
+        names = [f"--{name}" if named.get(name, [""]) else name for name in names]
         return f"Expected the argument{'s' * (len(names) > 1)} {', '.join(names)}"
     if extra := re.fullmatch("unrecognized arguments: (.*)", line):
         word = extra[1].partition(" ")[0]

@@ -44,14 +44,15 @@ def name_grouping(ledger: Path, private: Records) -> str:
 
     Args:
         ledger: the ledger that will pay.
-        private: the records, which have groups.
+        private: the records, with their groups.
 
     Raises:
-        ValueError: if a record is in another group than it was in an earlier release.
+        ValueError: if there are none, or a record is in another group than it was in an earlier
+            release.
     """
-    assert private.groups is not None
+    groups = private.units("group")
     with _members(ledger) as (connection, name, key):
-        rows = zip(_hashed(private.ids, key), _hashed(private.groups, key), strict=True)
+        rows = zip(_hashed(private.ids, key), _hashed(groups, key), strict=True)
         connection.executemany("INSERT INTO present VALUES (?, ?)", rows)
         require(
             connection.execute(_MOVED).fetchone() is None,

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ def records(groups: list[str], ids: list[str] | None = None) -> Records:
         ids=np.array(names),
         groups=np.array(groups),
     )
+
+
+def test_records_without_groups_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^Expected groups of the private records"):
+        name_grouping(tmp_path / "ledger.sqlite", replace(records(["a", "b"]), groups=None))
 
 
 def test_a_record_that_changed_its_group_is_refused(tmp_path: Path) -> None:
