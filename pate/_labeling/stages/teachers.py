@@ -510,7 +510,7 @@ def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
         for teachers in chunks:
             if not store.has_chunk(teachers):
                 some = corrections[teachers.start : teachers.stop]
-                packed = [*map(pack_ballots, _ballots(samples, answers, some))]
+                packed = [*map(pack_ballots, ballots_of(samples, answers, some))]
                 store.save_chunk(teachers, np.concatenate(packed), made_from=made_from)
             bar.update()
     run.finish(
@@ -532,7 +532,7 @@ def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role
         data.load(role).features[np.arange(len(samples))]
     )
     counts: IntArray = np.zeros(answers.shape, dtype=np.int64)
-    for ballots in _ballots(samples, answers, _corrections(run.root / TEACHERS_FIT.outputs[0])):
+    for ballots in ballots_of(samples, answers, _corrections(run.root / TEACHERS_FIT.outputs[0])):
         counts += ballots.sum(axis=0)
     return counts
 
@@ -566,7 +566,7 @@ def _solved(products: FloatArray, targets: FloatArray, penalty: float) -> FloatA
     return np.asarray(vectors @ (inverse[:, None] * (vectors.T @ targets)))
 
 
-def _ballots(
+def ballots_of(
     samples: Float32Array, answers: FloatArray, corrections: Float32Array
 ) -> Iterator[BoolArray]:
     """Yield votes ``[t, N, C]`` of teachers with ``corrections`` ``[T, F + 1, C]``, in order.

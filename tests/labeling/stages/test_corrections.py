@@ -17,7 +17,7 @@ from pate._labeling.data.features.numeric import PublicScaling
 from pate._labeling.data.records import ArrayFeatures, assign_teachers
 from pate._labeling.data.source import Table
 from pate._labeling.release.between_runs import Start
-from pate._labeling.stages.teachers import correction
+from pate._labeling.stages.teachers import ballots_of, correction
 from pate._labeling.student.carried import LinearPredictor
 from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
 from pate.data import Arrays, FeatureMap, Role
@@ -163,6 +163,26 @@ def test_a_correction_of_a_label_is_solved_on_the_records_that_know_it() -> None
             plain = np.linalg.solve(normal, rows.T @ residuals[known[:, label], label])
             np.testing.assert_allclose(found[:, label], plain, atol=1e-9)
         assert not correction(samples[:0], residuals[:0], known[:0], 0.7).any()
+
+
+@pytest.mark.parametrize("others", [0.0, 1e30, np.inf, np.nan])
+def test_no_digit_of_a_vote_depends_on_the_corrections_of_others(others: float) -> None:
+    """Their products are made together. Votes that a last digit would turn are the same."""
+    generator = np.random.default_rng(0)
+    samples = generator.normal(size=(50, 301)).astype(np.float32)
+    corrections = generator.normal(size=(7, 301, 3)).astype(np.float32)
+    columns = corrections.swapaxes(0, 1).reshape(301, 21)
+    product = (samples @ columns).reshape(50, 7, 3)[:, 4].astype(np.float64)
+    company = np.full_like(corrections, others)
+    company[4] = corrections[4]
+    for edge, voted in ((0.5, False), (0.5 + 2.0**-40, True)):
+        with np.errstate(all="ignore"):
+            (ballots,) = ballots_of(samples, edge - product, company)
+        assert (ballots[4] == voted).all()
+        # the negative control: a last digit does turn them
+        digit = np.nextafter(product.astype(np.float32), np.float32(np.inf if voted else -np.inf))
+        (turned,) = ballots_of(samples, edge - digit.astype(np.float64), corrections)
+        assert (turned[4] != voted).all()
 
 
 def test_teachers_without_records_repeat_the_student(warm: Path, tmp_path: Path) -> None:
