@@ -1,51 +1,50 @@
-"""Mutants: small faults in a copy of the package, one by one, and whether a fast test fails.
+"""Mutants: small faults in a copy of the package, one by one, and the tests that notice them.
 
-python -m scripts.mutants [--sample 150] [--seed 0] [--part 0 1] [--only 3 17] [--deliberate]
-[--near] [--all]
+    python -m scripts.mutants reach REACH [--part 0 2]
+    python -m scripts.mutants try REACH --output KILLS [--num 300] [--seed 0] [--part 0 2] [--all_killers]
+    python -m scripts.mutants read KILLS [KILLS ..]
+    python -m scripts.mutants deliberate REACH
 
 A mutant swaps an operator, a comparison, a constant or a function such as `min` at a place drawn
-from the modules on which the guarantee rests, types and messages left out; or it is one of
-`DELIBERATE`, faults that would break it. The pinned outputs run first, then the tests that mirror
-the module, the tests of its package that import from it (all of them with ``--near``), and the
-tests of the house. Deliberate faults must be noticed without the pins. Survivors are printed with
-their numbers, to be read, since many are equivalent, or change the quality of a search and not the
-guarantee; and to be tried on all fast tests, with ``--all --only`` and the numbers.
+from core, labeling and networks, types and messages left out; or it is one of
+`deliberate_faults.tsv`, faults that would break the guarantee.
+
+`reach` runs each file of tests in a process of its own and records the functions that it enters:
+a file reaches a mutant if it enters the function around it, or anything of the module for what
+runs at import. Files that start other processes reach everything. `try` runs the files that reach
+a mutant, fast tests first, and adds a line of JSON for each mutant to KILLS: until the first test
+that fails, or, with `--all_killers`, all of them (the kill matrix, a night on many cores). The
+same command goes on after an interruption. `read` prints how many of the mutants that any test
+kills the fast tests kill, and the survivors, to be read: many are equivalent.
 """
 
 import argparse
 import ast
+import json
 import os
 import re
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-MODULES = (
-    *(
-        "pate/_core/mechanisms/*.py",
-        "pate/_labeling/aggregators/*.py",
-        "pate/_core/accounting/*.py",
-        "pate/_core/release/*.py",
-        "pate/_labeling/release/*.py",
-    ),
-    *(
-        "pate/_labeling/data/records.py",
-        "pate/_networks/teachers/plan.py",
-        "pate/_labeling/linear.py",
-        "pate/_labeling/votes/voters.py",
-    ),
-)
+ZONES = ("pate/_core", "pate/_labeling", "pate/_networks")
+FAULTS = Path(__file__).with_name("deliberate_faults.tsv")
+STARTS = re.compile(r"\bsubprocess\b|\bstart\(|multiprocessing|\bfork\b")
 HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")
-SECONDS = 30  # of a processor: a mutant under which one fast test takes longer is killed, as a hang is noticed
+SECONDS = (
+    30  # of a processor: a mutant under which one test takes longer is killed, as a hang is noticed
+)
 PATIENCE = 1200  # seconds, for tests that wait and compute nothing
 SWAPS: dict[type[ast.AST], str] = {
     **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
@@ -77,155 +76,6 @@ NAMES |= {
     "argmax": "argmin",
 }
 
-NOISE = "pate/_labeling/aggregators/"
-CHOICE = "pate/_core/mechanisms/"
-DELIBERATE: tuple[tuple[str, str, str], ...] = (
-    # half the noise, of every caller
-    (NOISE + "noisy_votes.py", "sigma=self.sigma_votes", "sigma=self.sigma_votes / 2"),
-    (NOISE + "clipped_votes.py", "clip), sigma=sigma,", "clip), sigma=sigma / 2,"),
-    (
-        NOISE + "clipped_votes.py",
-        "-num_voters / 2, sigma=sigma",
-        "-num_voters / 2, sigma=sigma / 2",
-    ),
-    (NOISE + "clipped_votes.py", "sigma=self.sigma_tau,", "sigma=self.sigma_tau / 2,"),
-    (
-        NOISE + "score_votes.py",
-        "sigma=noise_multiplier, generator",
-        "sigma=noise_multiplier / 2, generator",
-    ),
-    (NOISE + "score_votes.py", "clip), sigma=deviation", "clip), sigma=deviation / 2"),
-    (NOISE + "noisy_votes.py", "threshold, sigma=sigma,", "threshold, sigma=sigma / 2,"),
-    (NOISE + "noisy_votes.py", "sigma=num * sigma,", "sigma=num * sigma / 2,"),
-    (
-        NOISE + "noisy_votes.py",
-        "votes.num_labels, self.scale_powerset",
-        "votes.num_labels, self.scale_powerset / 2",
-    ),
-    (CHOICE + "peeling.py", "sigma=self.sigma,", "sigma=self.sigma / 2,"),
-    (CHOICE + "gaps.py", "sigma=self.sigma, generator", "sigma=self.sigma / 2, generator"),
-    (CHOICE + "gaps.py", "scale=[self.scale, 0.0]", "scale=[self.scale / 2, 0.0]"),
-    (CHOICE + "gaps.py", "sigma=self.scale", "sigma=self.scale / 2"),
-    (
-        CHOICE + "gaps.py",
-        "noise=self.noise, scale=self.scale",
-        "noise=self.noise, scale=self.scale / 2",
-    ),
-    (
-        CHOICE + "limited_domain.py",
-        'noise="gumbel", scale=self.scale, generator',
-        'noise="gumbel", scale=self.scale / 2, generator',
-    ),
-    (
-        CHOICE + "limited_domain.py",
-        'noise="laplace", scale=scales',
-        'noise="laplace", scale=scales / 2',
-    ),
-    (
-        CHOICE + "limited_domain.py",
-        'peeled, k, noise="gumbel", scale=self.scale_peel',
-        'peeled, k, noise="gumbel", scale=self.scale_peel / 2',
-    ),
-    (
-        CHOICE + "limited_domain.py",
-        'below[~passed], k, noise="gumbel", scale=self.scale_peel',
-        'below[~passed], k, noise="gumbel", scale=self.scale_peel / 2',
-    ),
-    (
-        CHOICE + "peeling.py",
-        'self.k, self.scale, "laplace"',
-        'self.k, self.scale / 2, "laplace"',
-    ),
-    (CHOICE + "noisy_counts.py", "1), scale=self.scale", "1), scale=self.scale / 2"),
-    (
-        CHOICE + "noisy_counts.py",
-        "add_cube(rows, scale=self.scale",
-        "add_cube(rows, scale=self.scale / 2",
-    ),
-    (
-        CHOICE + "peeling.py",
-        'one_shot(rows, self.k, self.scale, "gumbel"',
-        'one_shot(rows, self.k, self.scale / 2, "gumbel"',
-    ),
-    (
-        CHOICE + "peeling.py",
-        'below, 1, noise="exponential", scale=self.scale',
-        'below, 1, noise="exponential", scale=self.scale / 2',
-    ),
-    (
-        CHOICE + "peeling.py",
-        "FlipRounds(scores[0], self.scale, generator)",
-        "FlipRounds(scores[0], self.scale / 2, generator)",
-    ),
-    (CHOICE + "flips.py", "wait) / rate", "wait) / rate / 2"),
-    (
-        CHOICE + "noise.py",
-        "_round(beyond, sigma / grid,",
-        "_round(beyond, sigma / grid / 2,",
-    ),
-    (
-        NOISE + "clipped_votes.py",
-        "sigma=self.num_teachers / MEDIAN_ERRORS",
-        "sigma=self.num_teachers / MEDIAN_ERRORS / 2",
-    ),
-    # paid and unpaid steps
-    (NOISE + "score_votes.py", "left -= SPENDING.count", "left -= 0"),
-    (NOISE + "score_votes.py", "math.sqrt(left * share)", "math.sqrt(share)"),
-    (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(1 - paid)", "noise_multiplier"),
-    (
-        NOISE + "score_votes.py",
-        "steps * (noise_multiplier / sigma) ** 2",
-        "(noise_multiplier / sigma) ** 2",
-    ),
-    (NOISE + "score_votes.py", "question.reach * clip", "question.reach / 2 * clip"),
-    (NOISE + "score_votes.py", "noise_multiplier / math.sqrt(SPENDING.count)", "noise_multiplier"),
-    (
-        NOISE + "clipped_votes.py",
-        "math.sqrt(min(2 * clip, mask.size))",
-        "math.sqrt(min(clip, mask.size))",
-    ),
-    (NOISE + "clipped_votes.py", "math.sqrt(min(2 * clip, mask.size))", "1.0"),
-    (NOISE + "clipped_votes.py", "/ math.sqrt(1 - share_spent)", ""),
-    (
-        NOISE + "clipped_votes.py",
-        "np.flatnonzero(sizes > clip)",
-        "np.flatnonzero(sizes > 2 * clip)",
-    ),
-    (
-        NOISE + "clipped_votes.py",
-        "self.multiplier_clipped / math.sqrt(len(mask))",
-        "self.multiplier_clipped / len(mask)",
-    ),
-    (
-        NOISE + "noisy_votes.py",
-        "self.sigma_votes / math.sqrt(shape.num_labels)",
-        "self.sigma_votes",
-    ),
-    # composition
-    ("pate/_core/accounting/cost.py", "return 2 if self", "return 1 if self"),
-    ("pate/_core/accounting/proofs.py", "mu = math.sqrt(mu_squared)", "mu = mu_squared"),
-    ("pate/_core/accounting/adaptive.py", "for ways in reversed(plays):", "for ways in plays:"),
-    ("pate/_core/accounting/adaptive.py", "density @ _chord(1 - within, step)", "0.0"),
-    ("pate/_core/accounting/filters.py", "math.sqrt(cost.mu_squared)", "cost.mu_squared"),
-    (
-        "pate/_core/accounting/proofs.py",
-        "gaussian_delta(epsilon, math.sqrt(mu_squared))",
-        "gaussian_delta(epsilon, mu_squared)",
-    ),
-    (
-        "pate/_core/accounting/cost.py",
-        "self.mu_squared + other.mu_squared",
-        "max(self.mu_squared, other.mu_squared)",
-    ),
-    ("pate/_core/accounting/cost.py", "self.rdp + other.rdp", "np.maximum(self.rdp, other.rdp)"),
-    # a teacher's votes from the records of others
-    (
-        "pate/_networks/teachers/training.py",
-        "chunk.label_shares, 0",
-        "chunk.label_shares.nanmean(0, keepdim=True), 0",
-    ),
-)
-
 
 class Mutant(NamedTuple):
     """A replacement in a file."""
@@ -243,53 +93,100 @@ class Mutant(NamedTuple):
         changed = source[first : self.start] + self.text + source[self.end : last]
         return f"{self.path}:{line}\n    - {source[first:last].strip()}\n    + {changed.strip()}"
 
+    def enclosing(self) -> str:
+        """The innermost function around it, as path:line of its start; line 0 outside of all."""
+        source = source_of(self.path)
+        line = source.count("\n", 0, self.start) + 1
+        first = 0
+        for node in ast.walk(ast.parse(source)):
+            # defaults and decorators run at import
+            if isinstance(node, ast.FunctionDef) and (
+                node.body[0].lineno <= line <= (node.end_lineno or 0)
+            ):
+                start = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                first = max(first, start)
+        return f"{self.path}:{first}"
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Try the mutants and print those that no test noticed."""
+    """Record what tests reach, try mutants on them, or read what was found."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sample", type=int, default=150, help="how many are drawn")
+    parser.add_argument("action", choices=("reach", "try", "read", "deliberate"))
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--output", type=Path, help="where `try` adds a line for each mutant")
+    parser.add_argument("--num", type=int, default=300, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    parser.add_argument(
-        "--part",
-        type=int,
-        nargs=2,
-        default=(0, 1),
-        help="of how many, for two processes: 0 2 and 1 2",
-    )
-    parser.add_argument(
-        "--only", type=int, nargs="+", help="the numbers of those to try, as they are printed"
-    )
-    parser.add_argument(
-        "--deliberate", action="store_true", help="try the deliberate faults instead"
-    )
-    parser.add_argument(
-        "--near", action="store_true", help="run all tests of the module's package too"
-    )
-    parser.add_argument(
-        "--all", action="store_true", help="run all fast tests of the project at the end"
-    )
+    parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="0 2 and 1 2 are halves")
+    parser.add_argument("--all_killers", action="store_true", help="do not stop at the first")
     options = parser.parse_args(arguments)
-    if options.deliberate:
-        mutants = [deliberate(*fault) for fault in DELIBERATE]
-    else:
-        everything = [mutant for path in modules() for mutant in mutants_of(path)]
-        drawn = np.random.default_rng(options.seed).permutation(len(everything))[: options.sample]
-        mutants = [everything[i] for i in drawn]
-        print(f"{len(everything):,} places in {len(modules())} modules")
     part, num_parts = options.part
-    numbers = options.only or range(1, len(mutants) + 1)
-    numbered = {number: mutants[number - 1] for number in numbers[part::num_parts]}
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        skipped = shutil.ignore_patterns(".git", ".venv", ".mypy_cache", "site", "node_modules")
-        shutil.copytree(ROOT, tree, ignore=skipped)
-        groups = partial(tests_of, pins=not options.deliberate, near=options.near, rest=options.all)
-        survivors = try_all(numbered, tree, groups)
-    print(f"{len(numbered) - len(survivors)} of {len(numbered)} were killed. Survivors:")
-    for number, mutant in survivors.items():
-        print(f"{number:4} {mutant.show()}")
+    if options.action == "read":
+        print(summary([json.loads(line) for file in options.files for line in file.open()]))
+    elif options.action == "reach":
+        with copied():
+            record_reach(test_files()[part::num_parts], options.files[0].absolute())
+    elif options.action == "try":
+        drawn = list(enumerate(draw(options.num, options.seed), 1))[part::num_parts]
+        reach = [json.loads(line) for line in options.files[0].open()]
+        done = options.output.read_text().splitlines() if options.output.exists() else []
+        tried = {json.loads(line)["number"] for line in done}
+        with options.output.absolute().open("a") as output, copied():
+            for number, mutant in drawn:
+                if number not in tried:
+                    kills = try_one(mutant, reach, every=options.all_killers)
+                    output.write(json.dumps({"number": number, **kills}) + "\n")
+                    output.flush()
+    else:
+        reach = [json.loads(line) for line in options.files[0].open()]
+        with copied():
+            for mutant in deliberate_faults():
+                kills = try_one(mutant, reach, every=False)
+                print(f"{'killed' if kills['fast'] else 'SURVIVED'} {kills['mutant']}", flush=True)
+
+
+def summary(kills: list[dict[str, Any]]) -> str:
+    """Return the share that fast tests kill of what any test kills, and the survivors.
+
+    >>> print(summary([{"fast": ["a"], "slow": [], "mutant": "x"}, {"fast": [], "slow": ["b"], "mutant": "y"}]))
+    of 2 mutants 2 were killed: 1 by fast tests (50.0%), 1 by slow tests only
+    y, by b
+    """
+    killed = [kill for kill in kills if kill["fast"] or kill["slow"]]
+    missed = [kill for kill in killed if not kill["fast"]]
+    num_fast = len(killed) - len(missed)
+    lines = [
+        f"of {len(kills)} mutants {len(killed)} were killed: {num_fast} by fast tests "
+        f"({num_fast / max(1, len(killed)):.1%}), {len(missed)} by slow tests only"
+    ]
+    lines += [f"{kill['mutant']}, by {kill['slow'][0]}" for kill in missed]
+    lines += [f"survived: {kill['mutant']}" for kill in kills if kill not in killed]
+    return "\n".join(lines)
+
+
+def draw(num: int, seed: int) -> list[Mutant]:
+    """Return mutants drawn from all places of the three zones."""
+    everything = [mutant for path in modules() for mutant in mutants_of(path)]
+    drawn = np.random.default_rng(seed).permutation(len(everything))[:num]
+    return [everything[i] for i in drawn]
+
+
+def modules() -> list[str]:
+    """Return the paths of the modules, sorted; contracts are tests and left out."""
+    paths = (path for zone in ZONES for path in (ROOT / zone).rglob("*.py"))
+    return sorted(str(path.relative_to(ROOT)) for path in paths if "testing" not in path.parts)
+
+
+def test_files() -> list[str]:
+    """Return the paths of the files of tests."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+def deliberate_faults() -> list[Mutant]:
+    """Return the faults of the file of faults."""
+    rows = [line.split("\t") for line in FAULTS.read_text().splitlines()[1:]]
+    return [deliberate(*row) for row in rows]
 
 
 @cache
@@ -298,13 +195,8 @@ def source_of(path: str) -> str:
     return (ROOT / path).read_text()
 
 
-def modules() -> list[str]:
-    """Return the paths of the modules, sorted."""
-    return sorted(str(path.relative_to(ROOT)) for pattern in MODULES for path in ROOT.glob(pattern))
-
-
 def deliberate(path: str, old: str, new: str) -> Mutant:
-    """Return a fault of `DELIBERATE`; its place must be unique."""
+    """Return a deliberate fault; its place must be unique."""
     source = source_of(path)
     if source.count(old) != 1:
         raise SystemExit(f"{path} has {source.count(old)} times {old!r}")
@@ -377,6 +269,8 @@ def _words(node: ast.AST) -> Iterator[ast.AST]:
         for name in ("annotation", "returns")
         if (part := getattr(node, name, None)) is not None
     )
+    if isinstance(node, ast.ClassDef):  # whether a dataclass is frozen
+        yield from node.decorator_list
     if isinstance(node, ast.Raise | ast.JoinedStr):
         yield node
     elif (
@@ -385,104 +279,165 @@ def _words(node: ast.AST) -> Iterator[ast.AST]:
         yield from (*node.args[1:], *node.keywords)
 
 
-def try_all(
-    mutants: dict[int, Mutant], tree: Path, groups: Callable[[str], list[tuple[str, ...]]]
-) -> dict[int, Mutant]:
-    """Return the mutants that the tests in a copy of the project do not notice."""
-    os.chdir(tree)
-    os.environ["PYTHONPATH"] = str(tree)
-    sys.path[:] = [str(tree), *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("pate", "tests")]:
-        del sys.modules[name]
-    for name in HEAVY:  # once, for all children
-        __import__(name)
-    clean: set[tuple[str, ...]] = set()
-    survivors = {}
-    for number, mutant in mutants.items():
-        begun, killed = time.monotonic(), False
-        for tests in groups(mutant.path):
-            if killed := fails(tests, mutant):
-                if tests not in clean and fails(tests):
-                    raise SystemExit(f"fails without a mutant: {' '.join(tests)}")
-                clean.add(tests)
-                break
-        if not killed:
-            survivors[number] = mutant
-        state = "killed" if killed else "SURVIVED"
-        print(
-            f"{number:4} {state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True
-        )
-    return survivors
+class copied:  # noqa: N801
+    """A copy of the project, as the working directory and in front of the import path."""
+
+    def __enter__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        tree = Path(self.folder.name, "tree")
+        skipped = shutil.ignore_patterns(".git", ".venv*", ".mypy_cache", "site", "runs", "data")
+        shutil.copytree(ROOT, tree, ignore=skipped)
+        for folder in ("runs", "data"):  # those of the package and the tests are no outputs
+            for place in ROOT.glob(f"*/**/{folder}"):
+                shutil.copytree(place, tree / place.relative_to(ROOT), dirs_exist_ok=True)
+        os.chdir(tree)
+        os.environ["PYTHONPATH"] = str(tree)
+        sys.path[:] = [str(tree), *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("pate", "tests")]:
+            del sys.modules[name]
+        for name in HEAVY:  # once, for all children
+            __import__(name)
+
+    def __exit__(self, *_: object) -> None:
+        os.chdir(ROOT)
+        self.folder.cleanup()
 
 
-def tests_of(path: str, *, pins: bool, near: bool, rest: bool) -> list[tuple[str, ...]]:
-    """Return the tests of a module in the order in which they are run."""
-    folder, name = Path(path).parent, Path(path).stem.lstrip("_")
-    package = Path("tests", *(part.lstrip("_") for part in folder.parts[1:]))
-    mirror = package / f"test_{name}.py"
-    dotted = re.compile(re.escape(path.removesuffix(".py").replace("/", ".")) + r"\b")
-    users = [
-        str(file) for file in sorted(package.glob("test_*.py")) if dotted.search(file.read_text())
+def record_reach(files: Sequence[str], output: Path) -> None:
+    """Add a line for each file of tests: the functions that it enters, and its seconds."""
+    known = {json.loads(line)["file"] for line in output.open()} if output.exists() else set()
+    for file in files:
+        if file in known:
+            continue
+        begun = time.monotonic()
+        with tempfile.NamedTemporaryFile("r") as found:
+            run([file], "slow or not slow", _Reach(found.name), patience=PATIENCE)
+            entered = found.read().split()
+        row = {
+            "file": file,
+            "seconds": time.monotonic() - begun,
+            "starts": bool(STARTS.search(Path(file).read_text())),
+            "entered": entered,
+        }
+        with output.open("a") as lines:
+            lines.write(json.dumps(row) + "\n")
+        print(f"{file}: {len(entered)} functions in {row['seconds']:.0f} s", flush=True)
+
+
+def try_one(mutant: Mutant, reach: list[dict[str, Any]], *, every: bool) -> dict[str, Any]:
+    """Return the fast and the slow tests that notice a mutant; the first only, unless `every`."""
+    place, stem = mutant.enclosing(), Path(mutant.path).stem
+    rows = [
+        row
+        for row in reach
+        if place in row["entered"]
+        or (place.endswith(":0") and any(e.startswith(mutant.path) for e in row["entered"]))
     ]
-    groups: list[tuple[str, ...]] = [("tests/test_seeded.py",)] if pins else []
-    if mirror.is_file():
-        groups.append((str(mirror),))
-    groups.append(tuple(user for user in users if user != str(mirror)))
-    if near or not (mirror.is_file() or users):
-        groups.append((str(package),))
-    groups.append(("tests/test_house.py",))
-    return [*(group for group in groups if group), *([("tests",)] if rest else [])]
+    rows.sort(key=lambda row: (f"test_{stem}." not in row["file"], row["seconds"]))
+    others = [row for row in reach if row["starts"] and row not in rows]
+    files = [row["file"] for row in [*rows, *others] if Path(row["file"]).exists()]
+    begun, kills = time.monotonic(), dict[str, list[str]](fast=[], slow=[])
+    for speed, marked in (("fast", "not slow"), ("slow", "slow")):
+        for file in files:
+            if (kills["fast"] or kills["slow"]) and not every:
+                break
+            kills[speed] += failing(file, marked, mutant, every=every)
+    state = "killed" if kills["fast"] else "slow" if kills["slow"] else "SURVIVED"
+    print(f"{state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
+    return {"mutant": mutant.show(), **kills}
 
 
-def fails(tests: Sequence[str], mutant: Mutant | None = None) -> bool:
-    """Return whether the tests fail, or take too long, with a mutant in the current folder."""
-    source = ""
-    if mutant is not None:
-        source = Path(mutant.path).read_text()
-        Path(mutant.path).write_text(source[: mutant.start] + mutant.text + source[mutant.end :])
-        for compiled in Path(mutant.path).parent.glob(
-            f"__pycache__/{Path(mutant.path).stem}.*.pyc"
-        ):
-            compiled.unlink()
+def failing(file: str, marked: str, mutant: Mutant, *, every: bool) -> list[str]:
+    """Return the tests of a file that fail, or take too long, with a mutant in the copy."""
+    path, source = Path(mutant.path), Path(mutant.path).read_text()
+    path.write_text(source[: mutant.start] + mutant.text + source[mutant.end :])
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+        compiled.unlink()
+    with tempfile.NamedTemporaryFile("r") as found:
+        status = run([file], marked, _Killers(found.name), *([] if every else ["-x"]))
+        killers = found.read().splitlines()
+    path.write_text(source)
+    return killers or ([file] if status not in (0, 5) else [])  # 5: no such test
+
+
+def run(
+    files: Sequence[str], marked: str, plugin: Any, *words: str, patience: int = PATIENCE
+) -> int:
+    """Run tests in a child and return its status."""
     child = os.fork()
     if not child:
-        _test(tests, write=mutant is None)
-    limit, ended, status = time.monotonic() + PATIENCE, 0, 1
-    while not ended and (mutant is None or time.monotonic() < limit):
-        time.sleep(0.05)
+        _test([*files, "-m", marked, *words], plugin)
+    limit = time.monotonic() + patience
+    while time.monotonic() < limit:
         ended, status = os.waitpid(child, os.WNOHANG)
-    if not ended:
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        status = 1
-    if mutant is not None:
-        Path(mutant.path).write_text(source)
-    return status != 0
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return 1
 
 
-class _Clock:
-    """Ends the process, by the signal's default action, in a test that computes for too long."""
+class _Killers:
+    """Writes the tests that fail, and ends the process in a test that computes for too long."""
+
+    def __init__(self, output: str) -> None:
+        self.output = output
 
     def pytest_runtest_logstart(self) -> None:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
 
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            with open(self.output, "a") as output:
+                output.write(report.nodeid + "\n")
 
-def _test(tests: Sequence[str], *, write: bool) -> None:
+    def pytest_collectreport(self, report: Any) -> None:
+        self.pytest_runtest_logreport(report)
+
+
+class _Reach:
+    """Writes the functions of the package that tests enter, as path:line."""
+
+    def __init__(self, output: str) -> None:
+        self.output, self.entered = output, set[Any]()
+
+    def profile(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            self.entered.add(frame.f_code)
+
+    def pytest_sessionstart(self) -> None:
+        threading.setprofile(self.profile)
+        sys.setprofile(self.profile)
+
+    def pytest_sessionfinish(self) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        here = os.getcwd() + os.sep
+        inside = [code for code in self.entered if code.co_filename.startswith(here + "pate")]
+        lines = {
+            f"{code.co_filename.removeprefix(here)}:"
+            f"{0 if code.co_name == '<module>' else code.co_firstlineno}"
+            for code in inside
+        }
+        Path(self.output).write_text("\n".join(sorted(lines)))
+
+
+def _test(arguments: Sequence[str], plugin: Any) -> None:
     os.setpgid(0, 0)
-    if not write:  # a fault must not outlive its run
-        sys.dont_write_bytecode = True
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True  # a fault must not outlive its run
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     silent = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(silent, stream)
     import pytest
 
-    arguments = [*tests, "-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
+    words = [*arguments, "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
     # what Lightning imports imports anyio, which is a plug-in of pytest too
-    arguments += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
+    words += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     status = 1
     try:
-        status = int(pytest.main(arguments, plugins=[_Clock()]))
+        status = int(pytest.main(words, plugins=[plugin]))
     finally:  # what is raised here must not go on, as the parent, to remove the copy
         os._exit(status)
 

@@ -8,19 +8,23 @@ from scripts import mutants
 
 
 @pytest.mark.slow  # the table follows the code, and need not with each commit
-@pytest.mark.parametrize("fault", mutants.DELIBERATE, ids=lambda fault: f"{fault[0]}: {fault[2]}")
-def test_deliberate_faults_have_one_place(fault: tuple[str, str, str]) -> None:
-    mutant = mutants.deliberate(*fault)
-    source = (mutants.ROOT / mutant.path).read_text()
-    ast.parse(source[: mutant.start] + mutant.text + source[mutant.end :])
-    with pytest.raises(SystemExit, match="has 0 times 'none of it'"):
-        mutants.deliberate(mutant.path, "none of it", "")
+def test_deliberate_faults_have_one_place() -> None:
+    for mutant in mutants.deliberate_faults():
+        source = (mutants.ROOT / mutant.path).read_text()
+        ast.parse(source[: mutant.start] + mutant.text + source[mutant.end :])
+        with pytest.raises(SystemExit, match="has 0 times 'none of it'"):
+            mutants.deliberate(mutant.path, "none of it", "")
 
 
-def test_faults_are_drawn_from_all_that_releases() -> None:
-    """A folder that moved would be passed over in silence."""
-    assert [each for each in mutants.MODULES if not [*mutants.ROOT.glob(each)]] == []
-    assert "pate/_core/release/transaction.py" in mutants.modules()
+def test_faults_are_drawn_from_all_zones_and_know_their_function() -> None:
+    found = mutants.modules()
+    assert all(any(path.startswith(zone) for path in found) for zone in mutants.ZONES)
+    path = "pate/_core/accounting/cost.py"
+    lines = mutants.source_of(path).splitlines()
+    for mutant in list(mutants.mutants_of(path))[::20]:
+        place, _, line = mutant.enclosing().partition(":")
+        assert place == path
+        assert line == "0" or lines[int(line) - 1].lstrip().startswith(("def ", "@"))
 
 
 @pytest.mark.parametrize("path", ["pate/_core/mechanisms/gaps.py", "pate/_core/accounting/cost.py"])
