@@ -121,7 +121,6 @@ CASES = (
     # so few canaries show nothing
     Case("audit recipe --output audited --canaries 16", status=3),
     Case("faces --output faces --num 20"),
-    Case("completion bash"),
 )
 QUICK = (
     "init mine --kind npz",

@@ -141,7 +141,6 @@ CASES = {
         quick=False,
     ),
     "faces": Case("empty", "--output faces --num 12"),
-    "completion": Case("empty", "bash", quick=False),
 }
 
 

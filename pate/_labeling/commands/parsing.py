@@ -2,8 +2,7 @@
 
 First the layout of `--help`: required options, then paragraphs and an example. Then the parser,
 whose short errors suggest the meant option or class. Then the options, files and functions that
-parsers are made of. At the end `pate completion`, a script for a shell, which follows from all
-parsers.
+parsers are made of.
 """
 
 import argparse
@@ -19,16 +18,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
-import shtab
 import yaml
-from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace, capture_parser
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from jsonargparse._parameter_resolvers import get_signature_parameters
 from jsonargparse._typehints import ActionTypeHint
 
 from pate._core.files.reading import read_yaml
 from pate._core.settings import SettingsParser
 from pate._core.validation import did_you_mean, one_line, require
-from pate._labeling.aggregators.base import load_plugins, registered
+from pate._labeling.aggregators.base import load_plugins
 from pate._labeling.commands.faults import (
     brief,
     class_meant,
@@ -448,100 +446,3 @@ def run_folder(args: Sequence[str]) -> Path | None:
     """Return the folder of the run that options, or else files, name. None without."""
     named = named_before("run", args)
     return Path(named) if isinstance(named, str) and named else None
-
-
-# the options of these commands are options of `pate run`, after the name of a part of the recipe
-_PARTS = {"teachers": "teachers fit", "label": "label", "student": "student fit"}
-_NO_SETTINGS = (
-    "--help",
-    "--config",
-    "--print_config",
-    "--run",
-    "--overwrite",
-    "--data",
-    "--ledger",
-)
-
-
-def print_completion(args: Sequence[str]) -> None:
-    """Run `pate completion`."""
-    parser = CommandParser(
-        prog="pate completion",
-        description="Print a script for a shell, which then completes commands, options and their"
-        " values.\n\nIt follows from the `--help` of all commands, so make it again after an"
-        " update.",
-        print_config=None,
-    )
-    parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="the shell")
-    shell = parser.parse_args(list(args)).shell
-    print(shtab.complete(_tree(), shell))
-
-
-def _tree() -> argparse.ArgumentParser:
-    """Return a parser of all commands. Each option has its names, its help and its choices."""
-    known = commands()
-    actions = {
-        name: _actions(command.load()) for name, command in known.items() if name != "completion"
-    }
-    root = argparse.ArgumentParser("pate", add_help=False)
-    parsers, levels = {"": root}, {"": root.add_subparsers()}
-    for name, command in known.items():
-        group, _, last = name.rpartition(" ")
-        if group not in levels:
-            # `silo` is a command as well as the group of `silo key`
-            parsers[group] = levels[""].add_parser(
-                group, add_help=False, help=known[group].summary if group in known else ""
-            )
-            levels[group] = parsers[group].add_subparsers()
-        if name not in parsers:
-            parsers[name] = levels[group].add_parser(last, add_help=False, help=command.summary)
-        parser = parsers[name]
-        if name == "completion":
-            parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
-        parser.add_argument(OPTION, metavar="FOLDER", help=_CODE)
-        for action in actions.get(name, ()):
-            _add(parser, action)
-        for part, stage in _PARTS.items() if name == "run" else ():
-            for action in actions[stage]:
-                if action.option_strings and action.option_strings[-1] not in _NO_SETTINGS:
-                    _add(parser, action, part)
-    return root
-
-
-def _actions(command: Callable[[Sequence[str]], Any]) -> list[argparse.Action]:
-    """Return the options of a command without running it."""
-    parser = capture_parser(command, ["--help"])  # help lists the options of all modes
-    assert isinstance(parser, CommandParser)
-    return list(parser.shown._actions)
-
-
-def _add(parser: argparse.ArgumentParser, action: argparse.Action, part: str = "") -> None:
-    """Add an option, after the name of a ``part`` of a recipe, except ``+`` and ``.help``."""
-    names = [
-        name
-        for name in action.option_strings
-        if name.startswith("--") and not name.endswith(("+", ".help"))
-    ]
-    if action.help == argparse.SUPPRESS or (action.option_strings and not names):
-        return
-    if part:
-        names = [f"--{part}.{name.removeprefix('--')}" for name in names]
-    if action.nargs == 0 or action.dest == "print_config":
-        parser.add_argument(*names, action="store_true")
-        return
-    added = parser.add_argument(*(names or [action.dest]))
-    if choices := _choices(action):
-        added.choices = choices
-    else:
-        added.complete = shtab.FILE  # type: ignore[attr-defined]
-
-
-def _choices(action: argparse.Action) -> list[str]:
-    """Return the values of an option: names of aggregators, or choices shown as {one,another}."""
-    if "--aggregator" in action.option_strings:
-        return sorted(registered())
-    shown = str(action.metavar or "")
-    return [
-        str(choice)
-        for choice in action.choices or (shown[1:-1].split(",") if shown.startswith("{") else ())
-    ]

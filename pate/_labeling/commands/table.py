@@ -152,11 +152,6 @@ _COMMANDS: dict[str, Command] = {
         "pate ledger verify --ledger data/faces/ledger.sqlite --statement "
         "runs/faces/public/privacy.json",
     ),
-    "completion": Command(
-        "pate._labeling.commands.parsing:print_completion",
-        "print a script for shell completion of all commands",
-        "pate completion bash > ~/.local/share/bash-completion/completions/pate",
-    ),
 }
 
 

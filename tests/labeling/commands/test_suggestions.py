@@ -178,7 +178,7 @@ def test_a_parser_that_raises_says_what_jsonargparse_says() -> None:
     assert parser.parse_args(["--seeds=3"]).seeds == 3
 
 
-@pytest.mark.parametrize("name", sorted(commands().keys() - {"completion", *OF_NETWORKS}))
+@pytest.mark.parametrize("name", sorted(commands().keys() - {*OF_NETWORKS}))
 def test_no_command_takes_a_setting_that_an_option_does_not_have(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
