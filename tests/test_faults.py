@@ -112,10 +112,6 @@ CASES = (
     Case("frontier --run run --num_queries 50 --output frontier"),
     Case(f"frontier {SIMULATED} --num_queries 50 --output frontier"),
     Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.csv] --seeds 2"),
-    Case(
-        "choose run/public/student/model read/public/student/model --run run --output choice.csv"
-        " --target_epsilon 1 --delta 1e-3"
-    ),
     Case("forget r0007 --run run"),
     Case("submit --jobs 1 --cluster local -- teachers vote --run run", (TEACHERS_VOTE,)),
     # so few canaries show nothing

@@ -104,11 +104,6 @@ CASES = {
         ". --format torch.export --output ../../../../s.pt2",
         quick=False,
     ),
-    "choose": Case(
-        "run",
-        "public/student/model {model} --run . --output ../choice.csv --target_epsilon 1 --delta 1e-3",
-        quick=False,
-    ),
     "references": Case("run", "--run .", quick=False),
     "report": Case("stated", "."),
     "status": Case("stated", "."),
@@ -226,9 +221,8 @@ def place(finished: Path, tmp_path: Path) -> Place:
     (tmp_path / "closed" / "label.yaml").write_text(
         "aggregator: ScoreVotes\ntarget_epsilon: 4\ndelta: 1.0e-3\n"
     )
-    shutil.copytree(stated / "public" / "student" / "model", tmp_path / "another")
     hospitals = Hospitals(tmp_path / "silos")
-    named = {"votes": str(hospitals.votes("north")), "model": str(tmp_path / "another")}
+    named = {"votes": str(hospitals.votes("north"))}
     named["digest"] = hospitals.exchange.invitation.digest
     words = {name: shlex.split(case.words.format(**named)) for name, case in CASES.items()}
     return Place(tmp_path, words)

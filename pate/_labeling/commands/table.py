@@ -98,12 +98,6 @@ _COMMANDS: dict[str, Command] = {
         "write an exported student for torch or ONNX Runtime",
         "pate export runs/mine/public/student/model --format onnx --output student.onnx",
     ),
-    "choose": Command(
-        "pate._labeling.commands.students:choose_main",
-        "choose a student by the private records, and pay for the choice",
-        "pate choose runs/a/public/student/model runs/b/public/student/model --run runs/a"
-        " --output choice.csv --target_epsilon 0.2 --delta 1e-6",
-    ),
     "references": Command(
         "pate._labeling.commands.stages:references",
         "measure references for a student (PRIVATE)",
