@@ -100,8 +100,6 @@ CASES = (
     Case("report read"),
     Case("report read --private"),
     Case("check read"),
-    Case("status read"),
-    Case("pack read"),
     Case(f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.csv"),
     Case(f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.json"),
     Case(f"calibrate --aggregator StableTopK --num_queries 180 {TARGET} {PANEL}"),
@@ -113,7 +111,6 @@ CASES = (
     Case(f"frontier {SIMULATED} --num_queries 50 --output frontier"),
     Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.csv] --seeds 2"),
     Case("forget r0007 --run run"),
-    Case("submit --jobs 1 --cluster local -- teachers vote --run run", (TEACHERS_VOTE,)),
     # so few canaries show nothing
     Case("audit recipe --output audited --canaries 16", status=3),
     Case("faces --output faces --num 20"),

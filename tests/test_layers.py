@@ -323,7 +323,6 @@ for words in (
     "report run",
     "report run --private",
     "ledger show --ledger table.ledger.sqlite",
-    "status run",
 ):
     assert cli.main(words.split()) == 0, words
 for words in ("--label.target_epsilom 1", "--teachers.unti record", "--epsilon 1"):

@@ -106,14 +106,7 @@ CASES = {
     ),
     "references": Case("run", "--run .", quick=False),
     "report": Case("stated", "."),
-    "status": Case("stated", "."),
-    "submit": Case(
-        "recipe",
-        "--jobs 1 --cluster local -- teachers fit --config data.yaml --config teachers.yaml --run ../made",
-        quick=False,
-    ),
     "check": Case("stated", "."),
-    "pack": Case("stated", ". --output ../mine.zip"),
     "audit": Case("recipe", "../closed --output ../audited --canaries 8", quick=False),
     "topk": Case(
         "counts",

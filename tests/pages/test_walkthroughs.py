@@ -10,7 +10,6 @@ import re
 import runpy
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -35,7 +34,6 @@ PAGES = ["index.md", "installation.md", "ten-minutes.md"] + [
 LONG = {
     "how-to/rivals.md",
     "tutorials/budget.md",
-    "tutorials/cluster.md",
     "tutorials/demo.md",
     "tutorials/pictures.md",
     "tutorials/silos.md",
@@ -105,7 +103,8 @@ class Typist:
             assert cli.main(arguments) == (2 if command.refused else 0), (
                 self.capsys.readouterr().err
             )
-        elif program == "python":
+        else:
+            assert program == "python"
             with self.monkeypatch.context() as patch:
                 patch.setattr(sys, "argv", arguments)
                 patch.syspath_prepend(Path.cwd())
@@ -113,20 +112,6 @@ class Typist:
                     import_module(f"{arguments[1]}.__main__").main(arguments[2:])
                 else:
                     runpy.run_path(arguments[0])
-        else:
-            assert program == "torchrun"
-            # of this environment, as is the `pate` that it starts
-            folder = Path(sys.executable).parent
-            path = {"PATH": f"{folder}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-            done = subprocess.run(
-                [str(folder / program), *arguments],
-                env=path,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            return done.stdout
         captured = self.capsys.readouterr()
         return captured.out + captured.err
 
@@ -197,7 +182,7 @@ WRITTEN = [
     for block in blocks_of((DOCS / page).read_text())
     if block.language in ("console", "bash")
     for line in re.findall(
-        r"^(?:\$ )?(?:torchrun .*--no-python )?(pate (?![a-z ]+: ).+)",
+        r"^(?:\$ )?(pate (?![a-z ]+: ).+)",
         block.text,
         flags=re.MULTILINE,
     )

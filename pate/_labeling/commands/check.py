@@ -1,13 +1,12 @@
 """The commands that read a run and its ledger, compute them again, and change neither.
 
-`pate check` tells whether a run is as its commands left it, and its next command; `pate pack`
-writes its public files as one archive, and `pate status` shows its progress. `pate ledger show` and
-`pate ledger verify` add up the releases of a ledger.
+`pate check` tells what stands in a run, whether it is as its commands left it, and its next
+command. `pate ledger show` and `pate ledger verify` add up the releases of a ledger.
 """
 
 import shlex
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,12 +26,11 @@ from pate._core.accounting.statement_words import (
     describe_state,
 )
 from pate._core.files.reading import read_json
-from pate._core.files.writing import lease
 from pate._core.validation import Faults, one_line, require, require_in_open_unit_interval
 from pate._labeling.commands.faults import with_options
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.release.between_runs import require_ledger
-from pate._labeling.release.labels import pack as write_archive, require_stated, verify_published
+from pate._labeling.release.labels import require_stated, verify_published
 from pate._labeling.runs.released import require_student, unexpected_public_files
 from pate._labeling.runs.run import (
     LABEL,
@@ -66,12 +64,15 @@ class RunCheck:
 
     Attributes:
         finished: the commands of finished stages.
+        begun: one line for each stage that was begun and has not finished.
         problems: one line for each fault, with its remedy.
-        next_command: the command that continues the run. None as long as there are problems.
+        next_command: the command that continues the run. None if there are problems, or nothing is
+            left to do.
         notes: one line for each thing that happened elsewhere and calls for the next command.
     """
 
     finished: tuple[str, ...] = ()
+    begun: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     next_command: str | None = None
     notes: tuple[str, ...] = ()
@@ -125,6 +126,11 @@ def check_run(root: Path) -> RunCheck:
     if faults.lines:
         return RunCheck(problems=tuple(faults.lines))
     finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
+    begun = tuple(
+        f"{stage.name} was begun{_progress(run, stage)}"
+        for stage in _stages(run)
+        if run.state(stage) is not None and not run.is_finished(stage)
+    )
     place, notes, command = shlex.quote(str(root)), [], _next_command(run)
     if later:
         notes.append(
@@ -135,7 +141,7 @@ def check_run(root: Path) -> RunCheck:
     if fit is not None and fit.forgotten:
         notes.append(run.to_forget)
         command = f"pate forget ID ... --run {place}"
-    return RunCheck(finished, (), command, tuple(notes))
+    return RunCheck(finished, begun, (), command, tuple(notes))
 
 
 def _stages(run: Run) -> tuple[Stage, ...]:
@@ -156,8 +162,8 @@ def _require_intact(run: Run, stage: Stage) -> None:
         run.require_finished(stage)
 
 
-def _next_command(run: Run) -> str:
-    """Return the first command that has not finished."""
+def _next_command(run: Run) -> str | None:
+    """Return the first command that has not finished. None if there is none."""
     place = shlex.quote(str(run.root))
     data = run.inputs_of(first_stage(run)).settings.get("data")
     for stage in _stages(run):
@@ -172,15 +178,15 @@ def _next_command(run: Run) -> str:
     measured = (run.root / STUDENT.outputs[0] / METRICS).is_file()
     if student is not None and student.finished and not student.untested and not measured:
         return f"pate student test --run {place}"
-    return f"pate {'pack' if (run.root / REPORT).is_file() else 'report'} {place}"
+    return None if (run.root / REPORT).is_file() else f"pate report {place}"
 
 
 def check_and_print(run: Path) -> None:
-    """Check that a run is as its commands left it.
+    """Check that a run is as its commands left it, and tell what stands.
 
     Files and their digests, the seal of its labels, ledger and statement, the mode of its private
-    folder, and a public folder without private files. Prints the next command, or ends with status
-    1 and a line for each fault.
+    folder, and a public folder without private files. Prints the stages and the next command, or
+    ends with status 1 and a line for each fault.
 
     Args:
         run: folder of the run, at any stage.
@@ -191,74 +197,28 @@ def check_and_print(run: Path) -> None:
     if result.problems:
         raise SystemExit(1)
     print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
-    for note in result.notes:
-        print(f"{run}: {note}")
-    print(f"next: {result.next_command}")
-
-
-def pack_public(run: Path, *, output: Path | None = None) -> None:
-    """Write the public files of a run, and nothing else, as one zip archive.
-
-    It has labels, statement, student and report. The same files give the same bytes. Refused if
-    anything in the public folder is private or unexpected.
-
-    Args:
-        run: folder of the run.
-        output: the archive. None for public.zip in the run.
-    """
-    archive = output or run / "public.zip"
-    write_archive(run, archive)
-    print(archive)
-
-
-check = partial(run_command, "check", check_and_print)
-pack = partial(run_command, "pack", pack_public)
+    for line in (*result.begun, *result.notes):
+        print(f"{run}: {line}")
+    if result.next_command is not None:
+        print(f"next: {result.next_command}")
 
 
 _CHUNKS = {TEACHERS_FIT: "teachers_*.pt", TEACHERS_VOTE: "votes_*.json"}
 """The file that a stage writes for each chunk."""
 
 
-def print_status(run: Path) -> None:
-    """Show the progress of each stage of a run, and the processes that work on its chunks.
-
-    It is quick because it compares no contents, unlike `pate check`. Leases of dead processes are
-    removed.
-
-    Args:
-        run: folder of the run.
-    """
-    begun = Run(run)
-    require(begun.private.is_dir(), "the folder of a run that was begun", path=str(run))
-    for stage in _stages(begun)[:-1]:  # without references
-        print(f"{stage.name:<15}{_progress(begun, stage)}")
-        for worker in _workers(begun, stage):
-            print(f"{'':<15}{worker}")
-
-
-status = partial(run_command, "status", print_status)
-
-
 def _progress(run: Run, stage: Stage) -> str:
-    state = run.state(stage)
-    if state is None or state.finished:
-        return "finished" if state else "not begun"
+    """Return how many chunks of teachers are done, in words; nothing for other stages."""
     size = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
     if stage not in _CHUNKS or not size.is_file():
-        return "begun"
+        return ""
     num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
     num_chunks = -(-num_teachers // read_json(size.read_text())["chunk_size"])
     done = [*(run.root / stage.outputs[0]).glob(_CHUNKS[stage])]
-    return f"{len(done)} of {num_chunks} chunks"
+    return f": {len(done)} of {num_chunks} chunks"
 
 
-def _workers(run: Run, stage: Stage) -> Iterator[str]:
-    """Yield the chunks under work, each with its process."""
-    for path in sorted((run.root / stage.outputs[0]).glob("*.lease")):
-        worker = path.read_text()
-        with lease(path) as free:
-            if not free:
-                yield f"{path.stem}: {worker}"
+check = partial(run_command, "check", check_and_print)
 
 
 def ledger_show(*, ledger: Path, delta: float | None = None) -> None:

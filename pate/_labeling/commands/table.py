@@ -103,25 +103,10 @@ _COMMANDS: dict[str, Command] = {
         "measure references for a student (PRIVATE)",
         "pate references --run runs/mine",
     ),
-    "status": Command(
-        "pate._labeling.commands.check:status",
-        "show the progress of each stage of a run, and its processes",
-        "pate status runs/mine",
-    ),
-    "submit": Command(
-        "pate._labeling.commands.stages:submit",
-        "train or vote together in several jobs of a cluster",
-        "pate submit --jobs 8 --cluster local -- teachers vote --run runs/mine",
-    ),
     "check": Command(
         "pate._labeling.commands.check:check",
         "check that a run is as its commands left it, and print the next command",
         "pate check runs/mine",
-    ),
-    "pack": Command(
-        "pate._labeling.commands.check:pack",
-        "write the public files of a run as one archive",
-        "pate pack runs/mine --output mine.zip",
     ),
     "topk": Command(
         "pate._labeling.commands.topk:main",

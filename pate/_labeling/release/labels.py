@@ -6,7 +6,7 @@ certain (Settles (2009)). By public features: ``k_center`` takes samples far fro
 (Gonzalez (1985); Sener & Savarese (2018)).
 
 Then the release, whose labels are written where space is reserved for them. At the end statements
-are compared with the files next to them, and `pack` puts all of these in one archive.
+are compared with the files next to them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import IO
-from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 from scipy.special import entr
 
 from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.statement import Statement, sha256
-from pate._core.files.writing import atomic_write, locked
+from pate._core.files.writing import atomic_write
 from pate._core.registry import version_of
 from pate._core.release.transaction import (
     PendingRelease,
@@ -55,9 +54,7 @@ from pate._labeling.release.privacy_units import unit_by
 from pate._labeling.runs.released import (
     Queries,
     ReleasedLabels,
-    published_files,
     sealing_key,
-    unexpected_public_files,
 )
 from pate._labeling.runs.run import (
     LABEL,
@@ -65,8 +62,6 @@ from pate._labeling.runs.run import (
     Run,
     first_stage,
     labels_file,
-    load_ledger,
-    require_data_config,
 )
 from pate._labeling.runs.vote_store import VoteStore, load_votes, public_features, voted_data
 from pate._labeling.votes.kinds import NoisyTotal, Votes, rows_of
@@ -430,34 +425,3 @@ def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tupl
             f"the words of the statement in {text}{'' if made_by == __version__ else other}",
         )
     return since, stated.kind
-
-
-def pack(root: Path, output: Path) -> None:
-    """Write the public folder of a run as one zip archive, with equal bytes for equal files.
-
-    Args:
-        root: the run's folder.
-        output: the archive.
-
-    Raises:
-        ValueError: if labels are missing or disagree with their statement, the statement disagrees
-            with the ledger, or a file in the folder must not be published.
-    """
-    run = replace(Run(root), ledger=load_ledger(root))
-    require(
-        not output.resolve().is_relative_to(run.public.resolve()),
-        f"an archive outside of {run.public}, which it holds",
-        output=str(output),
-    )
-    with locked(root):
-        run.require_finished(LABEL)
-        require_data_config(run)  # it names the ledger that the statement is compared with
-        require_newest(require_stated(run))
-        for problem in unexpected_public_files(run):
-            raise ValueError(problem)
-        with atomic_write(output) as file, ZipFile(file, "w") as archive:
-            for name in published_files(run):
-                # without times and modes, which differ between copies of a run
-                entry = ZipInfo(name.as_posix())
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, (root / name).read_bytes())

@@ -1,20 +1,18 @@
-"""`pate check` finds whatever is wrong in a run, and `pate pack` gives away nothing else than what
-is public."""
+"""`pate check` tells what stands in a run, and finds whatever is wrong in it."""
 
 import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
 from pate import cli
 from pate._core.files.writing import write_text
 from pate._labeling.commands.check import check_run
-from pate._labeling.release.labels import pack
-from pate._labeling.runs.run import LABEL, STUDENT, Run
+from pate._labeling.runs.run import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run
 
 Printed = pytest.CaptureFixture[str]
 
@@ -36,7 +34,7 @@ def test_a_finished_run_is_well_and_goes_on(run: Path, capsys: Printed) -> None:
     assert printed.endswith(f"\nnext: pate report {run}\n")
     assert sorted(run.rglob("*")) == before
     (run / "public" / "report.html").write_text("a page")
-    assert check_run(run).next_command == f"pate pack {run}"
+    assert check_run(run).next_command is None
 
 
 def test_what_is_missing_comes_next(run: Path) -> None:
@@ -55,9 +53,8 @@ def test_what_is_missing_comes_next(run: Path) -> None:
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: Printed) -> None:
-    for command in ("check", "pack"):
-        assert cli.main([command, str(tmp_path)]) == 2
-        assert capsys.readouterr().err.count("\n") == 1
+    assert cli.main(["check", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
     assert not [*tmp_path.iterdir()]
 
 
@@ -181,67 +178,27 @@ def test_what_is_wrong_is_found(wrong: str, run: Path, capsys: Printed) -> None:
 
 
 @pytest.mark.parametrize("leak", LEAKS)
-def test_nothing_else_is_given_away(leak: str, run: Path, tmp_path: Path, capsys: Printed) -> None:
+def test_nothing_else_is_given_away(leak: str, run: Path, capsys: Printed) -> None:
     spoil, said = LEAKS[leak]
     spoil(run)
     with pytest.raises(SystemExit):
         cli.main(["check", str(run)])
     assert [said in line for line in capsys.readouterr().out.splitlines()] == [True]
-    assert cli.main(["pack", str(run), "--output", str(tmp_path / "public.zip")]) == 2
-    printed = capsys.readouterr().err
-    assert said in printed and printed.count("\n") == 1
-    assert not (tmp_path / "public.zip").exists()
 
 
-def test_a_lost_private_folder_is_put_back_rather_than_labels_bought_again(
-    run: Path, capsys: Printed
-) -> None:
+def test_a_lost_private_folder_is_put_back_rather_than_labels_bought_again(run: Path) -> None:
     """All else that is missing follows from it."""
     shutil.rmtree(run / "private")
     assert check_run(run).problems == (f"Expected {run}/private, got no such folder. Put it back",)
-    assert cli.main(["pack", str(run)]) == 2
-    error = capsys.readouterr().err
-    assert (
-        "label.json beside public/labels.npz" in error
-        and "Put it back" in error
-        and "run it first" not in error
-    )
 
 
-def test_a_pack_holds_the_public_files_alone(run: Path, tmp_path: Path) -> None:
-    pack(run, tmp_path / "one.zip")
-    for file in run.rglob("*"):
-        os.utime(file, (1e9, 1e9))
-    pack(run, tmp_path / "two.zip")
-    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
-    with ZipFile(tmp_path / "one.zip") as archive:
-        archive.extractall(tmp_path / "opened")
-        assert {entry.external_attr >> 16 for entry in archive.infolist()} == {0o644}
-    files = {
-        path.relative_to(run / "public"): path
-        for path in (run / "public").rglob("*")
-        if path.is_file()
-    }
-    opened = tmp_path / "opened" / "public"
-    assert {
-        path.relative_to(opened) for path in opened.rglob("*") if path.is_file()
-    } == files.keys()
-    assert all((opened / name).read_bytes() == path.read_bytes() for name, path in files.items())
-    with pytest.raises(ValueError, match=r"^Expected an archive outside of"):
-        pack(run, run / "public" / "public.zip")
-
-
-def test_labels_without_a_true_statement_are_not_packed(run: Path, tmp_path: Path) -> None:
-    _state_a_smaller_epsilon(run)
-    with pytest.raises(ValueError, match=r"got epsilon=0.1$"):
-        pack(run, tmp_path / "public.zip")
-    (run / LABEL.outputs[1]).unlink()
-    with pytest.raises(ValueError, match=r"privacy\.json missing"):
-        pack(run, tmp_path / "public.zip")
-
-
-def test_a_run_that_names_no_ledger_is_not_packed(run: Path, tmp_path: Path) -> None:
-    (run / "data.yaml").unlink()
-    with pytest.raises(ValueError, match=r"data\.yaml"):
-        pack(run, tmp_path / "public.zip")
-    assert not (tmp_path / "public.zip").exists()
+def test_what_was_begun_is_told_with_its_chunks(run: Path, capsys: Printed) -> None:
+    state = Run(run).begun(TEACHERS_VOTE)
+    Run(run).record(TEACHERS_VOTE, replace(state, finished=False, files={}))
+    (run / "private" / "teachers" / "chunk_size.json").write_text('{"chunk_size": 4}')
+    settings = dict(Run(run).inputs_of(TEACHERS_FIT).settings) | {"num_teachers": 10}
+    fit = Run(run).begun(TEACHERS_FIT)
+    Run(run).record(TEACHERS_FIT, replace(fit, inputs=replace(fit.inputs, settings=settings)))
+    (run / "private" / "votes" / "votes_00004.json").write_text("{}")
+    assert cli.main(["check", str(run)]) == 0
+    assert f"{run}: teachers vote was begun: 1 of 3 chunks\n" in capsys.readouterr().out

@@ -187,8 +187,7 @@ def test_no_command_takes_a_setting_that_an_option_does_not_have(
     words = [] if name in OF_NETWORKS else ["--help"]
     parser = capture_parser(commands()[name].load(), words)
     assert isinstance(parser, CommandParser)
-    # the last holds any setting of submitit
-    general = "--help", "--config", "--print_config", "--parameters"
+    general = "--help", "--config", "--print_config"
     options = {option for action in parser.shown._actions for option in action.option_strings}
     named = sorted(
         option
@@ -289,7 +288,6 @@ def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> No
         ("predict model new.csv --trust true", "predict model new.csv --trust"),
         ("predict model new.csv --trust=false", "predict model new.csv"),
         ("check --run run", "check run"),
-        ("status --run=run", "status run"),
         ("references run", "references --run run"),
     ],
 )
