@@ -444,7 +444,7 @@ def test_errors_below_the_commands_name_fields_and_no_options() -> None:
         for text in texts(tree)
         if OPTION.search(re.sub("`pate [^`]*`", "", text)) and not OPTION.fullmatch(text)
         if not module.startswith(("pate._labeling.commands.", "pate.cli"))
-        if not re.fullmatch(r"pate\.lab\.\w+(\.command|\.peers)?", module)
+        if not re.fullmatch(r"pate\.lab\.\w+(\.command|\.account)?", module)
     }
     assert found <= STILL_NAME_OPTIONS | {"_labeling.runs.run"}  # the name of a stage
 

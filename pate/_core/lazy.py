@@ -34,7 +34,7 @@ def tell_public_paths(tell: "Callable[[Any, str], object]") -> None:
 
 _EXTRAS = {
     **dict.fromkeys(("torch", "torchvision", "pytorch_lightning", "lightning_fabric"), "networks"),
-    **dict.fromkeys(("autodp", "dp_accounting"), "accounting"),
+    "autodp": "accounting",
 }
 """The extra of `pate` that brings a package."""
 

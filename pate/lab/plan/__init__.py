@@ -4,8 +4,8 @@ from pate._labeling.commands.table import Command
 
 COMMANDS = {
     "account": Command(
-        "pate.lab.plan.command:account_main",
-        "compute the cost of queries from parameters",
+        "pate.lab.plan.account:account_main",
+        "compute the cost of queries, or the noise for a target, from parameters",
         "pate account --aggregator StableTopK --aggregator.scale_gap 39 "
         "--aggregator.sigma_test 60 --aggregator.delta_test 1e-9 --num_queries 600 "
         "--delta 1e-6 --num_teachers 800 --num_labels 20",

@@ -51,9 +51,9 @@ class AutodpAccountant(Accountant):
     def guarantee(
         self, composed: Composed, *, delta: float, below: float = math.inf
     ) -> Guarantee | None:
-        zoo, transformers = _autodp()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            zoo, transformers = _autodp()
             parts, counts = [], []
             for leaf, number in composed.leaves():
                 mechanism, times = _MECHANISMS[type(leaf)](leaf, zoo)

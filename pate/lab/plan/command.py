@@ -1,123 +1,37 @@
 """The commands that look ahead, from parameters and public facts.
 
-`pate account` computes the cost of queries by several accountants. `pate frontier` compares
+`pate frontier` compares
 aggregators, `pate plan` numbers of teachers, and `pate study` mechanisms over many settings.
 """
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pate._core.accounting.accountant import CONVERSIONS, RDPAccountant
-from pate._core.accounting.cost import explain_epsilon, format_epsilon
 from pate._core.files.writing import write_text
-from pate._core.settings import require_made
-from pate._core.tables import text_table, write_csv
-from pate._core.validation import given, require, require_count, require_in_open_unit_interval
-from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator
+from pate._core.tables import write_csv
+from pate._core.validation import given, require
+from pate._labeling.aggregators.base import AnyAggregator
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.commands.shipped import find_study
 from pate._labeling.runs.run import Run
-from pate._labeling.votes.kinds import Votes, VoteShape
+from pate._labeling.votes.kinds import Votes
 from pate.lab.plan.frontier import Comparison, Frontier, file_task, frontier, load_task
 from pate.lab.plan.output import (
-    draw_epsilons,
     draw_sweep,
     frontier_figure,
     frontier_table,
-    rendered,
     save_figure,
     sweep_text,
     variants_figure,
     write_recipe,
     write_sweep,
 )
-from pate.lab.plan.peers import PEERS, opinions
 from pate.lab.plan.sources import Simulation, Task, simulated
 from pate.lab.plan.study import PRIVATE, Study, StudyResult, run_study
 from pate.lab.plan.study_output import study_text, write_study
 from pate.lab.plan.sweep import Sweep, SweepResult, TaskFacts, run_sweep
-
-_EPSILONS = (*CONVERSIONS, *PEERS)
-
-
-def account(
-    *,
-    aggregator: Aggregator,
-    num_queries: int,
-    delta: float,
-    shape: VoteShape,
-    plot: Path | None = None,
-) -> dict[str, dict[str, float | None]]:
-    """Print and return the cost of queries, from parameters only.
-
-    Args:
-        aggregator: the mechanism.
-        num_queries: number of queries.
-        delta: the delta of every epsilon.
-        shape: the numbers of teachers and labels.
-        plot: a file for a plot of epsilon against the number of queries.
-
-    Returns:
-        For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
-        ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
-        Gaussian, else None; epsilon from ``autodp`` and ``dp_accounting`` by their own curves, None
-        where `peers` has no figure. ``delta0`` is the part of delta that is spent on failures, such
-        as failures of stability tests.
-
-    Raises:
-        ValueError: on parameters out of range.
-    """
-    require_made("aggregator", aggregator)
-    require_count(1, num_queries=num_queries)
-    require_in_open_unit_interval(delta=delta)
-    events = aggregator.events(shape)
-    costs: dict[str, dict[str, float | None]] = {}
-    for relation, event in events.items():
-        total = RDPAccountant(relation=relation).compose(event, num_queries)
-        costs[relation.value] = {
-            name: None
-            if total.unsupported(name)
-            else total.get_epsilon(delta=delta, conversion=name)
-            for name in CONVERSIONS
-        } | {"delta0": total.delta0}
-    reasons: dict[str, list[str]] = {}
-    for peer in PEERS:
-        for relation, opinion in opinions(peer, events, count=num_queries, delta=delta).items():
-            costs[relation.value][peer] = opinion.epsilon
-            if opinion.epsilon is None:
-                reasons.setdefault(f"{peer} {opinion.reason}", []).append(relation.name)
-    name, _, settings = str(aggregator).replace("NeighboringRelation.", "").partition("(")
-    rows: list[tuple[str, ...]] = [("    relation", *_EPSILONS, "delta0")]
-    for relation_name, row in costs.items():
-        epsilons = (
-            "-" if row[column] is None else format_epsilon(row[column], 4) for column in _EPSILONS
-        )
-        rows.append((f"    {relation_name}", *epsilons, f"{row['delta0']:.3g}"))
-    if plot is not None:
-        draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
-    text = rendered(
-        "account.txt",
-        num_queries=num_queries,
-        delta=delta,
-        shape=shape,
-        events=events,
-        name=name,
-        settings=textwrap.indent(textwrap.fill(settings[:-1], 92), "    "),
-        table="\n".join(text_table(rows)),
-        reasons=reasons,
-        meaning=explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"]),
-        answered=aggregator.max_answer_probability(shape),
-        LEAST_ANSWERED=LEAST_ANSWERED,
-        plot=plot,
-    )
-    print(text, end="")
-    return costs
-
-
-account_main = partial(run_command, "account", account, grouped={"shape": VoteShape})
 
 
 def compare(

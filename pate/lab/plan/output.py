@@ -15,9 +15,7 @@ import numpy as np
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pate._core.accounting.accountant import Conversion, epsilon_of
 from pate._core.accounting.cost import NeighboringRelation, format_exact
-from pate._core.accounting.events import Event
 from pate._core.files.writing import atomic_write, write_text
 from pate._core.settings import Partial
 from pate._core.tables import text_table, write_csv
@@ -207,41 +205,6 @@ def _limits(frontier: Frontier, measured: str) -> tuple[float, float]:
         low = max(low, constant - 0.1 * (high - constant))
     margin = 0.04 * max(high - low, 0.01)
     return low - margin, high + margin
-
-
-def draw_epsilons(
-    path: Path,
-    events: Mapping[NeighboringRelation, Event],
-    configured: NeighboringRelation,
-    num_queries: int,
-    delta: float,
-) -> None:
-    """Plot epsilon against the number of queries under both relations, by two conversions."""
-    from matplotlib.figure import Figure
-
-    counts = np.unique(np.linspace(1, num_queries, 60).astype(int))
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
-    styles: dict[Conversion, str] = {"tightest": "-", "classic": ":"}
-    for relation, event in events.items():
-        for conversion, style in styles.items():
-            epsilons = [
-                epsilon_of(event, count=count, delta=delta, conversion=conversion)
-                for count in counts.tolist()
-            ]
-            axes.plot(
-                counts,
-                epsilons,
-                style,
-                color="tab:blue" if relation is configured else "tab:orange",
-                label=f"{relation.value}{' (configured)' * (relation is configured)}, {conversion}",
-            )
-    axes.set(
-        xlabel="queries", ylabel=f"epsilon at delta = {delta:g}", xlim=(0, None), ylim=(0, None)
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    save_figure(path, figure, dpi=150)
 
 
 NOTICE = "from public facts and simulated votes alone: nothing private was touched"

@@ -1,48 +1,128 @@
-"""`pate account` prints what the accountant says."""
+"""`pate account` prints what the accountant says, and the noise that meets a target."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from pate import VoteShape
+from pate import VoteShape, cli
 from pate._core.accounting.cost import format_epsilon
+from pate._core.settings import Partial, decode
 from pate.accounting import NeighboringRelation, epsilon_of
-from pate.aggregators import StableTopK
-from pate.lab.plan.command import account
+from pate.aggregators import Aggregator, NoisyVotes, StableTopK
+from pate.lab.plan import account as module
+from pate.lab.plan.account import account
+from pate.lab.plan.autodp import AutodpAccountant
 
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
+SHAPE = VoteShape(200, 4)
+ASKED = ["--delta=1e-6", "--num_queries=20", "--num_teachers=200", "--num_labels=4"]
 Printed = pytest.CaptureFixture[str]
 
 
-def test_account_prints_both_relations_and_draws(tmp_path: Path, capsys: Printed) -> None:
+def test_both_relations_are_printed_and_drawn(tmp_path: Path, capsys: Printed) -> None:
     plot = tmp_path / "deep" / "epsilon.png"
     found = account(
         aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(100, 9), plot=plot
     )
     text = capsys.readouterr().out
     for relation, row in found.items():
-        expected = epsilon_of(
-            AGGREGATOR.event(VoteShape(100, 9), NeighboringRelation(relation)),
-            count=600,
-            delta=1e-6,
-        )
+        event = AGGREGATOR.event(VoteShape(100, 9), NeighboringRelation(relation))
+        expected = epsilon_of(event, count=600, delta=1e-6)
         assert row["optimal"] == expected and format_epsilon(expected, 4) in text
         assert row["classic"] is not None and row["classic"] > expected
-        assert row["exact"] is row["dp_accounting"] is row["autodp"] is None
+        assert row["exact"] is row["autodp"] is None
     assert found["replace_record"]["delta0"] == pytest.approx(6e-7, rel=1e-5)
-    assert (
-        "    autodp has no mechanism for StabilityTestEvent, and gives no second opinion.\n" in text
-    )
     assert "through StableTopK:\n    neighboring_relation=REPLACE_RECORD, scale_gap=39.0," in text
+    assert "answered with probability 6.4e-06 at most:\n    `pate label` refuses this" in text
     assert max(len(line) for line in text.replace(str(tmp_path), "").splitlines()) <= 100
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def test_settings_that_labelling_would_refuse_are_priced_and_named(capsys: Printed) -> None:
-    account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(100, 9))
-    assert (
-        "100 teachers who all agree are answered with probability 6.4e-06 at most:\n"
-        "    `pate label` refuses this. Less noise (fewer queries, a larger delta) or more teachers\n    are needed.\n"
-    ) in capsys.readouterr().out
-    account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(800, 9))
-    assert "refuses" not in capsys.readouterr().out
+def test_a_second_opinion_never_fails_the_first(
+    capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("autodp")
+
+    def asked(aggregator: Aggregator) -> float | None:
+        costs = account(aggregator=aggregator, num_queries=4, delta=1e-5, shape=SHAPE)
+        row = costs["replace_record"]
+        assert row["tightest"] is not None
+        return row["autodp"]
+
+    opinion = asked(NoisyVotes(sigma_votes=20.0))
+    assert opinion == pytest.approx(0.7945, abs=5e-4)  # the curve's own, by `optimal`
+    assert "opinion" not in capsys.readouterr().out
+    assert asked(AGGREGATOR) is None
+    assert "autodp has no mechanism for StabilityTestEvent, and gives" in capsys.readouterr().out
+    assert asked(NoisyVotes(sigma_votes=1e-300)) is None
+    assert "autodp fails with ZeroDivisionError: float" in capsys.readouterr().out
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError("x\x1b[2K\ny" * 40)
+
+    monkeypatch.setattr(AutodpAccountant, "guarantee", fails)
+    assert asked(NoisyVotes(sigma_votes=20.0)) is None
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "OSError" in line]
+    assert line.isprintable() and len(line) < 120
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert asked(NoisyVotes(sigma_votes=20.0)) is None
+    assert "autodp is not installed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "relation"),
+    [
+        ("NoisyVotes", "REPLACE_RECORD"),
+        ("Rounds", "ADD_REMOVE_TEACHER"),
+        ("Peeling --aggregator.k=2", "ADD_REMOVE_TEACHER"),
+        ("Canonical --aggregator.k=2 --aggregator.scale_canonical=7", "REPLACE_RECORD"),
+        pytest.param(
+            "StableTopK --aggregator.delta_test=1e-9", "REPLACE_RECORD", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_what_is_printed_for_a_target_meets_it(words: str, relation: str, capsys: Printed) -> None:
+    """What is pasted into label.yaml costs what was asked."""
+    asked = ["account", "--aggregator", *words.split(), "--target_epsilon=2", *ASKED]
+    assert cli.main([*asked, f"--aggregator.neighboring_relation={relation}"]) == 0
+    content = yaml.safe_load(capsys.readouterr().out.split("# label.yaml\n")[1])
+    assert content.keys() == {"aggregator", "num_queries", "delta"}
+    aggregator = decode(Aggregator, content["aggregator"])
+    assert type(aggregator).__name__ == words.split()[0]
+    assert aggregator.neighboring_relation.name == relation
+    assert 1.9999 < epsilon_of(aggregator.event(SHAPE), count=20, delta=1e-6) <= 2.0
+
+
+def test_noise_for_a_target_is_what_it_was(capsys: Printed) -> None:
+    """A figure of an earlier version, and what a query needs of so few teachers."""
+    noisy = Partial(NoisyVotes)
+    account(aggregator=noisy, num_queries=50, delta=1e-6, shape=SHAPE, target_epsilon=2.0)
+    content = yaml.safe_load(capsys.readouterr().out.split("# label.yaml\n")[1])
+    sigma = content["aggregator"]["init_args"]["sigma_votes"]
+    assert math.isclose(sigma, 31.543698050699845, rel_tol=1e-13)
+    account(aggregator=noisy, num_queries=50, delta=1e-6, shape=VoteShape(20, 4), target_epsilon=2)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "20 teachers can have at most 10. Fewer queries" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("NoisyVotes", "Expected --aggregator.sigma_votes of NoisyVotes"),
+        ("Peeling --target_epsilon=2", "Expected k (--aggregator.k) of Peeling, which no target"),
+        ("Peeling --aggregator.k=9 --target_epsilon=2", "Expected k <= 4 for 4 items, got k=9"),
+        (
+            "StableTopK --aggregator.scale_gap=3 --target_epsilon=2",
+            "Expected all noise of StableTopK or none of it",
+        ),
+        ("NoisyVotes --target_epsilon=2 --delta=0.005", "Expected delta < 1 / 200"),
+    ],
+)
+def test_what_cannot_be_priced_is_one_line(words: str, message: str, capsys: Printed) -> None:
+    name, *options = words.split()
+    assert cli.main(["account", "--aggregator", name, *ASKED, *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
