@@ -35,11 +35,9 @@ from pate._core.mechanisms.base import (
     peeling_law,
 )
 from pate._core.mechanisms.exact_choice import sample_k_smallest
-from pate._core.mechanisms.flips import FlipRounds
 from pate._core.mechanisms.noise import Noise, add_gaussian, require_noise
 from pate._core.mechanisms.ranking import (
     REACH,
-    ROWS,
     Rows,
     as_batch,
     below_rank,
@@ -298,9 +296,6 @@ class GumbelPeeling(TopKMechanism):
         return chance_by_peeling(self.k, num_items - self.k, gap / self.scale)
 
 
-_LONG = 1024  # items from which a list is peeled by itself
-
-
 @dataclass(frozen=True, kw_only=True)
 class PermuteAndFlipPeeling(TopKMechanism):
     """Peel k items by permute-and-flip, each round with fresh noise (McKenna & Sheldon (2020)).
@@ -322,14 +317,11 @@ class PermuteAndFlipPeeling(TopKMechanism):
     ordered: ClassVar[bool] = True
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
-        one_by_one = len(rows) == 1 or rows.shape[1] >= _LONG
-        size, peel = (1, self._peel_one) if one_by_one else (ROWS, self._peel)
-
         def draw(part: Rows) -> IntArray:
             order, scores = rank(part)
-            return np.take_along_axis(order, peel(scores, generator), axis=1)
+            return np.take_along_axis(order, self._peel(scores, generator), axis=1)
 
-        return in_blocks(rows, draw, size=size)
+        return in_blocks(rows, draw)
 
     def _peel(self, scores: Rows, generator: np.random.Generator) -> IntArray:
         """Return ranks ``[B, k]`` of descending scores, by the largest with exponential noise.
@@ -349,11 +341,6 @@ class PermuteAndFlipPeeling(TopKMechanism):
             )[:, 0]
             taken[np.arange(len(scores)), ranks[:, place]] = True
         return ranks
-
-    def _peel_one(self, scores: Rows, generator: np.random.Generator) -> IntArray:
-        """Return ranks ``[1, k]`` like `_peel`, from one row ``[1, d]``."""
-        rounds = FlipRounds(scores[0], self.scale, generator)
-        return np.array([[rounds.choose() for _ in range(self.k)]])
 
     def event(self, relation: NeighboringRelation) -> Event:
         return choice_event(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pate import mechanisms as m
-from pate._core.mechanisms import peeling
 from pate._core.testing.laws import chi_square_p_value
 from pate.accounting import NeighboringRelation, PureDPEvent, RepeatedEvent
 from pate.testing import MechanismContract
@@ -45,12 +44,8 @@ def test_one_shot_noise_is_peeling_without_its_order() -> None:
     np.testing.assert_array_equal(np.sort(peeled), chosen)
 
 
-@pytest.mark.parametrize(("shortest", "draws"), [(1024, 4000), (1, 600)])
-def test_permute_and_flip_follows_its_law_to_the_last_choice(
-    shortest: int, draws: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All items of a row at once, and by proposals, as of a long list."""
-    monkeypatch.setattr(peeling, "_LONG", shortest)
+def test_permute_and_flip_follows_its_law_to_the_last_choice() -> None:
+    draws = 4000
     listing = oracles.sequences(len(LEVELS), 5)
     law = oracles.peel_law(tuple(LEVELS), listing, oracles.flip_law)
     index = {sequence: i for i, sequence in enumerate(listing)}
@@ -64,11 +59,7 @@ def test_permute_and_flip_follows_its_law_to_the_last_choice(
 
 
 @pytest.mark.parametrize("mechanism", [m.GumbelPeeling, m.PermuteAndFlipPeeling])
-@pytest.mark.parametrize("shortest", [1024, 1])
-def test_a_unit_changes_nothing(
-    mechanism: Any, shortest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(peeling, "_LONG", shortest)
+def test_a_unit_changes_nothing(mechanism: Any) -> None:
     scores = np.tile(LEVELS, (50, 1))
     chosen, *others = (
         mechanism(k=5, scale=unit)(scores * unit, generator=np.random.default_rng(1))
