@@ -1,5 +1,5 @@
-# make setup | demo | test | test-all | without | coverage | lint | bounds | bench | reproduce | docs | dist, in .venv or in VENV=<folder>
-# make test ZONE=core, or labeling, networks, lab, pages: the fast tests of one zone, without lint
+# make setup | demo | test | lint | test-all | without | coverage | bounds | bench | reproduce | docs | dist, in .venv or in VENV=<folder>
+# make test ZONE=core, or labeling, networks, lab, pages: the fast tests of one zone
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -15,23 +15,27 @@ export OMP_NUM_THREADS ?= 1
 # compiled tests and modules are kept, whatever the surroundings say: each process saves seconds
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
-# without collections of garbage it takes a quarter less time, and 1.4 GB in place of 0.8
-MYPY := import gc; gc.disable(); gc.enable = gc.disable; from mypy.__main__ import console_entry; console_entry()
-
 # each has a folder of tests, of which the longest comes first; `pages` are read and their scripts run
 ZONES := labeling lab networks core pages
 FAST := $(addprefix fast-,$(ZONES) house)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: setup demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs dist without
+.PHONY: setup setup-all demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs dist without
 
 setup: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@echo "pate, its tests and Ray go into $(VENV): 7 GB, most of it PyTorch for GPUs (docs/installation.md has less)"
+	@echo "pate and its fast tests go into $(VENV): 6 GB, most of it PyTorch for GPUs (docs/installation.md has less)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python $(VERSIONS) --editable '.[dev,ray]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python $(VERSIONS) --editable '.[dev]'
+	touch $@
+
+# the packages of slow tests, peers and pages too: 1 GB more
+setup-all: $(VENV)/.installed-all
+
+$(VENV)/.installed-all: $(INSTALLED)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python $(VERSIONS) --editable '.[nightly]'
 	touch $@
 
 $(LIGHT)/.installed: pyproject.toml constraints.txt
@@ -89,17 +93,17 @@ without: setup
 lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/python -c "$(MYPY)"
+	$(BIN)/mypy --num-workers $(CORES)
 
 # the jobs share the cores; each fails the whole
 test: setup
 ifdef ZONE
 	$(PYTEST) -m 'not slow' $(if $(filter $(ZONES),$(ZONE)),tests/$(ZONE),$(error Expected ZONE in $(ZONES), got $(ZONE)))
 else
-	$(MAKE) --no-print-directory --jobs=$(CORES) --output-sync=target fast lint
+	$(MAKE) --no-print-directory --jobs=$(CORES) --output-sync=target fast
 endif
 
-test-all: setup
+test-all: setup-all
 	$(MAKE) --no-print-directory --jobs=3 all-pages all lint
 
 fast: $(FAST)
@@ -110,18 +114,18 @@ $(FAST) all-pages: setup
 	@printed=$$($(BIN)/pytest -p no:xdist $(SELECTED) $(patsubst tests/house,tests/test_*.py,tests/$(lastword $(subst -, ,$@))) 2>&1) \
 		|| { echo "$$printed"; exit 1; }; echo "$(lastword $(subst -, ,$@)):$${printed##*]}"
 
-all: setup
+all: setup-all
 	$(PYTEST) --ignore=tests/pages
 
 # by all tests, of what runs in their own processes, forked commands left out
-coverage: setup
+coverage: setup-all
 	$(PYTEST) --cov --cov-report=term
 
-bench: setup
+bench: setup-all
 	for script in scripts/bench_*.py; do echo "== $$script" && PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 # the quick form of all that papers show, and docs/reproduction.md; PATE_DATA names the folder of their data
-reproduce: setup
+reproduce: setup-all
 	$(BIN)/python -m scripts.reproduction --output docs/reproduction
 
 # site/index.html opens without a server, but for its search: make docs && python3 -m http.server --directory site

@@ -230,6 +230,7 @@ def export_program(student: ExportedStudent, output: Path, *, format: ExportForm
                 output_names=["probabilities", "labels"],
                 verbose=False,
             )
+        assert converted is not None  # the result of an export by dynamo
         converted.model.metadata_props[METADATA] = metadata
         content.write(converted.model_proto.SerializeToString())
     with output_errors(output), atomic_write(output) as file:
