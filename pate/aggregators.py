@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         PeeledVotes as PeeledVotes,
         Peeling as Peeling,
         PermuteAndFlip as PermuteAndFlip,
-        StableMajority as StableMajority,
         StableTopK as StableTopK,
         TopStableTopK as TopStableTopK,
     )

@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from pate._core.mechanisms.stable_top_k import (
         FixedTopK as FixedTopK,
         FixedTopKMechanism as FixedTopKMechanism,
-        MajorityMechanism as MajorityMechanism,
         StableTopKMechanism as StableTopKMechanism,
     )
 else:

@@ -43,7 +43,6 @@ MECHANISMS: dict[str, Sequence[str]] = {
     "PeeledVotes": ("--k=2",),
     "PermuteAndFlip": ("--k=2",),
     "StableTopK": (),
-    "StableMajority": (),
     "FixedStableTopK": ("--k=2", "--rank_penalty=10"),
     "Powerset": (),
     "ConfidentScreen": (),

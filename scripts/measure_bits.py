@@ -20,7 +20,6 @@ from pate.aggregators import (
     NoisyVotes,
     PeeledVotes,
     Peeling,
-    StableMajority,
     StableTopK,
 )
 
@@ -39,7 +38,6 @@ CASES: tuple[tuple[Aggregator, int], ...] = (
         ),
         600,
     ),
-    (StableMajority(sigma_majority=60, delta_majority=1e-10), 600),
     (Peeling(k=5, scale_peel=60), 600),
     (Canonical(k=5, scale_canonical=60), 600),
     (PeeledVotes(k=5, scale_chosen=60, sigma_chosen=60), 600),

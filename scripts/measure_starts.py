@@ -35,7 +35,6 @@ CONSTANT, MAJORITY = "constant answer", "majority, hardly any noise"
 ENDLESS = 1e5  # the epsilon of a majority with hardly any noise
 AGGREGATORS = {
     STABLE: STABLE,
-    "StableMajority": "StableMajority",
     "Canonical": "Canonical",
     "peeling": "PeeledVotes",
     "two rounds of bits": "Rounds",

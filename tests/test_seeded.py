@@ -35,7 +35,6 @@ from pate.aggregators import (
     PermuteAndFlip,
     Powerset,
     Rounds,
-    StableMajority,
     StableTopK,
     TauVoting,
     TopStableTopK,
@@ -152,7 +151,6 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "gaussian stable": StableTopK(
             scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, noise_law="gaussian", **common
         ),
-        "majority": StableMajority(sigma_majority=1.0, delta_majority=1e-2, **common),
         "stable by laplace": StableTopK(
             scale_gap=1.0,
             sigma_test=1.0,

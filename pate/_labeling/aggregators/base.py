@@ -612,7 +612,7 @@ GROUP = "pate.aggregators"
 
 _ORDER = (
     *("Rounds", "ClippedVotes", "ScoreVotes", "NoisyVotes", "TauVoting"),
-    *("StableTopK", "StableMajority", "FixedStableTopK"),
+    *("StableTopK", "FixedStableTopK"),
     *("Peeling", "PeeledVotes", "PermuteAndFlip", "LimitedDomainTopK", "TopStableTopK", "Joint"),
     *("ConfidentScreen", "InteractiveScreen", "Canonical", "Powerset"),
 )

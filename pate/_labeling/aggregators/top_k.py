@@ -39,7 +39,6 @@ from pate._core.mechanisms.noise import ChoiceNoise, Noise
 from pate._core.mechanisms.peeling import NoisyTopK, PeeledCounts, PermuteAndFlipPeeling
 from pate._core.mechanisms.stable_top_k import (
     FixedTopKMechanism,
-    MajorityMechanism,
     StableTopKMechanism,
 )
 from pate._core.validation import FloatArray, require, require_in_open_unit_interval
@@ -626,37 +625,6 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
     scale_peel_fixed: float
     fallback: bool = False
     scale_noise_with_rounds: bool = False
-
-
-class StableMajority(MechanismAggregator[MajorityMechanism], tag="majority"):
-    """Release the majority of every label if the least certain of them is far from a tie.
-
-    Choose it if teachers agree on all labels of a sample: a query costs a single test, however many
-    labels there are, about half of `StableTopK`. If one label is in doubt, the query is not
-    answered.
-
-    Privacy: a Gaussian propose-test-release (the test of Zhu & Wang (2022), Algorithm 2) on the
-    least of the distances ``abs(h_j - T / 2)``, which moves by 1 vote under REPLACE_RECORD and
-    ADD_REMOVE_TEACHER alike. A majority may turn only within that distance. The test works on
-    distances in votes, multiples of 1/2 up to ``T / 2``.
-
-    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
-    >>> aggregator = StableMajority(sigma_majority=2.0, delta_majority=1e-6)
-    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).mask
-    array([[ True,  True,  True,  True],
-           [False, False, False, False]])
-
-    Args:
-        sigma_majority: standard deviation of the noise of the test, in votes.
-        delta_majority: probability that an unstable majority passes the test, paid by every query.
-        neighboring_relation: the relation of the cost that is stated first.
-
-    Raises:
-        ValueError: on a deviation that is not positive, or ``delta_majority`` outside (0, 1).
-    """
-
-    sigma_majority: float
-    delta_majority: float
 
 
 def _lowest(points: Sequence[float], value: Callable[[float], float]) -> float:

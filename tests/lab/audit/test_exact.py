@@ -22,7 +22,6 @@ from pate.aggregators import (
     Peeling,
     Powerset,
     RecordVoters,
-    StableMajority,
     StableTopK,
     TauVoting,
 )
@@ -143,7 +142,6 @@ def test_discrete_releases_leak_what_is_paid_at_most(aggregator: Aggregator) -> 
 @pytest.mark.parametrize(
     ("aggregator", "yes", "num_teachers", "turned"),
     [
-        (StableMajority(sigma_majority=0.2, delta_majority=1e-10), 14, 20, [0]),
         (
             StableTopK(scale_gap=1.0, sigma_test=0.4, delta_test=1e-10, allow_empty=False),
             8,

@@ -27,7 +27,6 @@ from tests.labeling.aggregators import (
     oracles as law_oracles,
     test_peeled_votes,
     test_powerset,
-    test_stable_majority,
     test_stable_topk,
     test_top_k,
 )
@@ -66,7 +65,6 @@ CONTRACTS: tuple[AggregatorContract, ...] = (
     test_stable_topk.TestFixedStableTopKByRoot(),
     test_stable_topk.TestFixedStableTopKByFallback(),
     test_stable_topk.TestFixedStableTopOne(),
-    test_stable_majority.TestStableMajority(),
     test_peeled_votes.TestPeeledVotes(),
     test_powerset.TestPowerset(),
     test_powerset.TestPowersetOfThree(),

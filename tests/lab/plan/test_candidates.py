@@ -16,7 +16,6 @@ from pate.aggregators import (
     NoisyVotes,
     Peeling,
     Rounds,
-    StableMajority,
     StableTopK,
     TauVoting,
     TopStableTopK,
@@ -135,7 +134,6 @@ def test_another_package_says_what_its_forms_are() -> None:
         ("Outside", "Outside"),
         ("Outside, weight=0.5", "Outside"),
     ]
-    assert StableMajority.variants(OUTLOOK) == {}
 
 
 def test_a_comparison_shows_the_forms() -> None:

@@ -16,7 +16,6 @@ from pate.aggregators import (
     InteractiveScreen,
     NoisyVotes,
     ScoreVotes,
-    StableMajority,
     StableTopK,
     TauVoting,
 )
@@ -69,7 +68,7 @@ def test_all_rounds_together_cost_what_a_point_says(
     outlook = Outlook.of(task.votes, delta=comparison.delta, relation=relation)
     listed: dict[str, Aggregator] = {
         "noisy": noisy,
-        "stable": StableMajority(sigma_majority=1.0, delta_majority=1e-8, **common),
+        "stable": StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-8, **common),
         "tau": TauVoting(
             tau=1.5, sigma_tau=1.0, threshold_tau=30.0, around_predictions=True, **common
         ),

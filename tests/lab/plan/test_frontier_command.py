@@ -12,7 +12,7 @@ from tests.conftest import Write
 LISTED = """
 aggregators:
 - {class_path: NoisyVotes, init_args: {sigma_votes: 1}}
-- {class_path: StableMajority, init_args: {sigma_majority: 1, delta_majority: 1.0e-6}}
+- {class_path: Peeling, init_args: {k: 1, scale_peel: 1}}
 - class_path: TauVoting
   init_args: {tau: 1.5, sigma_tau: 1, threshold_tau: 5, around_predictions: true}
 epsilons: [2, 20]

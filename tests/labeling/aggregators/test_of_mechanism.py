@@ -26,7 +26,6 @@ from pate.aggregators import (
     MechanismAggregator,
     Peeling,
     PermuteAndFlip,
-    StableMajority,
     StableTopK,
     TopStableTopK,
 )
@@ -132,10 +131,6 @@ PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
         lambda r: m.FixedTopKMechanism(
             **STABLE, **FACTS, shift=window(r), k=2, rank_penalty=1.0, scale_peel=2.0
         ),
-    ),
-    "majority": (
-        StableMajority(sigma_majority=2.0, delta_majority=1e-2),
-        lambda _: m.MajorityMechanism(num_teachers=20, sigma=2.0, delta=1e-2),
     ),
 }
 

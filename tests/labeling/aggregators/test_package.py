@@ -23,7 +23,6 @@ from pate.aggregators import (
     NoisyVotes,
     Peeling,
     Rounds,
-    StableMajority,
     StableTopK,
     TopStableTopK,
     registered,
@@ -111,10 +110,6 @@ ANSWERED: dict[str, tuple[Aggregator, float]] = {
     "counts": (NoisyVotes(sigma_votes=10.0), 1.0),
     "sets": (Peeling(k=2, scale_peel=1.0), 1.0),
     "leads": (NoisyVotes(sigma_votes=10.0, min_lead=15.0), float(ndtr(0.5) + ndtr(-3.5))),
-    "majority": (
-        StableMajority(sigma_majority=5.0, delta_majority=1e-4),
-        float(ndtr(19 / 5 + ndtri(1e-4))),
-    ),
     "gaps": (StableTopK(**STABLE), float(ndtr(38 / 9 + ndtri(1e-4)))),
     "fixed": (FixedStableTopK(k=2, rank_penalty=0.0, **FIXED), float(ndtr(38 / 9 + ndtri(1e-4)))),
     "fallback": (FixedStableTopK(k=2, rank_penalty=0.0, fallback=True, **FIXED), 1.0),

@@ -137,14 +137,6 @@ def test_gaps_say_what_they_are_of() -> None:
             ],
             "Expected --aggregator.neighboring_relation ADD_REMOVE_TEACHER, for which the target is, got",
         ),
-        (
-            [
-                "--aggregator=StableMajority",
-                "--aggregator.sigma_majority=3",
-                "--aggregator.delta_majority=1e-3",
-            ],
-            "Expected a target that some noise reaches, with delta = 1e-06, got target_epsilon=2.0",
-        ),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )

@@ -9,10 +9,10 @@ from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
     ConfidentScreen,
+    FixedStableTopK,
     NoisyVotes,
     Peeling,
     Rounds,
-    StableMajority,
     StableTopK,
 )
 
@@ -28,8 +28,8 @@ def test_missing_noise_is_one_and_what_is_given_stays() -> None:
 
 
 def test_other_parameters_are_what_the_class_chooses() -> None:
-    majority = complete_aggregator(Partial(StableMajority), TARGET, PANEL)
-    assert majority == StableMajority(sigma_majority=1.0, delta_majority=1e-4 / 100)
+    fixed = complete_aggregator(Partial(FixedStableTopK, k=2), TARGET, PANEL)
+    assert isinstance(fixed, FixedStableTopK) and fixed.delta_test_fixed == 1e-4 / 100
     screen = complete_aggregator(Partial(ConfidentScreen, threshold_confident=7.0), TARGET, PANEL)
     assert isinstance(screen, ConfidentScreen) and screen.answers == NoisyVotes(sigma_votes=1.0)
     assert screen.threshold_confident == 7.0
@@ -56,8 +56,8 @@ def test_other_parameters_are_what_the_class_chooses() -> None:
             r"k \(`aggregator.answers.k`\) of Peeling, which no target suggests",
         ),
         (
-            Partial(StableMajority, delta_majority=2.0),
-            "0 < delta_majority < 1, got delta_majority=2.0",
+            Partial(FixedStableTopK, k=2, delta_test_fixed=2.0),
+            "0 < delta_test_fixed < 1, got delta_test_fixed=2.0",
         ),
     ],
     ids=lambda value: "",

@@ -11,7 +11,7 @@ import yaml
 from pate import Outlook, ReleasedLabels, VoteShape, cli
 from pate._labeling.release.completion import scale_to_target
 from pate.accounting import Budget, Ledger, NeighboringRelation, Target, epsilon_of, read_ledger
-from pate.aggregators import Aggregator, NoisyVotes, StableMajority, StableTopK, registered
+from pate.aggregators import Aggregator, NoisyVotes, StableTopK, registered
 from tests.conftest import copy_run, recipe
 
 Printed = pytest.CaptureFixture[str]
@@ -60,7 +60,6 @@ ALIKE = [
     ("TauVoting", ("tau=1.5", "threshold_tau=4")),
     ("StableTopK", ()),
     ("StableTopK", ("noise_law=gaussian",)),
-    ("StableMajority", ()),
     ("ConfidentScreen", ()),
     ("FixedStableTopK", ("k=2",)),
     ("Joint", ("k=2",)),
@@ -182,8 +181,9 @@ def test_a_budget_of_the_size_of_the_target_is_enough(
         ),
         (
             [
-                "--aggregator=StableMajority",
-                "--aggregator.delta_majority=1e-3",
+                "--aggregator=FixedStableTopK",
+                "--aggregator.k=2",
+                "--aggregator.delta_test_fixed=1e-3",
                 "--target_epsilon=2",
             ],
             "Expected a target that some noise reaches, with delta = 0.001, got target_epsilon=2.0",
@@ -260,7 +260,7 @@ def test_proportions_are_kept() -> None:
     found = scale_to_target(start, target, PANEL)
     assert found.noise["sigma_test"] / found.noise["scale_gap"] == pytest.approx(3, rel=1e-12)
     with pytest.raises(ValueError, match=r"^Expected a target that some noise reaches, with delta"):
-        scale_to_target(StableMajority(sigma_majority=1.0, delta_majority=1e-3), target, PANEL)
+        scale_to_target(StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-3), target, PANEL)
     with pytest.raises(ValueError, match=r"^Expected target_epsilon <= 1\.0"):
         scale_to_target(
             NoisyVotes(sigma_votes=1),

@@ -19,7 +19,6 @@ from pate.aggregators import (
     NoisyVotes,
     Release,
     Rounds,
-    StableMajority,
     StableTopK,
     TopStableTopK,
 )
@@ -102,7 +101,6 @@ HOPELESS: list[Aggregator] = [
         delta_test_fixed=1e-6,
         scale_peel_fixed=1.0,
     ),
-    StableMajority(sigma_majority=1.5, delta_majority=1e-6),
     LimitedDomainTopK(k=1, kbar=2, scale_domain=1.0, delta_domain=1e-6),
     TopStableTopK(
         k=1,
@@ -119,11 +117,11 @@ HOPELESS: list[Aggregator] = [
     Rounds(
         rounds=(
             NoisyVotes(sigma_votes=1.0),
-            StableMajority(sigma_majority=1.5, delta_majority=1e-6),
+            StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6),
         )
     ),
     InteractiveScreen(
-        answers=StableMajority(sigma_majority=1.5, delta_majority=1e-6),
+        answers=StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6),
         sigma_interactive=1.0,
         threshold_interactive=2,
     ),

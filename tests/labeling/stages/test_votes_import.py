@@ -438,7 +438,6 @@ def test_options_of_an_exchange_need_one(
 @pytest.mark.parametrize(
     ("settings", "needed", "agreed"),
     [
-        (("StableMajority", "sigma_majority=1", "delta_majority=1e-9"), "", 0),
         (
             ("StableTopK", "scale_gap=0.1", "sigma_test=0.1", "delta_test=1e-6"),
             "A gap of 2.6 votes between the counts is what a query needs to be answered, and"

@@ -112,7 +112,7 @@ def test_stable_top_k_answers_agreement_and_no_coins(relation: str, place: Path)
 
 KINDS = [
     ("NoisyVotes",),
-    ("StableMajority",),
+    ("PeeledVotes", "k=2"),
     ("Peeling", "k=2"),
     ("StableTopK",),
     ("ConfidentScreen",),
@@ -154,23 +154,17 @@ def test_a_name_and_a_target_are_enough(
 
 
 def test_votes_and_target_may_be_settings_of_a_file(place: Path) -> None:
-    Path("label.yaml").write_text(
-        "votes: votes.npz\ntarget_epsilon: 12\naggregator: StableMajority\n"
-    )
+    Path("label.yaml").write_text("votes: votes.npz\ntarget_epsilon: 12\naggregator: NoisyVotes\n")
     assert label("--config=label.yaml", aggregator=()) == 0
     assert (
-        label("--votes=null", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",))
-        == 0
+        label("--votes=null", "--target_epsilon=12", aggregator=("--aggregator=NoisyVotes",)) == 0
     )
     assert spent() == 1
 
 
 def test_the_path_of_votes_is_taken_by_its_letters(place: Path) -> None:
     made_votes().save(Path("007/votes.npz"))
-    assert (
-        label("--votes=007", "--target_epsilon=12", aggregator=("--aggregator=StableMajority",))
-        == 0
-    )
+    assert label("--votes=007", "--target_epsilon=12", aggregator=("--aggregator=NoisyVotes",)) == 0
     assert spent("007/ledger.sqlite") == 1
 
 
