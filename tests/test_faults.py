@@ -110,7 +110,6 @@ CASES = (
     Case("frontier --run run --num_queries 50 --output frontier"),
     Case(f"frontier {SIMULATED} --num_queries 50 --output frontier"),
     Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.csv] --seeds 2"),
-    Case("forget r0007 --run run"),
     # so few canaries show nothing
     Case("audit recipe --output audited --canaries 16", status=3),
     Case("faces --output faces --num 20"),

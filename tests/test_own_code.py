@@ -82,7 +82,6 @@ CASES = {
         "recipe", "--config data.yaml --config teachers.yaml --run ../made --workers 2", quick=False
     ),
     "teachers vote": Case("run", "--run .", quick=False),
-    "forget": Case("run", "r0000 --run .", quick=False),
     "label": Case("votes", f"--votes votes.npz --run ../made {LABEL}"),
     "silo key": Case("empty", "north.pem north.pub"),
     "silo": Case(

@@ -66,7 +66,7 @@ from pate._labeling.runs.run import (
 from pate._labeling.runs.vote_store import finished_votes
 from pate._labeling.stages.rehearsal import kind_of_votes, rehearse_release, rehearse_run
 from pate._labeling.stages.student import StudentPlan, fit_student, make_references, test_student
-from pate._labeling.stages.teachers import fit, forget, load_plan, own_threads, vote
+from pate._labeling.stages.teachers import fit, load_plan, own_threads, vote
 from pate._labeling.stages.votes_import import (
     VotesFrom,
     import_votes,
@@ -549,33 +549,6 @@ class Pipeline:
         with self._opened(shared=execution is not None and execution.shared) as run:
             run.require_finished(TEACHERS_FIT)
             vote(run, self.data or load_data(run), execution, voting=votes, absent=absent)
-
-    def forget(self, units: Sequence[str], execution: Execution | None = None) -> bool:
-        """Change teachers and votes to those of a run without some private records, bit for bit.
-
-        Released labels stay.
-
-        The data must still hold the records, so that the run can check that all others are the
-        same. Remove them from the data afterwards; the run then expects the data without them.
-
-        Args:
-            units: ids of records or, where groups are protected, groups with all their records.
-            execution: where teachers are trained and vote. None for this process.
-
-        Returns:
-            False if the data hold none of the units, and are the data of the teachers.
-
-        Raises:
-            ValueError: in one line, if the data hold only some of the units, or are not the data of
-                the teachers.
-        """
-        with self._opened() as run:
-            require(
-                first_stage(run) is TEACHERS_FIT,
-                "a run whose teachers were trained here, which forget",
-                imported_votes=str(run.root),
-            )
-            return forget(run, self.data or load_data(run), units, execution or Execution())
 
     def label(
         self,

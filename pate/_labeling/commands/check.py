@@ -94,10 +94,7 @@ def check_run(root: Path) -> RunCheck:
     )
     if not run.private.is_dir():  # all other faults would follow from that
         return RunCheck(problems=(f"Expected {run.private}, got no such folder. Put it back",))
-    later, fit = 0, run.state(TEACHERS_FIT)
-    if fit is not None and fit.forgotten and (fit.again or not fit.finished):
-        problem = f"Expected an end of `pate forget` of {root}, which the same call reaches"
-        return RunCheck(problems=(problem,))
+    later = 0
     with faults.gather((OSError, ValueError)):
         require_data_config(run)
         run = replace(run, ledger=load_ledger(root))
@@ -138,9 +135,6 @@ def check_run(root: Path) -> RunCheck:
             " statement does not count until labels are stated again"
         )
         command = f"pate label --config {shlex.quote(str(run.root / LABEL.config))} --run {place}"
-    if fit is not None and fit.forgotten:
-        notes.append(run.to_forget)
-        command = f"pate forget ID ... --run {place}"
     return RunCheck(finished, begun, (), command, tuple(notes))
 
 

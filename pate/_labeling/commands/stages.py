@@ -1,9 +1,9 @@
 """The commands of single stages: teachers, labels, a student.
 
 In the order of a run: `pate teachers fit` and `vote`, `pate label` with votes from here or
-elsewhere, `pate student` and `pate references`; then `pate forget`, which goes back to the
-teachers. A stage of networks imports Lightning, which takes seconds: it is found
-only after its command line is parsed, and ``--help`` reads the source of its settings.
+elsewhere, `pate student` and `pate references`. A stage of networks imports Lightning, which takes
+seconds: it is found only after its command line is parsed, and ``--help`` reads the source of its
+settings.
 """
 
 from collections.abc import Sequence
@@ -41,14 +41,12 @@ from pate._labeling.commands.parsing import (
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import LINEAR, is_linear
 from pate._labeling.pipeline import Pipeline, advice_on, say_few
-from pate._labeling.release.between_runs import open_run
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
 from pate._labeling.runs.released import require_student
-from pate._labeling.runs.run import LABEL, STUDENT, Run, load_data
+from pate._labeling.runs.run import STUDENT, Run
 from pate._labeling.stages import student as student_stage
 from pate._labeling.stages.student import DATA_SETTINGS, LinearPlan
-from pate._labeling.stages.teachers import residual_files
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting
 
@@ -426,41 +424,3 @@ def references(args: Sequence[str]) -> None:
     add_options(parser, RUN)
     parsed = parser.parse_args(args)
     Pipeline(parsed.run, overwrite=parsed.overwrite).references()
-
-
-def forget(args: Sequence[str]) -> None:
-    """Run `pate forget`."""
-    parser = new_parser(
-        "forget",
-        "Remake teachers and votes as in a run without some private records, bit for bit.\n\nOnly"
-        " the chunks of teachers that saw one of them are trained again; all teachers vote again."
-        " Call it while the data still hold the records, so that the run can check that all others"
-        " are the same. Then take them out of the data and call it again, which checks that they"
-        " are gone and nothing else changed. Released labels and everything made of them stay:"
-        " their guarantee covers every record, including the forgotten ones.",
-    )
-    parser.add_argument(
-        "ids", nargs="+", help="ids of private records or, with `unit: group`, groups"
-    )
-    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
-    parser.add_class_arguments(Execution, as_group=False, skip={"shared"})
-    parsed = parser.parse_args(list(args))
-    number, root = len(set(parsed.ids)), parsed.run
-    if Pipeline(root).forget(parsed.ids, from_options(Execution, parsed)):
-        print(f"Forgotten: {number}. Teachers and votes of {root} equal those of a run without.")
-        print(
-            "Next: take the same out of the data, which the run refuses until then, and call this"
-            " again to check that."
-        )
-    else:
-        print("The data hold none of these, and all other records equal those of the teachers.")
-    run = open_run(root)
-    if run.is_finished(LABEL):
-        print(
-            "Released files stay: labels, statement and student. Their guarantee covers the"
-            " forgotten like everybody else. New labels by the present votes would be another"
-            " release, at a further cost."
-        )
-    for path in residual_files(run, load_data(run)):
-        print(f"May hold forgotten records, and is yours to delete: {path}")
-    print("Other runs on these data, copies and backups are not looked at.")

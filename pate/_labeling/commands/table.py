@@ -58,11 +58,6 @@ _COMMANDS: dict[str, Command] = {
         "let the teachers vote on the public samples (PRIVATE)",
         "pate teachers vote --run runs/mine",
     ),
-    "forget": Command(
-        "pate._labeling.commands.stages:forget",
-        "remake teachers and votes without some private records (PRIVATE)",
-        "pate forget r00017 --run runs/mine",
-    ),
     "label": Command(
         "pate._labeling.commands.stages:label",
         "release labels through a private mechanism",

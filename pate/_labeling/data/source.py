@@ -90,7 +90,6 @@ class DataSource(RecordsInitArgs, ABC):
         self._permanent_ids = permanent_ids
         self._unknown_labels = unknown_labels
         self._records: dict[Role, Records] = {}
-        self._left_out: Sequence[str] = ()
 
     @property
     @abstractmethod
@@ -236,10 +235,6 @@ class DataSource(RecordsInitArgs, ABC):
         content = values_of(raw.features, range(len(raw))) if identity is None else identity
         return digest(names, raw.labels.tobytes(), content)
 
-    def without(self, ids: Sequence[str]) -> Self:
-        """Return the source without the private records of some ids."""
-        return self._changed(_left_out=ids)
-
     def unmapped(self) -> Self:
         """Return the source of the same records with raw features."""
         return self._changed(_feature_map=None)
@@ -253,7 +248,7 @@ class DataSource(RecordsInitArgs, ABC):
         return other
 
     def _raw(self, role: Role) -> Records:
-        """Return the raw records of a role, without private ones that are left out."""
+        """Return the raw records of a role."""
         raw = self.load(role)
         require(
             self.unknown_labels or not (raw.labels > 1).any(),
@@ -272,9 +267,7 @@ class DataSource(RecordsInitArgs, ABC):
         )
         if given is not None:
             raw = replace(raw, budgets=declared[same.argmax(axis=1)])
-        if not self._left_out:
-            return raw
-        return raw.select(np.flatnonzero(~np.isin(raw.ids, list(self._left_out))))
+        return raw
 
     @property
     def num_labels(self) -> int:
@@ -505,9 +498,6 @@ class PythonFile(DataSource):
 
     def load(self, role: Role) -> Records:
         return self.source.load(role)
-
-    def without(self, ids: Sequence[str]) -> Self:
-        return self._changed(source=self.source.without(ids), _left_out=ids)
 
 
 def _module(path: Path) -> Any:

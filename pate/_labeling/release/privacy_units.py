@@ -64,14 +64,6 @@ def name_grouping(ledger: Path, private: Records) -> str:
     return name
 
 
-def forget_members(ledger: Path, ids: StrArray) -> None:
-    """Remove records from the groups of a ledger."""
-    if members_file(ledger).is_file():
-        with _members(ledger) as (connection, _, key):
-            rows = ((record,) for record in _hashed(ids, key))
-            connection.executemany("DELETE FROM member WHERE record = ?", rows)
-
-
 def unit_of(run: Run) -> PrivacyUnit:
     """Return for whom the releases of a run are priced, whose first stage has begun.
 
@@ -136,8 +128,6 @@ def _members(ledger: Path) -> Iterator[tuple[sqlite3.Connection, str, bytes]]:
     with log_errors(path):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as connection:
-            # what is forgotten is overwritten
-            connection.execute("PRAGMA secure_delete = ON")
             connection.execute("BEGIN IMMEDIATE")
             for table in _TABLES:
                 connection.execute(table)

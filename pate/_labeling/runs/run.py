@@ -135,9 +135,6 @@ class StageState:
         files: the bytes and the digest of each file that it wrote, by its name in the run's folder.
         release: the number of the release that it wrote. None for a stage that releases nothing.
         beside: for a run's first stage: the place of a ledger next to the private data.
-        again: for teachers that are forgetting records: the settings of the stages to run again,
-            by their names.
-        forgotten: for teachers: the number of units that they forgot and the data may still hold.
         grouping: for teachers: the name of the groups of their records, if these matter.
         begun: for a run's first stage: the number of releases in its ledger when it began. It tells
             teachers from others that an earlier release of the run had.
@@ -149,8 +146,6 @@ class StageState:
     files: Mapping[str, Json] = field(default_factory=dict)
     release: int | None = None
     beside: str | None = None
-    again: Mapping[str, Json] = field(default_factory=dict)
-    forgotten: int = 0
     grouping: str | None = None
     begun: int = 0
     untested: bool = False
@@ -171,7 +166,7 @@ class StageState:
         return {"format": FORMAT, "finished": self.finished, **begun, **more}
 
 
-_MORE = ("files", "release", "beside", "again", "forgotten", "grouping", "begun", "untested")
+_MORE = ("files", "release", "beside", "grouping", "begun", "untested")
 """The facts about a state that its file names where there are any."""
 
 
@@ -228,17 +223,6 @@ class Run:
         """The folder of files that must not be published, mode 0700."""
         return self.root / "private"
 
-    @property
-    def to_forget(self) -> str:
-        """What is left to do after `pate forget`, in a sentence; empty if nothing is."""
-        teachers = self.state(TEACHERS_FIT)
-        if teachers is None or not teachers.forgotten:
-            return ""
-        return (
-            f"`pate forget` took {teachers.forgotten} out of this run: take the same out of the"
-            " data, and call it again"
-        )
-
     def make_private(self) -> None:
         """Make the private folder, or close an existing one to other users of this machine."""
         self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -279,7 +263,7 @@ class Run:
             remedy = "Choose another run folder with `run`, or do it again with `overwrite`"
             raise StageChangedError(
                 f"Expected the settings that `pate {stage.name}` of {self.root} was begun with,"
-                f" got {'; '.join(changes)}. {self.to_forget or remedy}"
+                f" got {'; '.join(changes)}. {remedy}"
             )
         if changes or not state.finished:
             return True

@@ -1,9 +1,8 @@
-"""The stages of teachers: `fit` and `vote` for any plan, teachers in closed form, and forgetting.
+"""The stages of teachers: `fit` and `vote` for any plan, and teachers in closed form.
 
 The beginning is the same for trained teachers and those in closed form. The latter stand for a
 record, a group or a part of the records. Those that start from a released student correct it by
-their own records, and vote. Forgetting changes teachers and votes as if some private records had
-never been there. All of it is PRIVATE.
+their own records, and vote. All of it is PRIVATE.
 """
 
 import json
@@ -49,12 +48,8 @@ from pate._labeling.release.between_runs import (
     require_start_for,
     start_digest,
 )
-from pate._labeling.release.privacy_units import forget_members, name_grouping
+from pate._labeling.release.privacy_units import name_grouping
 from pate._labeling.runs.run import (
-    KEY_FILE,
-    LABEL,
-    REFERENCES,
-    STUDENT,
     TEACHERS_FIT,
     TEACHERS_VOTE,
     Run,
@@ -215,11 +210,10 @@ def begin_fit(
         open_ledger(run)
     key = ensure_key(run, TEACHERS_FIT)
     inputs = _fit_inputs(run, data, plan, settings, key)
-    made_from = origin_of(inputs)
+    made_from = replace(inputs, settings=settings).digest  # whatever their ledger
     folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
     if run.needs(TEACHERS_FIT, inputs):
         if uses_groups(plan):
-            # without records that are being forgotten
             grouping = name_grouping(run.ledger_path, data.records(Role.PRIVATE))
         if plan.start_from is not None:
             require_start_for(run, plan.start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
@@ -233,14 +227,6 @@ def begin_fit(
     return folder, key, made_from
 
 
-def origin_of(inputs: StageInputs) -> str:
-    """Return the digest that marks teachers made from ``inputs``, whatever their ledger."""
-    return replace(
-        inputs,
-        settings={name: value for name, value in inputs.settings.items() if name != "ledger"},
-    ).digest
-
-
 def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
     """Return hashes of private records, and of public ones if anything is fitted on them."""
     fitted = data.feature_map is not None or isinstance(plan, ClosedFormPlan)
@@ -252,10 +238,9 @@ def require_same_data(run: Run, data: DataSource, plan: Plan) -> None:
     """Raise ``ValueError`` unless the data are those that the teachers were made from."""
     now, trained = training_inputs(data, plan), run.inputs_of(TEACHERS_FIT).digests
     changed = other_inputs({name: trained.get(name) for name in now}, now)
-    hint = f" ({run.to_forget})" if run.to_forget else ""
     require(
         not changed,
-        f"the data that `teachers fit` of {run.root} was begun with{hint}",
+        f"the data that `teachers fit` of {run.root} was begun with",
         changed=changed,
     )
     data.require_distinct()
@@ -588,102 +573,3 @@ def _with_constant(data: DataSource, role: Role) -> Float32Array:
 
 def _corrections(folder: Path) -> Float32Array:
     return np.load(folder / "corrections.npy", mmap_mode="r")
-
-
-def forget(run: Run, data: DataSource, units: Sequence[str], execution: Execution) -> bool:
-    """Change teachers and votes to those of a run without some units, bit for bit.
-
-    A unit is the id of a record or, if groups are protected, a group with all its records. The data
-    must still hold the units, so that the run can check that all other records are those of its
-    teachers. The run then expects the data without the units. Chunks of teachers that saw a unit
-    are deleted first and trained again. The others stay, because a teacher is a function of its own
-    records only. All teachers vote again. Private results of their votes are deleted: references,
-    and the private report.
-
-    After an interruption, the same call continues.
-
-    Args:
-        run: the run's folder.
-        data: the source of the records, with the units or, after a completed call, without.
-        units: ids of records, or groups.
-        execution: where teachers are trained and vote.
-
-    Returns:
-        Whether there was anything to forget; False if the data hold none of the units and are the
-        data of the teachers.
-
-    Raises:
-        ValueError: if the data hold only some of the units, or are not the data of the teachers.
-            Nothing is changed then.
-    """
-    require(not execution.shared, "one process that forgets, with its workers")
-    plan, state = load_plan(run), run.begun(TEACHERS_FIT)
-    begun = state.inputs
-    private = data.load(Role.PRIVATE)
-    named = np.isin(private.units(plan.unit), list(units))
-    missing = sorted(set(units) - set(private.units(plan.unit)[named].tolist()))
-    require(
-        not missing or not named.any(),
-        f"{plan.unit}s of the private data, which are to be there until they are forgotten",
-        missing=missing,
-    )
-    rest, gone = data.without(private.ids[named].tolist()), private.ids[named]
-    before, after = training_inputs(data, plan), training_inputs(rest, plan)
-    digests = {name: begun.digests[name] for name in before}
-    require(
-        digests in (before, after),
-        f"the data that `teachers fit` of {run.root} was begun with",
-    )
-    require(not named.all(), "private records that are left")
-    if missing:
-        run.require_finished(TEACHERS_FIT)
-        if not state.again:
-            run.record(TEACHERS_FIT, replace(state, forgotten=0))
-            return False
-    elif digests == before:
-        run.require_finished(TEACHERS_FIT)
-        voted = run.state(TEACHERS_VOTE)
-        # from here on the run belongs to the data without the units; some of its teachers and all
-        # of its votes are missing
-        changed = replace(
-            state,
-            inputs=replace(begun, digests={**begun.digests, **after}),
-            finished=False,
-            files={},
-            again={} if voted is None else {TEACHERS_VOTE.name: dict(voted.inputs.settings)},
-            forgotten=state.forgotten + len(set(units)),
-        )
-        run.record(TEACHERS_FIT, changed)
-    if not missing:
-        forget_members(run.ledger_path, gone)
-        if not isinstance(plan, ClosedFormPlan):
-            old = origin_of(replace(begun, digests={**begun.digests, **before}))
-            find("drop_chunks")(run, plan, units, old=old)
-    fit(run, rest, plan, execution)
-    run.clear(REFERENCES)
-    (run.private / "report.html").unlink(missing_ok=True)
-    state = run.begun(TEACHERS_FIT)
-    if TEACHERS_VOTE.name in state.again:
-        overwriting, settings = replace(run, overwrite=True), state.again[TEACHERS_VOTE.name]
-        asked = {"voting": settings.get("votes"), "absent": settings.get("absent")}
-        vote(overwriting, rest, execution, **asked)
-        run.record(TEACHERS_FIT, replace(state, again={}))
-    return True
-
-
-def residual_files(run: Run, data: DataSource) -> list[Path]:
-    """Return files and caches that may still hold forgotten records. Only their owner can tell."""
-    stages = (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES)
-    accounted_for = {
-        KEY_FILE,
-        *(path for stage in stages for path in (stage.state, stage.config, *stage.outputs)),
-    }
-    residual = [
-        path
-        for path in sorted(run.private.iterdir())
-        if path.relative_to(run.root) not in accounted_for
-        if path.is_file() or any(path.iterdir())
-    ]
-    maps = getattr(data.feature_map, "maps", [data.feature_map])
-    caches = [getattr(part, "cache", None) for part in (*maps, getattr(data, "sentences", None))]
-    return [*residual, *(Path(cache) for cache in caches if cache is not None)]

@@ -134,15 +134,6 @@ class SourceContract(Contract):
             assert after.fingerprint(role) == before.fingerprint(role)
         assert after.fingerprint(Role.PRIVATE) != before.fingerprint(Role.PRIVATE)
 
-    def test_a_source_without_a_record_is_that_without_it(self, copy: Path) -> None:
-        """Sources support `pate forget`; features with an ``identity`` need a `select`."""
-        whole = self.open(copy)
-        fingerprint = whole.without([str(whole.load(Role.PRIVATE).ids[1])]).fingerprint(
-            Role.PRIVATE
-        )
-        self.remove(copy, 1)
-        assert self.open(copy).fingerprint(Role.PRIVATE) == fingerprint
-
     def test_private_features_reach_no_public_record(self, folder: Path, copy: Path) -> None:
         """Changing a private record leaves public and test records unchanged."""
         self.alter(copy, Role.PRIVATE)

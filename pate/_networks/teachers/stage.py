@@ -26,10 +26,9 @@ from pate._core.files.writing import (
 from pate._core.progress import stage_bar
 from pate._core.settings import encode_fields
 from pate._core.validation import Float32Array, IntArray, require
-from pate._labeling.data.records import Role, assign_teachers
+from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.release.between_runs import Start
-from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import (
     KEY_BYTES,
     TEACHERS_FIT,
@@ -39,7 +38,7 @@ from pate._labeling.runs.run import (
     read_key,
 )
 from pate._labeling.runs.vote_store import VoteStore
-from pate._labeling.stages.teachers import begin_fit, origin_of, require_same_data
+from pate._labeling.stages.teachers import begin_fit, require_same_data
 from pate._labeling.teachers import CHUNK_SIZE, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting, kind_cast, unpack_ballots
 from pate._networks.data.augmentation import require_pictures
@@ -48,7 +47,6 @@ from pate._networks.teachers.executors import available_bytes, root_device, run_
 from pate._networks.teachers.plan import PartitionedRecords, TeacherPlan, draw_batches
 from pate._networks.teachers.sizing import choose_size, describe_training, disk_bytes
 from pate._networks.teachers.training import (
-    SavedChunk,
     TrainJob,
     VoteJob,
     cast_votes,
@@ -58,7 +56,6 @@ from pate._networks.teachers.training import (
     log_curves,
     make_networks,
     read_losses,
-    read_origin,
     teachers_table,
 )
 
@@ -217,25 +214,6 @@ def fit_teachers(
         run.finish(
             TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path
         )
-
-
-def drop_chunks(run: Run, plan: TeacherPlan, units: Sequence[str], *, old: str) -> None:
-    """Delete the chunks of teachers of some units, and mark the others as made without them."""
-    folder, key = run.root / TEACHERS_FIT.outputs[0], sealing_key(run)
-    new = origin_of(run.inputs_of(TEACHERS_FIT))
-    touched = set(assign_teachers(units, num_teachers=plan.num_teachers, key=key).tolist())
-    # chunks that saw a unit go first
-    for teachers in sorted(plan.chunks(), key=touched.isdisjoint):
-        path = chunk_file(folder, teachers)
-        if not path.is_file() or (origin := read_origin(path)) == new:
-            continue
-        if touched.isdisjoint(teachers):
-            require(
-                origin == old, "chunks of teachers that were made of these data", path=str(path)
-            )
-            replace(SavedChunk.read(path), made_from=new).write(path)
-        else:
-            path.unlink()
 
 
 def vote_teachers(

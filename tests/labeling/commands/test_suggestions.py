@@ -323,7 +323,6 @@ WORDS = [
     ("label target_epsilon 2", "--target_epsilon, got target_epsilon"),
     ("teachers fit --run r --fit closed_form", "the argument --data (`"),
     ("predict", "the arguments model, source (`"),
-    ("forget --run r", "the argument ids (`"),
     ("init R2 --kind cvs", "--kind among npz, csv, celeba,"),
     ("init R2 --budgets x", "a list such as [a,b] for --budgets, got x"),
     ("ledger show --ledger", "a value behind --ledger"),

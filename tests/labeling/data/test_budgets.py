@@ -73,8 +73,6 @@ def test_budgets_are_read_of_private_records_alone(make: Make, tmp_path: Path) -
     private = source.records(Role.PRIVATE)
     assert private.budgets is not None and private.budgets.tolist() == [0.5, 2.0, 1.0]
     assert source.records(Role.PUBLIC).budgets is source.records(Role.TEST).budgets is None
-    rest = source.without([str(private.ids[1])]).records(Role.PRIVATE).budgets
-    assert rest is not None and rest.tolist() == [0.5, 1.0]
     before = source.fingerprint(Role.PRIVATE), source.fingerprint(Role.PUBLIC)
     other = make(tmp_path, ["2", *BUDGETS[1:]], [0.5, 1, 2])
     assert other.fingerprint(Role.PRIVATE) != before[0]

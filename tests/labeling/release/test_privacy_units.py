@@ -14,7 +14,7 @@ import pytest
 from pate import PateClassifier, cli
 from pate._core.accounting.privacy_unit import EACH
 from pate._labeling.data.records import Records, as_features, parts_of_groups
-from pate._labeling.release.privacy_units import forget_members, members_file, name_grouping
+from pate._labeling.release.privacy_units import members_file, name_grouping
 from pate.accounting import read_ledger
 from tests.conftest import make_arrays
 
@@ -54,7 +54,7 @@ def test_a_record_that_changed_its_group_is_refused(tmp_path: Path) -> None:
     assert name_grouping(ledger, records(list("abbb"))) != name
 
 
-def test_members_are_keyed_hashes_and_are_forgotten(tmp_path: Path) -> None:
+def test_members_are_keyed_hashes(tmp_path: Path) -> None:
     names = []
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
@@ -66,10 +66,6 @@ def test_members_are_keyed_hashes_and_are_forgotten(tmp_path: Path) -> None:
     assert names[0] != names[1]
     assert not members[0] & members[1]
     assert b"ann" not in (tmp_path / "one" / "ledger.sqlite.groups").read_bytes()
-    forget_members(tmp_path / "one" / "ledger.sqlite", np.array(["r1"]))
-    left = set(rows(tmp_path / "one" / "ledger.sqlite.groups"))
-    assert left < members[0]
-    assert len(left) == 2
 
 
 def rows(path: Path) -> list[tuple[bytes, bytes]]:
@@ -162,22 +158,6 @@ def test_groups_add_up_with_records_of_a_bound(data: Path) -> None:
     assert guarantee["mu"] ** 2 == pytest.approx(
         10 * statement("one")["guarantees"]["replace_record"]["mu"] ** 2
     )
-
-
-@pytest.mark.parametrize(
-    ("who", "words", "left"),
-    [
-        ("g00", ["--teachers.unit=group"], 390),
-        ("r0000", ["--teachers.max_teachers_per_group=3"], 399),
-    ],
-)
-def test_what_a_run_forgets_is_not_written_down_again(
-    data: Path, who: str, words: list[str], left: int
-) -> None:
-    assert run(data, "one", *words) == 0
-    assert len(rows(Path("data.ledger.sqlite.groups"))) == 400
-    assert cli.main(["forget", who, "--run=one"]) == 0
-    assert len(rows(Path("data.ledger.sqlite.groups"))) == left
 
 
 @pytest.mark.parametrize("changed", ["group", "ids"])

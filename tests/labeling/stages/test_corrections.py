@@ -342,18 +342,6 @@ def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
     assert len(read_ledger(ledger).entries) == 1
 
 
-def test_forgetting_changes_one_teacher(warm: Path, tmp_path: Path) -> None:
-    fit = Fit(warm, tmp_path / "fit")
-    before = fit.ballots()
-    rows = fit.corrections
-    assert cli.main(["forget", "r0007", f"--run={tmp_path / 'fit' / 'run'}"]) == 0
-    (mine,) = assign_teachers(["r0007"], num_teachers=TEACHERS, key=KEY).tolist()
-    assert np.flatnonzero((fit.corrections != rows).any(axis=(1, 2))).tolist() == [mine]
-    files = sorted((tmp_path / "fit" / "run" / "private" / "votes").glob("votes_*.npy"))
-    after = np.concatenate([np.load(file) for file in files])
-    assert np.flatnonzero((after != before).any(axis=(1, 2))).tolist() in ([], [mine])
-
-
 def test_a_dry_run_knows_the_number_of_teachers_that_the_target_finds(
     tmp_path: Path, capsys: Captured
 ) -> None:

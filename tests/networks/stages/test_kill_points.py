@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate.accounting import read_ledger
-from tests.networks.stages.test_forgetting import write
+from tests.conftest import make_arrays
 from tests.processes import kill_at, run_here
 
 FIT = "network: pate.models.Linear\nnum_teachers: 6\nnum_steps: 2\nbatch_size: 4\nchunk_size: 3\n"
@@ -81,7 +81,9 @@ def before(tmp_path: Path) -> Path:
     """Data, settings of teachers, and votes, before anything is done with them."""
     folder = tmp_path / "before"
     folder.mkdir()
-    write(folder)
+    arrays = make_arrays(150)
+    arrays["group"] = np.char.mod("g%03d", np.arange(150) // 3)
+    np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
     (folder / "data.yaml").write_text(
         "data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n"
     )
@@ -137,33 +139,6 @@ def test_a_top_k_is_finished_by_the_same_command(before: Path, tmp_path: Path, o
     place = tmp_path / "place"
     assert every_kill(place, before, [*words, "--noise_seed=1", f"--output={output}"]) > 20
     assert not list(place.glob(".*")) and not (place / "counts.ledger.pending").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("plan", PLANS)
-def test_teachers_that_forget_vote_again(before: Path, tmp_path: Path, plan: str) -> None:
-    (before / "teachers.yaml").write_text(PLANS[plan])
-    votes = ["--votes=scores", "--absent=[2]"] if plan == "networks" else []
-    place = tmp_path / "place"
-    shutil.copytree(before, place)
-    fit = ["teachers", "fit", "--config=data.yaml", "--config=teachers.yaml", "--run=run"]
-    for words in (fit, ["teachers", "vote", "--run=run", *votes]):
-        assert run_here(*words, folder=place).code == 0
-    for name in (
-        "references",
-        ".references.trash-00",
-    ):  # made of votes, and what a killed command moved aside of it
-        folder = place / "run" / "private" / name
-        folder.mkdir()
-        (folder / "metrics.json").write_text("{}")
-    shutil.rmtree(before)
-    shutil.copytree(place, before)
-    assert every_kill(place, before, ["forget", "r0013", "--run=run"]) > 20
-    assert not list((place / "run" / "private").glob("*references*"))
-    state = json.loads((place / "run" / "private" / "teachers_vote.json").read_text())
-    assert state["finished"] and state["config"] == (
-        {"votes": "scores", "absent": [2]} if votes else {}
-    )
 
 
 @pytest.mark.slow
