@@ -35,7 +35,7 @@ NOISE = ["--aggregator=NoisyVotes", "--target_epsilon=2"]
 MODEL = "run/public/student/model"
 ROWS: dict[str, list[str]] = {
     "import numpy and scipy": ["-c", "import numpy, scipy.special"],
-    "`pate calibrate`": [*PATE, "calibrate", *NOISE, *LABELS],
+    "`pate account`": [*PATE, "account", *NOISE, *LABELS],
     f"`pate run {RECIPE}`": [*RUN, "--run=run", "--overwrite"],
     "`pate predict`": [*PATE, "predict", MODEL, "table.npz"],
     "`pate report`": [*PATE, "report", "run"],

@@ -170,18 +170,17 @@ def fix_key(root: Path) -> Path:
 
 
 def finish(recipe: Path) -> Path:
-    """Run a recipe from its first stage to references and predictions, with seeded noise."""
+    """Run a recipe with seeded noise."""
     root = fix_key(recipe.with_name("run"))
-    words = ["run", str(recipe), "--run", str(root), "--references", "--label.noise_seed=3"]
+    words = ["run", str(recipe), "--run", str(root), "--label.noise_seed=3"]
     assert cli.main(words) == 0
-    assert cli.main(["student", "predict", "--run", str(root)]) == 0
     return root
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run from the votes of ten teachers, with seeded noise and
-    predictions; not to be written to."""
+    """The folder of a finished run from the votes of ten teachers, with seeded noise;
+    not to be written to."""
     place = tmp_path_factory.mktemp("finished")
     np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
     made_votes(10).save(place / "data.votes.npz")
@@ -192,8 +191,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words += [f"--config={folder}/{name}.yaml" for name in ("data", "label")]
     assert cli.main(["label", *words, f"--run={root}", "--noise_seed=3"]) == 0
     assert cli.main(["student", "fit", f"--config={folder}/student.yaml", f"--run={root}"]) == 0
-    for command in ("test", "predict"):
-        assert cli.main(["student", command, f"--run={root}"]) == 0
+    assert cli.main(["student", "test", f"--run={root}"]) == 0
     return root
 
 

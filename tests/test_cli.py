@@ -50,7 +50,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 LIGHT = [
     "run",
     "label",
-    "calibrate",
     "account",
     "ledger show",
     "ledger verify",
@@ -59,7 +58,6 @@ LIGHT = [
     "faces",
     "report",
 ]
-LIGHT += ["references"]
 LISTED = ["teachers fit", "student fit", "student test"]
 """Commands of networks, whose help is light, and an error on a misspelled option of a student."""
 

@@ -23,7 +23,6 @@ from pate._labeling.commands.table import commands
 from pate._labeling.data.pictures import read_image
 from pate._labeling.runs.run import (
     LABEL,
-    REFERENCES,
     STUDENT,
     TEACHERS_FIT,
     TEACHERS_VOTE,
@@ -58,10 +57,10 @@ class Case:
 
 
 CASES = (
-    Case("run recipe --run new --references"),
+    Case("run recipe --run new"),
     Case(
-        "run recipe --run run --references",
-        (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT, REFERENCES),
+        "run recipe --run run",
+        (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT),
     ),
     Case("plugin new Mine"),
     Case("init mine --kind npz"),
@@ -88,11 +87,7 @@ CASES = (
     Case(
         "student fit --run run --model.network pate.models.MLP --trainer.max_epochs 1", (STUDENT,)
     ),
-    # the run's student is linear and has no checkpoint
-    Case("student validate --run run --model.network pate.models.MLP", status=2),
     Case("student test --run run"),
-    Case("student predict --run run"),
-    Case("references --run run", (REFERENCES,)),
     Case("predict run/public/student/model data.npz --output answers.csv"),
     Case("predict run/public/student/model data.npz --output answers.npz"),
     Case("export run/public/student/model --format torch.export --output student.pt2"),
@@ -102,7 +97,7 @@ CASES = (
     Case("check read"),
     Case(f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.csv"),
     Case(f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.json"),
-    Case(f"calibrate --aggregator StableTopK --num_queries 180 {TARGET} {PANEL}"),
+    Case(f"account --aggregator StableTopK --num_queries 180 {TARGET} {PANEL}"),
     Case(f"account {AGGREGATOR} --num_queries 600 --delta 1e-6 {PANEL}"),
     Case("ledger show --ledger run/ledger.sqlite"),
     Case("ledger verify --ledger run/ledger.sqlite"),

@@ -311,12 +311,11 @@ with open("counts.csv", "w") as file:
 noise = "--aggregator NoisyVotes --aggregator.sigma_votes 9 --num_labels 3 --num_teachers 30"
 for words in (
     f"account {noise} --num_queries 20 --delta 1e-5",
-    "calibrate --aggregator NoisyVotes --target_epsilon 9 --num_labels 3 --num_teachers 30"
+    "account --aggregator NoisyVotes --target_epsilon 9 --num_labels 3 --num_teachers 30"
     " --num_queries 20 --delta 1e-5",
     "topk --counts counts.csv --k 2 --target_epsilon 4 --delta 1e-6 --output top.csv",
     "label --votes votes.npz --run labels --aggregator NoisyVotes --target_epsilon 9 --delta 1e-5",
-    "run table --data.init_args.path=table.npz --run run --label.target_epsilon=20 --references",
-    "student predict --run run",
+    "run table --data.init_args.path=table.npz --run run --label.target_epsilon=20",
     "predict run/public/student/model table.npz --output answers.csv",
     "ledger verify --ledger table.ledger.sqlite --statement run/public/privacy.json",
     "check run",

@@ -90,11 +90,7 @@ CASES = {
         " --max_epsilon 9 --delta 1e-6 --wait 0",
     ),
     "student fit": Case("run", "--run . --config ../recipe/student.yaml", quick=False),
-    "student validate": Case(
-        "run", "--run . --model.network pate.models.MLP", codes=(0, 2), quick=False
-    ),
     "student test": Case("run", "--run .", quick=False),
-    "student predict": Case("run", "--run .", quick=False),
     "predict": Case(
         "run/public/student/model", ". ../../../../new.npz --output ../../../../answers.csv"
     ),
@@ -103,7 +99,6 @@ CASES = {
         ". --format torch.export --output ../../../../s.pt2",
         quick=False,
     ),
-    "references": Case("run", "--run .", quick=False),
     "report": Case("stated", "."),
     "check": Case("stated", "."),
     "audit": Case("recipe", "../closed --output ../audited --canaries 8", quick=False),
@@ -111,7 +106,6 @@ CASES = {
         "counts",
         "--pairs pairs.csv --items places.txt --k 2 --target_epsilon 4 --output ../top.csv",
     ),
-    "calibrate": Case("empty", f"--aggregator NoisyVotes --target_epsilon 1 {PANEL}"),
     "account": Case("empty", f"--aggregator NoisyVotes --aggregator.sigma_votes 9 {PANEL}"),
     "ledger show": Case("stated", "--ledger ledger.sqlite"),
     "ledger verify": Case("stated", "--ledger ledger.sqlite --statement public/privacy.json"),
@@ -366,7 +360,7 @@ def test_later_stages_name_code_too(
     root = copy_run(finished, own / "run")
     for file in (root / "data.yaml", *(root / "private").glob("*.json")):
         file.write_text(re.sub(r"pate\.[\w.]*Arrays", "mine.Table", file.read_text()))
-    for stage in ("teachers vote", "student test", "references"):
+    for stage in ("teachers vote", "student test"):
         assert cli.main([*stage.split(), f"--run={root}"]) == 2
         error = capsys.readouterr().err
         assert "No module named 'mine'; --code FOLDER names the folder of" in error, stage

@@ -21,7 +21,7 @@ import numpy as np
 from pate._core.accounting.accountant import epsilon_of
 from pate._core.accounting.charges import Charge
 from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
-from pate._core.files.reading import Json, read_json
+from pate._core.files.reading import Json
 from pate._core.files.writing import locked, require_place
 from pate._core.validation import MOST_VOTERS, require, require_given
 from pate._labeling.data.arrays import DrawnPublic
@@ -51,9 +51,7 @@ from pate._labeling.release.privacy_units import planned_unit
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import (
     LABEL,
-    METRICS,
     MODEL,
-    REFERENCES,
     STUDENT,
     TEACHERS_FIT,
     TEACHERS_VOTE,
@@ -65,8 +63,8 @@ from pate._labeling.runs.run import (
 )
 from pate._labeling.runs.vote_store import finished_votes
 from pate._labeling.stages.rehearsal import kind_of_votes, rehearse_release, rehearse_run
-from pate._labeling.stages.student import StudentPlan, fit_student, make_references, test_student
-from pate._labeling.stages.teachers import fit, load_plan, own_threads, vote
+from pate._labeling.stages.student import StudentPlan, fit_student, test_student
+from pate._labeling.stages.teachers import fit, load_plan, vote
 from pate._labeling.stages.votes_import import (
     VotesFrom,
     import_votes,
@@ -158,7 +156,6 @@ class RunPlan:
         logger: the format of their loss curves.
         ledger: the ledger of the private data. None for the file next to the data.
         overwrite: whether a stage with changed settings is done again. New labels cost again.
-        references: whether references are measured, too. PRIVATE.
 
     Raises:
         ValueError: if settings of several stages contradict each other.
@@ -174,7 +171,6 @@ class RunPlan:
     logger: CurveFormat = "csv"
     ledger: Path | None = None
     overwrite: bool = False
-    references: bool = False
 
     def __post_init__(self) -> None:
         require_student_for(self.labels.query_choice, self.teachers.start_from)
@@ -274,7 +270,6 @@ class RunPlan:
         All releases must be possible, and the ledger able to pay for all, so that none is refused
         after another was paid for.
         """
-        require(self.is_tested or not self.references, f"{TESTS}, for the figures of `references`")
         releases, public = self.releases, self.known.load(Role.PUBLIC)
         for folder in (self.root, self.run.ledger_path.parent):
             require_place(folder)
@@ -355,8 +350,6 @@ class RunPlan:
             stages[STUDENT.name] = partial(fit_student, run, self.student)
             if self.is_tested:
                 stages["student test"] = lambda: test_student(run)
-                if self.references:
-                    stages[REFERENCES.name] = lambda: make_references(run, load_plan(run))
         return stages
 
     def _release_first(self, release: PlannedRelease) -> None:
@@ -648,29 +641,6 @@ class Pipeline:
             ValueError: in one line, if there is no student, or it could not be exported.
         """
         return load_student(self.folder / STUDENT.outputs[0] / MODEL, device=device, trust=True)
-
-    @own_threads()
-    def references(self) -> dict[str, Any]:
-        """Measure the references that the student is compared with, on the test set.
-
-        PRIVATE: for data that may be looked at.
-
-        Returns:
-            The figures of ``true_label_student``, and of ``teacher_majority`` or, of teachers in
-            closed form, ``linear_fit``, computed without privacy.
-
-        Raises:
-            ValueError: in one line, if a stage is not finished.
-        """
-        with self._opened() as run:
-            require(
-                first_stage(run) is TEACHERS_FIT,
-                "a run whose teachers were trained here, which references measure",
-                imported_votes=str(run.root),
-            )
-            run.require_finished(TEACHERS_FIT)
-            make_references(run, load_plan(run))
-            return read_json((run.root / REFERENCES.outputs[0] / METRICS).read_text())
 
     @contextmanager
     def _opened(self, *, shared: bool = False) -> Iterator[Run]:

@@ -70,7 +70,7 @@ def test_a_table_is_read_and_a_map_fitted_once(
 
     monkeypatch.setattr(Arrays, "_read_table", read_table)
     monkeypatch.setattr(PublicScaling, "fit", fit_map)
-    plan = plan_of(tmp_path / "run", data, references=True)
+    plan = plan_of(tmp_path / "run", data)
     plan.check()
     plan.rehearse()
     plan.execute()

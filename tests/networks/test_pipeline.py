@@ -21,7 +21,7 @@ from pate.accounting import read_ledger
 from pate.aggregators import StableTopK
 from pate.data import Arrays
 from pate.teachers import TrainJob
-from tests.conftest import copy_run, make_arrays
+from tests.conftest import copy_run
 from tests.labeling.commands.test_run import everything
 
 # what `recipe` of the tests says; its Adam takes on the weight decay of the default optimizer
@@ -72,8 +72,7 @@ def made(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
     first, second = everything(finished), everything(made)
-    of_references = {name for name in first if "references" in name or "predictions" in name}
-    assert second.keys() == first.keys() - of_references
+    assert second.keys() == first.keys()
     for name in (
         "public/labels.npz",
         "public/student/metrics.json",
@@ -209,15 +208,6 @@ def test_labels_come_with_their_statement(copied: Path) -> None:
     given.statement.verify(released=copied / "public" / "labels.npz")
 
 
-def test_the_student_predicts(copied: Path) -> None:
-    pipeline = pate.Pipeline(copied)
-    arrays = make_arrays()
-    with np.load(copied / "public" / "student" / "predictions.npz") as known:
-        np.testing.assert_allclose(
-            pipeline.student().predict_proba(arrays["X"][500:]), known["probabilities"], rtol=1e-5
-        )
-
-
 def test_data_beside_the_program_are_found_from_any_folder(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,11 +223,6 @@ def test_data_beside_the_program_are_found_from_any_folder(
     words += [f"--ledger={tmp_path}/ledger.sqlite", "--run", str(tmp_path / "run")]
     assert cli.main(["teachers", "fit", *words]) == 0
     pate.Pipeline(tmp_path / "run").vote()
-
-
-def test_references(copied: Path, finished: Path) -> None:
-    figures = pate.Pipeline(copied).references()
-    assert figures["true_label_student"]["macro_f1"] > 0.8
 
 
 def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
@@ -294,10 +279,6 @@ def of_no_model(root: Path, data: Path) -> None:
     pate.Pipeline(root).student()
 
 
-def of_no_references(root: Path, data: Path) -> None:
-    pate.Pipeline(root).references()
-
-
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
@@ -308,7 +289,6 @@ def of_no_references(root: Path, data: Path) -> None:
         (of_no_labels, "to be finished"),
         (of_no_student, "to be finished"),
         (of_no_model, "the model/ that `pate student fit` leaves"),
-        (of_no_references, "to be finished"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(
@@ -338,7 +318,6 @@ def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
             pate.StudentPlan(trainer={"max_epochs": 3}, data={"batch_size": 8, "soft": False}),
             r"no settings of training with .*, got training=\['data.batch_size', 'trainer'\]",
         ),
-        (pate.StudentPlan(data={"labels": "true"}), "labels among released, truth"),
     ],
 )
 def test_bad_settings_of_a_student(plan: pate.StudentPlan, message: str, copied: Path) -> None:

@@ -35,7 +35,6 @@ from pate._labeling.runs.released import require_student, unexpected_public_file
 from pate._labeling.runs.run import (
     LABEL,
     METRICS,
-    REFERENCES,
     REPORT,
     STUDENT,
     TEACHERS_FIT,
@@ -140,7 +139,7 @@ def check_run(root: Path) -> RunCheck:
 
 def _stages(run: Run) -> tuple[Stage, ...]:
     voting = (VOTES_IMPORT,) if first_stage(run) is VOTES_IMPORT else (TEACHERS_FIT, TEACHERS_VOTE)
-    return (*voting, LABEL, STUDENT, REFERENCES)
+    return (*voting, LABEL, STUDENT)
 
 
 def _require_intact(run: Run, stage: Stage) -> None:
@@ -161,8 +160,7 @@ def _next_command(run: Run) -> str | None:
     place = shlex.quote(str(run.root))
     data = run.inputs_of(first_stage(run)).settings.get("data")
     for stage in _stages(run):
-        optional = stage is REFERENCES and run.state(stage) is None
-        if run.is_finished(stage) or optional or (stage is STUDENT and data is None):
+        if run.is_finished(stage) or (stage is STUDENT and data is None):
             continue
         settings = _FIRST_SETTINGS.get(stage, "")
         if stage is not VOTES_IMPORT and (run.root / stage.config).is_file():

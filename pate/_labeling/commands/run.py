@@ -6,7 +6,7 @@ summary, with figures of the student and the statement.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import partial
@@ -43,7 +43,7 @@ from pate._labeling.data.source import DataSource, TableSource
 from pate._labeling.pipeline import TESTS, RunPlan, say_hopeless
 from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
-from pate._labeling.runs.run import LABEL, METRICS, MODEL, REFERENCES, STUDENT, Run, read_data
+from pate._labeling.runs.run import LABEL, METRICS, MODEL, STUDENT, Run, read_data
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
 from pate._labeling.votes.kinds import Voting
 
@@ -81,7 +81,6 @@ def _run(folder: Path, name: str, overrides: Overrides, options: Namespace) -> N
     plan = replace(
         recipe.plan(),
         votes=options.votes,
-        references=options.references,
         overwrite=options.overwrite,
     )
     run_plan(plan, dry_run=options.dry_run, prove=options.prove)
@@ -230,11 +229,6 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "choices": get_args(Voting),
         "help": "how networks vote, as in `pate teachers vote`",
     },
-    "--references": {
-        **FLAG,
-        "help": "also measure a student of the true labels and the noiseless majority: PRIVATE, for"
-        " data that you may see",
-    },
     "--prove": {
         **FLAG,
         "help": "first test the law of the noise and the isolation of records, on made-up records;"
@@ -324,12 +318,7 @@ _ROWS = {
     "released_constant": "constant answer released",
     "student": "private student",
     "linear_student": "linear student beside it",
-    "teacher_majority": "noiseless teacher majority",
-    "linear_fit": "linear fit to private records",
-    "true_label_student": "true-label student",
 }
-
-_PRIVATE = {"teacher_majority", "linear_fit", "true_label_student"}
 
 _LEDGERS = {
     "private data": "of the private data",
@@ -344,12 +333,8 @@ def _describe_run(run: Run) -> str:
 
     All formulas are in ``privacy.txt``, and figures at other cuts in ``metrics.json``.
     """
-    figures_of: Json = {}
-    for stage in (STUDENT, REFERENCES):
-        path = run.root / stage.outputs[0] / METRICS
-        if path.is_file():
-            figures_of |= read_json(path.read_text())
-    lines = [] if "optimize" not in figures_of else [*describe_figures(figures_of), ""]
+    path = run.root / STUDENT.outputs[0] / METRICS
+    lines = [*describe_figures(read_json(path.read_text())), ""] if path.is_file() else []
     labels, stated, statement = (run.root / output for output in LABEL.outputs)
     content, ledger = Statement.read(stated), run.ledger_path
     if ledger.is_relative_to(Path.cwd()):
@@ -368,21 +353,9 @@ def _describe_run(run: Run) -> str:
 
 def describe_figures(figures_of: Json) -> Iterator[str]:
     """Yield a table of figures on the test set, and a verdict."""
-    chosen, private = figures_of.pop("optimize"), _PRIVATE & figures_of.keys()
-    yield from _table(f"Test set, cut for {chosen}", figures_of, private)
-    if private:
-        yield "* PRIVATE: computed without privacy, for comparison only"
+    chosen = figures_of.pop("optimize")
+    yield from _table(f"Test set, cut for {chosen}", figures_of)
     student, constant = (figures_of[name] for name in ("student", "all_majority"))
-    if "true_label_student" in figures_of:
-        gain, most = (
-            figures_of[name]["macro_f1"] - constant["macro_f1"]
-            for name in ("student", "true_label_student")
-        )
-        if most > 0:
-            yield (
-                f"The private student keeps {gain / most:.0%} of the macro-F1 gain of the"
-                " true-label student."
-            )
     better = student[chosen] > constant[chosen]
     yield (
         f"Verdict: {chosen} {student[chosen]:.3f}, {'better' if better else 'no better'} than the"
@@ -391,7 +364,7 @@ def describe_figures(figures_of: Json) -> Iterator[str]:
     )
 
 
-def _table(title: str, figures_of: Mapping[str, Json], private: Collection[str]) -> list[str]:
+def _table(title: str, figures_of: Mapping[str, Json]) -> list[str]:
     """Return a head, and a row of figures for each of the `_ROWS`."""
     metrics = [
         name for name, value in figures_of.get("student", {}).items() if isinstance(value, float)
@@ -399,6 +372,5 @@ def _table(title: str, figures_of: Mapping[str, Json], private: Collection[str])
     rows = [(title, *metrics)]
     for name, row in _ROWS.items():
         if name in figures_of:
-            mark = " *" if name in private else ""
-            rows.append((row + mark, *(f"{figures_of[name][metric]:.3f}" for metric in metrics)))
+            rows.append((row, *(f"{figures_of[name][metric]:.3f}" for metric in metrics)))
     return text_table(rows)

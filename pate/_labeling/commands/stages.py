@@ -1,7 +1,7 @@
 """The commands of single stages: teachers, labels, a student.
 
 In the order of a run: `pate teachers fit` and `vote`, `pate label` with votes from here or
-elsewhere, `pate student` and `pate references`. A stage of networks imports Lightning, which takes
+elsewhere, and `pate student`. A stage of networks imports Lightning, which takes
 seconds: it is found only after its command line is parsed, and ``--help`` reads the source of its
 settings.
 """
@@ -316,19 +316,13 @@ def _label_parser(origin: str | None) -> CommandParser:
     return parser
 
 
-_FROM_RUN = "\n\nIts network and all other settings come from the run."
-
 DESCRIPTIONS = {
     "fit": "Train a student on the released labels of a run.\n\nThe network pate.models.Linear is"
     " solved in closed form, without settings of training. Any other network is trained by gradient"
     " descent and kept at the lowest loss on held-out released labels. Training that was killed"
     " resumes from its last checkpoint.",
-    "validate": "Evaluate the student of a run on released labels that were held out of its"
-    f" training.{_FROM_RUN}",
     "test": "Evaluate the student of a run on the test set, and write metrics.json next to it."
-    f"{_FROM_RUN}",
-    "predict": "Write the student's predictions for the test set, or for the public samples, to"
-    f" predictions.npz next to it.{_FROM_RUN}",
+    "\n\nIts network and all other settings come from the run.",
 }
 
 
@@ -336,8 +330,7 @@ def _student(command: str, args: Sequence[str]) -> None:
     """Run `pate student` with one of Lightning's commands."""
     root = run_folder(args)
     if root is not None and not prints_and_exits(args):
-        if command != "validate":  # it writes nothing
-            lock_run(root)
+        lock_run(root)
         if command != "fit":
             require_student(Run(root))
     # the settings of the training apply to all other subcommands
@@ -355,14 +348,8 @@ def _student(command: str, args: Sequence[str]) -> None:
     content, run = settings_of(parser, parsed), Run(parsed.run, overwrite=parsed.overwrite)
     verbose = content.pop("verbose", False)
     plan = LinearPlan.of(content)
-    require(
-        command != "validate",
-        f"another network than {LINEAR}: the closed form learns from all released labels",
-    )
     if command == "fit":
         student_stage.fit(run, plan)
-    elif command == "predict":
-        student_stage.predict(run, plan)
     else:
         figures = student_stage.test(run, plan)
         for name, value in figures.items() if verbose else ():
@@ -407,20 +394,4 @@ def _needs_another_network(option: str) -> str | None:
 
 
 student_fit = partial(_student, "fit")
-student_validate = partial(_student, "validate")
 student_test = partial(_student, "test")
-student_predict = partial(_student, "predict")
-
-
-def references(args: Sequence[str]) -> None:
-    """Run `pate references`."""
-    parser = new_parser(
-        "references",
-        "Evaluate, on the test set, a student of the true labels and the noiseless majority of the"
-        " teachers. PRIVATE.\n\nNeither is private: on data that you may see, they show the price"
-        " of privacy. The student of the true labels is trained like the private one, on all"
-        " queried samples.",
-    )
-    add_options(parser, RUN)
-    parsed = parser.parse_args(args)
-    Pipeline(parsed.run, overwrite=parsed.overwrite).references()

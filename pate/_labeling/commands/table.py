@@ -68,20 +68,10 @@ _COMMANDS: dict[str, Command] = {
         "train the student on the released labels",
         "pate student fit --run runs/mine --model.network pate.models.MLP",
     ),
-    "student validate": Command(
-        "pate._labeling.commands.stages:student_validate",
-        "evaluate the student on held-out released labels",
-        "pate student validate --run runs/mine",
-    ),
     "student test": Command(
         "pate._labeling.commands.stages:student_test",
         "evaluate the student on the test set",
         "pate student test --run runs/mine",
-    ),
-    "student predict": Command(
-        "pate._labeling.commands.stages:student_predict",
-        "write the student's predictions",
-        "pate student predict --run runs/mine --data.predict_on public",
     ),
     "predict": Command(
         "pate._labeling.commands.students:predict_main",
@@ -93,11 +83,6 @@ _COMMANDS: dict[str, Command] = {
         "write an exported student for torch or ONNX Runtime",
         "pate export runs/mine/public/student/model --format onnx --output student.onnx",
     ),
-    "references": Command(
-        "pate._labeling.commands.stages:references",
-        "measure references for a student (PRIVATE)",
-        "pate references --run runs/mine",
-    ),
     "check": Command(
         "pate._labeling.commands.check:check",
         "check that a run is as its commands left it, and print the next command",
@@ -108,12 +93,6 @@ _COMMANDS: dict[str, Command] = {
         "release the top k of any histogram: pairs of users and items, or counts",
         "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 "
         "--output top.csv",
-    ),
-    "calibrate": Command(
-        "pate._labeling.commands.calibrate:main",
-        "find the noise for a target epsilon",
-        "pate calibrate --aggregator StableTopK --target_epsilon 8 --delta 1e-5 "
-        "--num_queries 180 --num_teachers 750 --num_labels 25",
     ),
     "ledger show": Command(
         "pate._labeling.commands.check:show",

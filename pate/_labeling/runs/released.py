@@ -306,10 +306,7 @@ _PUBLISHED = (
     *(f"{DISCLOSURE.as_posix()}/{name}" for name in ("README.md", "registry.yaml")),
     *(f"public/frontier/frontier.{kind}" for kind in ("csv", "png", "txt")),
     "public/frontier/variants.png",
-    *(
-        f"{_STUDENT}/{name}"
-        for name in ("*.ckpt", "linear.safetensors", METRICS, "predictions.npz")
-    ),
+    *(f"{_STUDENT}/{name}" for name in ("*.ckpt", "linear.safetensors", METRICS)),
     *(f"{_STUDENT}/{name}/*" for name in (MODEL, LINEAR_MODEL, "logs")),
 )
 """Patterns of the files that commands leave in ``public/``. A star stands for folders, too."""

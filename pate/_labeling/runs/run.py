@@ -67,7 +67,6 @@ VOTES_IMPORT = Stage(
 """The import of votes that were cast elsewhere, in place of both stages of teachers."""
 LABEL = _stage("label", "public", "labels.npz", "privacy.json", "privacy.txt", paid=True)
 STUDENT = _stage("student fit", "public", "student")
-REFERENCES = _stage("references", "private", "references")
 
 _INPUTS = {
     "private": "private records",
@@ -85,7 +84,7 @@ FORMAT = 4
 """The version of a run's files, raised when they change: a run of another version is refused."""
 
 METRICS = "metrics.json"
-"""Name of the file with test-set metrics, in the folders of the student and of the references."""
+"""Name of the file with test-set metrics, in the folder of the student."""
 
 REPORT = Path("public/report.html")
 """The publishable page on a run, relative to its folder."""

@@ -614,6 +614,4 @@ def read_predictions(path: Path, wanted: StrArray, label_names: Sequence[str]) -
 
 def require_predictions(path: Path) -> None:
     """Raise ``ValueError`` if a file of predictions is missing."""
-    require(
-        path.is_file(), "`predictions`, a file that `pate student predict` wrote", missing=str(path)
-    )
+    require(path.is_file(), "`predictions`, an .npz that `pate predict` wrote", missing=str(path))

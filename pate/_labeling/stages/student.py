@@ -1,7 +1,6 @@
 """The stage `student`, for any network: its files, and a plan that Python programs write.
 
-Between the two stands the linear network, which is solved in closed form without torch. At the end
-the stage `references` computes figures to compare the student with. All its outputs are PRIVATE.
+Between the two stands the linear network, which is solved in closed form without torch.
 """
 
 import shutil
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints
 
 import numpy as np
 import yaml
@@ -21,21 +20,20 @@ from safetensors.numpy import load_file
 from scipy.special import expit
 
 from pate._core.files.reading import Json, digest, read_json
-from pate._core.files.writing import atomic_write, write_arrays, write_json
+from pate._core.files.writing import atomic_write, write_json
 from pate._core.registry import find
 from pate._core.settings import to_plain
 from pate._core.validation import (
     BoolArray,
     Float32Array,
     FloatArray,
-    StrArray,
     expecting,
     given,
     require,
 )
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.data.source import DataSource
-from pate._labeling.linear import LINEAR, fit_linear, is_linear, student_of
+from pate._labeling.linear import LINEAR, is_linear, student_of
 from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
     EXPORTED,
@@ -43,16 +41,13 @@ from pate._labeling.runs.run import (
     LINEAR_MODEL,
     METRICS,
     MODEL,
-    REFERENCES,
     STUDENT,
-    TEACHERS_FIT,
     Run,
     StageInputs,
     labels_file,
     load_data,
     public_digest,
 )
-from pate._labeling.stages.teachers import count_corrected, predicted_without_noise
 from pate._labeling.student.carried import (
     LinearPredictor,
     Trained,
@@ -65,14 +60,13 @@ from pate._labeling.student.carried import (
 )
 from pate._labeling.student.metrics import (
     DECISION_METRICS,
-    Labels,
     Metric,
     choose_thresholds,
     evaluate,
     evaluate_constant,
     queried,
 )
-from pate._labeling.teachers import ClosedFormPlan, require_factory
+from pate._labeling.teachers import require_factory
 
 if TYPE_CHECKING:
     from torch import nn
@@ -126,7 +120,6 @@ def kept_until_trained(run: Run, inputs: StageInputs) -> Iterator[None]:
 
 def export_or_say_why_not(
     run: Run,
-    learned: Labels,
     trained: Callable[[], Trained],
     source: DataSource,
     weights: Weights,
@@ -139,7 +132,6 @@ def export_or_say_why_not(
 
     Args:
         run: the run.
-        learned: the labels that the student learned. It is exported only if they were released.
         trained: reads the student.
         source: the records that it learned from.
         weights: encodes the weights as the content of a file.
@@ -147,11 +139,6 @@ def export_or_say_why_not(
     """
     folder = student_folder(run) / (LINEAR_MODEL if beside else MODEL)
     try:
-        require(
-            learned == "released",
-            "a student of released labels, as others are PRIVATE",
-            labels=learned,
-        )
         statement, text = (run.root / output for output in LABEL.outputs[1:])
         export_student(folder, trained(), source, statement=statement, text=text, weights=weights)
         if not beside:
@@ -196,23 +183,6 @@ def write_figures(
     write_json(folder / METRICS, {"optimize": optimize, "student": figures, **others} | compared)
 
 
-def write_predictions(
-    folder: Path,
-    ids: StrArray,
-    probabilities: Float32Array,
-    labels: BoolArray,
-    label_names: tuple[str, ...],
-) -> None:
-    """Write ``predictions.npz``: answers ``[N, C]`` to the samples with ``ids`` ``[N]``."""
-    write_arrays(
-        folder / "predictions.npz",
-        ids=ids,
-        probabilities=probabilities,
-        labels=labels.astype(np.uint8),
-        label_names=np.array(label_names),
-    )
-
-
 WEIGHTS = "linear.safetensors"
 """The file of the student: the arrays from `arrays_of`, and its cuts ``[3, C]``."""
 
@@ -226,13 +196,8 @@ class LinearPlan:
     The student is solved in closed form, so there are no settings of training.
 
     Args:
-        labels: ``released`` for the released labels; ``truth`` for the true labels of the same
-            queries. The reference student learns from them: everything computed from these is
-            PRIVATE.
         soft: whether to learn from noisy counts in place of labels, if the aggregator released
             them.
-        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes
-            predictions.
         optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no
             cost.
 
@@ -240,9 +205,7 @@ class LinearPlan:
         ValueError: on an unknown value.
     """
 
-    labels: Labels = "released"
     soft: bool = True
-    predict_on: Literal["test", "public"] = "test"
     optimize: Metric = "accuracy"
 
     def __post_init__(self) -> None:
@@ -305,7 +268,7 @@ class Solved:
 
     @classmethod
     def by(cls, plan: LinearPlan, source: DataSource, released: ReleasedLabels) -> Self:
-        """Fit the student of released labels, or of the true labels of the same queries.
+        """Fit the student of released labels.
 
         Raises ``ValueError`` if there is nothing to learn from.
         """
@@ -313,13 +276,7 @@ class Solved:
         features, answered = public.features[rows], released.answered
         if not plan.soft:
             released = replace(released, noisy_counts=None, noise_std=None, linear=False)
-        if plan.labels == "truth":
-            right, known = known_truth(public.labels[rows])
-            answered = np.asarray(known.any(axis=1))
-            student = fit_linear(features, right, known)
-        else:
-            student = student_of(released, features, released.num_teachers)
-        arrays = arrays_of(student)
+        arrays = arrays_of(student_of(released, features, released.num_teachers))
         return cls(
             arrays,
             choose_thresholds(student_from(arrays).predict(features[answered])).astype(np.float32),
@@ -402,7 +359,7 @@ def fit(run: Run, plan: LinearPlan) -> None:
             solved = Solved.read(path, plan.optimize)
 
         trained = partial(solved.trained, source.label_names)
-        export_or_say_why_not(run, plan.labels, trained, source, weights_of_arrays)
+        export_or_say_why_not(run, trained, source, weights_of_arrays)
         if not run.is_finished(STUDENT):
             untested = not len(source.load(Role.TEST).ids)
             run.finish(STUDENT, {path: digest(path)}, untested=untested)
@@ -422,7 +379,7 @@ def fit_beside(run: Run, optimize: Metric) -> dict[Path, str]:
     path = student_folder(run) / WEIGHTS
     solved.save(path)
     trained = partial(solved.trained, source.label_names)
-    export_or_say_why_not(run, "released", trained, source, weights_of_arrays, beside=True)
+    export_or_say_why_not(run, trained, source, weights_of_arrays, beside=True)
     return {path: digest(path)}
 
 
@@ -442,19 +399,6 @@ def test(run: Run, plan: LinearPlan) -> Json:
     figures, constants = solved.figures(source), solved.arrays["constant_logits"]
     write_figures(folder, figures, constants, source, optimize=plan.optimize)
     return figures
-
-
-def predict(run: Run, plan: LinearPlan) -> None:
-    """Write ``predictions.npz``: answers to the samples of ``plan.predict_on``."""
-    require_student(run)
-    source, folder = load_data(run), student_folder(run)
-    records = source.records(Role(plan.predict_on))
-    write_predictions(
-        folder,
-        records.ids,
-        *Solved.read(folder / WEIGHTS, plan.optimize).answers(records.features),
-        source.label_names,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -536,82 +480,6 @@ def test_student(run: Run) -> Json:
     return read_json((student_folder(run) / METRICS).read_text())
 
 
-def student_of_truth(run: Run, folder: Path) -> tuple[Json, Metric]:
-    """Train the student of ``run`` anew on the true labels; return its test figures. PRIVATE.
-
-    Args:
-        run: a run with a trained student.
-        folder: the folder for checkpoints of a network.
-
-    Returns:
-        The figures, and the one that decisions serve.
-    """
-    content = student_settings(run)
-    if not is_linear(content["model"]["network"]):
-        return find("network_of_truth")(run, content, folder)
-    plan = replace(LinearPlan.of(content), labels="truth")
-    source, released = load_data(run), ReleasedLabels.load(run.root)
-    return Solved.by(plan, source, released).figures(source), plan.optimize
-
-
 def student_settings(run: Run) -> Json:
     """Return the settings of a run's student in training."""
     return yaml.safe_load((run.root / STUDENT.config).read_text())
-
-
-def make_references(run: Run, plan: Any) -> None:
-    """Evaluate a student of the true labels, and the teachers without noise. PRIVATE.
-
-    Neither protects the records: on data that may be looked at, they show the price of privacy.
-    The student of the true labels is trained like the private one, on all queried samples. Teachers
-    answer by their majority; teachers in closed form by a linear fit to all private records, the
-    best that linear answers can be expected to reach. All figures are on the test set.
-
-    Args:
-        run: the run, with a trained student.
-        plan: how its teachers were trained, a `TeacherPlan` or a `ClosedFormPlan`.
-
-    Raises:
-        ValueError: if an earlier stage is not finished.
-    """
-    for stage in (TEACHERS_FIT, LABEL):
-        run.require_finished(stage)
-    require_student(run)
-    data = load_data(run)
-    inputs = {
-        "labels": digest(labels_file(run)),
-        "student": digest(run.root / STUDENT.config),
-        "teachers": digest(run.root / TEACHERS_FIT.state),
-        "public": public_digest(data),
-        "test": data.fingerprint(Role.TEST),
-    }
-    if not run.begin(REFERENCES, StageInputs(digests=inputs)):
-        return
-    folder, in_closed_form = run.root / REFERENCES.outputs[0], isinstance(plan, ClosedFormPlan)
-    figures, optimize = student_of_truth(run, folder)
-    if in_closed_form and plan.start_from is None:
-        reference = "linear_fit"
-        answers, public = predicted_without_noise(run, data)
-    else:
-        reference = "teacher_majority"
-        count_votes = count_corrected if in_closed_form else find("count_votes")
-        answers, public = (
-            count_votes(run, data, plan, role) / plan.num_teachers
-            for role in (Role.TEST, Role.PUBLIC)
-        )
-    write_json(
-        folder / METRICS,
-        {
-            "PRIVATE": "computed without privacy; not to be published",
-            "optimize": optimize,
-            "true_label_student": figures,
-            reference: evaluate(
-                answers,
-                data.records(Role.TEST).labels,
-                data.label_names,
-                cuts=choose_thresholds(public),
-                optimize=optimize,
-            ),
-        },
-    )
-    run.finish(REFERENCES)

@@ -40,7 +40,7 @@ from pate._labeling.data.records import (
     partition_records,
 )
 from pate._labeling.data.source import DataSource
-from pate._labeling.linear import fit_linear, flat
+from pate._labeling.linear import flat
 from pate._labeling.release.between_runs import (
     Start,
     ledger_setting,
@@ -59,7 +59,7 @@ from pate._labeling.runs.run import (
     other_inputs,
     read_key,
 )
-from pate._labeling.runs.vote_store import VoterStore, VoteStore, fingerprint_of_voters, load_voters
+from pate._labeling.runs.vote_store import VoterStore, VoteStore, fingerprint_of_voters
 from pate._labeling.teachers import (
     CHUNK_SIZE,
     CLOSED_FORM,
@@ -72,7 +72,7 @@ from pate._labeling.teachers import (
     uses_groups,
 )
 from pate._labeling.votes.kinds import Moments, Voting, pack_ballots, rows_of
-from pate._labeling.votes.voters import Geometry, GroupVoters, RecordVoters, blocks
+from pate._labeling.votes.voters import Geometry, blocks
 
 _ONE_OF_MANY = (
     "Note: the data say whose record each is, but `unit: record` protects one record alone, not"
@@ -366,22 +366,6 @@ def seal_closed_form(
     )
 
 
-def predicted_without_noise(run: Run, data: DataSource) -> tuple[FloatArray, FloatArray]:
-    """Return answers ``[N, C]`` to test and public records, of a linear fit to private records.
-
-    PRIVATE.
-    """
-    voters = load_voters(run)
-    assert isinstance(voters, RecordVoters | GroupVoters)
-    labels, known = known_truth(voters.labels)
-    fit = fit_linear(voters.geometry.unit * voters.coordinates, labels, known)
-    test, public = (
-        fit.predict(voters.geometry.linear(_all_of(data.records(role).features)))
-        for role in (Role.TEST, Role.PUBLIC)
-    )
-    return test, public
-
-
 def _all_of(features: Features) -> FloatArray:
     """Return features as ``[N, F]`` float64."""
     return flat(features[np.arange(features.shape[0])])
@@ -507,19 +491,6 @@ def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
             made_by=made_by | {"code": code_version()},
         ),
     )
-
-
-def count_corrected(run: Run, data: DataSource, plan: ClosedFormPlan, role: Role) -> IntArray:
-    """Return the vote counts ``[N, C]`` of the teachers on the records of a role. PRIVATE."""
-    assert plan.start_from is not None
-    samples = _with_constant(data, role)
-    answers = Start.of(run, encode_fields(plan), data).answers(
-        data.load(role).features[np.arange(len(samples))]
-    )
-    counts: IntArray = np.zeros(answers.shape, dtype=np.int64)
-    for ballots in ballots_of(samples, answers, _corrections(run.root / TEACHERS_FIT.outputs[0])):
-        counts += ballots.sum(axis=0)
-    return counts
 
 
 def correction(

@@ -17,9 +17,6 @@ from pate._labeling.data.source import DataSource
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.votes.kinds import rows_of
 
-Labels = Literal["released", "truth"]
-"""The labels that a student learns: released labels or, for comparison and PRIVATE, the truth."""
-
 
 def queried(source: DataSource, released: ReleasedLabels) -> tuple[Records, IntArray]:
     """Return the public records, and the rows ``[Q]`` of the queries among them.

@@ -18,7 +18,7 @@ import yaml
 from jsonargparse import ArgumentError
 from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
@@ -42,10 +42,9 @@ from pate._labeling.stages.student import (
     student_folder,
     student_inputs,
     write_figures,
-    write_predictions,
 )
 from pate._labeling.student.carried import Trained
-from pate._labeling.student.metrics import DECISION_METRICS, Metric
+from pate._labeling.student.metrics import DECISION_METRICS
 from pate._networks.checkpoints import LocalCheckpoints
 from pate._networks.settings import require_logits, without_weights
 from pate._networks.student.answers import weights_of_tensors
@@ -99,8 +98,7 @@ class StudentCLI(LightningCLI):
 
     Args:
         args: a subcommand and its options, as from a command line; or plain data: ``subcommand``
-            and the configuration under its name, or only a configuration, which instantiates the
-            parts without running anything.
+            and the configuration under its name.
         parser_class: the class of the parsers.
         opened: the run, with its source; None for the run that the options name.
         parser_kwargs: further arguments of the parsers.
@@ -115,7 +113,7 @@ class StudentCLI(LightningCLI):
         **parser_kwargs: Any,
     ) -> None:
         self._opened = opened
-        self._asked = args[0] if isinstance(args, list) else args.get("subcommand")
+        self._asked = args[0] if isinstance(args, list) else args["subcommand"]
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.WARNING)
         for message in _KNOWN:
@@ -125,7 +123,6 @@ class StudentCLI(LightningCLI):
                 Student,
                 StudentData,
                 args=args,
-                run=self._asked is not None,
                 auto_configure_optimizers=False,
                 save_config_callback=None,
                 parser_class=parser_class,
@@ -133,7 +130,7 @@ class StudentCLI(LightningCLI):
             )
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
-        """Return the requested one: the parsers of all four would take a third of a small run."""
+        """Return the requested one: the parsers of all would take a third of a small run."""
         # checkpoints are always read as data
         return {
             name: skipped | {"weights_only"}
@@ -178,13 +175,11 @@ class StudentCLI(LightningCLI):
 
     @property
     def _parsed(self) -> Any:
-        return self.config if self.subcommand is None else self.config[self.subcommand]
+        return self.config[self.subcommand]
 
     @property
     def folder(self) -> Path:
-        """The student's folder. The folder of Lightning if the student is no stage of the run."""
-        if self._asked is None:
-            return Path(self._get(self.config_init, "trainer")["default_root_dir"])
+        """The student's folder."""
         return student_folder(self.run)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
@@ -284,16 +279,13 @@ class StudentCLI(LightningCLI):
         """Export the student, and the linear one beside it; return the digest of its file."""
         if not self.trainer.is_global_zero:
             return {}
-        data = self.settings["data"]
         export_or_say_why_not(
             self.run,
-            data["labels"],
             partial(self._trained_student, model),
             self.datamodule.source,
             weights_of_tensors,
         )
-        shown = data["raw"] and data["labels"] == "released"
-        return fit_beside(self.run, model.optimize) if shown else {}
+        return fit_beside(self.run, model.optimize) if self.settings["data"]["raw"] else {}
 
     def _trained_student(self, model: Student) -> Trained:
         checkpoint = _read(self.trained())
@@ -309,10 +301,6 @@ class StudentCLI(LightningCLI):
             cuts=model.cuts[DECISION_METRICS.index(model.optimize)].float().cpu().numpy(),
         )
 
-    def validate(self, model: LightningModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Evaluate the student on the released labels that were held out."""
-        self.trainer.validate(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
-
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the test set, and write ``metrics.json``."""
         self.trainer.test(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
@@ -322,24 +310,7 @@ class StudentCLI(LightningCLI):
             model.constant_logits.float().cpu().numpy(),
             self.datamodule.source,
             optimize=model.optimize,
-            others={} if self._asked is None else figures_beside(self.run, model.optimize),
-        )
-
-    def predict(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Write ``predictions.npz``: answers to the samples of ``--data.predict_on``."""
-        answers = self.trainer.predict(
-            model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs
-        )
-        probabilities = torch.cat(
-            [batch.float() for batch in answers or [] if isinstance(batch, torch.Tensor)]
-        )
-        cuts = model.cuts[DECISION_METRICS.index(model.optimize)].to(probabilities)
-        write_predictions(
-            self.folder,
-            self.datamodule.predict_ids,
-            probabilities.numpy(),
-            (probabilities > cuts).numpy(),
-            self.datamodule.label_names,
+            others=figures_beside(self.run, model.optimize),
         )
 
     def _checkpoint(self, name: str) -> Path | None:
@@ -424,28 +395,6 @@ def _read(checkpoint: Path) -> Json:
             "Expected a checkpoint of tensors, numbers and texts alone, got"
             f" {checkpoint} ({reason})"
         ) from None
-
-
-def network_of_truth(run: Run, content: Json, folder: Path) -> tuple[Json, Metric]:
-    """Train a student of these settings on the true labels; return its test figures. PRIVATE.
-
-    Args:
-        run: a run with a trained student.
-        content: the settings of that student.
-        folder: the folder for checkpoints.
-
-    Returns:
-        The figures, and the one that decisions serve.
-    """
-    truth = {
-        "data": content["data"] | {"labels": "truth"},
-        "trainer": content["trainer"] | {"default_root_dir": str(folder), "logger": False},
-    }
-    made = StudentCLI(content | truth | {"run": str(run.root)}, opened=run)
-    model, data = made.model, made.datamodule
-    made.trainer.fit(model, datamodule=data)
-    made.trainer.test(model, datamodule=data, ckpt_path=made.trained(), verbose=False)
-    return model.test_report, model.optimize
 
 
 def encode_makers(**makers: Any) -> Json:

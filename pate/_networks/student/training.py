@@ -11,7 +11,7 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -32,7 +32,6 @@ from pate._core.progress import stage_bar
 from pate._core.validation import (
     BoolArray,
     IntArray,
-    StrArray,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -44,7 +43,6 @@ from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import LABEL, Run, load_data
 from pate._labeling.student.metrics import (
     DECISION_METRICS,
-    Labels,
     Metric,
     choose_thresholds,
     evaluate,
@@ -66,9 +64,6 @@ class StudentData(pl.LightningDataModule):
         run: the run's folder, with ``pate label`` finished.
         batch_size: samples per batch.
         val_fraction: share of the labeled samples held out for validation.
-        labels: ``released`` for the released labels; ``truth`` for the true labels of the same
-            queries. The reference student learns from them: everything computed from these is
-            PRIVATE.
         num_workers: worker processes of the loaders.
         seed: seed of the split and of the order of the samples.
         soft: whether to learn from noisy counts in place of labels, if the aggregator released
@@ -77,8 +72,6 @@ class StudentData(pl.LightningDataModule):
         unlabelled: number of unlabeled samples shown with each labeled one, drawn anew every
             epoch from the rest of the public pool and from the queries that were not answered. A
             student with ``pseudo_confidence`` learns from them.
-        predict_on: ``test`` or ``public``, the samples for which ``pate student predict`` writes
-            predictions.
         raw: whether the student sees the samples as they come, such as pixels, and not through the
             feature map by which teachers see records.
 
@@ -95,12 +88,10 @@ class StudentData(pl.LightningDataModule):
         run: Path,
         batch_size: int = 32,
         val_fraction: float = 0.1,
-        labels: Labels = "released",
         num_workers: int = 0,
         seed: int = 0,
         soft: bool = True,
         unlabelled: int = 0,
-        predict_on: Literal["test", "public"] = "test",
         raw: bool = False,
     ) -> None:
         super().__init__()
@@ -115,13 +106,9 @@ class StudentData(pl.LightningDataModule):
         self.input_shape = self.source.input_shape
         self.label_names = self.source.label_names
         public, rows = queried(self.source, released)
-        if labels == "truth":
-            right, mask = known_truth(public.labels[rows])
-            targets, noise_std = right.astype(np.float32), None
-        else:
-            answered, noise_std = released.answered, noise_of(released, soft=soft)
-            targets = targets_of(released, soft=soft)[answered]
-            rows, mask = rows[answered], released.mask[answered]
+        answered, noise_std = released.answered, noise_of(released, soft=soft)
+        targets = targets_of(released, soft=soft)[answered]
+        rows, mask = rows[answered], released.mask[answered]
         self.constants = tuple(constant_logits(targets, mask, noise_std=noise_std).tolist())
         others = (
             np.setdiff1d(np.arange(len(public)), rows)
@@ -142,7 +129,6 @@ class StudentData(pl.LightningDataModule):
         self._order = _Shuffle(
             len(training), seed, others=others.size, extra=unlabelled * len(training)
         )
-        self._role = Role(predict_on)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the labeled samples, in an order that depends only on seed and epoch."""
@@ -154,19 +140,7 @@ class StudentData(pl.LightningDataModule):
 
     def test_dataloader(self) -> DataLoader[Any]:
         """Return the test set with its true labels."""
-        return self._truth(Role.TEST)
-
-    def predict_dataloader(self) -> DataLoader[Any]:
-        """Return the samples of ``predict_on``."""
-        return self._truth(self._role)
-
-    @property
-    def predict_ids(self) -> StrArray:
-        """The ids of the samples of `predict_dataloader`, in its order."""
-        return self.source.records(self._role).ids
-
-    def _truth(self, role: Role) -> DataLoader[Any]:
-        records = self.source.records(role)
+        records = self.source.records(Role.TEST)
         known = known_truth(records.labels)[1]
         rows = np.arange(len(records))
         return self._loader(_Samples(records.features, rows, records.labels, known))

@@ -25,7 +25,7 @@ from pate._core.files.writing import (
 )
 from pate._core.progress import stage_bar
 from pate._core.settings import encode_fields
-from pate._core.validation import Float32Array, IntArray, require
+from pate._core.validation import Float32Array, require
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.release.between_runs import Start
@@ -40,7 +40,7 @@ from pate._labeling.runs.run import (
 from pate._labeling.runs.vote_store import VoteStore
 from pate._labeling.stages.teachers import begin_fit, require_same_data
 from pate._labeling.teachers import CHUNK_SIZE, CurveFormat, Execution
-from pate._labeling.votes.kinds import Voting, kind_cast, unpack_ballots
+from pate._labeling.votes.kinds import Voting, kind_cast
 from pate._networks.data.augmentation import require_pictures
 from pate._networks.settings import require_logits
 from pate._networks.teachers.executors import available_bytes, root_device, run_jobs
@@ -49,10 +49,8 @@ from pate._networks.teachers.sizing import choose_size, describe_training, disk_
 from pate._networks.teachers.training import (
     TrainJob,
     VoteJob,
-    cast_votes,
     chunk_file,
     foreign_files,
-    load_chunk,
     log_curves,
     make_networks,
     read_losses,
@@ -294,28 +292,3 @@ def vote_teachers(
                 ballots=kind_cast(voting).form,
             ),
         )
-
-
-def count_votes(run: Run, data: DataSource, plan: TeacherPlan, role: Role) -> IntArray:
-    """Return the vote counts ``[N, C]`` of the teachers that took part, on the records of a role.
-
-    PRIVATE.
-
-    Of teachers that voted by scores their decisions are counted.
-    """
-    records, settings = data.records(role), run.inputs_of(TEACHERS_VOTE).settings
-    absent, voting = settings.get("absent") or [], settings.get("votes", "bits")
-    folder, device = run.root / TEACHERS_FIT.outputs[0], root_device(plan.accelerator)
-    counts: IntArray = np.zeros(records.labels.shape, dtype=np.int64)
-    chunks = plan.chunks()
-    with stage_bar(len(chunks), f"votes on {role.value}", unit="chunk") as bar:
-        for teachers in chunks:
-            packed = cast_votes(
-                load_chunk(plan, teachers, data.input_shape, data.num_labels, folder).to(device),
-                records.features,
-                "bits" if voting == "scores" else voting,
-            )
-            packed[np.isin(teachers, absent)] = 0
-            counts += unpack_ballots(packed, data.num_labels).sum(axis=0, dtype=np.int64)
-            bar.update()
-    return counts

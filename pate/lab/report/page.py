@@ -23,7 +23,7 @@ from PIL import Image
 from pate._core.accounting.history import LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger
 from pate._core.accounting.statement import Statement
-from pate._core.files.reading import Json, read_arrays, read_json
+from pate._core.files.reading import Json, read_json
 from pate._core.validation import Float32Array, IntArray, StrArray, UInt8Array, require
 from pate._labeling.data.records import Features, Role
 from pate._labeling.data.source import DataSource
@@ -80,8 +80,6 @@ class Findings:
         run: the run.
         released: its labels and their statement. None before `pate label`.
         learned: its student. None before `pate student fit`.
-        predictions: labels in {0, 1} by the student for queried samples, by query row; empty if it
-            predicted none.
         frontier: picture and table of a frontier of simulated votes in ``public/frontier``, if one
             was drawn there.
         settings: saved settings as text, by the name of their file.
@@ -91,7 +89,6 @@ class Findings:
     run: Run
     released: Released | None
     learned: Learned | None
-    predictions: dict[int, IntArray]
     frontier: tuple[Picture, str] | None
     settings: dict[str, str]
     has_data: bool
@@ -114,9 +111,6 @@ def read_findings(root: Path) -> Findings:
         run=run,
         released=released,
         learned=learned,
-        predictions={}
-        if released is None or learned is None
-        else _read_predictions(run, released.labels),
         frontier=read_frontier(run.public / "frontier", private=False),
         settings={
             name.name: (root / name).read_text()
@@ -204,26 +198,6 @@ def read_frontier(folder: Path, *, private: bool) -> tuple[Picture, str] | None:
         frontier=str(folder),
     )
     return Picture(data_uri(picture.read_bytes()), text.partition("\n")[0]), text
-
-
-def _read_predictions(run: Run, labels: ReleasedLabels) -> dict[int, IntArray]:
-    """Return the student's predictions by row of the queries; empty for other samples."""
-    path = run.root / STUDENT.outputs[0] / "predictions.npz"
-    if not path.is_file():
-        return {}
-    arrays = read_arrays(
-        path,
-        ("ids", "labels", "label_names"),
-        unread=("probabilities",),
-        what="predictions of a student",
-    )
-    if tuple(arrays["label_names"].tolist()) != labels.label_names:
-        return {}
-    rows = {str(name): row for row, name in enumerate(arrays["ids"].tolist())}
-    predicted = arrays["labels"].astype(np.int64)
-    return {
-        row: predicted[rows[name]] for row, name in enumerate(labels.ids.tolist()) if name in rows
-    }
 
 
 ABSENT = "\u2013"
@@ -321,8 +295,7 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
     """Return the first ``num_samples`` queries with released labels. None without features.
 
     Each has its ``name``, a ``picture`` or ``values``, the names of the positive labels that were
-    ``released`` and that the student ``predicted`` (None without predictions), whether it was
-    ``answered``, and how many labels were ``withheld``.
+    ``released``, whether it was ``answered``, and how many labels were ``withheld``.
     """
     released = findings.released
     if released is None or released.features is None:
@@ -334,7 +307,6 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
         pictures = [data_uri(_encoded(pixels)) for pixels in _bytes_of(values)]
     samples = []
     for row, picture in enumerate(pictures):
-        predicted = findings.predictions.get(row)
         samples.append(
             {
                 "name": str(labels.ids[row]),
@@ -343,7 +315,6 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
                 "released": _named(labels, labels.labels[row]),
                 "answered": bool(labels.answered[row]),
                 "withheld": int((~labels.mask[row]).sum()),
-                "predicted": None if predicted is None else _named(labels, predicted),
             }
         )
     return samples

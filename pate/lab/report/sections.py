@@ -26,12 +26,10 @@ from pate._core.accounting.statement_words import (
     describe_state,
     ledger_words,
 )
-from pate._core.files.reading import Json, read_json
+from pate._core.files.reading import Json
 from pate._core.validation import FloatArray
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import (
-    METRICS,
-    REFERENCES,
     TEACHERS_FIT,
     TEACHERS_VOTE,
     VOTES_IMPORT,
@@ -69,7 +67,6 @@ PUBLIC = {
 }
 PRIVATE = {
     "votes": "The teachers' votes",
-    "references": "Without privacy",
     "frontier-of-votes": "The frontier",
     "rivals": "Rivals",
     "losses": "Training of the teachers",
@@ -112,9 +109,6 @@ def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
         "label_table": label_table,
         "training_charts": training_charts,
         "vote_figures": vote_figures,
-        "reference_metrics": reference_metrics,
-        "PRIVATE_TITLES": _PRIVATE_TITLES,
-        "f1_table": f1_table,
         "private_frontier": partial(read_frontier, findings.run.private / "frontier", private=True),
         "rival_table": rival_table,
         "loss_chart": loss_chart,
@@ -251,12 +245,6 @@ def training_charts(learned: Learned | None) -> list[Picture]:
 
 
 _BINS = 20
-_PRIVATE_TITLES = {
-    "student": "student",
-    "teacher_majority": "noiseless teacher majority",
-    "linear_fit": "linear fit to private records",
-    "true_label_student": "true-label student",
-}
 _RIVAL_FIGURES = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",
@@ -310,29 +298,6 @@ def vote_figures(run: Run, released: Released | None) -> dict[str, Any] | str | 
             ],
         ),
     }
-
-
-def reference_metrics(run: Run, learned: Learned | None) -> Json | None:
-    """Return the metrics of references without privacy, and of the student. PRIVATE."""
-    path = run.root / REFERENCES.outputs[0] / METRICS
-    if not path.is_file():
-        return None
-    student: Json = {} if learned is None else learned.metrics
-    return student | read_json(path.read_text())
-
-
-def f1_table(metrics: Json) -> Table:
-    """Return the F1 of each label by references. PRIVATE."""
-    per_label = {
-        title: metrics[name]["per_label"]
-        for name, title in _PRIVATE_TITLES.items()
-        if name in metrics
-    }
-    rows = [
-        (name, *(barred(labels.get(name, {}).get("f1")) for labels in per_label.values()))
-        for name in next(iter(per_label.values()))
-    ]
-    return Table(("F1", *per_label), rows)
 
 
 def rival_table(run: Run) -> Table | None:

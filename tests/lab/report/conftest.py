@@ -108,8 +108,7 @@ def label_votes(root: Path, *words: str) -> None:
 
 @pytest.fixture(scope="session")
 def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run on pictures, whose student learned by descent and predicts the public
-    samples."""
+    """A finished run on pictures, whose student learned by descent."""
     place = tmp_path_factory.mktemp("report")
     folder = recipe(place / "recipe", Path("unused"))
     described = {
@@ -125,15 +124,4 @@ def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"--ledger={place}/ledger.sqlite",
     ]
     assert cli.main(["run", str(folder), "--run", str(root), *options]) == 0
-    config = str(root / "public" / "student_fit.yaml")
-    predict = [
-        "student",
-        "predict",
-        "--config",
-        config,
-        "--run",
-        str(root),
-        "--data.predict_on=public",
-    ]
-    assert cli.main(predict) == 0
     return root

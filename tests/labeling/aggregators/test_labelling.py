@@ -15,6 +15,7 @@ import yaml
 from pate import ReleasedLabels, cli
 from pate._labeling.aggregators import base as plugins
 from pate.accounting import NeighboringRelation, Statement, read_ledger
+from tests.conftest import make_arrays
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 
@@ -150,9 +151,12 @@ def test_a_student_is_asked_before_the_teachers(
     }
     assert relabel(run, interactive) == 2
     assert "Expected --predictions, which InteractiveScreen needs" in capsys.readouterr().err
-    assert cli.main(["student", "predict", "--run", str(run), "--data.predict_on=public"]) == 0
-    predictions = run.parent / "predictions.npz"
-    with np.load(run / "public" / "student" / "predictions.npz") as archive:
+    arrays, predictions = make_arrays(), run.parent / "predictions.npz"
+    public = arrays["split"] == 1
+    np.savez(run.parent / "public.npz", X=arrays["X"][public], ids=arrays["ids"][public])
+    words = [str(run / "public/student/model"), str(run.parent / "public.npz")]
+    assert cli.main(["predict", *words, f"--output={predictions}"]) == 0
+    with np.load(predictions) as archive:
         says = {name: archive[name] for name in archive.files}
     # what no teacher says
     says["probabilities"][::2] = np.where(says["probabilities"][::2] > 0.5, 0.01, 0.99)
@@ -200,7 +204,7 @@ def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) ->
     assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
     Statement.from_json(statement).verify(released=run / "public" / "labels.npz")
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
+    assert cli.main(["account", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
 
 
 @pytest.mark.slow
@@ -209,7 +213,7 @@ def test_an_outsider_is_calibrated_by_name(
     outsider: None, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
+    assert cli.main(["account", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
     assert "class_path: NoisyMean" in capsys.readouterr().out
 
 
@@ -253,5 +257,5 @@ def test_an_entry_point_that_names_no_aggregator_is_refused(
     (record / "entry_points.txt").write_text(f"[pate.aggregators]\n{entry}\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["calibrate", "--aggregator=NoisyVotes", "--target_epsilon=3", *sizes]) == 2
-    assert f"pate calibrate: Expected {message}" in capsys.readouterr().err
+    assert cli.main(["account", "--aggregator=NoisyVotes", "--target_epsilon=3", *sizes]) == 2
+    assert f"pate account: Expected {message}" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """A mechanism from another package: one class, and its aggregator of two lines, go through everything.
 
-`pate label`, `topk` and `calibrate` know it by its name, and no
+`pate label`, `topk` and `account` know it by its name, and no
 table of this package does.
 """
 
@@ -144,9 +144,9 @@ def test_the_commands_know_and_explain_it(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["--num_teachers=200", "--num_labels=5", "--num_queries=50", "--delta=1e-5"]
-    command = ["calibrate", "--aggregator=PickLabel", "--target_epsilon=2"]
+    command = ["account", "--aggregator=PickLabel", "--target_epsilon=2"]
     assert cli.main([*command, *asked]) == 0
-    assert "scale_pick = " in capsys.readouterr().out
+    assert "scale_pick: " in capsys.readouterr().out
     Path("counts.csv").write_text("item,count\na,900\nb,100\nc,3\n")
     command = ["topk", "--counts=counts.csv", "--k=1", "--mechanism=pick", "--target_epsilon=1"]
     assert cli.main([*command, "--output=top.json"]) == 0

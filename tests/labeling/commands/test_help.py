@@ -47,11 +47,10 @@ def test_help_is_for_people(name: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_required_options_come_first_and_general_ones_last(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = help_of("calibrate", capsys)
+    text = help_of("label", capsys)
     names = re.findall(r"^  (?:-\w, )?(--\w+)", text, flags=re.MULTILINE)
-    assert names[:3] == ["--target_epsilon", "--delta", "--num_queries"]
+    assert names[:2] == ["--delta", "--run"]
     assert names[-3:] == ["--help", "--config", "--print_config"]
-    assert text.startswith("usage: pate calibrate --target_epsilon TARGET_EPSILON --delta DELTA")
 
 
 def test_label_does_not_ask_for_an_aggregator() -> None:

@@ -27,10 +27,7 @@ def test_a_finished_run_is_well_and_goes_on(run: Path, capsys: Printed) -> None:
     before = sorted(run.rglob("*"))
     assert cli.main(["check", str(run)]) == 0
     printed = capsys.readouterr().out
-    assert (
-        "all is well; finished: teachers fit, teachers vote, label, student fit, references\n"
-        in printed
-    )
+    assert "all is well; finished: teachers fit, teachers vote, label, student fit\n" in printed
     assert printed.endswith(f"\nnext: pate report {run}\n")
     assert sorted(run.rglob("*")) == before
     (run / "public" / "report.html").write_text("a page")
@@ -48,7 +45,7 @@ def test_what_is_missing_comes_next(run: Path) -> None:
     Run(run).clear(LABEL)
     (run / LABEL.config).unlink()
     result = check_run(run)
-    assert result.finished == ("teachers fit", "teachers vote", "references")
+    assert result.finished == ("teachers fit", "teachers vote")
     assert result.next_command == f"pate label --target_epsilon 1 --delta 1e-6 --run {run}"
 
 

@@ -17,7 +17,7 @@ from pate.aggregators import registered
 from tests.conftest import make_arrays
 from tests.labeling.commands.test_help import OF_NETWORKS
 
-PANEL = "--target_epsilon 1 --num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
+PANEL = "--target_epsilon 1 --num_queries 3 --delta 1e-5"
 
 
 def end_of(words: list[str]) -> object:
@@ -47,8 +47,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "a known option, got --num_quer; did you mean --num_queries?",
         ),
         ("label --num_quer 3", "did you mean --num_queries?"),
-        ("calibrate --num_querys=3", "did you mean --num_queries?"),
-        ("run configs/faces --ref", "did you mean --references?"),
+        ("run configs/faces --dry", "did you mean --dry_run?"),
         (
             "label --delta 1e-5 --run x",
             "Expected --aggregator, or --target_epsilon, which finds one",
@@ -64,8 +63,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run faces --config other.yaml", "Expected a recipe, or --config"),
         ("run --config other.yaml", "Expected 4 YAML documents in other.yaml, as `pate run RECIPE"),
         (
-            f"calibrate --aggregator NoisyVotes --aggregator.sigma_gap 40 {PANEL}",
-            "got --aggregator.sigma_gap; did you mean sigma_votes? (`pate calibrate --aggregator.help"
+            f"label --run x --aggregator NoisyVotes --aggregator.sigma_gap 40 {PANEL}",
+            "got --aggregator.sigma_gap; did you mean sigma_votes? (`pate label --aggregator.help"
             " NoisyVotes` lists them)",
         ),
     ],
@@ -84,19 +83,22 @@ def test_a_mistake_is_one_line(line: str, said: str, capsys: pytest.CaptureFixtu
         ("run --run x", "recipe"),
         ("ledger show", "ledger"),
         ("label", "delta"),
-        (f"calibrate --aggregator StableTopk {PANEL}", "; did you mean StableTopK?"),
-        (f"calibrate --aggregator StableTopK --aggregator.gap 3 {PANEL}", "gap"),
-        (f"calibrate --aggregator.k 2 {PANEL}", "aggregator"),
-        (f"calibrate --aggregator no.such.Cls {PANEL}", "no.such.Cls"),
-        (f"calibrate --aggregator numpy.array {PANEL}", "array"),
-        (f"calibrate --aggregator NoisyVotes --aggregator.sigma_votes [3] {PANEL}", "sigma_votes"),
-        ("calibrate --aggregator", "--aggregator"),
+        (f"label --run x --aggregator StableTopk {PANEL}", "; did you mean StableTopK?"),
+        (f"label --run x --aggregator StableTopK --aggregator.gap 3 {PANEL}", "gap"),
+        (f"label --run x --aggregator.k 2 {PANEL}", "aggregator"),
+        (f"label --run x --aggregator no.such.Cls {PANEL}", "no.such.Cls"),
+        (f"label --run x --aggregator numpy.array {PANEL}", "array"),
+        (
+            f"label --run x --aggregator NoisyVotes --aggregator.sigma_votes [3] {PANEL}",
+            "sigma_votes",
+        ),
+        ("label --run x --aggregator", "--aggregator"),
         ("teachers vote --run", "--run"),
-        ("calibrate --config nowhere.yaml", "nowhere.yaml"),
-        ("calibrate --config list.yaml", "config"),
-        ("calibrate --config cut.yaml", "config"),
-        ("calibrate --config bytes.yaml", "pate calibrate: "),
-        ("calibrate --config other.yaml", "seeds"),
+        ("label --run x --config nowhere.yaml", "nowhere.yaml"),
+        ("label --run x --config list.yaml", "config"),
+        ("label --run x --config cut.yaml", "config"),
+        ("label --run x --config bytes.yaml", "pate label: "),
+        ("label --run x --config other.yaml", "seeds"),
         (
             "run configs/table --run x --data.init_args.path=y.npz --data.init_args.budgets=[1,inf]",
             "Expected a finite number for --data.budgets, got inf (`",
@@ -120,14 +122,12 @@ def test_what_jsonargparse_refuses_is_told_in_its_words(
 def test_both_ways_to_say_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     said = []
     for line in (
-        "calibrate --aggregator NoisyVotes --num_queries 3 --delta 1e-5 --num_teachers 50"
-        " --num_labels 3 --target_epsilon 2",
-        "calibrate --aggregator=NoisyVotes --num_queries=3 --delta=1e-5 --num_teachers=50"
-        " --num_labels=3 --target_epsilon=2",
+        "label --run x --aggregator NoisyVotes --num_queries 3 --delta 1e-5 --target_epsilon 2",
+        "label --run x --aggregator=NoisyVotes --num_queries=3 --delta=1e-5 --target_epsilon=2",
     ):
-        assert end_of(line.split()) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
+        assert end_of(line.split()) == 2
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1] and "to be finished" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_no_command_takes_a_setting_that_an_option_does_not_have(
         assert "no_such" in said or f" {option}" in said, (unknown, said)
 
 
-EMPTY = "calibrate --target_epsilon 1 --num_queries 3 --delta 1e-5 --num_teachers 10 --num_labels 3"
+EMPTY = f"label --run x {PANEL}"
 STABLE = "{class_path: StableTopK, init_args: {scale_gap: 3, sigma_test: 3, delta_test: 1e-8, max_k: {}}}"
 
 
@@ -219,7 +219,7 @@ def test_no_aggregator_takes_an_option_of_another(
     said = capsys.readouterr().err
     assert f"Expected a setting of {aggregator} (neighboring_relation, " in said
     assert "got --aggregator.max_kk" in said
-    assert f"(`pate calibrate --aggregator.help {aggregator}` lists them)" in said
+    assert f"(`pate label --aggregator.help {aggregator}` lists them)" in said
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,6 @@ def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> No
         ("predict model new.csv --trust true", "predict model new.csv --trust"),
         ("predict model new.csv --trust=false", "predict model new.csv"),
         ("check --run run", "check run"),
-        ("references run", "references --run run"),
     ],
 )
 def test_a_switch_and_a_run_may_be_written_either_way(
@@ -328,11 +327,11 @@ WORDS = [
     ("ledger show --ledger", "a value behind --ledger"),
     ("check a b", "options, each with -- before its name, got b"),
     (
-        f"calibrate --aggregator.sigma_votes x --aggregator NoisyVotes {PANEL}",
+        f"label --run x --aggregator.sigma_votes x --aggregator NoisyVotes {PANEL}",
         "a class for --aggregator, which takes these settings",
     ),
     (
-        f"calibrate --aggregator NoisyVotes {PANEL} --aggregator.neighboring_relation x",
+        f"label --run x --aggregator NoisyVotes {PANEL} --aggregator.neighboring_relation x",
         "--aggregator.neighboring_relation among REPLACE_RECORD, ADD_REMOVE_TEACHER, got x",
     ),
 ]

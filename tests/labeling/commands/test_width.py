@@ -22,7 +22,7 @@ def widest(text: str, *parts: Path) -> str:
         ["ledger", "show", "--ledger={run}/ledger.sqlite"],
         ["status", "{run}"],
         [
-            *("calibrate", "--target_epsilon=8", "--aggregator=NoisyVotes", "--num_queries=100"),
+            *("account", "--target_epsilon=8", "--aggregator=NoisyVotes", "--num_queries=100"),
             *("--delta=1e-5", "--num_teachers=800", "--num_labels=40"),
         ],
     ],

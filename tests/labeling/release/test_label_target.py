@@ -221,11 +221,11 @@ def test_another_target_says_what_changed(copied: Path, capsys: Printed) -> None
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("StableTopK", "ConfidentScreen")),
     ],
 )
-def test_what_calibrate_prints_is_what_labelling_takes(
+def test_what_account_prints_is_what_labelling_takes(
     name: str, copied: Path, finished: Path, tmp_path: Path, capsys: Printed
 ) -> None:
     sizes = ["--num_queries=50", "--delta=1e-3", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["calibrate", f"--aggregator={name}", "--target_epsilon=400", *sizes]) == 0
+    assert cli.main(["account", f"--aggregator={name}", "--target_epsilon=400", *sizes]) == 0
     pasted = tmp_path / "pasted.yaml"
     pasted.write_text(capsys.readouterr().out.split("# label.yaml\n")[1])
     words = ["label", "--config", str(pasted), "--overwrite"]

@@ -251,7 +251,7 @@ def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
     }
     for name, (change, message) in spoil.items():
         change()
-        for command in (["label", *config], ["student", "validate", "--run", str(copied)]):
+        for command in (["label", *config], ["student", "test", "--run", str(copied)]):
             assert cli.main(command) == 2, name
             error = capsys.readouterr().err
             assert message in error and len(error.splitlines()) == 1, (name, error)

@@ -31,7 +31,7 @@ def test_no_release_is_stated_at_a_delta_that_promises_nothing(
         TopKSettings(k=1, scale=1.0, delta=0.9)
     lines = (
         "topk --pairs pairs.csv --items items.txt --k 1 --scale 1 --delta 0.9 --output top.csv",
-        "calibrate --target_epsilon 1 --num_queries 9 --num_teachers 2000 --num_labels 3 --delta 5e-4",
+        "account --aggregator NoisyVotes --target_epsilon 1 --num_queries 9 --num_teachers 2000 --num_labels 3 --delta 5e-4",
     )
     Path("pairs.csv").write_text("user,item\nu,a\n")
     Path("items.txt").write_text("a\nb\nc\n")

@@ -215,11 +215,6 @@ WAYS: dict[str, Way] = {
     "row numbers": data("row numbers", ids=np.arange(600)),
     "no public samples": data("at least one public record", split=np.zeros(600, int)),
     "no private records": data("private record", split=np.repeat([1, 2], 300)),
-    "no test records to measure by": Way(
-        "test records (test_fraction of the data takes a share of the public ones)",
-        ("--references",),
-        arrays={"split": np.repeat([0, 1], 300)},
-    ),
     "another split": data("split in 0", split=np.full(600, 7)),
     "rows in two roles": data(
         "public samples that are no private records: they are published (copies=True says that",

@@ -97,7 +97,7 @@ def test_training_has_one_bar_in_a_terminal(copied: Path, terminal: Callable[[],
     done = re.search(r" (\d+)/(\d+) ", last)
     assert last.startswith("student fit: 100%") and done and done[1] == done[2]
     assert "epoch 4, val_loss 0." in last
-    for command in ("test", "validate", "predict"):
+    for command in ("test",):
         shown = terminal()
         assert cli.main(["student", command, "--run", str(copied)]) == 0
         assert len(shown.lines) == 1, shown.lines
@@ -174,8 +174,8 @@ def test_the_best_checkpoint_is_not_the_last_one(copied: Path) -> None:
     shutil.copy(folder / "last.ckpt", folder / "other.ckpt")
     found = {}
     for name in ("best", "last", str(folder / "other.ckpt")):
-        assert cli.main(["student", "predict", f"--run={copied}", f"--ckpt_path={name}"]) == 0
-        found[name] = (folder / "predictions.npz").read_bytes()
+        assert cli.main(["student", "test", f"--run={copied}", f"--ckpt_path={name}"]) == 0
+        found[name] = (folder / "metrics.json").read_bytes()
     (folder / "best.ckpt").unlink()
     assert found["last"] == found[str(folder / "other.ckpt")]
 
@@ -190,9 +190,7 @@ class Evil:
         return Path.touch, (self.marker,)
 
 
-@pytest.mark.parametrize(
-    ("command", "name"), [("fit", "last"), ("fit", "path"), ("test", "path"), ("predict", "path")]
-)
+@pytest.mark.parametrize(("command", "name"), [("fit", "last"), ("fit", "path"), ("test", "path")])
 def test_a_checkpoint_is_data(
     command: str, name: str, network: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -227,11 +225,8 @@ def test_checkpoints_that_are_not_there(name: str, network: Path, capsys: Captur
     )
 
 
-@pytest.mark.parametrize("command", ["validate", "test", "predict"])
-def test_without_a_student_the_way_to_one_is_named(
-    command: str, tmp_path: Path, capsys: Captured
-) -> None:
-    assert cli.main(["student", command, "--run", str(tmp_path / "run")]) == 2
+def test_without_a_student_the_way_to_one_is_named(tmp_path: Path, capsys: Captured) -> None:
+    assert cli.main(["student", "test", "--run", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
     assert "Expected `pate student fit` to be finished" in error and len(error.splitlines()) == 1
     assert not (tmp_path / "run").exists()
@@ -250,10 +245,9 @@ def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(
     ]
     assert cli.main(words) == 0
     capsys.readouterr()
-    for command in (["student", "test"], ["student", "predict"], ["references"]):
-        assert cli.main([*command, f"--run={copied}"]) == 2
-        line = capsys.readouterr().err
-        assert "Expected a student of the labels in" in line and len(line.splitlines()) == 1
+    assert cli.main(["student", "test", f"--run={copied}"]) == 2
+    line = capsys.readouterr().err
+    assert "Expected a student of the labels in" in line and len(line.splitlines()) == 1
     with pytest.raises(ValueError, match="of earlier labels"):
         pate.Pipeline(copied).test_student()
 
@@ -279,8 +273,7 @@ def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Cap
 
 def test_a_student_in_bfloat16_learns_and_leaves(copied: Path) -> None:
     assert fit(copied, "--trainer.precision=bf16-true", "--trainer.max_epochs=1") == 0
-    for command in ("test", "predict"):
-        assert cli.main(["student", command, "--run", str(copied)]) == 0
+    assert cli.main(["student", "test", "--run", str(copied)]) == 0
     answers = pate.load_student(copied).predict_proba(np.zeros((3, 6), np.float32))
     assert answers.shape == (3, 4) and np.isfinite(answers).all()
 

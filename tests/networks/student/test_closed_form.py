@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from pate import ReleasedLabels, cli
+from pate import ReleasedLabels, cli, load_student
 from pate._labeling.linear import constant_logits, is_linear, linear_student_of, student_of
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import Run, labels_file, load_data
@@ -37,9 +37,9 @@ def student_of_run(root: Path) -> LinearStudent:
 
 
 def predictions(root: Path) -> np.ndarray:
-    with np.load(root / "public" / "student" / "predictions.npz") as archive:
-        found: np.ndarray = archive["probabilities"]
-    return found
+    return load_student(root / "public" / "student" / "model").predict_proba(
+        make_arrays()["X"][500:]
+    )
 
 
 def with_noisy_counts(root: Path, noise_std: float) -> None:
@@ -116,20 +116,6 @@ def test_networks_learn_from_what_probabilities_can_be(copied: Path) -> None:
     assert targets.min() == 0 and targets.max() == 1
 
 
-def test_the_true_labels_take_the_same_way(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = fitted(copied, "--data.labels=truth")
-    assert "the student stays in its run" in capsys.readouterr().err
-    assert not (copied / "public" / "student" / "model").exists()
-    public = load_data(Run(copied)).records(Role.PUBLIC)
-    rows = rows_of(ReleasedLabels.load(copied).ids, public.ids)
-    truth = public.labels[rows]
-    expected = fit_linear(public.features[rows], truth, np.ones(truth.shape))
-    features = make_arrays()["X"][500:]
-    np.testing.assert_allclose(found.predict(features), expected.predict(features), atol=1e-6)
-
-
 def test_a_label_of_which_nothing_was_released_is_denied(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((300, 6))
@@ -174,13 +160,6 @@ def test_a_student_that_is_there_is_not_fitted_again(
 )
 def test_which_settings_name_the_linear_network(settings: Any, linear: bool) -> None:
     assert is_linear(settings) == linear
-
-
-def test_nothing_is_held_out_to_be_validated(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["student", "validate", "--run", str(copied)]) == 2
-    assert "the closed form learns from all released labels" in capsys.readouterr().err
 
 
 def test_the_constant_answer_of_the_release_is_judged(finished: Path) -> None:

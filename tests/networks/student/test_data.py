@@ -80,15 +80,6 @@ def test_a_network_learns_pixels_from_votes_by_patches(tmp_path: Path) -> None:
     assert found[right == 1].mean() == pytest.approx(linear["a"]["recall"], abs=1e-9)
 
 
-def test_truth_takes_the_place_of_all_queries(finished: Path) -> None:
-    data = StudentData(finished, labels="truth", val_fraction=0.0)
-    features, labels, mask = collect(data.train_dataloader())
-    assert len(features) == 80
-    thresholds = np.array([0.0, 0.5, 0.0, -0.5])
-    assert (labels == (features[:, :4] > thresholds)).all()
-    assert mask.all()
-
-
 def test_the_test_set_is_whole(finished: Path) -> None:
     features, labels, _ = collect(StudentData(finished).test_dataloader())
     assert (labels == make_arrays()["Y"][500:]).all()

@@ -15,10 +15,9 @@ import pate
 from models import MLP
 from pate import cli
 from pate._labeling.linear import constant_logits
-from pate._labeling.runs.run import Run
 from pate._networks.student.stage import StudentCLI
 from pate.student import Student, choose_thresholds
-from tests.conftest import copy_run
+from tests.conftest import make_arrays
 from tests.networks.conftest import DESCENT
 
 Loader = DataLoader[tuple[Tensor, ...]]
@@ -167,7 +166,6 @@ def test_the_checkpoint_of_the_lowest_loss_is_kept(
     )
     assert last["epoch"] == best["epoch"] + 10 < 59  # a patience of ten epochs
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
-    assert cli.main(["student", "predict", "--run", str(copied)]) == 0
     parts = StudentCLI(
         ["test", "--config", str(copied / "public" / "student_fit.yaml"), f"--run={copied}"]
     )
@@ -177,14 +175,11 @@ def test_the_checkpoint_of_the_lowest_loss_is_kept(
         expected = (
             torch.cat([parts.model.eval()(features) for features in batches]).sigmoid().numpy()
         )
-    with np.load(folder / "predictions.npz") as archive:
-        np.testing.assert_allclose(archive["probabilities"], expected, atol=1e-6)
-        away = (
-            archive["labels"],
-            archive["probabilities"]
-            > np.array(pate.load_student(folder / "model").settings["cuts"], dtype=np.float32),
-        )
-    np.testing.assert_array_equal(*away)
+    away = pate.load_student(folder / "model")
+    probabilities, labels = away.answer(make_arrays()["X"][500:])
+    np.testing.assert_allclose(probabilities, expected, atol=1e-6)
+    cuts = np.array(away.settings["cuts"], dtype=np.float32)
+    np.testing.assert_array_equal(labels, probabilities > cuts)
     np.testing.assert_array_equal(
         json.loads((folder / "model" / "model.json").read_text())["cuts"],
         best["state_dict"]["cuts"][1],
@@ -222,14 +217,3 @@ def test_without_held_out_samples_the_last_network_answers(copied: Path) -> None
     assert torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]["departs"].all()
     assert cli.main(["student", "test", "--run", str(copied)]) == 0
     assert json.loads((folder / "metrics.json").read_text())["student"]["macro_f1"] > 0
-
-
-@pytest.mark.slow
-def test_references_are_left_in_their_own_folder(finished: Path, tmp_path: Path) -> None:
-    root = copy_run(finished, tmp_path / "run")
-    assert cli.main(fit_words(root, *MLP_WORDS, "--trainer.max_epochs=2", "--overwrite")) == 0
-    before = (root / "public" / "student" / "last.ckpt").read_bytes()
-    (root / "private" / "references.json").unlink()
-    assert cli.main(["references", "--run", str(root)]) == 0
-    assert (root / "public" / "student" / "last.ckpt").read_bytes() == before
-    assert (Run(root).private / "references" / "last.ckpt").is_file()
