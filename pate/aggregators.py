@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         SiloVotes as SiloVotes,
     )
     from pate._labeling.aggregators.score_votes import (
-        PersonalVotes as PersonalVotes,
         ScoreVotes as ScoreVotes,
     )
     from pate._labeling.aggregators.top_k import (

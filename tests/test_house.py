@@ -42,6 +42,7 @@ GUARDED = (
 )
 # in a base, in a subclass, under another name
 ARRAYS_ELSEWHERE = {
+    "Voters",
     "GroupedVoters",
     "StatedLabels",
     "_Losses",

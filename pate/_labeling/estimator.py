@@ -12,7 +12,7 @@ import secrets
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,9 +130,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             None if all must be known.
         classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
             None for 0 and 1; ``"from_y"`` takes the values in ``y``, which are then not protected.
-        budgets: the personal budgets that records may have, ascending epsilons such as ``[0.5, 1,
-            2]``, known without a look at the records; ``epsilon`` is at most the largest. `fit`
-            then takes the budget of each record (`pate.aggregators.PersonalVotes`).
         copies: whether ``X_public`` may be rows of ``X``, which nothing protects then. Otherwise
             `fit` refuses it if more samples equal a record than records equal another one.
         ledger: a file that counts all releases of the same records, created if it is missing. A fit
@@ -164,7 +161,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         classes: ArrayLike | Literal["from_y"] | None = None,
         unknown_labels: UnknownLabels | None = None,
-        budgets: Sequence[float] | None = None,
         copies: bool = False,
         ledger: Path | str | None = None,
         random_state: Any = None,
@@ -177,7 +173,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.bounds = bounds
         self.classes = classes
         self.unknown_labels = unknown_labels
-        self.budgets = budgets
         self.copies = copies
         self.ledger = ledger
         self.random_state = random_state
@@ -190,7 +185,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         *,
         X_public: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-        budgets: ArrayLike | None = None,
     ) -> Self:
         """Release labels of public samples, and fit the student to them.
 
@@ -207,14 +201,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
                 are then the protected units, and the same in all fits of a ledger: a change is
                 seen, and refused, only in records whose content has stayed.
-            budgets: ``[N]``, the personal budget of each record, one of the classifier's.
-                Records must then vote for themselves.
 
         Raises:
             ValueError: in one line, if anything does not fit. Nothing is spent then.
         """
-        self._require_budgets(budgets is not None)
-        content = self._content(X, Y, X_public, groups=groups, budgets=budgets)
+        require_positive(epsilon=self.epsilon)
+        require_count(2, **given(n_teachers=self.n_teachers))
+        content = self._content(X, Y, X_public, groups=groups)
         settings = LabelSettings(
             delta=float(self.delta), target_epsilon=float(self.epsilon), noise_seed=self.noise_seed
         )
@@ -231,20 +224,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
         return self
 
-    def _require_budgets(self, given_to_fit: bool) -> None:
-        require_positive(epsilon=self.epsilon)
-        require_count(2, **given(n_teachers=self.n_teachers))
-        declared = self.budgets is not None and self.teacher is None
-        require(
-            declared if given_to_fit else self.budgets is None,
-            "budgets of the records and of a classifier without a teacher, both or none",
-            budgets=self.budgets,
-        )
-        most = max(self.budgets or (self.epsilon,))
-        require(
-            self.epsilon <= most, f"epsilon <= {most:g}, the largest budget", epsilon=self.epsilon
-        )
-
     def _content(
         self,
         X: ArrayLike,
@@ -252,7 +231,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         X_public: ArrayLike | None,
         *,
         groups: ArrayLike | None,
-        budgets: ArrayLike | None,
     ) -> Content:
         """Return the checked arguments of a fit."""
         if isinstance(Y, list | tuple):
@@ -286,15 +264,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 " this is meant)",
             )
         units = as_text(np.arange(len(records)) if groups is None else groups, name="groups")
-        consents = None if budgets is None else column_or_1d(budgets, dtype=np.float64)
-        for name, values in given(groups=units, budgets=consents).items():
-            require(
-                len(values) == len(records),
-                f"{len(records)} {name}, one for each record",
-                **{name: len(values)},
-            )
+        require(
+            len(units) == len(records),
+            f"{len(records)} groups, one for each record",
+            groups=len(units),
+        )
         unit: Unit = "record" if groups is None else "group"
-        return Content(records, labels, names, public, units, unit, consents, random)
+        return Content(records, labels, names, public, units, unit, random)
 
     def _by_records(
         self, folder: Path, content: Content, settings: LabelSettings
@@ -306,7 +282,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             features=None if drawn else AutoFeatures(),
             permanent_ids=True,
             unknown_labels=self.unknown_labels,
-            budgets=None if self.budgets is None else list(self.budgets),
             copies=True,
         )
         if drawn:
@@ -569,7 +544,6 @@ class Content:
         public: ``[P, F]``, the public samples; none if they are drawn from noisy moments.
         units: ``[N]``, the group of each record, or its number.
         unit: the protected unit.
-        budgets: ``[N]``, the personal budgets. None without.
         random: public randomness.
     """
 
@@ -579,7 +553,6 @@ class Content:
     public: FloatArray
     units: StrArray
     unit: Unit
-    budgets: FloatArray | None
     random: np.random.RandomState
 
     @property
@@ -590,8 +563,7 @@ class Content:
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """All that a release depends on but settings."""
-        consents = np.zeros(0) if self.budgets is None else self.budgets
-        return self.records, self.labels, self.units, consents, self.public
+        return self.records, self.labels, self.units, self.public
 
     def save(self, file: Path) -> Path:
         """Write private records and public samples for `Arrays`, with one unused test record.
@@ -613,9 +585,9 @@ class Content:
             "split": np.repeat([0, 1, 2], [len(X), len(public), 1]),
             "label_names": np.array(self.names),
         }
-        facts = given(group=self.units if grouped else None, budget=self.budgets)
-        for name, values in facts.items():
-            arrays[name] = np.concatenate((values, np.zeros(len(public) + 1, values.dtype)))
+        if grouped:
+            rest = np.zeros(len(public) + 1, self.units.dtype)
+            arrays["group"] = np.concatenate((self.units, rest))
         np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
         return file
 

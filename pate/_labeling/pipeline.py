@@ -79,7 +79,6 @@ from pate._labeling.teachers import (
     CurveFormat,
     Execution,
     Plan,
-    require_by_record,
 )
 from pate._labeling.votes.kinds import Moments, NoisyTotal, VoteShape, Voting
 
@@ -174,7 +173,6 @@ class RunPlan:
 
     def __post_init__(self) -> None:
         require_student_for(self.labels.query_choice, self.teachers.start_from)
-        require_by_record(self.teachers, self.data.budgets)
         require(
             self.votes is None or not isinstance(self.teachers, ClosedFormPlan),
             "no `votes` of teachers in closed form, whose ballots follow from how they were made",
@@ -246,7 +244,6 @@ class RunPlan:
             self._size,
             kind_of_votes(self.sized_teachers, self.voting),
             before=[each.charge for each in self._earlier],
-            budgets=self.data.budgets,
         )
 
     @property
@@ -590,7 +587,6 @@ class Pipeline:
                     len(manifest.ids),
                     manifest.kind,
                     before=released_before(run),
-                    budgets=manifest.budgets,
                 )
                 rehearse_release(run, store, complete, self.data)
                 if first_stage(run) is TEACHERS_FIT:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, get_args
@@ -140,17 +140,6 @@ class ClosedFormPlan:
     def nominal(self) -> int:
         """The nominal number of teachers; `MOST_VOTERS` where each record or group is one."""
         return MOST_VOTERS if self.num_teachers is None else self.num_teachers
-
-
-def require_by_record(plan: Plan, budgets: Sequence[float]) -> None:
-    """Raise ``ValueError`` unless each record votes for itself, where records have budgets."""
-    by_record = isinstance(plan, ClosedFormPlan) and plan == ClosedFormPlan(network=plan.network)
-    require(
-        not budgets or by_record,
-        "`fit: closed_form`, `unit: record`, and neither `num_teachers` nor `start_from`, where"
-        " records have personal budgets",
-        budgets=list(budgets),
-    )
 
 
 Kind = Literal["serial", "loky", "ray"]

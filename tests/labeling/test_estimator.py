@@ -147,7 +147,6 @@ def test_a_record_reaches_one_teacher(
             public=arrays[0][2200:],
             units=np.arange(len(X)).astype(np.str_),
             unit="record",
-            budgets=None,
             random=np.random.RandomState(0),
         )
         return ballots_of(teacher, content, 20)
@@ -233,50 +232,6 @@ def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
         told = "Expected X_public within bounds .* if transform_input names it"
         with pytest.raises(ValueError, match=told):
             Pipeline(steps).fit(X[:1800], Y[:1800], X_public=public)
-
-
-def test_records_have_budgets_of_their_own(arrays: tuple[FloatArray, UInt8Array]) -> None:
-    X, Y = arrays
-    classifier = PateClassifier(epsilon=4.0, budgets=(1.0, 4.0), noise_seed=1)
-    budgets = np.tile(np.array([1.0, 4.0], dtype=np.float32), 900)
-    classifier.fit(X[:1800], Y[:1800], X_public=X[1800:], budgets=budgets)
-    assert classifier.statement_["aggregator"]["class_path"].endswith("PersonalVotes")
-    assert [kept["epsilon"] for kept in classifier.statement_["budgets"]] == [1.0, 4.0]
-    assert (classifier.predict(X[1800:]) == Y[1800:]).mean() > 0.85
-
-
-@pytest.mark.parametrize(
-    ("settings", "given", "message"),
-    [
-        ({}, {"budgets": np.ones(1800)}, "Expected budgets of the records and of a classifier"),
-        ({"budgets": [1.0]}, {}, "Expected budgets of the records and of a classifier"),
-        (
-            {"budgets": [1.0], "teacher": LogisticRegression(), "n_teachers": 9},
-            {"budgets": np.ones(1800)},
-            "Expected budgets of the records and of a classifier without a teacher",
-        ),
-        ({"budgets": [2.0]}, {"budgets": np.ones(9)}, "Expected 1800 budgets, one for each"),
-        ({"budgets": [2.0]}, {"budgets": np.ones(1800)}, "Expected a budget of each private"),
-        ({"budgets": [1.0]}, {"budgets": np.ones(1800)}, "Expected epsilon <= 1, the largest"),
-        (
-            {"budgets": [2.0]},
-            {"budgets": np.full(1800, 2), "groups": np.arange(1800).astype(str)},
-            "where records have personal budgets",
-        ),
-    ],
-)
-def test_budgets_that_do_not_fit_are_refused(
-    settings: dict[str, Any],
-    given: dict[str, Any],
-    message: str,
-    arrays: tuple[FloatArray, UInt8Array],
-    tmp_path: Path,
-) -> None:
-    X, Y = arrays
-    classifier = PateClassifier(ledger=tmp_path / "ledger.sqlite", noise_seed=1, **settings)
-    with pytest.raises(ValueError, match=message):
-        classifier.fit(X[:1800], Y[:1800], X_public=X[1800:], **given)
-    assert not (tmp_path / "ledger.sqlite").exists()
 
 
 def test_five_records_give_a_warning(arrays: tuple[FloatArray, UInt8Array]) -> None:

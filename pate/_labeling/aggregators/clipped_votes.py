@@ -314,12 +314,11 @@ def noisy_median(
     num_voters: float,
     sigma: float,
     generator: np.random.Generator,
-    weights: FloatArray | float = 1,
 ) -> float:
     """Return a candidate near the median of ``sizes``, by noisy bisection.
 
     Noise aside, half of the voters have ballots of its size or less. It takes at most ``ceil(log2
-    m)`` comparisons with noise of ``sigma``. One voter moves each by its weight at most.
+    m)`` comparisons with noise of ``sigma``. One voter moves each by 1 at most.
 
     Args:
         sizes: ``[V]``, sizes of ballots; empty ballots may be left out.
@@ -327,12 +326,11 @@ def noisy_median(
         num_voters: the nominal number of voters.
         sigma: the standard deviation of the noise in a number of voters.
         generator: source of the noise.
-        weights: ``[V]``, how much each voter counts, exact in sums; or one number for all.
     """
     low, high = 0, len(candidates) - 1
     while low < high:
         middle = (low + high) // 2
-        above = (weights * (sizes > candidates[middle])).sum()
+        above = (sizes > candidates[middle]).sum()
         enough = exceeds(-above, -num_voters / 2, sigma=sigma, generator=generator)
         low, high = (low, middle) if enough else (middle + 1, high)
     return float(candidates[high])

@@ -1,25 +1,23 @@
 """Noisy sums of ballots that are moments, in rounds, and linear answers that follow from them.
 
 `Learner` asks the questions of the rounds, and learns from the noisy answers. `ScoreVotes` pays for
-them, and `PersonalVotes` asks records that have budgets of their own.
+them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event, GaussianEvent
-from pate._core.accounting.filters import PersonalEvent, personal_weights, require_budgets
 from pate._core.mechanisms.noise import add_gaussian
-from pate._core.settings import Partial
 from pate._core.validation import FloatArray, require, require_positive
-from pate._labeling.aggregators.base import Aggregator, AnyAggregator, Release, features_of
+from pate._labeling.aggregators.base import Aggregator, Release, features_of
 from pate._labeling.aggregators.clipped_votes import (
     MEDIAN_ERRORS,
     MEDIAN_SHARE,
@@ -29,7 +27,7 @@ from pate._labeling.aggregators.clipped_votes import (
 from pate._labeling.aggregators.moment_learner import Learner, Purpose
 from pate._labeling.linear import shrunk_means
 from pate._labeling.votes.kinds import Ballots, Moments, Need, Scores, VoteShape
-from pate._labeling.votes.voters import MomentQuery, RecordVoters, Voters
+from pate._labeling.votes.voters import MomentQuery, Voters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,15 +187,6 @@ class ScoreVotes(Aggregator):
             neighboring_relation=self.relation_of(relation), noise_multiplier=self.multiplier_scores
         )
 
-    def weighed(self, voters: Voters) -> Voters:
-        """Return voters, with weights if the aggregator gives any.
-
-        Raises ``ValueError`` if they have personal budgets, by which only `PersonalVotes` weigh.
-        """
-        name = type(self).__name__
-        require(voters.budgets is None, "PersonalVotes of records with budgets", aggregator=name)
-        return voters
-
     def aggregate(
         self, votes: Ballots | Scores | Moments, *, generator: np.random.Generator
     ) -> Release:
@@ -225,7 +214,6 @@ def released(
     aggregator: ScoreVotes, voters: Voters, num_queries: int, generator: np.random.Generator
 ) -> Iterator[Round]:
     """Yield the rounds. Each asks a question of its own."""
-    voters = aggregator.weighed(voters)
     noise_multiplier, count = (
         aggregator.multiplier_scores / math.sqrt(num_queries),
         float(voters.num_voters),
@@ -315,7 +303,7 @@ class NoisySum(NamedTuple):
 def noisy_count(number: float, noise_multiplier: float, generator: np.random.Generator) -> float:
     """Return a noisy number of voters, at least twice the standard deviation of its noise.
 
-    One voter moves it by its weight.
+    One voter moves it by 1.
 
     Sums are divided by it: where noise may be all that was counted, a smaller number would magnify
     noise.
@@ -361,10 +349,8 @@ def noisy_sum(
     )
     sigma = min(cheap, max(dear, count / MEDIAN_ERRORS))
     if steps and sigma <= count / 3:
-        norms, weights = voters.norms(question), voters.weights
-        median = noisy_median(
-            norms, candidates, num_voters=count, sigma=sigma, generator=generator, weights=weights
-        )
+        norms = voters.norms(question)
+        median = noisy_median(norms, candidates, num_voters=count, sigma=sigma, generator=generator)
         clip, paid = MEDIAN_SPARE * median, steps * (noise_multiplier / sigma) ** 2
     deviation = question.reach * clip * noise_multiplier / math.sqrt(1 - paid)
     total = add_gaussian(voters.clipped_sum(question, clip), sigma=deviation, generator=generator)
@@ -378,104 +364,3 @@ def clip_candidates(voters: Voters, question: MomentQuery, known_share: float) -
     )
     least = voters.least_norm(question) * math.sqrt(known_share)
     return np.asarray(norms[np.append(norms[1:] > least, True)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class PersonalVotes(ScoreVotes):
-    """`ScoreVotes` of records with personal budgets: who consents to less counts with less weight.
-
-    Choose it wherever the source of the records declares budgets: it takes the place of
-    `ScoreVotes` there by itself. The weight of a budget is the ratio of its ``mu`` to that of the
-    largest budget, rounded down to a multiple of ``2^-16``, so that sums of weights are exact.
-
-    Privacy: all that a record moves is multiplied by its weight. Its ballot is scaled to the clip,
-    then by the weight, and rounded toward zero, so that the sum moves by at most twice the clip
-    times the weight. The number of voters, the numbers of those that know a label, and each
-    comparison for a clip move by the weight in place of one. All questions, and their shares of the
-    budget, follow from what was released. A release that is ``mu``-GDP for records of weight 1 is
-    so ``w mu``-GDP for those of weight ``w`` (individualized PATE by weights, Boenisch et al.
-    (2022)), under REPLACE_RECORD and ADD_REMOVE_TEACHER alike. An altered record keeps its id, and
-    so its budget.
-
-    Args:
-        multiplier_scores: noise multiplier of one query, for records of the largest budget.
-        rounds: as in `ScoreVotes`.
-        purpose: as in `ScoreVotes`.
-        budgets: the budgets that records may have, ascending epsilons: a public list.
-        delta: the delta of the budgets.
-        neighboring_relation: the relation of the cost that is stated first.
-
-    Raises:
-        ValueError: as `ScoreVotes` does, or if budgets are not positive and ascending, or so far
-            apart that one has no weight.
-    """
-
-    offered: ClassVar[bool] = False
-
-    budgets: tuple[float, ...]
-    delta: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "budgets", require_budgets(self.budgets))
-        require(self.budgets, "at least one budget", budgets=self.budgets)
-        self.weights  # noqa: B018  # raises
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """The weight of each budget, 1 for the largest."""
-        return personal_weights(self.budgets, self.delta)
-
-    def event(
-        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
-    ) -> Event:
-        """Describe the cost of one query, to records of all budgets."""
-        return PersonalEvent(
-            event=super().event(shape, relation, tier),
-            budgets=self.budgets,
-            weights=self.weights,
-            delta=self.delta,
-        )
-
-    def weighed(self, voters: Voters) -> Voters:
-        """Return records with the weights of their budgets. Raises ``ValueError`` on others."""
-        require(
-            isinstance(voters, RecordVoters) and voters.budgets is not None,
-            "records with personal budgets, each of which votes for itself",
-            voters=type(voters).__name__,
-        )
-        assert voters.budgets is not None
-        require(np.isin(voters.budgets, self.budgets).all(), "records of declared budgets")
-        places = np.searchsorted(self.budgets, voters.budgets)
-        return replace(voters, weights=np.array(self.weights)[places])
-
-
-def by_budgets(
-    aggregator: AnyAggregator | None, budgets: Sequence[float], delta: float
-) -> AnyAggregator:
-    """Return `PersonalVotes` in place of the `ScoreVotes` that are asked for, or of nothing.
-
-    Raises ``ValueError`` if another aggregator, or another list of budgets, is asked for.
-    """
-    asked = aggregator or Partial(ScoreVotes)
-    settings, cls = (
-        ({each.name: getattr(asked, each.name) for each in fields(asked)}, type(asked))
-        if isinstance(asked, Aggregator)
-        else (asked.settings, asked.cls)
-    )
-    require(
-        cls in (ScoreVotes, PersonalVotes),
-        "ScoreVotes of records that have personal budgets",
-        aggregator=cls.__name__,
-    )
-    declared = {"budgets": list(budgets), "delta": delta}
-    settings = {
-        name: list(value) if name == "budgets" else value for name, value in settings.items()
-    }
-    other = {
-        name: settings[name]
-        for name in declared
-        if settings.get(name) not in (None, declared[name])
-    }
-    require(not other, f"the budgets {list(budgets)} of the records at delta = {delta:g}", **other)
-    return Partial(PersonalVotes, **{**settings, **declared}).complete()

@@ -20,7 +20,6 @@ from pate._core.files.reading import read_arrays
 from pate._core.validation import UNKNOWN, Faults, require
 from pate._labeling.data.arrays import OPTIONAL
 from pate._labeling.data.label_table import (
-    BUDGET,
     LABELS,
     UNNAMED,
     UTF_8,
@@ -135,7 +134,7 @@ def guess_table(path: Path, content: str) -> Guess:
         guess.add("group_pattern", pattern, "Guessed: the names of pictures name their persons")
         keys = persons or keys
     guess.hashed = names.get("split", "split") not in table.values
-    taken = {*names.values(), identity, content, "split", "group", "identity", BUDGET}
+    taken = {*names.values(), identity, content, "split", "group", "identity"}
     rest = [name for name in table.values if name not in taken]
     public = _public_rows(table, names, keys)
     _guess_labels(guess, table, [name for name in rest if name not in numbered], public)

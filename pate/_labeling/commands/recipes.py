@@ -102,7 +102,6 @@ def init(
     data: Path | None = None,
     public_fraction: float | None = None,
     test_fraction: float | None = None,
-    budgets: list[float] | None = None,
     random_ids: Path | None = None,
     copies: bool = False,
 ) -> None:
@@ -127,7 +126,6 @@ def init(
             `split` says which.
         test_fraction: the share of test records: of all if a hash chooses the public ones, and of
             the public ones if the column `split` names none.
-        budgets: the personal budgets, such as [0.5,1,2], in a column `budget`: a public list.
         random_ids: write a copy of a CSV file that has no ids, with a column of random ones, and a
             recipe for the copy. Keep it.
         copies: public records may be private ones, too, which nothing protects then.
@@ -138,7 +136,7 @@ def init(
     chosen = {"public_fraction": public_fraction, "test_fraction": test_fraction}
     guess, strip = Guess(), None
     if data is not None:
-        guess, strip = _read(named, data, given(**chosen), budgets, copies=copies)
+        guess, strip = _read(named, data, given(**chosen), copies=copies)
     files = recipe_files(folder, named, guess.root or data, guess)
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
@@ -204,7 +202,6 @@ def _read(
     kind: str,
     data: Path,
     fractions: Mapping[str, float],
-    budgets: list[float] | None,
     *,
     copies: bool,
 ) -> tuple[Guess, Image | None]:
@@ -229,13 +226,6 @@ def _read(
     require(not fractions or kind != "celeba", "--public_fraction of data other than CelebA's")
     for name, fraction in fractions.items():
         guess.add(name, fraction, f"From --{name}")
-    weighed = ("npz", "csv", "text")
-    require(
-        budgets is None or kind in weighed,
-        f"--budgets of data among {', '.join(weighed)}",
-        kind=kind,
-    )
-    guess.add("budgets", budgets, "From --budgets")
     guess.add("copies", copies or None, "From --copies")
     if content is not None and not guess.settings.get("labels"):
         return guess, None

@@ -56,11 +56,11 @@ from pate._labeling.data.source import (
     with_tests,
 )
 
-OPTIONAL = ("ids", "split", "group", "budget", "label_names")
+OPTIONAL = ("ids", "split", "group", "label_names")
 """Arrays that a file may have besides ``X`` and ``Y``; ``ids`` are required of a source."""
 _OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
 """CelebA's evaluation partition: the number of rows of each part, one part after the other."""
-_ROWS_OF = ("X", "Y", "ids", "split", "group", "budget")
+_ROWS_OF = ("X", "Y", "ids", "split", "group")
 """Arrays with a row for each record."""
 _ROWS = 64
 """Rows read from a file at once. The system maps much around each, which counts as memory."""
@@ -75,8 +75,7 @@ class Arrays(TableSource):
     so affect all teachers.
 
     Optional arrays: ``split`` ``[N]`` (0 private, 1 public, 2 test), ``group`` ``[N]`` (the person
-    to whom a record belongs), ``budget`` ``[N]`` (the personal budget of a private record),
-    ``label_names`` ``[C]``.
+    to whom a record belongs), ``label_names`` ``[C]``.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "mine.npz"
@@ -99,8 +98,6 @@ class Arrays(TableSource):
             as in a register: a row number changes when an earlier record is removed.
         unknown_labels: ``nan`` if labels may be unknown, which are NaN; -1 if -1 is unknown, too.
             None if all must be known.
-        budgets: the personal budgets that ``budget`` may hold, ascending epsilons such as ``[0.5,
-            1, 2]``, known without a look at the records. None if there is no ``budget``.
         copies: whether public records may be private ones, too, which nothing protects then.
 
     Raises:
@@ -119,7 +116,6 @@ class Arrays(TableSource):
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
-        budgets: list[float] | None = None,
         copies: bool = False,
     ) -> None:
         super().__init__(
@@ -128,7 +124,6 @@ class Arrays(TableSource):
             features,
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels,
-            budgets=budgets,
             copies=copies,
         )
         require_fractions(public_fraction, test_fraction)
@@ -160,11 +155,6 @@ class Arrays(TableSource):
             groups = as_text(arrays["group"], name="group") if "group" in arrays else None
         with faults.gather():
             split = self._split(arrays, source=source)
-        faults.require(
-            ("budget" in arrays) == bool(self.budgets),
-            f"`budgets` of the source and an array budget in {source}, both or none",
-            budgets=self.budgets,
-        )
         with faults.gather():
             rows = {name: arrays[name].shape[:1] for name in _ROWS_OF if name in arrays}
             sizes = {name: shape[0] if shape else 0 for name, shape in rows.items()}
@@ -179,7 +169,6 @@ class Arrays(TableSource):
             ids=ids,
             split=split,
             groups=groups,
-            budgets=arrays.get("budget"),
         )
 
     def _split(self, arrays: Mapping[str, NDArray[Any]], *, source: str) -> IntArray:
@@ -389,7 +378,7 @@ class DrawnPublic(DataSource):
             unit, so that only the direction of a row counts.
 
     Raises:
-        ValueError: if the source has a feature map of its own, or personal budgets.
+        ValueError: if the source has a feature map of its own.
     """
 
     def __init__(
@@ -401,7 +390,6 @@ class DrawnPublic(DataSource):
             "a source without `features` in DrawnPublic, which scales its rows",
             features=type(source.feature_map).__name__,
         )
-        require(not source.budgets, "a source without `budgets`, which moments do not weigh")
         self._source, self.samples, self._bounds = source, expand_path(samples), bounds
         self._rehearses = False
 

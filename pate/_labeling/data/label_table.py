@@ -19,7 +19,6 @@ import numpy as np
 from pate._core.validation import (
     BoolArray,
     Faults,
-    FloatArray,
     IntArray,
     StrArray,
     expecting,
@@ -44,7 +43,6 @@ from pate._labeling.data.source import (
 )
 
 _GROUPS = ("group", "identity")
-BUDGET = "budget"
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
@@ -83,7 +81,6 @@ class TableReading:
         fractions: shares of public and of test records, where the file has no ``split``.
         names: the file's own names of special columns, such as ``{"id": "patient"}``.
         unknown_labels: the sign of a label that is unknown. None if all must be known.
-        budgets: the personal budgets in the column ``budget``; empty if it has no such meaning.
         group_pattern: a regular expression for the part of an id that names its group. None if a
             column does, or nothing.
         encoding: the encoding of a CSV file.
@@ -93,7 +90,6 @@ class TableReading:
     fractions: tuple[float | None, float | None]
     names: Mapping[str, str]
     unknown_labels: UnknownLabels | None
-    budgets: Sequence[float] = ()
     group_pattern: str | None = None
     encoding: str = UTF_8
 
@@ -165,8 +161,7 @@ def read_label_table(
     Raises:
         ValueError: if the file is not such a table, with a line for each fault.
     """
-    consent = (BUDGET,) if reading.budgets else ()
-    required = tuple(dict.fromkeys((identity, *content, *consent)))
+    required = tuple(dict.fromkeys((identity, *content)))
     require_known("`names` of columns", reading.names, (*required, "split", *_GROUPS))
     table, faults = read_columns(path, required, reading.names, reading.encoding), Faults()
     columns = table.values
@@ -181,11 +176,7 @@ def read_label_table(
     split = np.full(len(ids), SPLIT_OF_ROLE[Role.PUBLIC], dtype=np.int64)
     with faults.gather():
         split = _split_of(table, ids if groups is None else groups, reading.fractions)
-    budgets = None
-    with faults.gather():
-        if consent:
-            budgets = _budgets(table, split == SPLIT_OF_ROLE[Role.PRIVATE], reading.budgets)
-    used = {"split", *consent, group, *misspelled, *names, *(reading.labels or ())}
+    used = {"split", group, *misspelled, *names, *(reading.labels or ())}
     rest = {name: values for name, values in columns.items() if name not in used}
     with faults.gather():
         made = features(Columns(path, rest, table.lines), split == SPLIT_OF_ROLE[Role.PUBLIC])
@@ -198,7 +189,6 @@ def read_label_table(
         ids=ids,
         split=split,
         groups=groups,
-        budgets=budgets,
     )
 
 
@@ -215,11 +205,6 @@ def _headings_of(
         not set(_GROUPS) <= unnamed.keys(),
         f"one column among {', '.join(_GROUPS)} in {path}",
         columns=_GROUPS,
-    )
-    faults.require(
-        listed or BUDGET not in unnamed.keys() - {*required},
-        f"`budgets`, the list of personal budgets in column `{BUDGET}` of {path} (a label or a"
-        " feature of this name is listed as one)",
     )
     group = next((name for name in _GROUPS if name in head), None)
     faults.require(
@@ -275,18 +260,6 @@ def _split_of(
         return split_by_hash(keys, *fractions, source=str(table.path))
     codes = np.array(_coded(table, "split", _SPLIT, "private, public or test"), dtype=np.int64)
     return with_tests(codes, keys, fractions[1])
-
-
-def _budgets(table: Columns, private: BoolArray, declared: Sequence[float]) -> FloatArray:
-    """Return the personal budgets ``[N]``: declared ones, and the first for public records."""
-    values = np.array([as_number(text) for text in table.values[BUDGET]], dtype=np.float64)
-    values[~private] = declared[0]
-    table.require(
-        BUDGET,
-        np.isin(values, declared).tolist(),
-        f"a budget among {', '.join(map('{:g}'.format, declared))}",
-    )
-    return values
 
 
 def is_gap(text: str, gaps: Collection[str] = ()) -> bool:

@@ -26,7 +26,6 @@ from pate._core.validation import (
     UNKNOWN,
     BoolArray,
     Float32Array,
-    FloatArray,
     IntArray,
     StrArray,
     UInt8Array,
@@ -370,8 +369,6 @@ class Records:
             record: it stays when other records come and go, and so is never a row number.
         groups: ``[N]`` likewise, the person that each record belongs to, for assignment by person.
             None if unknown.
-        budgets: ``[N]`` float64, the personal budget of each, an epsilon among those that the
-            source declares. None without. It belongs to the id, as the group does.
 
     Raises:
         ValueError: on arrays of different lengths, other labels, and on ids that occur twice.
@@ -381,18 +378,13 @@ class Records:
     labels: UInt8Array
     ids: StrArray
     groups: StrArray | None = None
-    budgets: FloatArray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", as_features(self.features))
         object.__setattr__(self, "ids", as_text(self.ids, name="ids"))
         if self.groups is not None:
             object.__setattr__(self, "groups", as_text(self.groups, name="groups"))
-        if self.budgets is not None:
-            budgets = np.asarray(self.budgets, dtype=np.float64)
-            require(budgets.ndim == 1, "budgets of shape [N]", shape=budgets.shape)
-            object.__setattr__(self, "budgets", budgets)
-        columns = given(ids=self.ids, groups=self.groups, budgets=self.budgets)
+        columns = given(ids=self.ids, groups=self.groups)
         sizes = {name: len(values) for name, values in columns.items()}
         labels = np.asarray(self.labels)
         require(
@@ -407,7 +399,7 @@ class Records:
         )
         require(
             {self.features.shape[0], *sizes.values()} == {len(self.labels)},
-            "as many features, ids, groups and budgets as labels",
+            "as many features, ids and groups as labels",
             features=self.features.shape[0],
             **sizes,
         )
@@ -423,7 +415,6 @@ class Records:
             labels=self.labels[rows],
             ids=self.ids[rows],
             groups=None if self.groups is None else self.groups[rows],
-            budgets=None if self.budgets is None else self.budgets[rows],
         )
 
     def units(self, unit: Unit) -> StrArray:

@@ -24,7 +24,6 @@ from zlib import crc32
 
 import numpy as np
 
-from pate._core.accounting.filters import require_budgets
 from pate._core.accounting.ledger import ledger_beside
 from pate._core.files.reading import digest
 from pate._core.settings import RecordsInitArgs
@@ -66,7 +65,6 @@ class DataSource(RecordsInitArgs, ABC):
             the raw features.
         permanent_ids: the value of `permanent_ids`.
         unknown_labels: the value of `unknown_labels`.
-        budgets: the value of `budgets`.
         copies: the value of `copies`.
 
     Attributes:
@@ -81,12 +79,10 @@ class DataSource(RecordsInitArgs, ABC):
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
         unknown_labels: bool = False,
-        budgets: Sequence[float] | None = None,
         copies: bool = False,
     ) -> None:
         self._feature_map = features
         self._copies = copies
-        self._budgets = require_budgets(budgets or ())
         self._permanent_ids = permanent_ids
         self._unknown_labels = unknown_labels
         self._records: dict[Role, Records] = {}
@@ -128,14 +124,6 @@ class DataSource(RecordsInitArgs, ABC):
         False (the default) if records with such labels are refused.
         """
         return self._unknown_labels
-
-    @property
-    def budgets(self) -> tuple[float, ...]:
-        """The personal budgets that private records may have, ascending epsilons: a public fact.
-
-        Empty (the default) if all records are alike.
-        """
-        return self._budgets
 
     @property
     def copies(self) -> bool:
@@ -227,8 +215,6 @@ class DataSource(RecordsInitArgs, ABC):
                 None if raw.groups is None else raw.groups.tolist(),
             ]
         )
-        if raw.budgets is not None:
-            names += json.dumps([self.budgets, raw.budgets.tolist()])
         if role is Role.PUBLIC and self.feature_map is not None and self.feature_map.version:
             names += json.dumps(self.feature_map.version)
         identity = raw.features.identity()
@@ -254,19 +240,6 @@ class DataSource(RecordsInitArgs, ABC):
             self.unknown_labels or not (raw.labels > 1).any(),
             "labels 0 or 1, or a source with unknown_labels=True",
         )
-        if role is not Role.PRIVATE:
-            return raw
-        declared, given = np.array(self.budgets), raw.budgets
-        # values may have been stored as float32
-        same = (np.array([]) if given is None else given).astype(np.float32)[
-            :, None
-        ] == declared.astype(np.float32)
-        require(
-            (given is None) != bool(self.budgets) and same.any(axis=1).all(),
-            f"a budget of each private record among the `budgets` of the source: {self.budgets}",
-        )
-        if given is not None:
-            raw = replace(raw, budgets=declared[same.argmax(axis=1)])
         return raw
 
     @property
@@ -304,7 +277,6 @@ class Table:
         ids: ``[N]``.
         split: the role of each, ``[N]``, as in `SPLIT_OF_ROLE`.
         groups: the group of each, ``[N]``. None if the table has none.
-        budgets: the personal budget of each private record, ``[N]``. None if none are declared.
     """
 
     features: Features
@@ -313,7 +285,6 @@ class Table:
     ids: StrArray
     split: IntArray
     groups: StrArray | None = None
-    budgets: FloatArray | None = None
 
 
 class TableSource(DataSource):
@@ -325,7 +296,6 @@ class TableSource(DataSource):
         features: a public map of the features.
         permanent_ids: whether ids that number the rows are permanent.
         unknown_labels: the sign of a label that is unknown. None if all must be known.
-        budgets: the personal budgets that private records may have. None without.
         copies: whether public samples may be private records, too.
     """
 
@@ -337,14 +307,12 @@ class TableSource(DataSource):
         *,
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
-        budgets: Sequence[float] | None = None,
         copies: bool = False,
     ) -> None:
         super().__init__(
             features=features,
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels is not None,
-            budgets=budgets,
             copies=copies,
         )
         self._unknown = unknown_labels
@@ -379,9 +347,6 @@ class TableSource(DataSource):
             labels=table.labels[rows],
             ids=table.ids[rows],
             groups=None if table.groups is None else table.groups[rows],
-            budgets=table.budgets[rows]
-            if table.budgets is not None and role is Role.PRIVATE
-            else None,
         )
 
 
@@ -491,10 +456,6 @@ class PythonFile(DataSource):
     @property
     def copies(self) -> bool:
         return self.source.copies
-
-    @property
-    def budgets(self) -> tuple[float, ...]:
-        return self.source.budgets
 
     def load(self, role: Role) -> Records:
         return self.source.load(role)

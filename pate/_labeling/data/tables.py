@@ -83,9 +83,6 @@ class TextTable(TableSource):
             ``{text: message}``.
         unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
             unknown, too. None if all must be known.
-        budgets: the personal budgets of private records in a column ``budget``, ascending epsilons
-            such as ``[0.5, 1, 2]``, known without a look at the records. None if there is no such
-            column.
         encoding: the encoding of a CSV file.
         copies: whether public texts may be private ones, too, which nothing protects then.
 
@@ -107,7 +104,6 @@ class TextTable(TableSource):
         permanent_ids: bool = False,
         names: dict[str, str] | None = None,
         unknown_labels: UnknownLabels | None = None,
-        budgets: list[float] | None = None,
         encoding: str = UTF_8,
         copies: bool = False,
     ) -> None:
@@ -117,7 +113,6 @@ class TextTable(TableSource):
             features,
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels,
-            budgets=budgets,
             copies=copies,
         )
         require_count(2, num_features=num_features)
@@ -128,7 +123,6 @@ class TextTable(TableSource):
             fractions=(public_fraction, test_fraction),
             names=names or {},
             unknown_labels=unknown_labels,
-            budgets=self.budgets,
             encoding=encoding,
         )
 
@@ -274,9 +268,6 @@ class NumberTable(TableSource):
         names: the file's own names of `id`, `split` and `group`, such as ``{id: patient_no}``.
         unknown_labels: ``nan`` if labels may be unknown, with an empty cell or ``nan``; -1 if -1 is
             unknown, too. None if all must be known.
-        budgets: the personal budgets of private records in a column ``budget``, ascending epsilons
-            such as ``[0.5, 1, 2]``, known without a look at the records. None if there is no such
-            column.
         encoding: the encoding of a CSV file.
         copies: whether public records may be private ones, too, which nothing protects then.
 
@@ -302,7 +293,6 @@ class NumberTable(TableSource):
         permanent_ids: bool = False,
         names: dict[str, str] | None = None,
         unknown_labels: UnknownLabels | None = None,
-        budgets: list[float] | None = None,
         encoding: str = UTF_8,
         copies: bool = False,
     ) -> None:
@@ -312,7 +302,6 @@ class NumberTable(TableSource):
             features,
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels,
-            budgets=budgets,
             copies=copies,
         )
         both = sorted(set(labels) & set(columns or ()))
@@ -332,7 +321,6 @@ class NumberTable(TableSource):
             fractions=(public_fraction, test_fraction),
             names=names or {},
             unknown_labels=unknown_labels,
-            budgets=self.budgets,
             encoding=encoding,
         )
 

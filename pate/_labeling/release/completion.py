@@ -29,7 +29,7 @@ from pate._core.validation import MOST_VOTERS, UNKNOWN, UInt8Array, require, req
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, Outlook
 from pate._labeling.aggregators.clipped_votes import Rounds
 from pate._labeling.aggregators.noisy_votes import SiloVotes
-from pate._labeling.aggregators.score_votes import PersonalVotes, ScoreVotes, by_budgets
+from pate._labeling.aggregators.score_votes import ScoreVotes
 from pate._labeling.data.records import Unit
 from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
@@ -62,15 +62,14 @@ def resolve_settings(
     kind: type[Votes] = Ballots,
     *,
     before: Sequence[Charge] = (),
-    budgets: Sequence[float] = (),
 ) -> LabelSettings:
     """Return settings for given votes: the number of queries, and noise that meets a target.
 
     They are votes of ``shape`` on ``size`` samples, of a kind. Repeating it changes nothing. The
-    target covers the releases ``before``, which public samples or the same teachers came from. If
-    records have personal ``budgets``, the aggregator weighs them. Raises ``ValueError`` if there
-    are fewer samples than queries, no noise meets the target, the budget is below it, or the
-    aggregator takes votes of another kind.
+    target covers the releases ``before``, which public samples or the same teachers came from.
+
+    Raises ``ValueError`` if there are fewer samples than queries, no noise meets the target, the
+    budget is below it, or the aggregator takes votes of another kind.
     """
     number = size if settings.num_queries is None else settings.num_queries
     require(number <= size, f"num_queries <= {size}", num_queries=number)
@@ -81,16 +80,6 @@ def resolve_settings(
         max_teachers_per_unit=settings.max_teachers_per_unit,
     )
     aggregator = settings.aggregator
-    weighs = PersonalVotes in (type(aggregator), getattr(aggregator, "cls", None))
-    require(budgets or not weighs, "records with personal budgets for PersonalVotes")
-    if budgets:
-        require(
-            settings.target_epsilon is None or settings.target_epsilon <= max(budgets),
-            f"target_epsilon <= {max(budgets):g}, the largest budget",
-            target_epsilon=settings.target_epsilon,
-        )
-        aggregator = by_budgets(aggregator, budgets, settings.delta)
-        settings = replace(settings, aggregator=aggregator)
     if isinstance(aggregator, Aggregator):
         aggregator.require_kind(kind)
     elif isinstance(aggregator, Partial) and aggregator.cls.splits_noise:

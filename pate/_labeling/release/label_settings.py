@@ -24,7 +24,6 @@ from pate._core.release.transaction import require_payable_release, require_prom
 from pate._core.settings import encode, encode_fields, require_made
 from pate._core.validation import IntArray, StrArray, given, require, require_count
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
-from pate._labeling.aggregators.score_votes import PersonalVotes
 from pate._labeling.runs.released import Queries
 from pate._labeling.runs.run import LABEL, Run, StageInputs, first_stage, load_data, public_digest
 from pate._labeling.runs.vote_store import (
@@ -412,7 +411,6 @@ def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
 def _synthetic_votes(aggregator: Aggregator, shape: VoteShape, like: Votes | None) -> Votes:
     """Return synthetic votes that an aggregator takes, with the public side of ``like``."""
     counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
-    budgets = aggregator.budgets if isinstance(aggregator, PersonalVotes) else (1.0,)
     known: dict[str, Any] = {
         name: np.resize(array, (len(counts), array.shape[1]))
         for name in ("predictions", "features")
@@ -429,7 +427,6 @@ def _synthetic_votes(aggregator: Aggregator, shape: VoteShape, like: Votes | Non
             coordinates=np.resize(samples, (len(counts), samples.shape[1])),
             labels=(2 * counts > shape.num_teachers).astype(np.uint8),
             unknown_labels=like.voters.unknown_labels,
-            budgets=None if like.voters.budgets is None else np.resize(budgets, len(counts)),
         )
         moments = Moments(voters=voters, **known)
         if serves(Moments, needs):

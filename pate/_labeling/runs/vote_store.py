@@ -19,7 +19,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._core.accounting.filters import require_budgets
 from pate._core.files.reading import Json, digest, read_arrays, read_json
 from pate._core.files.writing import atomic_write, write_json
 from pate._core.validation import (
@@ -28,7 +27,6 @@ from pate._core.validation import (
     IntArray,
     StrArray,
     UInt8Array,
-    given,
     require,
     require_distinct,
     require_given,
@@ -84,7 +82,6 @@ class VoteManifest:
         chunks: digests of the files of votes, by file name. PRIVATE.
         ids: ids of the samples that were voted on, in the order of the ballots' rows.
         ballots: the word for the kind of the ballots, a public constant (see `kind`).
-        budgets: the personal budgets that the voters may have, ascending; empty without.
     """
 
     num_teachers: int
@@ -93,7 +90,6 @@ class VoteManifest:
     chunks: Mapping[str, str]
     ids: Sequence[str]
     ballots: str = Ballots.form
-    budgets: Sequence[float] = ()
 
     @property
     def kind(self) -> type[Votes]:
@@ -111,7 +107,6 @@ class VoteManifest:
         """Read a manifest. Raises ``ValueError`` if it is missing or malformed."""
         content = _read(path)
         values: Json = {field.name: content.get(field.name) for field in fields(cls)}
-        values["budgets"] = content.get("budgets", ())
         try:
             require_known("keys", content, values)
             for name in ("label_names", "ids"):
@@ -120,7 +115,6 @@ class VoteManifest:
             for name in ("made_by", "chunks"):
                 _require_texts(name, values[name], dict)
             require_known("ballots", [str(values["ballots"])], _KINDS)
-            require_budgets(values["budgets"])
             VoteShape(values["num_teachers"], len(values["label_names"]))
         except ValueError as error:
             raise _damaged(path, error) from None
@@ -198,7 +192,6 @@ class VoteStore:
         num_teachers: int,
         made_by: Mapping[str, str],
         ballots: str = Ballots.form,
-        budgets: Sequence[float] = (),
     ) -> dict[Path, str]:
         """Write the manifest of the stored chunks.
 
@@ -218,11 +211,8 @@ class VoteStore:
                 chunks=chunks,
                 ids=ids,
                 ballots=ballots,
-                budgets=budgets,
             )
         )
-        if not budgets:  # as earlier versions wrote it
-            del plain["budgets"]
         write_json(self.manifest_file, plain)
         files = {self.folder / name: content for name, content in chunks.items()}
         return files | {self.manifest_file: digest(self.manifest_file)}
@@ -410,8 +400,8 @@ class VoterStore:
 
     ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row
     for each record. With ``groups.npy``, which gives the teacher of each record, the records are
-    sorted by teacher. Without it each record is a teacher. ``budgets.npy`` has the personal budget
-    of each record, if there are any. ``public.npz`` also says whether labels may be unknown.
+    sorted by teacher. Without it each record is a teacher. ``public.npz``
+    also says whether labels may be unknown.
     """
 
     folder: Path
@@ -427,14 +417,13 @@ class VoterStore:
         """Write records and their teachers ``groups`` ``[N]``; return digests of the files."""
         order = np.arange(len(records))
         labels = records.labels.astype(np.uint8, copy=False)
-        arrays: dict[str, NDArray[Any]] = given(labels=labels, budgets=records.budgets)
+        arrays: dict[str, NDArray[Any]] = {"labels": labels}
         if groups is not None:
             order = np.argsort(groups, kind="stable")
             arrays = {name: array[order] for name, array in arrays.items()}
             arrays["groups"] = np.unique(groups[order], return_inverse=True)[1]
         # left by an earlier plan that was interrupted
-        for name in ("groups", "budgets"):
-            (self.folder / f"{name}.npy").unlink(missing_ok=True)
+        (self.folder / "groups.npy").unlink(missing_ok=True)
         files = [self.folder / "public.npz", self.folder / "coordinates.npy"]
         public: dict[str, Any] = {name: getattr(geometry, name) for name in _GEOMETRY}
         with atomic_write(files[0]) as file:  # not deflated: that takes a third of a fit
@@ -458,7 +447,7 @@ class VoterStore:
         public = {name: array if array.ndim else array.item() for name, array in arrays.items()}
         facts: dict[str, Any] = {
             name: np.load(path, mmap_mode="r" if name in ("coordinates", "labels") else None)
-            for name in ("coordinates", "labels", "groups", "budgets")
+            for name in ("coordinates", "labels", "groups")
             if (path := self.folder / f"{name}.npy").is_file()
         }
         return (GroupVoters if "groups" in facts else RecordVoters)(

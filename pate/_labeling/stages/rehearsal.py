@@ -89,7 +89,6 @@ class MadeUp(DataSource):
             features=source.feature_map,
             permanent_ids=True,
             unknown_labels=source.unknown_labels,
-            budgets=source.budgets,
             copies=True,
         )
         self._source, self._grouped = source, grouped
@@ -117,7 +116,6 @@ class MadeUp(DataSource):
             labels=labels.astype(np.uint8),
             ids=ids,
             groups=ids if private and self._grouped else None,
-            budgets=np.resize(self.budgets, len(ids)) if private and self.budgets else None,
         )
 
     def records(self, role: Role) -> Records:

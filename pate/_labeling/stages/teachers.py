@@ -68,7 +68,6 @@ from pate._labeling.teachers import (
     Execution,
     Plan,
     assigned_units,
-    require_by_record,
     uses_groups,
 )
 from pate._labeling.votes.kinds import Moments, Voting, pack_ballots, rows_of
@@ -115,7 +114,6 @@ def fit(
     Raises:
         ValueError: if settings, records or earlier files do not allow it.
     """
-    require_by_record(plan, data.budgets)
     key = read_key(run) if run.is_finished(TEACHERS_FIT) and not dry_run else None
     if key is not None:
         inputs = _fit_inputs(run, data, plan, _fit_settings(data, plan), key)
@@ -361,7 +359,6 @@ def seal_closed_form(
             made_by=made_by | {"code": code_version()},
             ids=data.records(Role.PUBLIC).ids.tolist(),
             ballots=Moments.form,
-            budgets=data.budgets,
         ),
     )
 

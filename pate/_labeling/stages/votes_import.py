@@ -154,7 +154,6 @@ def require_served(
             copies of each other than a unit may reach teachers.
     """
     silos = votes.silos
-    require(data is None or not data.budgets, "no `budgets` of data whose votes are imported")
     _require_no_copies(silos, settings.max_teachers_per_unit)
     num_samples, imported = len(silos.ids), _import_settings(run, votes, data)
     complete = resolve_settings(settings, silos.shape, num_samples, silos.kind)

@@ -332,18 +332,12 @@ class Voters(ABC):
             actual number.
         num_labels: the number of labels.
         unknown_labels: whether labels of records may be unknown, a public fact.
-        budgets: ``[V]``, the personal budget of each voter. None without.
-        weights: ``[V]``, in (0, 1], by which all is multiplied that a voter moves, of 16 fractional
-            bits, so that sums are exact; or one for all voters. Only `RecordVoters` have others
-            than 1.
     """
 
     geometry: Geometry
     num_voters: int
     num_labels: int
     unknown_labels: bool = False
-    budgets: FloatArray | None = None
-    weights: FloatArray | float = 1.0
 
     def __post_init__(self) -> None:
         require_count(2, num_voters=self.num_voters)
@@ -356,7 +350,7 @@ class Voters(ABC):
     @property
     @abstractmethod
     def num_private(self) -> float | None:
-        """The actual number of voters, or the sum of their weights, which is private.
+        """The actual number of voters, which is private.
 
         None if it is the nominal number.
         """
@@ -365,7 +359,7 @@ class Voters(ABC):
     def num_knowing(self) -> FloatArray | None:
         """``[C]``, the exact sum over voters of the share of its records that know each label.
 
-        PRIVATE. A voter moves an entry by its weight at most. None without `unknown_labels`.
+        PRIVATE. A voter moves an entry by 1 at most. None without `unknown_labels`.
         """
         return None
 
@@ -390,7 +384,7 @@ class Voters(ABC):
     def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the exact sum ``[R + 1, C]`` of all ballots, each scaled to a norm up to ``clip``.
 
-        A ballot is then scaled by the voter's weight. The sum does not depend on the blocks in
+        The sum does not depend on the blocks in
         which it is computed, to the last bit. Without a voter it is smaller by exactly the ballot
         of this voter.
         """
@@ -410,15 +404,15 @@ class RecordVoters(Voters):
 
     @property
     def num_private(self) -> float:
-        """The number of records, each by its weight."""
-        return float(self._weights.sum())
+        """The number of records."""
+        return float(len(self.labels))
 
     @property
     def num_knowing(self) -> FloatArray | None:
         """``[C]``, the number of records that know each label, if some may be unknown."""
         if not self.unknown_labels:
             return None
-        return np.asarray(self._weights @ (self.labels != UNKNOWN))
+        return np.asarray((self.labels != UNKNOWN).sum(axis=0, dtype=np.float64))
 
     def least_norm(self, question: MomentQuery) -> float:
         """Return half the median norm of public samples, if each had an unexpected label.
@@ -440,21 +434,10 @@ class RecordVoters(Voters):
 
     def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of the clipped ballots, a multiple of ``2^-28``."""
-        total, weights = (
-            np.zeros((self.geometry.num_directions + 1, self.num_labels)),
-            self._weights,
-        )
+        total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
         for basis, residuals, norms in self.parts(question):
-            factors, weights = (
-                clip_factors(norms, clip) * weights[: len(norms)],
-                weights[len(norms) :],
-            )
-            total += basis.T @ np.trunc(residuals * factors[:, None])
+            total += basis.T @ np.trunc(residuals * clip_factors(norms, clip)[:, None])
         return total / (1 << _BASIS + _RESIDUAL)
-
-    @property
-    def _weights(self) -> FloatArray:
-        return np.broadcast_to(self.weights, len(self.labels))
 
     def parts(self, question: MomentQuery) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
         """Yield blocks of records: bases ``[n, R + 1]``, residuals ``[n, C]``, ballots' norms."""

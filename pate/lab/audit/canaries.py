@@ -106,7 +106,7 @@ class CanaryRecords(DataSource):
         seed: int = 0,
         poisons: float = 0.0,
     ) -> None:
-        super().__init__(budgets=source.budgets)
+        super().__init__()
         require_count(2, canaries=canaries)
         require(canaries.bit_count() == 1, "a power of two of canaries", canaries=canaries)
         require(kind in get_args(Kind), f"kind in {', '.join(get_args(Kind))}", kind=kind)
@@ -226,16 +226,12 @@ class CanaryRecords(DataSource):
                 0, 2, (len(poisoned), self.num_labels)
             )
         names = np.concatenate([part.astype(str) for part in ids])
-        groups, budgets, added = records.groups, records.budgets, names[len(records) :]
-        # the statement that is tested is of the largest budget
+        groups, added = records.groups, names[len(records) :]
         return Records(
             features=ArrayFeatures(np.concatenate(rows).astype(np.float32)),
             labels=np.concatenate([part.astype(np.uint8) for part in labels]),
             ids=names,
             groups=None if groups is None else np.append(groups.astype(str), added),
-            budgets=None
-            if budgets is None
-            else np.append(budgets, np.full(len(added), self.budgets[-1])),
         )
 
 
@@ -379,14 +375,14 @@ class CanaryVotes(ABC):
         generator: np.random.Generator,
     ) -> FloatArray:
         """Return the moves ``[m, rounds]`` of noisy sums in deviations, given the sums before."""
-        weighed, steps = aggregator.weighed(voters), []
-        rounds = list(released(aggregator, weighed, self.num_queries, generator))
+        steps = []
+        rounds = list(released(aggregator, voters, self.num_queries, generator))
         with stage_bar(len(coins) * len(rounds), "leak", unit="divergence") as bar:
             for _, question, _, _, moments in rounds:
                 geometry = question.geometry
-                total, step = weighed.along(geometry).clipped_sum(question, moments.clip), []
+                total, step = voters.along(geometry).clipped_sum(question, moments.clip), []
                 for coin in coins:  # one after another: each has a copy of all records
-                    other = aggregator.weighed(self.turned(coin).voters).along(geometry)
+                    other = self.turned(coin).voters.along(geometry)
                     moved = other.clipped_sum(question, moments.clip) - total
                     step.append(float(np.linalg.norm(moved)) / moments.sigma)
                     bar.update()

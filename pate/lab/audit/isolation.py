@@ -14,7 +14,6 @@ from contextlib import redirect_stdout
 from copy import copy
 from dataclasses import replace
 from io import StringIO
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -61,7 +60,6 @@ class Changed(DataSource):
             features=source.feature_map,
             permanent_ids=source.permanent_ids,
             unknown_labels=source.unknown_labels,
-            budgets=source.budgets,
             copies=source.copies,
         )
         self._source = source
@@ -137,7 +135,7 @@ class _OneChanged(Features):
 
 _STEPS = 10  # of networks: more show no other teacher
 _OWN = ("data", "bytes", "beside")  # entries of files that describe others
-_BESIDE = ("labels.npy", "budgets.npy")  # with rows of records, as coordinates.npy has
+_BESIDE = ("labels.npy",)  # with rows of records, as coordinates.npy has
 _LOGS = "PRIVATE_"
 """The beginning of the names of logs, which sum up teachers and which nothing reads."""
 
@@ -155,11 +153,8 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
     with scratch(run, "isolation") as folder:
         before, private = folder / "before", data.records(Role.PRIVATE)
         _make(before, run, Altered(data), plan, voting)
-        rows = {"": len(private) // 2}
-        if private.budgets is not None:
-            budgets = zip(*np.unique(private.budgets, return_index=True), strict=True)
-            rows = {f" of budget {budget:g}": int(row) for budget, row in budgets}
-        for (what, row), change in product(rows.items(), get_args(Change)):
+        row = len(private) // 2
+        for change in get_args(Change):
             after, owner = folder / change, None
             _make(after, run, Altered(data, change=change, row=row), plan, voting)
             # of records in closed form each has a row of its own
@@ -167,7 +162,7 @@ def isolation_tests(run: Run, data: DataSource) -> list[Trial]:
                 key = sealing_key(run)
                 unit = str(assigned_units(private, plan, key)[row])
                 owner = int(assign_teachers([unit], num_teachers=plan.num_teachers, key=key)[0])
-            tests += _compared(before, after, change, owner, what)
+            tests += _compared(before, after, change, owner)
             shutil.rmtree(after)
     return tests
 
@@ -231,9 +226,7 @@ def _make(root: Path, run: Run, data: DataSource, plan: Any, voting: Any) -> Non
         pipeline.vote(votes=voting)
 
 
-def _compared(
-    before: Path, after: Path, change: Change, owner: int | None, what: str = ""
-) -> Iterator[Trial]:
+def _compared(before: Path, after: Path, change: Change, owner: int | None) -> Iterator[Trial]:
     """Yield the rows of a change: what all units are, and all other files."""
     one, other, differing = _files(before), _files(after), set[int]()
     stored = next((name for name in one if name.name == "coordinates.npy"), None)
@@ -255,14 +248,14 @@ def _compared(
     stray = sorted(differing - {owner}) if owner is not None else sorted(differing)[1:]
     where = f", the owner is {units[:-1]} {owner}" if owner is not None else ""
     yield Trial(
-        f"{units} where one record{what} is {change}",
+        f"{units} where one record is {change}",
         f"the bits of {numbers:,} {units} and of their votes, with the same key",
         f"any of the other {numbers - 1:,} that the record reaches",
         f"{len(differing)} of {numbers:,} differ{where}",
         "refuted" if stray else "passed" if differing else "not tested",
     )
     yield Trial(
-        f"files where one record{what} is {change}",
+        f"files where one record is {change}",
         f"{len(one | other)} files of the run, without digests and {_LOGS}logs",
         "any other file, name or number that depends on the record",
         f"others differ: {', '.join(others[:3])}" if others else "no other differs",
@@ -318,7 +311,7 @@ def _different(
 
 
 def _records(path: Path) -> NDArray[Any]:
-    """Return coordinates, labels and budgets of records, a row for each."""
+    """Return coordinates and labels of records, a row for each."""
     files = [path, *(path.with_name(name) for name in _BESIDE)]
     return np.column_stack([np.load(file).astype(np.float64) for file in files if file.is_file()])
 

@@ -12,7 +12,6 @@ release of each aggregator.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -40,7 +39,6 @@ from pate._labeling.aggregators.noisy_votes import (
 )
 from pate._labeling.aggregators.score_votes import (
     SPENDING,
-    PersonalVotes,
     Round,
     ScoreVotes,
     clip_candidates,
@@ -155,7 +153,7 @@ def _pairs(units: FloatArray) -> float:
 
 def is_scores(aggregator: Aggregator) -> TypeGuard[ScoreVotes]:
     """Whether it is of the package. A subclass may draw otherwise."""
-    return type(aggregator) in (ScoreVotes, PersonalVotes)
+    return type(aggregator) is ScoreVotes
 
 
 def guess_of(around: bool, votes: Ballots) -> UInt8Array:
@@ -185,7 +183,7 @@ def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] 
     Both are in clips. The clip is so small that it scales most ballots. None without clipped sums.
     """
     if is_scores(aggregator):
-        voters, distances = aggregator.weighed(votes.voters), []
+        voters, distances = votes.voters, []
         for question in _questions(voters):
             norms = voters.norms(question)
             clip = float(np.median(norms[norms > 0])) / 4 if (norms > 0).any() else 1.0
@@ -203,32 +201,6 @@ def distance_of_sums(aggregator: Aggregator, votes: Any) -> tuple[float, float] 
         apart = small.clipped_sums(votes) - tau_sums(small, votes)
         return float(np.abs(apart).max()) / small.tau, votes.num_teachers / 2**29
     return None
-
-
-def moves_of_budgets(aggregator: PersonalVotes, votes: Any) -> dict[float, float]:
-    """Return how far a record of each budget moves the sum, in clips, or the number of voters.
-
-    The record is removed. The clip is half of its norm, so that its ballot is scaled to it.
-    """
-    voters: Any = votes.voters
-    moves: dict[float, float] = {}
-    for question, budget in product(_questions(voters), aggregator.budgets):
-        norms = voters.norms(question)
-        rows = np.flatnonzero((voters.budgets == budget) & (norms > 0))
-        if len(rows):
-            facts = {
-                name: np.delete(getattr(voters, name), rows[0], axis=0)
-                for name in ("coordinates", "labels", "budgets")
-            }
-            clip = norms[rows[0]] / 2
-            both = [aggregator.weighed(each) for each in (voters, replace(voters, **facts))]
-            sums, numbers = zip(
-                *((each.clipped_sum(question, clip), each.num_private) for each in both),
-                strict=True,
-            )
-            moved = float(np.linalg.norm(sums[0] - sums[1])) / clip
-            moves[budget] = max(moves.get(budget, 0.0), moved, abs(numbers[0] - numbers[1]))
-    return moves
 
 
 def reach_of(question: MomentQuery) -> float:
@@ -249,21 +221,14 @@ def _questions(voters: Voters) -> list[MomentQuery]:
     return [learner.question(), *([levels] if levels else [])]
 
 
-def weights_of(voters: RecordVoters) -> FloatArray:
-    """Return the weight ``[N]`` of each record."""
-    return np.ones(len(voters.labels)) * voters.weights
-
-
 def plain_sum(voters: Voters, question: MomentQuery, clip: float) -> FloatArray:
     """Return the sum of clipped ballots, as `Voters.clipped_sum` defines it."""
     total, bits = np.zeros((voters.geometry.num_directions + 1, voters.num_labels)), 28
     most = clip * (1 - 2.0**-30)
     if isinstance(voters, RecordVoters):
-        weights = weights_of(voters)
         for basis, residuals, _ in voters.parts(question):
             norms = np.sqrt((basis**2).sum(axis=1) * (residuals**2).sum(axis=1)) / 2.0**bits
-            shares = np.minimum(1.0, most / np.maximum(norms, 1e-300)) * weights[: len(norms)]
-            weights = weights[len(norms) :]
+            shares = np.minimum(1.0, most / np.maximum(norms, 1e-300))
             total += basis.T @ np.trunc(residuals * shares[:, None])
     if isinstance(voters, GroupedVoters):
         bits = voters._bits
@@ -483,7 +448,7 @@ def noise_of_scores(
     aggregator: ScoreVotes, votes: Any, generator: np.random.Generator, voters: Voters | None = None
 ) -> Trace:
     """Return the release of score votes, and the noise of its rounds."""
-    asked = aggregator.weighed(votes.voters) if voters is None else voters
+    asked = votes.voters if voters is None else voters
     num_queries = 1 if votes is None else votes.num_queries
     multiplier = aggregator.multiplier_scores / math.sqrt(num_queries)
     left = 1 - SPENDING.count * (asked.num_private is not None)
@@ -534,9 +499,7 @@ def noise_of_scores(
         cost += 1 / deviation**2
         if count > 2 * deviation:
             present = (
-                float(weights_of(asked).sum())
-                if isinstance(asked, RecordVoters)
-                else asked.num_private
+                float(len(asked.labels)) if isinstance(asked, RecordVoters) else asked.num_private
             )
             seen["number of voters"] = Gaussians(np.array([(count - present) / deviation]))
     if votes is None:
@@ -562,7 +525,7 @@ def _median(voters: Voters, step: Round, spent: float) -> Outcomes:
     candidates = clip_candidates(voters, question, step.known_share)
     sigma = math.sqrt(math.ceil(math.log2(len(candidates))) / spent)
     norms = voters.norms(question)
-    above = np.array([((norms > candidate) * voters.weights).sum() for candidate in candidates])
+    above = np.array([(norms > candidate).sum() for candidate in candidates])
     places = np.flatnonzero(np.isclose(MEDIAN_SPARE * candidates, clip, rtol=1e-12, atol=0))
     return Outcomes(
         {factor: median_law(above, count / 2, factor * sigma)[None] for factor in (1.0, *FACTORS)},

@@ -22,9 +22,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pate._core.accounting.charges import account, for_budget, for_group_size
+from pate._core.accounting.charges import account, for_group_size
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.filters import PersonalEvent
 from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.ledger import Ledger, ledger_in, read_ledger
 from pate._core.accounting.privacy_unit import PrivacyUnit
@@ -96,7 +95,6 @@ class Neighbor:
         name: the id of the record, the name of the group, or the number of the teacher.
         ids: the ids of the records that are left out.
         partition: the partition that the teacher belongs to. None for a record or a group.
-        budget: the personal budget of the record. None without one.
     """
 
     whom: Whom
@@ -138,8 +136,7 @@ def neighbor_of(run: Run, whom: Whom, name: str) -> Neighbor:
     if whom != "teacher":
         rows = np.flatnonzero(private.units(whom) == name)
         require(len(rows), f"a private {whom} of the run", name=name)
-        budget = None if private.budgets is None else float(private.budgets[rows].max())
-        return Neighbor(whom=whom, name=name, ids=private.ids[rows].tolist(), budget=budget)
+        return Neighbor(whom=whom, name=name, ids=private.ids[rows].tolist())
     teachers = plan.num_teachers
     require(teachers is not None, f"a {plan.unit}, as each one is a teacher", teacher=name)
     key = sealing_key(run)
@@ -156,7 +153,6 @@ def printed_totals(
     *,
     leaves: bool,
     own_teachers: bool,
-    budget: float | None = None,
 ) -> Iterator[tuple[str, float]]:
     """Yield the epsilons that a statement prints for a neighbor, and where.
 
@@ -167,12 +163,7 @@ def printed_totals(
         leaves: whether they leave, and are not altered.
         own_teachers: whether they are teachers of the release that is stated, or its records or
             groups where each of them is a teacher.
-        budget: the personal budget of a record. None without one.
     """
-    for personal in statement.get("budgets", ()):
-        if whom == "record" and units == 1 and personal["epsilon"] == budget:
-            own = float(personal["epsilon"])
-            yield f"budget {own:g}", min(own, float(personal[_REPLACE.value]["epsilon"]))
     parts = [("guarantees", statement["max_teachers_per_unit"], statement["guarantees"])]
     parts += [("reach", row["teachers"], row) for row in statement["reach"]]
     for part, most, figures in parts:
@@ -494,10 +485,8 @@ def _draws_test(
         unit = (entry.published or {}).get("unit")
         power = f"nothing: it was priced for one {unit}, and not for this {neighbor.whom}"
         return _trial(subject, tried, power, squares, True)
-    (relation, units), event = priced, entry.events[priced[0]]
+    relation, units = priced
     charges = for_group_size([(entry.events, entry.count)], units)
-    if isinstance(event, PersonalEvent) and neighbor.budget is not None:
-        charges = for_budget(charges, neighbor.budget, event.delta)
     paid = account(charges, relation)
     most, epsilon = paid.cost.mu_squared, paid.get_epsilon(delta=delta)
     within = moved.mu_squared <= most * (1 + _ROUNDING) or bool(moved.laws)
@@ -522,9 +511,7 @@ def _totals_tests(
     settings = run.inputs_of(first_stage(run)).settings
     each = settings.get("num_teachers") is None and settings.get("unit") == neighbor.whom
     own = bool(neighbor.absent(run)) or each
-    found = printed_totals(
-        statement, neighbor.whom, 1, leaves=True, own_teachers=own, budget=neighbor.budget
-    )
+    found = printed_totals(statement, neighbor.whom, 1, leaves=True, own_teachers=own)
     printed = {where: epsilon for where, epsilon in found if "m =" not in where}
     if not printed:
         power = f"nothing: no total is printed for one {neighbor.whom}"

@@ -31,7 +31,7 @@ from pate._core.settings import decode_fields
 from pate._core.validation import FloatArray
 from pate._labeling.aggregators.base import Aggregator
 from pate._labeling.aggregators.clipped_votes import ClippedVotes
-from pate._labeling.aggregators.score_votes import SPENDING, PersonalVotes, ScoreVotes
+from pate._labeling.aggregators.score_votes import SPENDING, ScoreVotes
 from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import LabelsRelease
@@ -50,7 +50,6 @@ from pate.lab.audit.laws import (
     Seen,
     Trace,
     distance_of_sums,
-    moves_of_budgets,
     noise_of_scores,
     outcomes_of,
     p_values,
@@ -100,7 +99,6 @@ def synthetic_releases(
     if isinstance(aggregator, ScoreVotes):
         tied = _tied(aggregator, votes)
         multiplier = aggregator.multiplier_scores / math.sqrt(votes.num_queries)
-        # voters that are made up have no budgets
         one = ScoreVotes(multiplier_scores=multiplier, rounds=aggregator.rounds)
         made: dict[str, Callable[[np.random.Generator], Seen]] = {
             "": lambda generator: noise_of_scores(one, None, generator, tied).seen
@@ -315,10 +313,6 @@ def moments_tests(samples: SampleSettings, columns: int) -> list[Trial]:
 def _tests(run: Run) -> list[Trial]:
     settings = without_budget(decode_fields(LabelSettings, run.inputs_of(LABEL).settings))
     aggregator: Any = settings.mechanism
-    if isinstance(aggregator, PersonalVotes):
-        # personal budgets hold in the ledger of the copy, too
-        aggregator = aggregator.scaled(math.sqrt(_RELEASES))
-        settings = replace(settings, aggregator=aggregator)
     rng = np.random.default_rng()
     tests, releases, rows = list[Trial](), list[_Traced](), list[_Noise]()
     manifest = finished_votes(run).manifest()
@@ -339,7 +333,7 @@ def _tests(run: Run) -> list[Trial]:
     parts = parts_of(aggregator)
     for number, part in enumerate(parts, 1):
         prefix = f"part {number}, " if len(parts) > 1 else ""
-        tests += [*_sums_test(prefix, part, votes), *_budget_tests(part, votes)]
+        tests += _sums_test(prefix, part, votes)
         try:
             tried = synthetic_releases(part, votes, rng)
         except NotStatedError as error:
@@ -473,23 +467,6 @@ def _price_tests(run: Run, settings: LabelSettings, releases: Sequence[_Traced])
         mu = gaussian_epsilon(delta, math.sqrt(squared))
         tests.append(_price("price of the noise", tried, one, mu))
     return tests
-
-
-def _budget_tests(aggregator: Aggregator, votes: Any) -> Iterator[Trial]:
-    """Yield whether a record of each personal budget moves no more than its event says."""
-    if isinstance(aggregator, PersonalVotes):
-        one = aggregator.event(votes.shape)
-        for budget, moved in moves_of_budgets(aggregator, votes).items():
-            weight = math.sqrt(
-                one.for_budget(budget, aggregator.delta).cost().mu_squared / one.cost().mu_squared
-            )
-            yield Trial(
-                f"a record of budget {budget:g}",
-                "the clipped sum and the number of voters, with and without it",
-                "any move beyond its weight",
-                f"{moved:.6g} of the largest move, where {weight:.6g} is paid for",
-                "passed" if moved <= weight * (1 + 1e-9) else "refuted",
-            )
 
 
 def _price(subject: str, tried: str, paid: float, due: float) -> Trial:

@@ -194,21 +194,6 @@ def test_a_line_that_tells_the_number_of_records_is_found(
 
 
 @pytest.mark.slow
-def test_a_record_is_held_against_its_own_budget(table: Path) -> None:
-    with np.load(table / "table.npz") as arrays:
-        budgets = np.resize([0.5, 2.0], len(arrays["ids"]))
-        np.savez(table / "budgets.npz", **arrays, budget=budgets)
-    pipeline = pate.Pipeline(table / "run", Arrays(table / "budgets.npz", budgets=[0.5, 2.0]))
-    pipeline.fit_teachers(pate.ClosedFormPlan())
-    pipeline.vote()
-    pipeline.label(pate.LabelSettings(delta=DELTA, target_epsilon=2.0))
-    audited = audit_neighbor(table / "run", "record", "person-006")
-    assert audited.verdict == "passed" and "and 0.5 are paid" in result(audited, "draws")
-    assert audited.tables["totals"][0].subject == "all releases under budget 0.5"
-    assert result(audited, "totals").endswith("where 0.5 is printed")
-
-
-@pytest.mark.slow
 def test_samples_are_drawn_again(table: Path) -> None:
     data = DrawnPublic(
         Arrays(table / "table.npz"), samples=table / "samples.npz", bounds=[-4.0, 4.0]

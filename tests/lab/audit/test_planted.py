@@ -25,7 +25,6 @@ from pate.aggregators import (
     Canonical,
     ClippedVotes,
     NoisyVotes,
-    PersonalVotes,
     ScoreVotes,
     StableTopK,
     TauVoting,
@@ -40,7 +39,6 @@ from pate.teachers import TeacherPlan
 from tests.lab.audit.worlds import Drawn
 
 EPSILONS = (4.0, 2.0, 1.0)
-BUDGETS = (0.5, 1.0, 4.0)
 # patched, with names that they do not export
 clipped_votes: Any = import_module("pate._labeling.aggregators.clipped_votes")
 noisy_votes: Any = import_module("pate._labeling.aggregators.noisy_votes")
@@ -72,18 +70,6 @@ class Mapped(Drawn):
         self._feature_map = Scaled()
 
 
-class Consenting(Drawn):
-    """Records with personal budgets, so many that clips are sought at all epsilons."""
-
-    def __init__(self, size: int = 8000) -> None:
-        super().__init__(size)
-        self._budgets = BUDGETS
-
-    def load(self, role: Role) -> Records:
-        records = super().load(role)
-        return replace(records, budgets=np.resize(BUDGETS, len(records)))
-
-
 def table(
     folder: Path, epsilon: float, source: Callable[[], DataSource] = Mapped, **plan: Any
 ) -> Run:
@@ -95,19 +81,9 @@ def table(
     return Run(folder, ledger=folder / "ledger.sqlite")
 
 
-def consenting(folder: Path, epsilon: float) -> Run:
-    """A run of records with budgets; the largest is the target."""
-    return table(folder, epsilon, Consenting)
-
-
 def few(folder: Path, epsilon: float) -> Run:
     """A run of few records, whose levels are asked first at all epsilons."""
     return table(folder, epsilon, lambda: Mapped(60))
-
-
-def few_consenting(folder: Path, epsilon: float) -> Run:
-    """A run of few records with budgets; the largest is the target."""
-    return table(folder, epsilon, lambda: Consenting(60))
 
 
 class InParts(Drawn):
@@ -298,16 +274,6 @@ def no_clip_of_levels(patch: Patch) -> None:
     patch.setattr(RecordVoters, "clipped_sum", faulty)
 
 
-def levels_without_weights(patch: Patch) -> None:
-    exact = RecordVoters.clipped_sum
-
-    def faulty(voters: RecordVoters, question: MomentQuery, clip: float) -> FloatArray:
-        weights = voters.weights if question.shares.any() else 1.0
-        return exact(replace(voters, weights=weights), question, clip)
-
-    patch.setattr(RecordVoters, "clipped_sum", faulty)
-
-
 def another_round_about_levels(patch: Patch) -> None:
     patch.setattr(score_votes, "SPENDING", replace(score_votes.SPENDING, level_rounds=6))
     noisy_sum = score_votes.noisy_sum
@@ -331,40 +297,6 @@ class Unpaid(float):
 def levels_that_later_rounds_do_not_pay_for(patch: Patch) -> None:
     share = score_votes.share_of_levels
     patch.setattr(score_votes, "share_of_levels", lambda *given: Unpaid(share(*given)))
-
-
-# weights of personal budgets
-
-
-def with_weights_of(name: str) -> Plant:
-    """Let a sum or a number of records ignore their weights."""
-
-    def plant(patch: Patch) -> None:
-        exact: Any = vars(RecordVoters)[name]
-        number = isinstance(exact, property)
-        found: Any = exact.__get__ if number else exact
-
-        def faulty(voters: RecordVoters, *given: Any) -> Any:
-            return found(replace(voters, weights=1.0), *given)
-
-        patch.setattr(RecordVoters, name, property(faulty) if number else faulty)
-
-    return plant
-
-
-def the_same_weight_for_all(patch: Patch) -> None:
-    patch.setattr(
-        PersonalVotes,
-        "weighed",
-        lambda _, voters: replace(voters, weights=np.ones(len(voters.labels))),
-    )
-
-
-def comparisons_without_weights(patch: Patch) -> None:
-    exact = score_votes.noisy_median
-    patch.setattr(
-        score_votes, "noisy_median", lambda *given, weights, **more: exact(*given, **more)
-    )
 
 
 # keys, files and prices
@@ -432,11 +364,6 @@ LAWS: dict[str, tuple[Plant, Made]] = {
     "levels that nobody pays for": (levels_that_later_rounds_do_not_pay_for, few),
     "norms of the first part": (norms_of_the_first_part, in_parts),
     "half the noise of both parts": (scaled_noise(0.5), in_parts),
-    "levels without weights": (levels_without_weights, few_consenting),
-    "sums without weights": (with_weights_of("clipped_sum"), consenting),
-    "a number of voters without weights": (with_weights_of("num_private"), consenting),
-    "comparisons without weights": (comparisons_without_weights, consenting),
-    "the same weight for all": (the_same_weight_for_all, consenting),
     "counts with one row of noise": (
         noise_of(one_row),
         lambda folder, epsilon: imported(folder, epsilon, pate.Partial(NoisyVotes)),

@@ -10,7 +10,6 @@ from pate.accounting import NeighboringRelation
 from pate.aggregators import (
     InteractiveScreen,
     NoisyVotes,
-    PersonalVotes,
     Rounds,
     SiloVotes,
     registered,
@@ -44,8 +43,8 @@ def test_every_aggregator_is_registered_and_proposes_itself() -> None:
     proposers = {type(each) for each in proposed} | {
         type(each.rounds[-1]) for each in proposed if isinstance(each, Rounds)
     }
-    # silos are named by `--silos`, and budgets by the data: neither by an aggregator
-    assert proposers == set(registered().values()) == set(CONCRETE) - {SiloVotes, PersonalVotes}
+    # silos are named by `--silos`
+    assert proposers == set(registered().values()) == set(CONCRETE) - {SiloVotes}
     assert not any("predictions" in each.needs for each in proposed)
     assert {each.neighboring_relation for each in proposed} == {outlook.relation}
     wide = [

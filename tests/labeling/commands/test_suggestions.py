@@ -99,10 +99,6 @@ def test_a_mistake_is_one_line(line: str, said: str, capsys: pytest.CaptureFixtu
         ("label --run x --config cut.yaml", "config"),
         ("label --run x --config bytes.yaml", "pate label: "),
         ("label --run x --config other.yaml", "seeds"),
-        (
-            "run configs/table --run x --data.init_args.path=y.npz --data.init_args.budgets=[1,inf]",
-            "Expected a finite number for --data.budgets, got inf (`",
-        ),
     ],
 )
 @pytest.mark.usefixtures("files")
@@ -323,7 +319,6 @@ WORDS = [
     ("teachers fit --run r --fit closed_form", "the argument --data (`"),
     ("predict", "the arguments model, source (`"),
     ("init R2 --kind cvs", "--kind among npz, csv, celeba,"),
-    ("init R2 --budgets x", "a list such as [a,b] for --budgets, got x"),
     ("ledger show --ledger", "a value behind --ledger"),
     ("check a b", "options, each with -- before its name, got b"),
     (

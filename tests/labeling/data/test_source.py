@@ -136,7 +136,7 @@ def test_a_map_around_a_python_file_has_a_version_too(
 
 
 def test_records_of_other_lengths_than_labels() -> None:
-    with pytest.raises(ValueError, match="as many features, ids, groups and budgets as labels"):
+    with pytest.raises(ValueError, match="as many features, ids and groups as labels"):
         Records(
             features=ArrayFeatures(np.ones((3, 2), dtype=np.float32)),
             labels=np.ones((2, 1), dtype=np.uint8),

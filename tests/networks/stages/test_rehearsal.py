@@ -221,7 +221,6 @@ WAYS: dict[str, Way] = {
         X=make_arrays()["X"][np.r_[:400, :100, 500:600]],
     ),
     "a misspelled array": data("did you mean group?", groups=np.zeros(600)),
-    "budgets that nobody declared": data("budget", budget=np.ones(600)),
     "a missing file": Way("gone.npz", ("--data.init_args.path=gone.npz",)),
     "another source": Way("Sources", ("--data.class_path=Sources",)),
     "labels that are not there": Way("unknown", ('--data.init_args.labels=["a","q"]',)),
