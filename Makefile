@@ -47,7 +47,7 @@ $(LIGHT)/.installed: pyproject.toml constraints.txt
 
 # both runs at once, each of which keeps one core busy; what they print comes when they end
 demo: $(LIGHT)/.installed
-	$(LIGHT)/bin/pate faces --output data/faces --num 80000 --private_fraction 0.91 --public_fraction 0.045
+	$(LIGHT)/bin/python -m scripts.faces --output data/faces --num 80000 --private_fraction 0.91 --public_fraction 0.045
 	@echo "two runs, by score votes and by StableTopK: a minute and a half"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target demo-faces demo-faces_stable_topk
 	$(LIGHT)/bin/pate ledger show --ledger data/faces/ledger.sqlite
@@ -63,7 +63,7 @@ bounds:
 	$(WHEELS)/bin/python -m pip install --quiet uv
 	$(WHEELS)/bin/uv build --quiet --wheel --out-dir $(WHEELS)
 	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python $(VERSIONS) --only-binary :all: $(WHEELS)/pate-*.whl
-	cd $(WHEELS) && bin/pate faces --output data/faces --num 4000
+	$(WHEELS)/bin/python -m scripts.faces --output $(WHEELS)/data/faces --num 4000
 	cd $(WHEELS) && bin/pate run faces --label.target_epsilon 8
 	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \
 		--num_teachers 200 --num_labels 6

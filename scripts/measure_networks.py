@@ -29,6 +29,7 @@ import numpy as np
 
 from pate import ReleasedLabels
 from pate.data import CelebA, Role
+from scripts.faces.drawing import write_celeba_folder
 from scripts.measure_runs import call
 
 RECIPE = Path("configs/faces_networks")
@@ -85,10 +86,7 @@ class Networks:
         """Render the faces and run the recipe, unless its teachers have voted."""
         if (self.root / "private" / "votes" / "manifest.json").is_file():
             return
-        call(
-            *("faces", f"--output={self.faces}", f"--num={num_faces}"),
-            *("--private_fraction=0.9", "--public_fraction=0.05"),
-        )
+        write_celeba_folder(self.faces, num=num_faces, private_fraction=0.9, public_fraction=0.05)
         call(
             *("run", str(RECIPE), f"--run={self.root}", f"--ledger={self.root}.sqlite"),
             *(f"--data.init_args.root={self.faces}", f"--teachers.workers={workers}"),

@@ -13,7 +13,7 @@ Recipes are as `pate init` writes them; only the epsilon is chosen, for the face
 - `mnist` has the protocol of PATE (Papernot et al. (2017)): 60,000 private digits of 28 x 28
   pixels, the first 9,000 of the test set public, the other 1,000 tested by their largest answer,
   delta 1e-5.
-- `rendered` are 20,000 private faces of `pate faces` in 32 x 32 pixels with 2,500 public ones.
+- `rendered` are 20,000 private faces of `python -m scripts.faces` in 32 x 32 pixels with 2,500 public ones.
 - `posters_64` are 4,393 private posters of movies in 64 x 64 pixels, with 25 genres.
 - `textures` are drawn here: 5,000 private pictures of 32 x 32 pixels, with 8 labels.
 - `small_digits` are scikit-learn's of 8 x 8 pixels, 1,000 private and 400 public.
@@ -51,6 +51,7 @@ from pate._core.accounting.accountant import COARSE_ORDERS
 from pate._labeling.runs.run import read_data
 from pate.accounting import Target, calibrate_scale
 from pate.data import CelebA, Role
+from scripts.faces.drawing import write_celeba_folder
 from scripts.measure_runs import (
     CONSTANT,
     FIGURES,
@@ -110,8 +111,7 @@ class Task(RunTask):
         """The records: a folder of faces or a file of arrays."""
         folder = self.folder / ("faces" if self.is_rendered else "records.npz")
         if not folder.exists() and self.is_rendered:
-            shares = ("--private_fraction=0.8", "--public_fraction=0.1")
-            call("faces", f"--output={folder}", "--num=25000", *shares)
+            write_celeba_folder(folder, num=25000)
         elif not folder.exists():
             records = records_of(self.name, Path(os.environ["PATE_DATA"]) / "multilabel")
             np.savez(folder, allow_pickle=False, **records)

@@ -41,6 +41,7 @@ from pate import cli
 from pate._labeling.data.features.numeric import ChainedFeatures, PublicScaling
 from pate._labeling.data.features.patches import PatchFeatures
 from pate.data import Arrays, CelebA, DataSource
+from scripts.faces.drawing import write_celeba_folder
 from scripts.reproduction.tasks import LABELS
 from scripts.rivals.__main__ import arena_of
 from scripts.rivals.contest import Contest, hold, rivals_of
@@ -170,13 +171,7 @@ class Task:
         """The records: a folder of faces or a file of arrays."""
         if self.is_faces:
             place = self.folder / "faces"
-            call(
-                "faces",
-                f"--output={place}",
-                "--num=80000",
-                "--private_fraction=0.91",
-                "--public_fraction=0.045",
-            )
+            write_celeba_folder(place, num=80000, private_fraction=0.91, public_fraction=0.045)
             return place
         place = self.folder / "records.npz"
         if not place.exists():

@@ -21,8 +21,8 @@ import torch
 import pate
 from pate.aggregators import Canonical, Peeling
 from pate.data import CelebA
-from pate.lab.faces.drawing import write_celeba_folder
 from pate.models import ResNet8, ResNet50, SmallCNN
+from scripts.faces.drawing import write_celeba_folder
 
 NETWORKS: dict[str, Callable[[tuple[int, ...], int], torch.nn.Module]] = {
     # without GroupNorm and with channels last, convolutions are fast on a processor

@@ -55,7 +55,6 @@ LIGHT = [
     "ledger verify",
     "frontier",
     "plan",
-    "faces",
     "report",
 ]
 LISTED = ["teachers fit", "student fit", "student test"]

@@ -30,7 +30,6 @@ from pate._labeling.runs.run import (
     Stage,
 )
 from pate._networks.teachers.training import SavedChunk
-from pate.lab.faces.drawing import FolderDiffersError
 from tests.conftest import make_arrays
 from tests.faults import full_disk, read_only
 from tests.lab.silos.exchanges import Hospitals
@@ -107,12 +106,10 @@ CASES = (
     Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.csv] --seeds 2"),
     # so few canaries show nothing
     Case("audit recipe --output audited --canaries 16", status=3),
-    Case("faces --output faces --num 20"),
 )
 QUICK = (
     "init mine --kind npz",
     "predict run/public/student/model data.npz --output answers.csv",
-    "faces",
     "topk",
 )
 
@@ -277,7 +274,6 @@ def test_short_memory_makes_no_damaged_teachers(
         ValueError("Expected k > 0"),
         RuntimeError("size mismatch"),
         KeyError("a"),
-        FolderDiffersError("Expected faces of num=1"),
     ],
 )
 def test_what_is_no_fault_of_the_machine_is_left_alone(error: Exception) -> None:

@@ -121,7 +121,6 @@ CASES = {
         " --simulate '[{{num_labels: 3, num_teachers: 40, num_public: 20}}]'",
         quick=False,
     ),
-    "faces": Case("empty", "--output faces --num 12"),
 }
 
 

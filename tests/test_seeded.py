@@ -39,8 +39,8 @@ from pate.aggregators import (
     TauVoting,
     TopStableTopK,
 )
-from pate.lab.faces.drawing import write_celeba_folder
 from pate.lab.plan.sources import Simulation, simulated
+from scripts.faces.drawing import write_celeba_folder
 
 PINS = Path(__file__).with_name("seeded.json")
 RELATIONS = tuple(NeighboringRelation)

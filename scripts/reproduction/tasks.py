@@ -11,9 +11,9 @@ import numpy as np
 from pate._core.validation import FloatArray, IntArray, UInt8Array, require, require_count
 from pate.aggregators import Ballots
 from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role
-from pate.lab.faces.drawing import write_celeba_folder
 from pate.lab.plan.sources import Task
 from pate.lab.plan.sweep import TaskFacts
+from scripts.faces.drawing import write_celeba_folder
 
 ATTRIBUTES = "multilabel/celeba_attributes.npz"
 LABELS = [

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import pate
 from pate._core import progress
 from pate._core.progress import stage_bar, step_bar
 
@@ -177,12 +178,15 @@ def test_slow_units_after_fast_ones_are_told_of(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("width", [100, 0])
 def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
     """The command itself, on a pseudo-terminal: one line, drawn again and again."""
-    pytest.importorskip("pate.lab.faces")
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    words = ["faces", "--output", str(tmp_path / "faces"), "--num", "300"]
+    words = ["scripts.faces", "--output", str(tmp_path / "faces"), "--num", "300"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "pate", *words], stdout=its, stderr=its, stdin=its
+        [sys.executable, "-m", *words],
+        stdout=its,
+        stderr=its,
+        stdin=its,
+        cwd=Path(pate.__file__).parents[1],
     )
     os.close(its)
     shown = b""

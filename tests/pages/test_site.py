@@ -28,11 +28,7 @@ from tests.test_layers import PRIVATE_PATH
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PACKAGES = (
-    "pate",
-    *(f"pate.{name}" for name in test_door.PACKAGES),
-    "pate.lab.faces",
-)
+PACKAGES = ("pate", *(f"pate.{name}" for name in test_door.PACKAGES))
 
 
 @pytest.fixture

@@ -91,9 +91,3 @@ def test_names_of_all_languages_are_label_names() -> None:
     require_label_names(
         "label names", ["effusion", "Größe", "می‌خواهم", "👩‍⚕️", "two words", "a" * 1000, "a\u00a0b"]
     )
-
-
-def test_more_faces_than_the_disk_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("pate.lab.faces")
-    error = refused(["faces", "--output", str(tmp_path / "faces"), "--num", str(10**12)], capsys)
-    assert "GB of free disk for the faces in" in error and not (tmp_path / "faces").exists()

@@ -24,6 +24,7 @@ from PIL import Image
 
 from pate._labeling.data.records import assign_teachers
 from pate.accounting import read_ledger
+from scripts.faces.drawing import render_faces
 from tests.networks.conftest import recipe
 from tests.processes import Start, run_here
 
@@ -113,8 +114,7 @@ def far_attributes(arrays: Arrays, rows: np.ndarray) -> None:
 
 def of_faces() -> Arrays:
     split = splits(60, 40, 20)
-    drawing = pytest.importorskip("pate.lab.faces.drawing")
-    images, attributes = drawing.render_faces(len(split), seed=3)
+    images, attributes = render_faces(len(split), seed=3)
     ids = np.char.mod("%06d.jpg", np.arange(1, len(split) + 1))
     labels, damaged = attributes[:, [3, 9, 13, 17, 24]], np.zeros(len(ids), dtype=np.bool_)
     return {"images": images, "Y": labels, "split": split, "ids": ids, "damaged": damaged}

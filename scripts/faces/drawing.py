@@ -15,7 +15,7 @@ from pate._core.files.reading import Json, read_json
 from pate._core.files.writing import require_disk, write_json, write_text
 from pate._core.progress import stage_bar
 from pate._core.validation import Float32Array, UInt8Array, require
-from pate.lab.faces.canvas import (
+from scripts.faces.canvas import (
     FACE_ATTRIBUTES,
     Canvas,
     Dice,
@@ -343,7 +343,7 @@ _LAYERS: tuple[Callable[[Canvas, Geometry, Traits], None], ...] = (
 )  # fmt: skip
 
 
-def draw_faces(canvas: Canvas, traits: Traits) -> None:
+def _draw_faces(canvas: Canvas, traits: Traits) -> None:
     """Draw faces of the canvas's geometry and the given traits."""
     for draw in _LAYERS:
         draw(canvas, canvas.geometry, traits)
@@ -375,14 +375,14 @@ def render_faces(
     Raises:
         ValueError: for a negative num, seed or start, or a size outside 32..64.
     """
-    require_request(num, seed=seed, size=size, start=start)
+    _require_request(num, seed=seed, size=size, start=start)
     none = np.empty((0, size, size, 3), np.uint8), np.empty((0, len(FACE_ATTRIBUTES)), np.uint8)
-    blocks = iter_faces(num, seed=seed, size=size, start=start)
+    blocks = _iter_faces(num, seed=seed, size=size, start=start)
     images, attributes = map(np.concatenate, zip(none, *blocks, strict=True))
     return images, attributes
 
 
-def require_request(num: int, *, seed: int, size: int, start: int = 0) -> None:
+def _require_request(num: int, *, seed: int, size: int, start: int = 0) -> None:
     """Raise ``ValueError`` unless such faces can be rendered."""
     require(num >= 0, "num >= 0", num=num)
     require(seed >= 0, "seed >= 0", seed=seed)
@@ -390,7 +390,7 @@ def require_request(num: int, *, seed: int, size: int, start: int = 0) -> None:
     require(start >= 0, "start >= 0", start=start)
 
 
-def iter_faces(
+def _iter_faces(
     num: int, *, seed: int, size: int, start: int = 0
 ) -> Iterator[tuple[UInt8Array, UInt8Array]]:
     """Yield images and attributes like `render_faces`, at most a hundred faces at a time."""
@@ -406,7 +406,7 @@ def _render_block(seed: int, block: int, size: int) -> tuple[UInt8Array, UInt8Ar
     dice = Dice(rng, _BLOCK)
     traits = Traits(dice)
     canvas = Canvas(Geometry(dice, traits), size)
-    draw_faces(canvas, traits)
+    _draw_faces(canvas, traits)
     return _photographs(canvas, rng), traits.attributes()
 
 
@@ -442,10 +442,6 @@ _FEW = 5
 _HEAD, _DEPTH = 800, 1  # bytes of a picture with its row in the table, and more for each pixel
 
 
-class FolderDiffersError(FileExistsError, ValueError):
-    """The folder holds something other than the requested faces."""
-
-
 def write_celeba_folder(
     output: Path,
     *,
@@ -461,8 +457,8 @@ def write_celeba_folder(
     The folder gets `img_align_celeba/000001.jpg` and so on, `list_attr_celeba.txt`,
     `list_eval_partition.txt` and, last, `faces.json` with the parameters. If that file holds the
     same parameters already, nothing is done. A folder left half-written is written anew. The first
-    faces are the private ones (partition 0, CelebA's train), the next the public ones (1, valid),
-    the rest the test set (2).
+    faces are private (partition 0, CelebA's train), the next public (1, valid), the rest the test
+    set (2).
 
     Args:
         output: the folder, created if it is missing.
@@ -475,12 +471,10 @@ def write_celeba_folder(
 
     Raises:
         ValueError: for num < 1, a negative seed, a size outside 32..64, fractions that are not
-            shares of 1, or more faces than the disk has room for.
-        FolderDiffersError: (a FileExistsError and a ValueError) if the folder holds other faces, or
-            a data set that this function did not write.
+            shares of 1, more faces than the disk has room for, or a folder of other data.
     """
     require(num >= 1, "num >= 1", num=num)
-    require_request(num, seed=seed, size=size)
+    _require_request(num, seed=seed, size=size)
     fractions = {"private_fraction": private_fraction, "public_fraction": public_fraction}
     for name, fraction in fractions.items():
         require(0 <= fraction <= 1, f"0 <= {name} <= 1", **{name: fraction})
@@ -517,7 +511,7 @@ def write_celeba_folder(
     write_text(
         output / _ATTRIBUTE_FILE, "\n".join([str(num), " ".join(FACE_ATTRIBUTES), *rows]) + "\n"
     )
-    parts = enumerate(partition(num, private_fraction, public_fraction))
+    parts = enumerate(_partition(num, private_fraction, public_fraction))
     write_text(output / _PARTITION_FILE, "".join(f"{_name(i)} {part}\n" for i, part in parts))
     write_json(output / _FINISHED, wanted)
     (output / _BEGUN).unlink()
@@ -526,7 +520,7 @@ def write_celeba_folder(
 def _write_pictures(folder: Path, indices: range, *, seed: int, size: int) -> list[str]:
     """Write the pictures of some faces, and return their rows of the attribute table."""
     rows: list[str] = []
-    for images, attributes in iter_faces(len(indices), seed=seed, size=size, start=indices.start):
+    for images, attributes in _iter_faces(len(indices), seed=seed, size=size, start=indices.start):
         for image, signs in zip(images, attributes.astype(np.int64) * 2 - 1, strict=True):
             name = _name(indices.start + len(rows))
             Image.fromarray(image).save(folder / name, quality=95, subsampling=0)
@@ -542,29 +536,26 @@ def _name(index: int) -> str:
 def _is_written(output: Path, wanted: Json) -> bool:
     """Return whether the folder is complete with these parameters.
 
-    Raises `FolderDiffersError` if it is another data set.
+    Raises ``ValueError`` if it is another data set.
     """
-    finished, begun = output / _FINISHED, output / _BEGUN
+    finished = output / _FINISHED
     if finished.exists():
-        existing = read_json(finished.read_text(encoding="utf-8"))
-        differing = [key for key in wanted if existing.get(key) != wanted[key]]
-        if differing:
-            expected, got = (
-                ", ".join(f"{key}={of.get(key)}" for key in differing) for of in (wanted, existing)
-            )
-            raise FolderDiffersError(f"Expected faces of {expected} in {output}, got {got}")
+        found = read_json(finished.read_text(encoding="utf-8"))
+        require(found == wanted, f"faces of {wanted} in {output}", found=found)
         return True
     # Never draw over a true CelebA: only files that this module began may be rewritten.
-    if not begun.exists():
-        for name in (_IMAGES, _ATTRIBUTE_FILE, _PARTITION_FILE):
-            if (output / name).exists():
-                raise FolderDiffersError(
-                    f"Expected a new folder or one of rendered faces, got {output} with {name}"
-                )
+    taken = [
+        name for name in (_IMAGES, _ATTRIBUTE_FILE, _PARTITION_FILE) if (output / name).exists()
+    ]
+    require(
+        not taken or (output / _BEGUN).exists(),
+        f"a new folder or one of drawn faces in {output}",
+        found=taken,
+    )
     return False
 
 
-def partition(num: int, private_fraction: float, public_fraction: float) -> list[int]:
+def _partition(num: int, private_fraction: float, public_fraction: float) -> list[int]:
     """Return 0 (private), 1 (public) or 2 (test) for each face, by its position."""
     train = round(num * private_fraction)
     valid = min(round(num * (private_fraction + public_fraction)), num) - train
