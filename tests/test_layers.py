@@ -402,6 +402,10 @@ def test_no_command_imports_lightning_to_start(command: str) -> None:
     assert "pytorch_lightning" not in loaded(commands()[command].place.partition(":")[0])
 
 
+def test_settings_of_teachers_import_no_torch() -> None:
+    assert "torch" not in loaded("pate._networks.teachers.plan")
+
+
 def test_the_package_never_imports_models_or_scripts() -> None:
     """Networks are named in configurations; what lies beside the package in the checkout is no part
     of it."""

@@ -24,7 +24,7 @@ from pate.teachers import TrainJob
 from tests.conftest import copy_run
 from tests.labeling.commands.test_run import everything
 
-# what `recipe` of the tests says; its Adam takes on the weight decay of the default optimizer
+# what `recipe` of the tests says
 PLAN = pate.TeacherPlan(
     network=Linear,
     num_teachers=10,
@@ -32,7 +32,7 @@ PLAN = pate.TeacherPlan(
     batch_size=16,
     checkpoint_steps=5,
     chunk_size=4,
-    optimizer=partial(torch.optim.Adam, lr=0.1, weight_decay=0.01),
+    optimizer=partial(torch.optim.Adam, lr=0.1),
 )
 ANSWERS = pate.StableTopK(scale_gap=1.0, sigma_test=0.5, delta_test=1e-6)
 STUDENT = pate.StudentPlan(network=Linear)

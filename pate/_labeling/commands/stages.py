@@ -18,9 +18,8 @@ from jsonargparse import Namespace
 from pate._core.files.reading import Json
 from pate._core.files.writing import lock_run
 from pate._core.lazy import MissingExtraError
-from pate._core.registry import find, part
+from pate._core.registry import find
 from pate._core.validation import AwaitedError, require
-from pate._labeling.commands.outline import outline
 from pate._labeling.commands.parsing import (
     DATA,
     FLAG,
@@ -82,7 +81,7 @@ def read_teachers_fit(args: Sequence[str]) -> tuple[Namespace, Any, Json]:
 def _fit_parser(in_closed_form: bool, *, listed: bool) -> CommandParser:
     """Return the parser of trained networks, or of teachers in closed form with other settings.
 
-    Its options may only be ``listed``, and none parsed.
+    If its options are only ``listed``, classes of networks and optimizers are not imported.
     """
     parser = new_parser(
         "teachers fit",
@@ -102,8 +101,9 @@ def _fit_parser(in_closed_form: bool, *, listed: bool) -> CommandParser:
         parser.add_class_arguments(ClosedFormPlan, as_group=False)
         parser.elsewhere = _needs_training
     else:
-        plan = _listed_plan() if listed else find("TeacherPlan")
-        parser.add_class_arguments(plan, as_group=False)
+        if not listed:
+            find("fit_teachers")  # short names of optimizers are known by an import
+        parser.add_class_arguments(find("TeacherPlan"), as_group=False)
         parser.add_class_arguments(Execution, as_group=False)
         parser.add_argument(
             "--logger",
@@ -121,14 +121,10 @@ def _fit_parser(in_closed_form: bool, *, listed: bool) -> CommandParser:
     return parser
 
 
-def _listed_plan() -> Any:
-    return outline(part("TeacherPlan").value)
-
-
 def settings_of_networks() -> list[str]:
     """Return the names of the settings of trained teachers; none where their zone is not there."""
     with suppress(MissingExtraError):
-        return [field.name for field in fields(_listed_plan())]
+        return [field.name for field in fields(find("TeacherPlan"))]
     return []
 
 

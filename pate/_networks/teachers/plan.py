@@ -1,29 +1,23 @@
-"""How teachers are trained: the content of `teachers.yaml`, the records of each, and their batches.
+"""How teachers are trained: the content of `teachers.yaml`, and the records of each.
 
-First the losses. They go entry by entry, so that teachers share no weight, threshold or mean. Then
-the plan, and the partition of the records. A worker gets only the parts of its teachers.
-Batches follow from the seed, the teacher and the step.
+Torch is imported once something is built, so that help needs none. First its classes by their
+names, and the losses. They go entry by entry, so that teachers share no weight, threshold or mean.
+Then the plan, and the partition of the records. A worker gets only the parts of its teachers.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import Dataset
 
 from pate._core.settings import RecordsInitArgs
 from pate._core.validation import (
     MOST_VOTERS,
-    UNKNOWN,
     IntArray,
     expecting,
     given,
@@ -38,7 +32,51 @@ from pate._labeling.teachers import (
     require_factory,
     start_place,
 )
-from pate._networks.data.augmentation import augmented
+
+# jsonargparse runs what is under `if TYPE_CHECKING`
+if not TYPE_CHECKING:
+
+    class _Named(ABC):
+        """A class known by its path: its subclasses are those of the class at the path."""
+
+        path: ClassVar[str]
+
+        @classmethod
+        def __subclasshook__(cls, other):
+            return any(
+                f"{each.__module__}.{each.__qualname__}" == cls.path for each in other.__mro__
+            )
+
+        @classmethod
+        def __subclasses__(cls):
+            # read for short names, once training is imported, and for a page of help, before
+            module, _, name = cls.path.rpartition(".")
+            return [getattr(sys.modules[module], name)] if module in sys.modules else []
+
+        @abstractmethod
+        def __call__(self):
+            """Stand for an object that is never made."""
+
+    class Module(_Named):
+        """A network, or a transform of pictures."""
+
+        path = "torch.nn.modules.module.Module"
+
+    class Optimizer(_Named):
+        """An optimizer."""
+
+        path = "torch.optim.optimizer.Optimizer"
+
+    class LRScheduler(_Named):
+        """A schedule of learning rates."""
+
+        path = "torch.optim.lr_scheduler.LRScheduler"
+
+else:
+    from torch import Tensor
+    from torch.nn import Module
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
 
 
 class EntryLoss(RecordsInitArgs, ABC):
@@ -63,6 +101,8 @@ class BinaryCrossEntropy(EntryLoss):
 
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
         """Return the losses, of the shape of ``labels``."""
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
         return binary_cross_entropy_with_logits(
             logits, labels, reduction="none", pos_weight=positive_weights
         )
@@ -104,15 +144,17 @@ class AsymmetricLoss(EntryLoss):
 
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
         """Return the losses, of the shape of ``labels``."""
-        unlikely = torch.sigmoid(-logits)
+        from torch.nn.functional import logsigmoid
+
+        unlikely = (-logits).sigmoid()
         positive = -_power(unlikely, self.gamma_positive) * logsigmoid(logits)
         if self.margin:
             # log(1 - q) is finite: the margin keeps q away from 1
             shifted = (1 - unlikely - self.margin).clamp(min=0)
-            negative = -_power(shifted, self.gamma_negative) * torch.log1p(-shifted)
+            negative = -_power(shifted, self.gamma_negative) * (-shifted).log1p()
         else:
             negative = -_power(1 - unlikely, self.gamma_negative) * logsigmoid(-logits)
-        return torch.where(labels > 0.5, positive_weights * positive, negative)
+        return (positive_weights * positive).where(labels > 0.5, negative)
 
 
 class FocalLoss(AsymmetricLoss):
@@ -137,10 +179,10 @@ class FocalLoss(AsymmetricLoss):
 
 def _power(base: Tensor, exponent: float) -> Tensor:
     # the gradient of base^0 at base = 0 is 0 * inf
-    return base**exponent if exponent else torch.ones_like(base)
+    return base**exponent if exponent else base.new_ones(base.shape)
 
 
-NetworkFactory = Callable[[tuple[int, ...], int], nn.Module]
+NetworkFactory = Callable[[tuple[int, ...], int], Module]
 """Makes a network for an input shape (without the batch) and a number of labels."""
 # jsonargparse takes an optimizer's class for a factory only if its one argument is of any type
 OptimizerFactory = Callable[[Any], Optimizer]
@@ -170,7 +212,7 @@ class TeacherPlan:
         num_steps: optimizer steps of every teacher, a public constant.
         batch_size: records per step.
         optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW
-            ...).
+            ...). None for AdamW.
         unit: the unit of privacy: a ``record``, or a ``group`` such as all records of one person.
         chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto``
             measures which number is fastest and keeps it.
@@ -204,7 +246,7 @@ class TeacherPlan:
     num_teachers: int
     num_steps: int
     batch_size: int
-    optimizer: OptimizerFactory = torch.optim.AdamW
+    optimizer: OptimizerFactory | None = None
     unit: Unit = "record"
     chunk_size: int | Literal["auto"] = 1
     checkpoint_steps: int = 1000
@@ -212,7 +254,7 @@ class TeacherPlan:
     loss: EntryLoss | None = None
     scheduler: SchedulerFactory | None = None
     clip_norm: float | None = None
-    augment: list[nn.Module] | None = None
+    augment: list[Module] | None = None
     seed: int = 0
     accelerator: str = "auto"
     precision: Precision = "32-true"
@@ -220,6 +262,9 @@ class TeacherPlan:
     max_teachers_per_group: int | None = None
 
     def __post_init__(self) -> None:
+        import torch
+        from torch.nn import Parameter
+
         require_bound(self)
         require_factory(self.network)
         require_count(2, num_teachers=self.num_teachers)
@@ -252,13 +297,19 @@ class TeacherPlan:
         require_positive(**given(clip_norm=self.clip_norm))
         object.__setattr__(self, "start_from", start_place(self.start_from))
         with expecting("an optimizer, and a scheduler if any, that can be made", TypeError):
-            optimizer = self.optimizer([torch.nn.Parameter(torch.zeros(1, 1))])
+            optimizer = self.make_optimizer([Parameter(torch.zeros(1, 1))])
             if self.scheduler is not None:
                 self.scheduler(optimizer)
         if self.chunk_size != "auto":
             require_count(1, chunk_size=self.chunk_size)
             if self.chunk_size > 1:
-                check_entrywise(self.optimizer)
+                check_entrywise(self.make_optimizer)
+
+    def make_optimizer(self, parameters: Any) -> Optimizer:
+        """Return the optimizer of these parameters."""
+        from torch.optim import AdamW
+
+        return (self.optimizer or AdamW)(parameters)
 
     def chunks(self) -> list[range]:
         """Return the numbers of the teachers of each chunk.
@@ -283,6 +334,8 @@ def check_entrywise(make_optimizer: OptimizerFactory) -> None:
     LBFGS, Adafactor and others that look at whole tensors would let stacked teachers influence each
     other.
     """
+    import torch
+
     results = []
     # not a multiple: Adafactor would cancel it
     for power in (1, 2):
@@ -371,56 +424,3 @@ def draw_batches(size: int, *, seed: int, teacher: int, steps: range, batch_size
     orders = [np.random.default_rng([seed, teacher, number]).permutation(size) for number in passes]
     start = first - passes.start * size
     return np.concatenate(orders)[start : start + last - first].reshape(len(steps), batch_size)
-
-
-class ChunkBatches(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Batches of a chunk of teachers for a range of steps.
-
-    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32, NaN where
-    a label is unknown. A teacher without records sees zeros. Pictures are augmented as the plan
-    says.
-    """
-
-    def __init__(
-        self, plan: TeacherPlan, data: PartitionedRecords, *, teachers: range, steps: range
-    ) -> None:
-        self._records = data.records
-        self._plan, self._teachers, self._steps = plan, teachers, steps
-        self._empty = np.array([len(data.rows[teacher]) == 0 for teacher in teachers])
-        # [steps, chunk, batch] rows of the records
-        self._rows = np.zeros((len(steps), len(teachers), plan.batch_size), dtype=np.int64)
-        for place, teacher in enumerate(teachers):
-            if len(rows := data.rows[teacher]):
-                self._rows[:, place] = rows[
-                    draw_batches(
-                        len(rows),
-                        seed=plan.seed,
-                        teacher=teacher,
-                        steps=steps,
-                        batch_size=plan.batch_size,
-                    )
-                ]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        rows = self._rows[step]
-        if self._empty.all():
-            shape, num_labels = self._records.features.shape[1:], self._records.labels.shape[1]
-            return torch.zeros(*rows.shape, *shape), torch.zeros(*rows.shape, num_labels)
-        features = np.ascontiguousarray(self._records.features[rows])
-        if self._plan.augment:
-            for place, teacher in enumerate(self._teachers):
-                features[place] = augmented(
-                    torch.from_numpy(features[place]),
-                    self._plan.augment,
-                    self._plan.seed,
-                    teacher,
-                    self._steps[step],
-                ).numpy()
-        labels = self._records.labels[rows].astype(np.float32)
-        labels[labels == UNKNOWN] = np.nan
-        features[self._empty] = 0
-        labels[self._empty] = 0
-        return torch.from_numpy(features), torch.from_numpy(labels)

@@ -122,7 +122,7 @@ def step_seconds(
 ) -> float:
     """Return the median seconds of a step of a chunk, tried for about ``limit`` seconds."""
     chunk = _trial_chunk(plan, shape, num_labels, size).to(device)
-    optimizer = plan.optimizer(chunk.parameters())
+    optimizer = plan.make_optimizer(chunk.parameters())
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(size, plan.batch_size, *shape, generator=generator).to(device)
     labels = (

@@ -99,7 +99,7 @@ def _learn(
     network: nn.Module, samples: Float32Array, answers: Float32Array, plan: TeacherPlan
 ) -> None:
     """Train a network on answers ``[N, C]`` to public samples, as a teacher is trained."""
-    optimizer = plan.optimizer(network.parameters())
+    optimizer = plan.make_optimizer(network.parameters())
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(plan.seed)
         for rows in draw_batches(

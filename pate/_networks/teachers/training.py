@@ -28,24 +28,25 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from pate._core.files.os_errors import explain_shortage
 from pate._core.files.writing import atomic_write, make_folder
-from pate._core.validation import Float32Array, FloatArray, UInt8Array, require
+from pate._core.validation import UNKNOWN, Float32Array, FloatArray, UInt8Array, require
 from pate._labeling.data.records import Features, known_truth
 from pate._labeling.runs.vote_store import VoteStore
 from pate._labeling.teachers import CurveFormat
 from pate._labeling.votes.kinds import Voting, highest, pack_ballots
 from pate._labeling.votes.voters import encode_scores
+from pate._networks.data.augmentation import augmented
 from pate._networks.settings import make_network
 from pate._networks.teachers.executors import make_trainer, quiet_lightning, root_device
 from pate._networks.teachers.jobs import ChunkJob, Report
 from pate._networks.teachers.plan import (
     BinaryCrossEntropy,
-    ChunkBatches,
     PartitionedRecords,
     TeacherPlan,
+    draw_batches,
 )
 
 # rows of the curves of losses that are kept
@@ -199,7 +200,7 @@ class TeacherChunk(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Return the optimizer, and its schedule by step."""
-        optimizer = self._plan.optimizer(self.parameters())
+        optimizer = self._plan.make_optimizer(self.parameters())
         if self._plan.scheduler is None:
             return optimizer
         scheduler = self._plan.scheduler(optimizer)
@@ -444,6 +445,59 @@ def load_chunk(
     )
     module.load_state_dict(saved.state)
     return module.eval()
+
+
+class ChunkBatches(Dataset[tuple[Tensor, Tensor]]):
+    """Batches of a chunk of teachers for a range of steps.
+
+    An item is ``(features [chunk, batch, ...], labels [chunk, batch, C])``, both float32, NaN where
+    a label is unknown. A teacher without records sees zeros. Pictures are augmented as the plan
+    says.
+    """
+
+    def __init__(
+        self, plan: TeacherPlan, data: PartitionedRecords, *, teachers: range, steps: range
+    ) -> None:
+        self._records = data.records
+        self._plan, self._teachers, self._steps = plan, teachers, steps
+        self._empty = np.array([len(data.rows[teacher]) == 0 for teacher in teachers])
+        # [steps, chunk, batch] rows of the records
+        self._rows = np.zeros((len(steps), len(teachers), plan.batch_size), dtype=np.int64)
+        for place, teacher in enumerate(teachers):
+            if len(rows := data.rows[teacher]):
+                self._rows[:, place] = rows[
+                    draw_batches(
+                        len(rows),
+                        seed=plan.seed,
+                        teacher=teacher,
+                        steps=steps,
+                        batch_size=plan.batch_size,
+                    )
+                ]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, step: int) -> tuple[Tensor, Tensor]:
+        rows = self._rows[step]
+        if self._empty.all():
+            shape, num_labels = self._records.features.shape[1:], self._records.labels.shape[1]
+            return torch.zeros(*rows.shape, *shape), torch.zeros(*rows.shape, num_labels)
+        features = np.ascontiguousarray(self._records.features[rows])
+        if self._plan.augment:
+            for place, teacher in enumerate(self._teachers):
+                features[place] = augmented(
+                    torch.from_numpy(features[place]),
+                    self._plan.augment,
+                    self._plan.seed,
+                    teacher,
+                    self._steps[step],
+                ).numpy()
+        labels = self._records.labels[rows].astype(np.float32)
+        labels[labels == UNKNOWN] = np.nan
+        features[self._empty] = 0
+        labels[self._empty] = 0
+        return torch.from_numpy(features), torch.from_numpy(labels)
 
 
 class _ChunkData(pl.LightningDataModule):

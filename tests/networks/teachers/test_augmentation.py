@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 import pate.models
 from pate import cli
 from pate._networks.data.augmentation import augmented
-from pate._networks.teachers.plan import ChunkBatches
+from pate._networks.teachers.training import ChunkBatches
 from pate.data import ArrayFeatures, Records
 from pate.student import Student
 from pate.teachers import PartitionedRecords, TeacherPlan

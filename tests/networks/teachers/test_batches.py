@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pate._networks.teachers.plan import ChunkBatches, draw_batches
+from pate._networks.teachers.plan import draw_batches
+from pate._networks.teachers.training import ChunkBatches
 from pate.data import ArrayFeatures, Records
 from pate.teachers import PartitionedRecords
 from tests.networks.teachers.test_training import plan

@@ -232,7 +232,6 @@ def test_more_teachers_than_an_ensemble_can_have() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"optimizer": None},
         {"optimizer": partial(torch.optim.Adam, lr=None)},  # type: ignore[arg-type]
         {"scheduler": torch.optim.lr_scheduler.StepLR},
     ],
