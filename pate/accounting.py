@@ -58,6 +58,6 @@ if TYPE_CHECKING:
         Term as Term,
     )
     from pate._core.accounting.statement import Statement as Statement
-    from pate.lab.plan.autodp import from_autodp as from_autodp, to_autodp as to_autodp
+    from pate.lab.study.autodp import from_autodp as from_autodp, to_autodp as to_autodp
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pate import Outlook, Votes
+from pate._labeling.aggregators.base import registered
 from pate._labeling.votes.kinds import serves
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Ballots, Counts
-from pate.lab.plan.frontier import candidates
 
 NUM_QUERIES, NUM_WITH_BALLOTS, NUM_LABELS, NUM_TEACHERS = 50_000, 2_000, 40, 800
 
@@ -46,9 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
     print(f"{NUM_LABELS} labels, {NUM_TEACHERS} teachers.\n")
     print("| aggregator | queries | queries per second |\n| --- | ---: | ---: |")
-    for _, _, unscaled in candidates(
-        Outlook.of(counts_alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)
-    ):
+    outlook = Outlook.of(counts_alone, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD)
+    for unscaled in (each for cls in registered().values() for each in cls.proposals(outlook)):
         aggregator = unscaled.scaled(NUM_TEACHERS / 10)
         votes = counts_alone if serves(Counts, aggregator.needs) else with_ballots
         rate = votes.num_queries / seconds(aggregator, votes, runs)

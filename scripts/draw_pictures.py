@@ -1,16 +1,13 @@
 """All pictures of the pages in docs/, drawn anew by the code of today.
 
-    python -m scripts.draw_pictures docs/images               # half an hour on one core
+    python -m scripts.draw_pictures docs/images               # some minutes on one core
     python -m scripts.draw_pictures /tmp/images --small       # a minute, to see that all are drawn
 
-A picture that a command of the page draws is drawn by that command, the last one above it. The
-demo's run of `configs/faces` shows the faces.
+The demo's run of `configs/faces` shows the faces.
 """
 
 import argparse
-import re
 import shlex
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import chdir
 from pathlib import Path
@@ -19,17 +16,9 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 from pate import cli
-from scripts import draw_gaps, draw_release, map_aggregators
+from scripts import draw_gaps, draw_release
 
 ROOT = Path(__file__).parents[1]
-_FEW = shlex.split(
-    "--simulate.num_labels 3 --simulate.num_teachers 40 --simulate.num_public 60 --num_queries 40"
-    ' --epsilons "[8]"'
-)
-_FEW_PLAN = shlex.split(
-    "--num_records 2000 --num_labels 3 --num_public 100 --records_per_group 10"
-    ' --curve "{20: 0.78, 80: 0.81}" --epsilons "[4]"'
-)
 
 
 def call(words: Sequence[str]) -> None:
@@ -40,30 +29,6 @@ def call(words: Sequence[str]) -> None:
     """
     if cli.main(list(words)):
         raise RuntimeError(f"Expected a command that ends well, got pate {shlex.join(words)}")
-
-
-def command_above(page: str, picture: str) -> list[str]:
-    """Return the words of the last command of a page above one of its pictures."""
-    text = (ROOT / "docs" / page).read_text()
-    above = text[: text.index(f"(images/{picture})")]
-    return shlex.split(re.findall(r"^\$ pate (.*)$", above, flags=re.MULTILINE)[-1])
-
-
-def _frontier(picture: Path, small: bool) -> None:
-    words = command_above("frontier.md", picture.name) + _FEW * small
-    call([*words, "--output", "frontier"])
-    shutil.copy(Path("frontier", picture.name), picture)
-
-
-def _plan(picture: Path, small: bool) -> None:
-    words = command_above("planning.md", picture.name) + _FEW_PLAN * small
-    call([*words, "--output", "plan"])
-    shutil.copy("plan/plan.png", picture)
-
-
-def _map(picture: Path, small: bool) -> None:
-    map_aggregators.main(["--output", "map", *["--small"] * small])
-    shutil.copy("map/map.png", picture)
 
 
 def _gaps(picture: Path, small: bool) -> None:
@@ -98,10 +63,7 @@ def _release(picture: Path, small: bool) -> None:
 
 PICTURES: dict[str, Callable[[Path, bool], None]] = {
     "faces.jpg": _faces,
-    "frontier.png": _frontier,
     "gaps.png": _gaps,
-    "map.png": _map,
-    "plan.png": _plan,
     "release.png": _release,
 }
 
@@ -113,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("output", type=Path, help="folder of the pictures")
     parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES))
-    parser.add_argument("--small", action="store_true", help="few labels, teachers and faces")
+    parser.add_argument("--small", action="store_true", help="few labels and faces")
     options = parser.parse_args(arguments)
     output = options.output.absolute()
     output.mkdir(parents=True, exist_ok=True)

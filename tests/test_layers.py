@@ -422,7 +422,7 @@ def test_only_releases_meet_mechanisms_and_noise() -> None:
     """What is PRIVATE becomes public in one room."""
     above = [
         file
-        for room in ("_labeling/stages", "_labeling/commands", "lab/plan")
+        for room in ("_labeling/stages", "_labeling/commands", "lab/study")
         for file in (ROOT / room).rglob("*.py")
     ]
     assert above

@@ -53,8 +53,6 @@ for folder, words, codes in json.loads(sys.argv[1]):
 """
 LABEL = "--aggregator NoisyVotes --aggregator.sigma_votes 2 --num_queries 20 --delta 1e-3"
 PANEL = "--num_queries 10 --delta 1e-5 --num_teachers 90 --num_labels 3"
-FACTS = "--num_records 400 --num_labels 4 --num_public 100 --num_features 6 --label_density 0.4"
-TASK = "--simulate.num_labels 3 --simulate.num_teachers 40 --simulate.label_density 0.3 --simulate.teacher_accuracy 0.9"
 
 
 @dataclass(frozen=True)
@@ -109,12 +107,6 @@ CASES = {
     "account": Case("empty", f"--aggregator NoisyVotes --aggregator.sigma_votes 9 {PANEL}"),
     "ledger show": Case("stated", "--ledger ledger.sqlite"),
     "ledger verify": Case("stated", "--ledger ledger.sqlite --statement public/privacy.json"),
-    "plan": Case(
-        "empty", f"{FACTS} --num_teachers [10] --epsilons [20] --delta 1e-3 --seeds 1", quick=False
-    ),
-    "frontier": Case(
-        "empty", f"{TASK} --epsilons [4] --seeds 1 --num_queries 20 --delta 1e-3", quick=False
-    ),
     "study": Case(
         "empty",
         "--mechanisms [Peeling] --k [1] --epsilons [4] --seeds 1 --num_queries 5"

@@ -39,7 +39,7 @@ from pate.aggregators import (
     TauVoting,
     TopStableTopK,
 )
-from pate.lab.plan.sources import Simulation, simulated
+from pate.lab.study.sources import Simulation, simulated
 from scripts.faces.drawing import write_celeba_folder
 
 PINS = Path(__file__).with_name("seeded.json")
@@ -278,8 +278,8 @@ def seeded_data() -> Iterator[tuple[str, str]]:
     )
     ballots = votes().ballots
     yield "packed ballots", digest(pack_ballots(ballots))
-    task = simulated(Simulation(num_labels=4, num_teachers=20, num_public=200))
-    yield "simulated votes", digest(task.votes.ballots)
+    drawn = simulated(Simulation(num_labels=4, num_teachers=20, num_public=200))
+    yield "simulated votes", digest(drawn.ballots)
 
 
 def outputs() -> dict[str, str]:

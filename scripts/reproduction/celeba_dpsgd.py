@@ -19,7 +19,6 @@ from pate.data import CelebAAttributes, Role
 from scripts.reproduction.dp_sgd import Training, noise_for, poisson_epsilon, shuffled_epsilon
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.tasks import ATTRIBUTES, LABELS, celeba_attributes, voted
-from scripts.reproduction.zhu_wang_utility import figures_of
 from scripts.rivals.contest import Arena, Contest, Score, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.descent import INSTALL, Descent, is_installed
@@ -127,9 +126,9 @@ def by_votes(path: Path, seeds: int, effort: Effort) -> list[Figures]:
             drawn = []
             for seed in range(seeds):
                 task = voted(data, _TEACHERS, num_queries, generator=effort.generator(i, seed))
-                drawn.append(
-                    figures_of(task, aggregator, effort.generator(i, seed, 1))["student_accuracy"]
-                )
+                noise = effort.generator(i, seed, 1)
+                release = aggregator.aggregate(task.votes, generator=noise)
+                drawn.append(task.figures(release)["student_accuracy"])
                 bar.update()
             students.append(
                 Figures(_VOTES, epsilon, min(drawn), float(np.median(drawn)), max(drawn))

@@ -14,8 +14,6 @@ from pate._core.progress import stage_bar
 from pate._core.validation import FloatArray
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import Aggregator, Ballots, NoisyVotes, Powerset, TauVoting
-from pate.lab.plan.frontier import label_quality
-from pate.lab.plan.sources import Task
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.multi_winner import (
     OneWay,
@@ -30,7 +28,7 @@ from scripts.reproduction.multi_winner import (
     sanitised,
     within,
 )
-from scripts.reproduction.tasks import ATTRIBUTES, celeba_attributes, voted
+from scripts.reproduction.tasks import ATTRIBUTES, Task, celeba_attributes, voted
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 PAPER = "Dziedzic et al. (2023), Private Multi-Winner Voting for Machine Learning"
@@ -113,7 +111,7 @@ def compared(panel: VoteShape) -> dict[str, Aggregator]:
     return {name: aggregator for name, aggregator in calibrated.items() if aggregator is not None}
 
 
-def quality(task: Task[Ballots], seeds: int, effort: Effort) -> list[Quality]:
+def quality(task: Task, seeds: int, effort: Effort) -> list[Quality]:
     """Return how well labels are released at the budget, for the first 2, 5, 10 and all labels."""
     qualities = []
     ballots = task.votes.ballots
@@ -126,7 +124,8 @@ def quality(task: Task[Ballots], seeds: int, effort: Effort) -> list[Quality]:
                 release = aggregator.aggregate(
                     votes, generator=effort.generator(num_labels, seed, i)
                 )
-                drawn.append(label_quality(release, votes)["label_accuracy"])
+                right = (release.labels > 0) == (2 * votes.counts > votes.num_teachers)
+                drawn.append(float(right[release.mask].mean()))
             qualities.append(Quality(name, num_labels, drawn))
     return qualities
 

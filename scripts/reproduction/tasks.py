@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pate._core.validation import FloatArray, IntArray, UInt8Array, require, require_count
-from pate.aggregators import Ballots
+from pate._labeling.aggregators.base import features_of
+from pate._labeling.linear import student_of
+from pate._labeling.student.metrics import agreement
+from pate.aggregators import Ballots, Release
 from pate.data import CelebA, CelebAAttributes, DataSource, PublicPCA, Role
-from pate.lab.plan.sources import Task
-from pate.lab.plan.sweep import TaskFacts
 from scripts.faces.drawing import write_celeba_folder
 
 ATTRIBUTES = "multilabel/celeba_attributes.npz"
@@ -40,8 +41,6 @@ LABELS = [
 ]
 """The attributes that are learned from the others, as in ``configs/celeba_attributes``."""
 
-_TEACHERS = 40  # their mean accuracy is a point of a curve
-
 
 class Samples(NamedTuple):
     """Features ``[N, F]`` and labels ``[N, C]`` in {0, 1}."""
@@ -61,6 +60,30 @@ class Data(NamedTuple):
     private: Samples
     public: Samples
     test: Samples
+
+
+class Task(NamedTuple):
+    """Votes on public samples, with features, and the test samples that a student is judged on."""
+
+    votes: Ballots
+    test: Samples
+
+    @property
+    def constant_accuracy(self) -> float:
+        """The accuracy of the answer that gives each label its more common value."""
+        shares = self.test.labels.mean(axis=0)
+        return float(np.maximum(shares, 1 - shares).mean())
+
+    def figures(self, release: Release) -> dict[str, float]:
+        """Return the share of labels released, and figures of the student that learns from them."""
+        student = student_of(release, features_of(self.votes), self.votes.num_teachers)
+        right = self.test.labels > 0
+        found = agreement(student.predict(self.test.features) > 0.5, right, np.ones_like(right))
+        return {
+            "answered": float(release.mask.mean()),
+            "student_accuracy": found["accuracy"],
+            "student_macro_f1": found["macro_f1"],
+        }
 
 
 def read(name: str, source: DataSource) -> Data:
@@ -131,7 +154,7 @@ def answers(weights: FloatArray, features: FloatArray) -> UInt8Array:
 
 def voted(
     data: Data, num_teachers: int, num_queries: int, *, generator: np.random.Generator
-) -> Task[Ballots]:
+) -> Task:
     """Return the task of labelling ``num_queries`` public samples by the votes of ridge regressions."""
     weights = ridge_weights(data.private, num_teachers, generator=generator)
     require(
@@ -142,31 +165,4 @@ def voted(
     rows = generator.permutation(len(data.public.features))[:num_queries]
     queries = data.public.features[rows]
     ballots = answers(weights, queries)
-    return Task(
-        votes=Ballots(ballots=ballots, features=queries),
-        test_features=data.test.features,
-        test_labels=data.test.labels,
-        private=False,
-    )
-
-
-def facts(data: Data, records: tuple[int, ...], *, generator: np.random.Generator) -> TaskFacts:
-    """Return the facts for `pate plan`: sizes, densities, and one teacher's accuracy on public samples."""
-    half = len(data.public.features) // 2
-    order = generator.permutation(len(data.public.features))
-    learned, held_out = data.public.taken(order[:half]), data.public.taken(order[half:])
-    curve = {}
-    for size in records:
-        some = learned.taken(np.arange(size * min(_TEACHERS, half // size)))
-        weights = ridge_weights(some, len(some.features) // size, generator=generator)
-        curve[size] = float(
-            (answers(weights, held_out.features) == held_out.labels[:, None]).mean()
-        )
-    return TaskFacts(
-        num_records=len(data.private.features),
-        num_labels=data.private.labels.shape[1],
-        num_public=len(data.public.features),
-        num_features=data.private.features.shape[1],
-        label_density=data.public.labels.mean(axis=0).clip(1e-3, 1 - 1e-3).tolist(),
-        curve=curve,
-    )
+    return Task(Ballots(ballots=ballots, features=queries), data.test)

@@ -13,8 +13,8 @@ import numpy as np
 
 from pate._core.validation import FloatArray
 from pate._labeling.commands.shipped import find_study
-from pate.lab.plan.study import StudyResult, read_study, run_study
-from pate.lab.plan.study_output import panels, study_figure
+from pate.lab.study.output import panels, study_figure
+from pate.lab.study.study import StudyResult, read_study, run_study
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 
 PAPER = "Zhu & Wang (2022), Adaptive private-k-selection with adaptive k and application to multi-label PATE"

@@ -13,19 +13,13 @@ from matplotlib.figure import Figure
 from pate import VoteShape
 from pate._core.accounting.accountant import COARSE_ORDERS
 from pate._core.progress import stage_bar
-from pate._labeling.aggregators.base import features_of
-from pate._labeling.linear import student_of
 from pate.accounting import NeighboringRelation, Target, epsilon_of
-from pate.aggregators import Aggregator, Ballots, NoisyVotes, Rounds, StableTopK, TauVoting
-from pate.lab.plan.frontier import label_quality, references, score_student
-from pate.lab.plan.sources import Task
-from pate.lab.plan.sweep import Sweep, fewest_as_good, run_sweep
+from pate.aggregators import Aggregator, NoisyVotes, Rounds, StableTopK, TauVoting
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.tasks import (
     ATTRIBUTES,
     Data,
     celeba_attributes,
-    facts,
     rendered_faces,
     voted,
 )
@@ -86,8 +80,6 @@ class Numbers(NamedTuple):
     measured: list[Measured]
     constants: dict[str, float]
     """Accuracy of the best constant answer by task."""
-    planned: dict[str, int]
-    """The number of teachers that `pate plan` says, by task."""
     sizes: dict[str, tuple[int, int, int]]
     """Private records, features, labels by task."""
 
@@ -139,15 +131,6 @@ def methods(
     return {name: aggregator for name, aggregator in calibrated.items() if aggregator is not None}
 
 
-def figures_of(
-    task: Task[Ballots], aggregator: Aggregator, generator: np.random.Generator
-) -> dict[str, float]:
-    """Return the share of labels released and the figures of the student of one release."""
-    release = aggregator.aggregate(task.votes, generator=generator)
-    student = student_of(release, features_of(task.votes), task.votes.num_teachers)
-    return label_quality(release, task.votes) | score_student(student, task, cutoff=0.5)
-
-
 def measure(
     data: Data, sizes: Sequence[int], effort: Effort, seeds: int, place: int
 ) -> list[Measured]:
@@ -181,9 +164,8 @@ def measure(
                 task = voted(data, size, NUM_QUERIES, generator=effort.generator(place, size, seed))
                 for i, (relation, name) in enumerate(costs):
                     generator = effort.generator(place, size, seed, i + 1)
-                    drawn[relation, name].append(
-                        figures_of(task, compared[relation][name], generator)
-                    )
+                    release = compared[relation][name].aggregate(task.votes, generator=generator)
+                    drawn[relation, name].append(task.figures(release))
                 bar.update()
             for (relation, name), drawings in drawn.items():
                 by_figure = {
@@ -193,16 +175,6 @@ def measure(
                     Measured(data.name, name, relation, size, costs[relation, name], by_figure)
                 )
     return results
-
-
-def planned_teachers(data: Data, sizes: Sequence[int], effort: Effort) -> int:
-    """Return the number of teachers that `pate plan` chooses for the published epsilon, from public facts."""
-    public_facts = facts(data, (25, 100, 200), generator=effort.generator(9))
-    sweep = Sweep(
-        epsilons=(PUBLISHED,), delta=DELTA, num_queries=NUM_QUERIES, num_teachers=tuple(sizes)
-    )
-    trained = [trial for trial in run_sweep(public_facts, sweep).trials if not trial.in_closed_form]
-    return fewest_as_good(trained, sweep.by).num_teachers
 
 
 def numbers(effort: Effort) -> Numbers:
@@ -217,18 +189,15 @@ def numbers(effort: Effort) -> Numbers:
     )
     seeds = effort.trials(4, 20)
     results: list[Measured] = []
-    constants, planned, sizes = {}, {}, {}
+    constants, sizes = {}, {}
     for place, data in enumerate((attributes, faces)):
         most = len(data.private.features) // 11  # records of a teacher
         ensembles = [size for size in _ENSEMBLES[effort.full] if size <= most]
         results += measure(data, ensembles, effort, seeds, place)
-        planned[data.name] = planned_teachers(data, ensembles, effort)
         task = voted(data, TEACHERS, NUM_QUERIES, generator=effort.generator(place, TEACHERS, 0))
-        constants[data.name] = references(task, student=True, cutoff=0.5)["constant answer"][
-            "student_accuracy"
-        ]
+        constants[data.name] = task.constant_accuracy
         sizes[data.name] = (*data.private.features.shape, data.private.labels.shape[1])
-    return Numbers(results, constants, planned, sizes)
+    return Numbers(results, constants, sizes)
 
 
 def claims(results: Numbers) -> tuple[Claim, ...]:
@@ -286,22 +255,14 @@ def _band(result: Measured) -> str:
 
 def _teachers(results: Numbers, task: str) -> str:
     """Return a sentence on the number of teachers, of which the paper says only that it is 800."""
-    chosen = results.planned[task]
     stable = {
         result.num_teachers: result
         for result in results.measured
         if result[:3] == (task, STABLE, REPLACE)
     }
-    default = {
-        result.num_teachers: result
-        for result in results.measured
-        if result[:3] == (task, DEFAULT, REPLACE)
-    }
     best = max(stable.values(), key=lambda result: result.at("student_accuracy"))
     return (
-        f"On {task}, under REPLACE_RECORD, `pate plan` says {chosen} teachers of"
-        f" {results.sizes[task][0] / chosen:.0f} records each: Rounds {default[chosen].at('student_accuracy'):.3f} for"
-        f" {default[TEACHERS].at('student_accuracy'):.3f} with {TEACHERS}; StableTopK is best with {best.num_teachers},"
+        f"On {task}, under REPLACE_RECORD, StableTopK is best with {best.num_teachers} teachers,"
         f" {best.at('student_accuracy'):.3f} for {stable[TEACHERS].at('student_accuracy'):.3f}."
     )
 
@@ -353,9 +314,6 @@ def _draw(axes: Axes, results: Numbers, task: str, relation: NeighboringRelation
     axes.axhline(
         results.constants[task], color="black", linestyle=":", linewidth=1, label="constant answer"
     )
-    axes.axvline(
-        results.planned[task], color="0.5", linewidth=1, label="number that pate plan says"
-    )
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
@@ -387,8 +345,7 @@ PATE (hard Binary voting) and PATE-tau are calibrated to epsilon {PUBLISHED} und
 "noise as wide as published" is Gumbel noise of `scale_gap={SCALE_GAP:.0f}`, where the paper
 has normal noise of {SIGMA_GAP:.0f} votes, of the same deviation, with `sigma_test={SIGMA_TEST:.0f}` and
 `delta_test={DELTA_TEST:g}`. Medians and 10% to 90% of {seeds} seeds, each with teachers, queries and noise of
-its own. The number of teachers of `pate plan` follows from public facts: sizes, densities, and the accuracy of
-ridge regressions on public samples. {teachers}
+its own. {teachers}
 
 By hand: a query of StableTopK is answered where a gap exceeds about 6 deviations of the test's noise,
 6 x {SIGMA_TEST:.0f} = {6 * SIGMA_TEST:.0f} of {TEACHERS} votes with the published noise. Of 200 teachers no gap is that

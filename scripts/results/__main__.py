@@ -42,7 +42,7 @@ FINDINGS = ROOT / "docs" / "reproduction"
 PAGES = ("README.md", "docs/**/*.md")
 """Every page may show tables and quote figures."""
 TABLED = (
-    *("README.md", "docs/measured.md", "docs/frontier.md"),
+    *("README.md", "docs/measured.md"),
     "docs/appendix/measured-more.md",
 )
 """Pages in which each table with fractions comes from a file."""

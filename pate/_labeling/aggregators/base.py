@@ -15,13 +15,9 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
-    Literal,
     NamedTuple,
     Self,
     TypeAlias,
-    get_args,
-    get_origin,
-    get_type_hints,
 )
 
 import numpy as np
@@ -281,20 +277,6 @@ class Aggregator(Completable, ABC):
         common: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
         common |= {"neighboring_relation": outlook.relation}
         return tuple(cls(**common | dict(settings)) for settings in cls.defaults(outlook))
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        """Return the values worth comparing of public settings that give the class another form.
-
-        They are listed by field. Each value suits any instance on the shape of ``outlook``, and
-        none needs more of the votes than the others. By default they are all values of switches and
-        of named choices.
-        """
-        kinds = get_type_hints(cls)  # those of class variables are neither
-        choices = {
-            name: get_args(kind) for name, kind in kinds.items() if get_origin(kind) is Literal
-        }
-        return choices | {name: (False, True) for name, kind in kinds.items() if kind is bool}
 
     @property
     def label_parts(self) -> Sequence[str | Aggregator]:

@@ -106,10 +106,6 @@ class TauVoting(Aggregator):
         ]
         return [{"threshold_tau": half, **choice} for choice in choices]
 
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        return {"soft": (False, True)}
-
     @property
     def needs(self) -> frozenset[Need]:
         """The ballots, and the predictions that they are read around."""
@@ -230,10 +226,6 @@ class ClippedVotes(Aggregator):
 
     multiplier_clipped: float
     around_predictions: bool = False
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        return {}  # predictions are there where a round came before
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -113,13 +113,6 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
             for settings in cls.kind.defaults(outlook)
         ]
 
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        values = super().variants(outlook)
-        # of one label, to give none is to deny it
-        settled = {"allow_empty"} if outlook.num_items == 1 else set()
-        return {name: values[name] for name in values if name not in settled}
-
     def mechanism(self, shape: VoteShape) -> Bound:
         """Return the mechanism for a shape. Raises ``ValueError`` if it cannot serve it."""
         mechanism = self._bound(
@@ -504,16 +497,6 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         super().__post_init__()
         if self.regularizer is not None:
             object.__setattr__(self, "regularizer", tuple(map(float, self.regularizer)))
-
-    @classmethod
-    def variants(cls, outlook: Outlook) -> Mapping[str, Sequence[Any]]:
-        most = outlook.num_items - 1
-        ranks = (
-            {}
-            if outlook.labels_per_sample is None or not most
-            else {"kbar": (min(2 * outlook.k, most),)}
-        )
-        return {**super().variants(outlook), **ranks}
 
     @classmethod
     def for_target(

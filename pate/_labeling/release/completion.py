@@ -374,37 +374,6 @@ def teachers_for(
     return int(math.ceil(number / digits) * digits)
 
 
-def teachers_that_start(settings: LabelSettings, num_labels: int, size: int) -> int:
-    """Return how many teachers start from the first of two releases (``start_from: first``).
-
-    Args:
-        settings: the settings of the second release.
-        num_labels: the number of labels.
-        size: the number of public samples. All records vote on them in the first.
-
-    Raises:
-        ValueError: as `teachers_for` and `first_settings` do.
-    """
-    shape = VoteShape(MOST_VOTERS, num_labels)
-    return teachers_for(
-        settings,
-        num_labels,
-        size,
-        [resolve_settings(first_settings(settings), shape, size, Moments).charge(shape)],
-    )
-
-
-def one_change_variants(aggregator: Aggregator, outlook: Outlook) -> dict[str, Aggregator]:
-    """Return an aggregator with one field changed to each of its `variants`, by ``field=value``."""
-    changes: dict[str, dict[str, Any]] = {
-        f"{name}={value}": {name: value}
-        for name, values in aggregator.variants(outlook).items()
-        for value in values
-        if value != getattr(aggregator, name)
-    }
-    return {name: replace(aggregator, **change) for name, change in changes.items()}
-
-
 _LIKELY = 0.9
 _REMEDY = (
     "Fewer queries, a larger epsilon, more teachers, teachers that start from a release"

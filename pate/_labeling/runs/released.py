@@ -304,8 +304,6 @@ _STUDENT = STUDENT.outputs[0].as_posix()
 _PUBLISHED = (
     *(path.as_posix() for path in (LABEL.config, STUDENT.config, *LABEL.outputs, REPORT)),
     *(f"{DISCLOSURE.as_posix()}/{name}" for name in ("README.md", "registry.yaml")),
-    *(f"public/frontier/frontier.{kind}" for kind in ("csv", "png", "txt")),
-    "public/frontier/variants.png",
     *(f"{_STUDENT}/{name}" for name in ("*.ckpt", "linear.safetensors", METRICS)),
     *(f"{_STUDENT}/{name}/*" for name in (MODEL, LINEAR_MODEL, "logs")),
 )
@@ -338,11 +336,6 @@ def unexpected_public_files(run: Run) -> Iterator[str]:
             yield (
                 f"Expected nothing private in {run.public}, got {name} with the run's key."
                 " Delete it"
-            )
-        elif path.parent.name == "frontier" and content.startswith(b"PRIVATE"):
-            yield (
-                f"Expected a frontier of simulated votes in {path.parent}, got {name} of real"
-                " ones. Delete it"
             )
 
 

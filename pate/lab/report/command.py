@@ -28,7 +28,7 @@ def report(
         run: folder of the run, at any stage.
         output: the file; None for public/report.html in the run, or private/report.html with
             --private; with --disclosure the folder, None for public/disclosure.
-        private: add the teachers' votes, frontier, rivals and losses: PRIVATE, not to
+        private: add the teachers' votes, rivals and losses: PRIVATE, not to
             be published.
         disclosure: write a folder instead, a model card (README.md) and an entry for the registry
             of deployments (registry.yaml), from public files.

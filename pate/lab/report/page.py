@@ -24,7 +24,7 @@ from pate._core.accounting.history import LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import Json, read_json
-from pate._core.validation import Float32Array, IntArray, StrArray, UInt8Array, require
+from pate._core.validation import Float32Array, IntArray, StrArray, UInt8Array
 from pate._labeling.data.records import Features, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.released import ReleasedLabels
@@ -80,8 +80,6 @@ class Findings:
         run: the run.
         released: its labels and their statement. None before `pate label`.
         learned: its student. None before `pate student fit`.
-        frontier: picture and table of a frontier of simulated votes in ``public/frontier``, if one
-            was drawn there.
         settings: saved settings as text, by the name of their file.
         has_data: whether `data.yaml` names public and test records.
     """
@@ -89,7 +87,6 @@ class Findings:
     run: Run
     released: Released | None
     learned: Learned | None
-    frontier: tuple[Picture, str] | None
     settings: dict[str, str]
     has_data: bool
 
@@ -111,7 +108,6 @@ def read_findings(root: Path) -> Findings:
         run=run,
         released=released,
         learned=learned,
-        frontier=read_frontier(run.public / "frontier", private=False),
         settings={
             name.name: (root / name).read_text()
             for name in (LABEL.config, STUDENT.config)
@@ -181,23 +177,6 @@ def read_log(path: Path) -> Iterable[dict[str, float]]:
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             yield {name: float(text) for name, text in row.items() if text}
-
-
-def read_frontier(folder: Path, *, private: bool) -> tuple[Picture, str] | None:
-    """Return the picture and the table of the frontier in ``folder``. None if there is none.
-
-    Raises ``ValueError`` if it is of real votes and not ``private``.
-    """
-    picture, table = folder / "frontier.png", folder / "frontier.txt"
-    if not (picture.is_file() and table.is_file()):
-        return None
-    text = table.read_text()
-    require(
-        private or not text.startswith("PRIVATE"),
-        "a frontier of simulated votes in public/, not one of real votes",
-        frontier=str(folder),
-    )
-    return Picture(data_uri(picture.read_bytes()), text.partition("\n")[0]), text
 
 
 ABSENT = "\u2013"

@@ -5,7 +5,6 @@ First those of findings, which may be published; then those of private files, wh
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from textwrap import wrap
 from typing import Any
 
@@ -48,7 +47,6 @@ from pate.lab.report.page import (
     barred_share,
     chart,
     line_chart,
-    read_frontier,
     read_log,
     samples_of,
     shown,
@@ -62,12 +60,10 @@ PUBLIC = {
     "student": "The student",
     "labels": "Label by label",
     "curves": "Training",
-    "frontier": "The frontier of simulated votes",
     "settings": "Settings",
 }
 PRIVATE = {
     "votes": "The teachers' votes",
-    "frontier-of-votes": "The frontier",
     "rivals": "Rivals",
     "losses": "Training of the teachers",
     "private-settings": "Private settings",
@@ -109,7 +105,6 @@ def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
         "label_table": label_table,
         "training_charts": training_charts,
         "vote_figures": vote_figures,
-        "private_frontier": partial(read_frontier, findings.run.private / "frontier", private=True),
         "rival_table": rival_table,
         "loss_chart": loss_chart,
     }

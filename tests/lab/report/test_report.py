@@ -182,32 +182,6 @@ def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: C
     )
     assert "another place than public/" in error
     assert not (copied / "public" / "all.html").exists()
-    (copied / "public" / "frontier").mkdir()
-    shutil.copy(Path(__file__), copied / "public" / "frontier" / "frontier.png")
-    (copied / "public" / "frontier" / "frontier.txt").write_text(
-        "PRIVATE: computed from private votes\n"
-    )
-    assert "a frontier of simulated votes" in refused(capsys, str(copied))
-
-
-@pytest.mark.slow
-def test_frontiers_are_shown(copied: Path) -> None:
-    frontier_main = pytest.importorskip("pate.lab.plan.command").frontier_main
-
-    noisy = "--aggregators=[{class_path: NoisyVotes, init_args: {sigma_votes: 1}}]"
-    small = [
-        "--num_queries=20",
-        "--student=false",
-        "--epsilons=[1.0]",
-        noisy,
-    ]
-    simulated = [f"--simulate.{name}" for name in ("num_labels=3", "num_teachers=20")]
-    frontier_main([*small, *simulated, f"--output={copied}/public/frontier"])
-    frontier_main([*small, f"--run={copied}"])
-    page = read(copied, "--private")
-    assert "nothing private was touched" in page.sections["frontier"]
-    assert "PRIVATE: computed from private votes" in page.sections["frontier-of-votes"]
-    assert list(read(copied).sections) == [*SECTIONS[:-1], "frontier", "settings"]
 
 
 def test_rivals_are_shown(copied: Path) -> None:

@@ -83,7 +83,7 @@ def test_networks_are_named_as_the_wheel_has_them() -> None:
     """In what commands and reports show: `models` is a folder of the checkout alone."""
     shown = [
         file
-        for room in ("_labeling/commands", "lab/plan", "lab/report")
+        for room in ("_labeling/commands", "lab/study", "lab/report")
         for file in (Path(pate.__file__).parent / room).rglob("*.*")
     ]
     assert len(shown) > 10

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from pate import cli
-from pate._core.files.writing import write_text
 from pate._labeling.commands.check import check_run
 from pate._labeling.runs.run import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run
 
@@ -139,18 +138,12 @@ LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: (run / "public" / "student" / "model" / "PRIVATE_log.csv").write_text("x"),
         "PRIVATE_log.csv",
     ),
-    "real_frontier": (
-        lambda run: write_text(
-            run / "public" / "frontier" / "frontier.txt", "PRIVATE: of real votes"
-        ),
-        "of real ones",
-    ),
     "link": (
         lambda run: (run / "public" / "report.html").symlink_to(run / "private" / "partition.json"),
         "plain files",
     ),
     "linked_folder": (
-        lambda run: (run / "public" / "frontier").symlink_to(run / "private"),
+        lambda run: (run / "public" / "pictures").symlink_to(run / "private"),
         "plain files",
     ),
     "fifo": (lambda run: os.mkfifo(run / "public" / "report.html"), "plain files"),

@@ -564,10 +564,6 @@ def test_votes_are_on_the_public_records(place: Path, capsys: Captured) -> None:
         Path("some.npz")
     )
     assert label("--votes=some.npz", "--config=recipe/data.yaml") == 0
-    words = ["--num_queries=20", "--student=true", "--epsilons=[50]", "--seeds=1"]
-    one = '--aggregators=[{"class_path": "NoisyVotes", "init_args": {"sigma_votes": 1.0}}]'
-    assert cli.main(["frontier", "--run=runs/mine", *words, one]) == 0
-    assert "NoisyVotes" in Path("runs/mine/private/frontier/frontier.csv").read_text()
 
 
 # Files that are lost or changed

@@ -30,7 +30,7 @@ def fitted(root: Path, *more: str) -> LinearStudent:
 
 
 def student_of_run(root: Path) -> LinearStudent:
-    """The student that the frontier makes of what a run released."""
+    """The closed-form student of what a run released."""
     found, public = ReleasedLabels.load(root), load_data(Run(root)).records(Role.PUBLIC)
     features = public.features[rows_of(found.ids, public.ids)]
     return student_of(found, features, found.num_teachers)
@@ -59,7 +59,7 @@ def with_noisy_counts(root: Path, noise_std: float) -> None:
         made.save(file, sealing_key(Run(root)))
 
 
-def test_a_run_leaves_the_student_of_the_frontier(finished: Path) -> None:
+def test_a_run_leaves_the_closed_form_student(finished: Path) -> None:
     expected = student_of_run(finished).predict(make_arrays()["X"][500:])
     np.testing.assert_allclose(predictions(finished), expected, atol=1e-4)
 
@@ -104,9 +104,9 @@ def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
     student, features = fitted(copied), make_arrays()["X"][500:]
     np.testing.assert_allclose(student.logits(features), expected.logits(features), rtol=1e-5)
     np.testing.assert_array_equal(student.departs, expected.departs)
-    frontier = student_of_run(copied)
-    np.testing.assert_allclose(frontier.weights, expected.weights, rtol=1e-9)
-    np.testing.assert_array_equal(frontier.departs, expected.departs)
+    found = student_of_run(copied)
+    np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-9)
+    np.testing.assert_array_equal(found.departs, expected.departs)
 
 
 def test_networks_learn_from_what_probabilities_can_be(copied: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 
 from pate._labeling.commands.shipped import find_study
-from pate.lab.plan.study import Study, read_study, run_study
+from pate.lab.study.study import Study, read_study, run_study
 from pate.mechanisms import GumbelPeeling
 from scripts.reproduction import Effort, Verdict, zhu_wang_figures
 from scripts.reproduction.findings import Row

@@ -8,21 +8,27 @@ finished cells are files of its folder, so that it goes on where it stopped.
 import inspect
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 import yaml
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from pate._core.accounting.accountant import Target, epsilon_of
+from pate._core.accounting.charges import account
 from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, leaves
 from pate._core.files.reading import code_version, digest, read_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
+from pate._core.progress import stage_bar
+from pate._core.release.transaction import require_promise
 from pate._core.settings import Partial, decode, to_plain
 from pate._core.validation import (
     BoolArray,
@@ -33,6 +39,7 @@ from pate._core.validation import (
     require_count,
     require_distinct,
     require_known,
+    require_positive,
 )
 from pate._labeling.aggregators.base import (
     Aggregator,
@@ -41,8 +48,9 @@ from pate._labeling.aggregators.base import (
     features_of,
     predictions_of,
 )
-from pate.lab.plan.engine import FREE, Terms, in_processes
-from pate.lab.plan.sources import (
+from pate._labeling.release.completion import complete_aggregator, scale_to_target
+from pate._labeling.votes.kinds import Votes
+from pate.lab.study.sources import (
     CountsFile,
     Simulation,
     Source,
@@ -54,6 +62,7 @@ from pate.lab.plan.sources import (
     votes_of,
 )
 
+FREE = "from simulated votes alone: nothing private was touched"
 PUBLIC = "from votes that were declared public"
 PRIVATE = "PRIVATE: compared with exact counts of private votes; not to be published"
 FIGURES = ("answered", "accuracy", "recall", "precision", "exact", "great", "good")
@@ -61,10 +70,13 @@ FIGURES = ("answered", "accuracy", "recall", "precision", "exact", "great", "goo
 
 _OF_GROUP = ("votes", "k", "epsilon", "mechanism")
 _CONFIDENCE = 0.95
+_FOR_SETTINGS = 1e-6  # delta of settings that a class chooses for a target without one
+
+Figures = Mapping[str, float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study(Terms):
+class Study:
     """The settings of a study: all votes by all k, mechanisms, epsilons and seeds.
 
     Args:
@@ -79,7 +91,7 @@ class Study(Terms):
         counts: histograms (PRIVATE): .csv, .npy or .npz files of whole numbers as for pate topk
             --counts, each one query, or rows of a file, a query each. A user changes each count
             by 1 at most.
-        simulate: teachers to simulate, as for pate frontier, or histograms of a given shape.
+        simulate: teachers to simulate, or histograms of a given shape.
         truth: with votes, an .npz with ids and Y [N, C] (0/1), in place of the exact top k.
         delta: the delta of targets. At 0 they are targets of pure epsilon by simple
             addition, which choices with noise of any law meet, and no tests.
@@ -96,6 +108,10 @@ class Study(Terms):
     mechanisms: list[AnyAggregator]
     k: tuple[int, ...]
     names: tuple[str, ...] | None = None
+    epsilons: tuple[float, ...]
+    delta: float = 1e-6
+    neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
+    seeds: int = 10
     shown: str = "recall"
     votes: tuple[Path, ...] = ()
     counts: tuple[Path | CountsFile, ...] = ()
@@ -106,7 +122,11 @@ class Study(Terms):
     public: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
+        require_positive(**{f"epsilons[{i}]": value for i, value in enumerate(self.epsilons)})
+        require_count(1, seeds=self.seeds)
+        if self.delta != 0:
+            require_promise(self.delta)
         for name in ("mechanisms", "k"):
             require(getattr(self, name), f"at least one value of {name}", **{name: "none"})
         require_count(1, **{f"k[{i}]": k for i, k in enumerate(self.k)})
@@ -157,6 +177,77 @@ class Study(Terms):
         if not (self.votes or self.counts):
             return FREE
         return PUBLIC if self.public else PRIVATE
+
+    def target(self, epsilon: float, num_queries: int) -> Target:
+        """Return what a number of queries may cost together."""
+        return Target(
+            epsilon=epsilon,
+            delta=self.delta or _FOR_SETTINGS,
+            num_queries=num_queries,
+            neighboring_relation=self.neighboring_relation,
+        )
+
+    def priced(self, mechanism: AnyAggregator, epsilon: float, votes: Votes) -> Aggregator:
+        """Return a mechanism with the least noise that lets all queries together cost an epsilon.
+
+        Raises:
+            ValueError: if no noise meets the target.
+        """
+        target = self.target(epsilon, votes.num_queries)
+        made = complete_aggregator(mechanism, target, votes.shape)
+        if self.delta:
+            return scale_to_target(made, target, votes.shape)
+        cost = self.cost(made, votes)
+        require(math.isfinite(cost), "a mechanism of pure epsilon at delta = 0", cost="none")
+        # noise of twice the scale costs half
+        return made.scaled(cost / epsilon)
+
+    def cost(self, aggregator: Aggregator, votes: Votes) -> float:
+        """Return the epsilon of all queries on some votes together."""
+        event = aggregator.event(votes.shape, self.neighboring_relation)
+        if not self.delta:
+            return pure_epsilon(event) * votes.num_queries
+        return epsilon_of(event, count=votes.num_queries, delta=self.delta)
+
+    def draws(
+        self,
+        aggregator: Aggregator,
+        votes: Votes,
+        figures: Callable[[Release], Figures],
+        seeds: Sequence[int],
+    ) -> list[dict[str, Any]]:
+        """Release votes by each seed, and return the cost, the noise and the figures of each.
+
+        The cost ``spent`` is less than what is ``allowed`` where a release settled for less.
+        """
+        allowed, rows = self.cost(aggregator, votes), []
+        for seed in seeds:
+            release = aggregator.aggregate(votes, generator=np.random.default_rng(seed))
+            spent = allowed
+            if release.tiers is not None and self.delta:
+                charges = aggregator.charges(release, votes.shape)
+                total = account(charges, self.neighboring_relation)
+                spent = total.get_epsilon(delta=self.delta)
+            noise = json.dumps(aggregator.noise)
+            rows.append({"seed": seed, "spent": spent, "noise": noise} | dict(figures(release)))
+        return rows
+
+
+def pure_epsilon(event: Event) -> float:
+    """Return the pure epsilon of an event by simple addition, infinite where none is known.
+
+    A choice of bounded range eta is eta-DP, and the releases of an event add up (Dwork et al.
+    (2006)), also where earlier ones decide later ones.
+    """
+    total = 0.0
+    for leaf, count in leaves(event):
+        if isinstance(leaf, BoundedRangeEvent):
+            total += count * leaf.eta
+        elif isinstance(leaf, PureDPEvent):
+            total += count * leaf.epsilon
+        else:
+            return math.inf
+    return total
 
 
 def read_study(path: Path) -> Study:
@@ -283,7 +374,7 @@ class Group(NamedTuple):
 
 
 def calibrated(group: Group, study: Study) -> Aggregator:
-    """Return the mechanism of a group with its best noise for the target, as `pate calibrate` does.
+    """Return the mechanism of a group with its best noise for the target, as `pate account` does.
 
     Of a histogram `pate topk` has other settings: it has no majorities, and ranks are penalized by
     one user each.
@@ -416,6 +507,29 @@ class StudyResult:
             return mean, math.nan
         quantile = float(stdtrit(number - 1, (1 + _CONFIDENCE) / 2))
         return mean, quantile * float(values.std(ddof=1)) / math.sqrt(number)
+
+
+Made = TypeVar("Made")
+
+
+def in_processes(
+    workers: int,
+    name: str,
+    function: Callable[..., Made],
+    calls: Sequence[tuple[Any, ...]],
+    *,
+    private: bool,
+) -> list[Made]:
+    """Return a function's results for several arguments, in order; votes may be ``private``."""
+    # private votes are not to be mapped from a file of all workers
+    size = None if private else "1M"
+    pool = Parallel(n_jobs=min(workers, len(calls) or 1), return_as="generator", max_nbytes=size)
+    results = []
+    with stage_bar(len(calls), name, unit="group") as bar:
+        for result in pool(delayed(function)(*each) for each in calls):
+            results.append(result)
+            bar.update()
+    return results
 
 
 def run_study(study: Study, output: Path, *, workers: int = 1) -> StudyResult:

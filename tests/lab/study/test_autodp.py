@@ -19,7 +19,7 @@ from pate.accounting import (
     from_autodp,
     to_autodp,
 )
-from pate.lab.plan.autodp import _MECHANISMS, AutodpAccountant
+from pate.lab.study.autodp import _MECHANISMS, AutodpAccountant
 from tests.core.accounting.test_accountant import REPLACE, accountant, gaussian, pure, stable_top_k
 
 ORDERS = tuple(DEFAULT_ORDERS.tolist())
@@ -35,7 +35,7 @@ PEERS: list[tuple[Event, float]] = [
 ]
 
 
-@pytest.mark.parametrize("count", [1, 3, 30, 1000])
+@pytest.mark.parametrize("count", [1, 1000])
 @pytest.mark.parametrize(
     ("event", "above"), PEERS, ids=lambda each: getattr(type(each), "__name__", "")
 )

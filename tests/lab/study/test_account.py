@@ -12,9 +12,9 @@ from pate._core.accounting.cost import format_epsilon
 from pate._core.settings import Partial, decode
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK
-from pate.lab.plan import account as module
-from pate.lab.plan.account import account
-from pate.lab.plan.autodp import AutodpAccountant
+from pate.lab.study import account as module
+from pate.lab.study.account import account
+from pate.lab.study.autodp import AutodpAccountant
 
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
 SHAPE = VoteShape(200, 4)
@@ -118,11 +118,19 @@ def test_noise_for_a_target_is_what_it_was(capsys: Printed) -> None:
             "StableTopK --aggregator.scale_gap=3 --target_epsilon=2",
             "Expected all noise of StableTopK or none of it",
         ),
-        ("NoisyVotes --target_epsilon=2 --delta=0.005", "Expected delta < 1 / 200"),
+        (
+            "NoisyVotes --target_epsilon=2 --delta=0.001 --num_teachers=2000",
+            "Expected delta < 1 / 2000",
+        ),
+        ("Powersets --target_epsilon=2", "did you mean Powerset?"),
     ],
 )
 def test_what_cannot_be_priced_is_one_line(words: str, message: str, capsys: Printed) -> None:
     name, *options = words.split()
-    assert cli.main(["account", "--aggregator", name, *ASKED, *options]) == 2
+    try:
+        code: object = cli.main(["account", "--aggregator", name, *ASKED, *options])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""What a study writes: its table, intervals as text and for LaTeX, a figure, and its method."""
+"""The command `pate study`, and what it writes: tables, text, a figure, and its method."""
 
 from __future__ import annotations
 
@@ -12,19 +12,68 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pate._core.accounting.cost import format_exact
 from pate._core.files.reading import code_version
 from pate._core.files.writing import atomic_write, write_text
 from pate._core.tables import text_table, write_csv
 from pate._core.version import __version__
-from pate.lab.plan.output import log2_axis, panel_grid, rendered, save_figure
-from pate.lab.plan.study import FIGURES, StudyResult
+from pate._labeling.commands.parsing import run_command
+from pate._labeling.commands.shipped import find_study
+from pate.lab.study.study import FIGURES, PRIVATE, Study, StudyResult, run_study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_ACROSS = 3  # panels side by side
 _TICKS = 8  # numbers along an axis, beyond which they are powers of ten
+
+
+def rendered(template: str, **words: Any) -> str:
+    """Return the text of a template in a file next to this one."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"exact": format_exact, "tex": _tex}
+    return environment.get_template(template).render(words)
+
+
+def _tex(text: str) -> str:
+    return text.translate({ord(sign): f"\\{sign}" for sign in "_&%#$"})
+
+
+def save_figure(path: Path, figure: Figure, *, dpi: int) -> None:
+    """Write a figure in the format of the file's suffix, completely or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=dpi)
+
+
+def log2_axis(axes: Axes, ticks: Sequence[float]) -> None:
+    """Give the plot a grid, and a logarithmic axis that shows exactly the values ``ticks``."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+
+
+def panel_grid(count: int, *, width: float, height: float) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure, and its panels of a size in inches with shared axes, three in a row."""
+    from matplotlib.figure import Figure  # without pyplot there is no window and no state
+
+    across = min(_ACROSS, max(1, count))
+    down = max(1, -(-count // across))
+    figure = Figure(figsize=(width * across, 0.8 + height * down), layout="constrained")
+    grid = np.ravel(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False))
+    for i, axes in enumerate(grid.tolist()):
+        axes.set_visible(i < count)
+        axes.tick_params(labelbottom=True)
+    return figure, grid[:count].tolist()
 
 
 def panels(result: StudyResult) -> list[dict[str, Any]]:
@@ -165,3 +214,40 @@ def _write_parquet(path: Path, notice: str, rows: Sequence[Mapping[str, Any]]) -
     table = pa.Table.from_pylist([dict(row) for row in rows])
     with atomic_write(path) as file:
         parquet.write_table(table.replace_schema_metadata({"notice": notice}), file)
+
+
+def study(settings: Study, output: Path | None = None, workers: int = 1) -> StudyResult:
+    """Compare mechanisms at one price, over many k, epsilons, votes and seeds of the noise.
+
+    Each has its own best noise for each target. A release is compared with the exact top k of its
+    votes, or with a given truth: on private votes the results are PRIVATE, for the owner's screen.
+    A command that was stopped goes on with the cells that its folder lacks.
+
+    Args:
+        settings: the settings of the study.
+        output: folder for study.csv, study.txt, study.tex and study.png, and for the finished
+            cells; study.parquet if pyarrow is installed. None for private/study, or study for
+            simulated and public votes.
+        workers: number of processes.
+
+    Returns:
+        The written rows.
+
+    Raises:
+        ValueError: on votes or a target that a mechanism cannot serve, before the first release.
+    """
+    default = Path("private/study" if settings.notice == PRIVATE else "study")
+    folder = default if output is None else Path(output)
+    result = run_study(settings, folder, workers=workers)
+    written = write_study(folder, result)
+    print(study_text(result), end="")
+    print(f"\n{', '.join(map(str, written))}")
+    return result
+
+
+def study_main(args: Sequence[str]) -> None:
+    """Run `pate study`, whose first word may be a file of its settings, or a shipped study."""
+    words = [*args]
+    if words and not words[0].startswith("-"):
+        words[:1] = ["--config", find_study(words[0])]
+    run_command("study", study, words, grouped={"settings": Study})

@@ -31,8 +31,7 @@ from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggre
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.release.completion import complete_aggregator, describe_gap, scale_to_target
 from pate._labeling.votes.kinds import VoteShape
-from pate.lab.plan.autodp import AutodpAccountant
-from pate.lab.plan.output import save_figure
+from pate.lab.study.autodp import AutodpAccountant
 
 _EPSILONS = (*CONVERSIONS, "autodp")
 _LONGEST = 60  # characters of a reason
@@ -164,6 +163,8 @@ def draw_epsilons(
 ) -> None:
     """Plot epsilon against the number of queries under both relations, by two conversions."""
     from matplotlib.figure import Figure
+
+    from pate.lab.study.output import save_figure
 
     counts = np.unique(np.linspace(1, num_queries, 60).astype(int))
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")

@@ -1,13 +1,12 @@
-"""Votes to compare mechanisms on: of files, of histograms, and simulated ones.
+"""Votes to compare mechanisms on: simulated ones, of files, and of histograms.
 
-First a task, which is votes with data for a student, and its simulation. Then histograms, in files
-or of a given shape. At the end all votes of a study, with what their releases are compared with.
+First simulated teachers. Then histograms, in files or of a given shape. At the end all votes of a
+study, with what their releases are compared with.
 """
 
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -19,9 +18,7 @@ from pate._core.files.reading import digest, read_array, read_arrays
 from pate._core.release.histogram import read_counts
 from pate._core.validation import (
     BoolArray,
-    FloatArray,
     IntArray,
-    UInt8Array,
     expecting,
     require,
     require_count,
@@ -32,32 +29,6 @@ from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.votes.kinds import Ballots, Counts, Votes, drawn_rows, rows_of
 
 _MANY = 2**32  # above the counts of a histogram, as in `pate topk`: no number of users is public
-
-
-Kind = TypeVar("Kind", bound=Votes, covariant=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task(Generic[Kind]):
-    """Votes on public samples, and the data for training and evaluating a student.
-
-    Attributes:
-        votes: votes on ``N`` public samples, with ballots and features where they are needed.
-        test_features: features of the test samples, ``[M, ...]``; M = 0 without a student.
-        test_labels: true labels of the test samples, ``[M, C]`` in {0, 1}, or `pate.data.UNKNOWN`.
-        private: whether the votes are private.
-    """
-
-    votes: Kind
-    test_features: FloatArray = field(default_factory=lambda: np.zeros((0, 1)))
-    test_labels: UInt8Array = field(default_factory=lambda: np.zeros((0, 1), dtype=np.uint8))
-    private: bool
-
-    def drawn(self, num_queries: int, *, seed: int) -> "Task[Kind]":
-        """Return the task on the samples that `drawn_rows` takes, and raise as it does."""
-        return replace(
-            self, votes=self.votes[drawn_rows(self.votes.num_queries, num_queries, seed=seed)]
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,20 +75,15 @@ class Simulation:
         )
 
 
-@cache
-def normal_quadrature() -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of the mean over a standard normal variable."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    return nodes, weights / weights.sum()
-
-
-def simulated(simulation: Simulation) -> Task[Ballots]:
-    """Return a task with simulated teachers."""
+def simulated(simulation: Simulation) -> Ballots:
+    """Return the votes of simulated teachers, on samples with features."""
     generator = np.random.default_rng(simulation.seed)
-    directions = generator.standard_normal((simulation.num_features, simulation.num_labels))
+    num_features = simulation.num_features
+    directions = generator.standard_normal((num_features, simulation.num_labels))
     directions /= np.linalg.norm(directions, axis=0)
     threshold = float(ndtri(1 - simulation.label_density))
-    nodes, weights = normal_quadrature()
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)  # a mean over a normal variable
+    weights /= weights.sum()
     blur = smallest_where(
         lambda width: (
             float(weights @ ndtr(np.abs(nodes - threshold) / width)) <= simulation.teacher_accuracy
@@ -125,23 +91,12 @@ def simulated(simulation: Simulation) -> Task[Ballots]:
         1e-6,
         1e6,
     )
-
-    def samples(number: int) -> tuple[FloatArray, FloatArray]:
-        features = generator.standard_normal((number, simulation.num_features))
-        return features, features @ directions - threshold
-
-    features, margins = samples(simulation.num_public)
-    test_features, test_margins = samples(4000)
+    features = generator.standard_normal((simulation.num_public, num_features))
+    generator.standard_normal((4000, num_features))  # votes stay as when a test set was drawn
+    chances = ndtr((features @ directions - threshold) / blur)
     size = (simulation.num_public, simulation.num_teachers, simulation.num_labels)
-    ballots = (generator.random(size, dtype=np.float32) < ndtr(margins / blur)[:, None]).view(
-        np.uint8
-    )
-    return Task(
-        votes=Ballots(ballots=ballots, features=features),
-        test_features=test_features,
-        test_labels=(test_margins > 0).astype(np.uint8),
-        private=False,
-    )
+    ballots = generator.random(size, dtype=np.float32) < chances[:, None]
+    return Ballots(ballots=ballots.view(np.uint8), features=features)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +263,7 @@ def counts_of(place: Path | CountsFile) -> Source:
 
 def simulation_of(simulation: Simulation, *, num_queries: int | None, seed: int) -> Source:
     """Return simulated votes on the drawn samples."""
-    votes, words = simulated(simulation).votes, _words(simulation)
+    votes, words = simulated(simulation), _words(simulation)
     rows = drawn_rows(
         votes.num_queries, votes.num_queries if num_queries is None else num_queries, seed=seed
     )
