@@ -1,14 +1,10 @@
 """The commands whose options are those of networks: their help, their examples, and slips in them."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jsonargparse import capture_parser
 
 from pate import cli
-from pate._labeling.commands.parsing import CommandParser
-from pate._labeling.commands.table import commands
 from tests.labeling.commands import test_help, test_suggestions
 from tests.labeling.commands.test_help import OF_NETWORKS
 
@@ -18,25 +14,6 @@ Captured = pytest.CaptureFixture[str]
 @pytest.mark.parametrize("name", OF_NETWORKS)
 def test_help_is_for_people(name: str, capsys: Captured) -> None:
     test_help.test_help_is_for_people(name, capsys)
-
-
-def options_of(name: str, *words: str) -> dict[str, tuple[Any, ...]]:
-    """The options that a command lists with ``--help``, or parses without, and what is taken."""
-    parser = capture_parser(commands()[name].load(), [*words])
-    assert isinstance(parser, CommandParser)
-    return {
-        option: (action.required, action.metavar, action.nargs)
-        for action in parser.shown._actions
-        for option in action.option_strings
-        if option.startswith("--") and action.dest != "config"
-    }
-
-
-@pytest.mark.parametrize("name", OF_NETWORKS)
-def test_help_lists_what_is_parsed(name: str) -> None:
-    """It reads the source of the settings, since torch and Lightning take seconds to import."""
-    assert (listed := options_of(name, "--help")) == options_of(name)
-    assert len(listed) > 30
 
 
 @pytest.mark.parametrize("name", OF_NETWORKS)

@@ -2,8 +2,7 @@
 
 In the order of a run: `pate teachers fit` and `vote`, `pate label` with votes from here or
 elsewhere, and `pate student`. A stage of networks imports Lightning, which takes
-seconds: it is found only after its command line is parsed, and ``--help`` reads the source of its
-settings.
+seconds: it is found once a network is named.
 """
 
 from collections.abc import Sequence
@@ -332,11 +331,6 @@ def _student(command: str, args: Sequence[str]) -> None:
     # the settings of the training apply to all other subcommands
     completed = args if command == "fit" else with_saved(args, STUDENT.config)
     if not _names_linear(completed):
-        listed = find("list_network_options")(command)
-        # before the seconds that an import of Lightning takes
-        listed.require_known(completed)
-        if shows_help(args):
-            listed.parse_args(args)
         find("run_network_command")(command, completed)
         return
     parser = _linear_parser(command)
@@ -362,16 +356,23 @@ def read_student_fit(args: Sequence[str]) -> Json:
 
 
 def _names_linear(args: Sequence[str]) -> bool:
-    """Return whether options, or else files, name the network that is solved in closed form."""
+    """Return whether options, or else files, name no network, or the one in closed form."""
     named = (
         named_before(name, args) for name in ("model.network", "model.network.class_path", "model")
     )
-    return is_linear(next((value for value in named if value is not None), None))
+    network = next((value for value in named if value is not None), None)
+    return network is None or is_linear(network)
+
+
+_OTHERS = (
+    f"\n\nThese are the settings of {LINEAR}. For those of a network that is trained, name it:"
+    " --model.network pate.models.MLP --help."
+)
 
 
 def _linear_parser(command: str) -> CommandParser:
     """Return the parser of a linear student."""
-    parser = new_parser(f"student {command}", DESCRIPTIONS[command])
+    parser = new_parser(f"student {command}", DESCRIPTIONS[command] + _OTHERS)
     parser.add_argument(
         "--model.network", type=str | dict[str, Any], required=True, help=f"the path {LINEAR}"
     )
@@ -386,7 +387,7 @@ def _linear_parser(command: str) -> CommandParser:
 
 def _needs_another_network(option: str) -> str | None:
     needed = f"another network than {LINEAR}, which is solved in closed form, with {option}"
-    return needed if option in ("--trainer", "--model", "--data", "--seed_everything") else None
+    return needed if option in ("--trainer", "--data", "--seed_everything") else None
 
 
 student_fit = partial(_student, "fit")

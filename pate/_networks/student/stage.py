@@ -5,7 +5,7 @@ In a rehearsal the student trains for a few batches, without the user's callback
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -44,11 +44,10 @@ from pate._labeling.stages.student import (
     write_figures,
 )
 from pate._labeling.student.carried import Trained
-from pate._labeling.student.metrics import DECISION_METRICS
+from pate._labeling.student.metrics import DECISION_METRICS, Metric
 from pate._networks.checkpoints import LocalCheckpoints
 from pate._networks.settings import require_logits, without_weights
 from pate._networks.student.answers import weights_of_tensors
-from pate._networks.student.options import OPTIONS
 from pate._networks.student.training import Curves, StageBar, Student, StudentData
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
@@ -85,6 +84,22 @@ _LEAVES_NONE = (
 )
 """Settings of a trainer that leave no student, or no figures of it, at 0."""
 _SETTINGS = ("seed_everything", "trainer", "model", "data", "optimize")
+
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "--seed_everything": {
+        "type": bool | int,
+        "default": 0,
+        "help": "seed of all random numbers without one of their own; true for a random seed",
+    },
+    "--run": {"type": Path, "required": True, "help": "folder of the run"},
+    "--optimize": {
+        "type": Metric,
+        "default": "accuracy",
+        "help": "the figure that decisions serve: cuts for F1 are chosen by public samples, at no"
+        " cost",
+    },
+    "--overwrite": {"action": "store_true", "help": "train again if the settings changed"},
+}
 
 
 class StudentCLI(LightningCLI):
@@ -140,7 +155,7 @@ class StudentCLI(LightningCLI):
 
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of the run."""
-        for name, arguments in OPTIONS.items():
+        for name, arguments in _OPTIONS.items():
             parser.add_argument(name, **arguments)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:

@@ -12,8 +12,7 @@ import pate
 from pate import cli
 from pate._labeling.commands.table import commands
 
-LIGHTNING = [name for name in commands() if name.startswith("student")]
-OF_NETWORKS = ["teachers fit", *LIGHTNING]
+OF_NETWORKS = ["teachers fit"]
 """Commands whose options are those of networks."""
 OTHERS = [name for name in commands() if name not in OF_NETWORKS]
 
@@ -32,15 +31,13 @@ def test_help_is_for_people(name: str, capsys: pytest.CaptureFixture[str]) -> No
     text = help_of(name, capsys)
     assert len(text.splitlines()) < 600
     usage, _, rest = text.partition("\n\n")
-    described, _, options = rest.partition("\n\n" if name not in LIGHTNING else "\noptions:")
+    described, _, options = rest.partition("\n\n")
     assert usage.startswith(f"usage: pate {name}") and usage.endswith("[options]")
     assert "[-h]" not in usage and len(usage.splitlines()) <= 4
     assert "<class" not in text and "NeighboringRelation." not in text
-    # addresses in the options of Lightning cannot be broken
-    assert name in LIGHTNING or max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 100
     assert len(described.splitlines()) <= 9
-    if name not in LIGHTNING:  # whose trainer's options are Lightning's
-        assert "``" not in text and "Args:" not in text
+    assert "``" not in text and "Args:" not in text
     assert f"\nexample:\n  pate {name}" in text, options
 
 
