@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
 from typing import (
@@ -19,9 +19,7 @@ from typing import (
     Self,
     TypeVar,
     cast,
-    dataclass_transform,
     get_args,
-    get_type_hints,
 )
 
 import numpy as np
@@ -48,22 +46,18 @@ from pate._labeling.votes.kinds import Counts, VoteShape
 Bound = TypeVar("Bound", bound=Mechanism[Any])
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclass(frozen=True, kw_only=True)
 class MechanismAggregator(Aggregator, Generic[Bound]):
     """The aggregator of the mechanism in brackets.
 
-    It is declared as ``class Mine(MechanismAggregator[MyMechanism], tag="mine")``. Its fields are
-    the mechanism's, but for the facts that votes tell (`pate.mechanisms.FACTS`): they are declared
-    there once, with defaults and checks. ``noise`` and ``test_noise`` are called ``noise_law`` and
-    ``test_law``, and names of noise and of failure probabilities end with the ``tag``, so that none
-    is carried over silently when the class in a configuration changes. A subclass needs no
-    decorator. Fields that it declares again, with the same defaults, are known to type checkers and
-    editors.
+    It is a frozen dataclass, declared as ``class Mine(MechanismAggregator[MyMechanism],
+    tag="mine")``. Its fields are the mechanism's, but for the facts that votes tell
+    (`pate.mechanisms.FACTS`), and are checked there. ``noise`` and ``test_noise`` are called
+    ``noise_law`` and ``test_law``, and names of noise and of failure probabilities end with the
+    ``tag``, so that none is carried over silently when the class in a configuration changes.
 
     Raises:
-        ValueError: on fields that the mechanism refuses; for a class, on another default than the
-            mechanism's.
+        ValueError: on fields that the mechanism refuses, or a subclass that lacks some.
     """
 
     kind: ClassVar[Any] = Mechanism
@@ -74,28 +68,17 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
     def __init_subclass__(cls, *, tag: str = "", **options: Any) -> None:
         bases = vars(cls).get("__orig_bases__", ())
         kinds = [part for base in bases for part in get_args(base) if isinstance(part, type)]
-        if not kinds:
-            super().__init_subclass__(**options)
-            return
-        (cls.kind,) = kinds
-        settings = [field for field in fields(cls.kind) if field.name not in FACTS]
-        public = {field.name: _public_name(field.name, cls.kind, tag) for field in settings}
-        types = get_type_hints(cls.kind)
-        cls.__annotations__ = {public[name]: types[name] for name in public} | vars(cls).get(
-            "__annotations__", {}
-        )
-        for field in settings:
-            if field.default is not MISSING:
-                name = public[field.name]
-                default = vars(cls).get(name, field.default)
-                require(default == field.default, f"{name}={field.default!r}", **{name: default})
-                setattr(cls, name, field.default)
-        cls.names = {name: field for field, name in public.items()}
-        cls.noise_parameters = tuple(public[name] for name in cls.kind.noise_parameters)
+        if kinds:
+            (cls.kind,) = kinds
+            settings = [field.name for field in fields(cls.kind) if field.name not in FACTS]
+            public = {field: _public_name(field, cls.kind, tag) for field in settings}
+            cls.names = {name: field for field, name in public.items()}
+            cls.noise_parameters = tuple(public[name] for name in cls.kind.noise_parameters)
         super().__init_subclass__(**options)
-        dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
+        missing = self.names.keys() - {field.name for field in fields(self)}
+        require(not missing, f"fields of the dataclass {type(self).__name__}", missing=missing)
         super().__post_init__()
         for name, field in self.names.items():
             if field in self.kind.checks:
@@ -166,6 +149,7 @@ def _public_name(field: str, kind: type[Mechanism[Any]], tag: str) -> str:
     return f"{field}_{tag}" if tag and tagged else field
 
 
+@dataclass(frozen=True, kw_only=True)
 class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
     """Release one set of k labels, chosen among all of them at the cost of a single choice.
 
@@ -207,6 +191,7 @@ class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
     loss: CanonicalLoss = "lead"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     """Release the k labels of the largest noisy counts.
 
@@ -240,6 +225,7 @@ class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     noise_law: Noise = "gumbel"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Joint(MechanismAggregator[JointMechanism], tag="joint"):
     """Release a set of k labels by one choice among all sequences of k labels.
 
@@ -272,6 +258,7 @@ class Joint(MechanismAggregator[JointMechanism], tag="joint"):
     noise_law: ChoiceNoise = "gumbel"
 
 
+@dataclass(frozen=True, kw_only=True)
 class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
     """Release a set of k labels, one after another by permute-and-flip.
 
@@ -300,6 +287,7 @@ class PermuteAndFlip(MechanismAggregator[PermuteAndFlipPeeling], tag="flip"):
     scale_flip: float
 
 
+@dataclass(frozen=True, kw_only=True)
 class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
     """Release at most k of the kbar most voted labels, by peeling that ends at a noisy threshold.
 
@@ -336,6 +324,7 @@ class LimitedDomainTopK(MechanismAggregator[LimitedDomain], tag="domain"):
     scale_domain: float
 
 
+@dataclass(frozen=True, kw_only=True)
 class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
     """Release the labels above the first gap that passes a noisy threshold, at most k of them.
 
@@ -372,6 +361,7 @@ class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
     fallback: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
 class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
     """Choose k labels by peeling, then count only their votes, with noise.
 
@@ -438,6 +428,7 @@ class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
         return Law(np.column_stack([*chances.values()]), sets)
 
 
+@dataclass(frozen=True, kw_only=True)
 class StableTopK(MechanismAggregator[StableTopKMechanism]):
     """Release the k most voted labels exactly, if the gap below them is stable; k is chosen by it.
 
@@ -554,6 +545,7 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         return split(best).calibrated(target, shape)
 
 
+@dataclass(frozen=True, kw_only=True)
 class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
     """Release a set of k labels, most of them by a stable gap near k and the rest by peeling.
 

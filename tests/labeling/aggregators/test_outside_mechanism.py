@@ -65,6 +65,7 @@ class PickOne(ScoreMechanism[IntArray]):
         return float(1 / (1 + (num_items - 1) * np.exp(-gap / self.scale)))
 
 
+@dataclass(frozen=True, kw_only=True)
 class PickLabel(MechanismAggregator[PickOne], tag="pick"):
     """Give the label that `PickOne` picks. ``scale_pick`` is the scale of its noise, in votes."""
 
@@ -78,6 +79,7 @@ class Silent(PickOne):
         return super().__call__(np.asarray(scores)[..., 1:], generator=generator) + 1
 
 
+@dataclass(frozen=True, kw_only=True)
 class SilentLabel(MechanismAggregator[Silent], tag="silent"):
     """Give the label that `Silent` picks."""
 
