@@ -90,20 +90,17 @@ CASES = (
     Case("report read"),
     Case("report read --private"),
     Case("check read"),
-    Case(f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.csv"),
-    Case(f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.json"),
     Case(f"account --aggregator StableTopK --num_queries 180 {TARGET} {PANEL}"),
     Case(f"account {AGGREGATOR} --num_queries 600 --delta 1e-6 {PANEL}"),
     Case("ledger show --ledger run/ledger.sqlite"),
     Case("ledger verify --ledger run/ledger.sqlite"),
-    Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.csv] --seeds 2"),
+    Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.npy] --seeds 2"),
     # so few canaries show nothing
     Case("audit recipe --output audited --canaries 16", status=3),
 )
 QUICK = (
     "init mine --kind npz",
     "predict run/public/student/model data.npz --output answers.csv",
-    "topk",
 )
 
 
@@ -115,9 +112,7 @@ def place(finished: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     shutil.copytree(finished, place / "read")
     np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
     recipe(place / "recipe", place / "data.npz")
-    (place / "counts.csv").write_text(
-        "item,count\n" + "".join(f"i{i},{50 * i}\n" for i in range(30))
-    )
+    np.save(place / "counts.npy", 50 * np.arange(30))
     ballots = np.random.default_rng(0).integers(0, 2, (40, 25, 4)).astype(np.uint8)
     ids = np.array([f"s{i}" for i in range(40)])
     np.savez(place / "votes.npz", ballots=ballots, ids=ids, label_names=np.array(list("abcd")))
@@ -292,9 +287,7 @@ def test_an_output_without_room_is_one_line(
     [
         "label --run loop --config recipe/label.yaml",
         "report loop",
-        f"topk --counts loop.csv --sensitivity 1 --k 3 {TARGET} --output top.csv",
-        f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output loop.csv",
-        f"topk --counts counts.csv --sensitivity 1 --k 3 {TARGET} --output top.csv --ledger loop",
+        "label --votes votes.npz --run new --config recipe/label.yaml --ledger loop",
         "predict read/public/student/model pipe.npz",
         "ledger verify --ledger run/ledger.sqlite --statement pipe.npz",
     ],

@@ -55,7 +55,6 @@ TAKEN_BY_PLACE = {
         "LazyReal",
         "PendingRelease",
         "StatementText",
-        "Histogram",
     ),
     *("Directions", "Geometry", "LinearStudent", "PartitionedRecords", "_Losses"),
 }

@@ -306,14 +306,11 @@ names = np.char.mod("r%03d", np.arange(900))
 np.savez("table.npz", X=X, Y=Y, ids=names, split=np.repeat([0, 1, 2], [600, 200, 100]))
 ballots = np.repeat(Y[:, None], 30, axis=1)
 np.savez("votes.npz", ballots=ballots, ids=names, label_names=np.array(["a", "b", "c"]))
-with open("counts.csv", "w") as file:
-    file.write("item,count\\na,900\\nb,400\\nc,10\\n")
 noise = "--aggregator NoisyVotes --aggregator.sigma_votes 9 --num_labels 3 --num_teachers 30"
 for words in (
     f"account {noise} --num_queries 20 --delta 1e-5",
     "account --aggregator NoisyVotes --target_epsilon 9 --num_labels 3 --num_teachers 30"
     " --num_queries 20 --delta 1e-5",
-    "topk --counts counts.csv --k 2 --target_epsilon 4 --delta 1e-6 --output top.csv",
     "label --votes votes.npz --run labels --aggregator NoisyVotes --target_epsilon 9 --delta 1e-5",
     "run table --data.init_args.path=table.npz --run run --label.target_epsilon=20",
     "predict run/public/student/model table.npz --output answers.csv",

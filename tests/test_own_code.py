@@ -100,10 +100,6 @@ CASES = {
     "report": Case("stated", "."),
     "check": Case("stated", "."),
     "audit": Case("recipe", "../closed --output ../audited --canaries 8", quick=False),
-    "topk": Case(
-        "counts",
-        "--pairs pairs.csv --items places.txt --k 2 --target_epsilon 4 --output ../top.csv",
-    ),
     "account": Case("empty", f"--aggregator NoisyVotes --aggregator.sigma_votes 9 {PANEL}"),
     "ledger show": Case("stated", "--ledger ledger.sqlite"),
     "ledger verify": Case("stated", "--ledger ledger.sqlite --statement public/privacy.json"),
@@ -183,13 +179,9 @@ def place(finished: Path, tmp_path: Path) -> Place:
     lines = (stated / "data.yaml").read_text().splitlines()
     lines = ["ledger: null" if line.startswith("ledger:") else line for line in lines]
     (stated / "data.yaml").write_text("\n".join(lines) + "\n")
-    for name in ("empty", "votes", "counts"):
+    for name in ("empty", "votes"):
         (tmp_path / name).mkdir()
     made_votes().save(tmp_path / "votes" / "votes.npz")
-    (tmp_path / "counts" / "pairs.csv").write_text(
-        "\n".join(["user,item", *(f"u{user},place{user % 3}" for user in range(90))]) + "\n"
-    )
-    (tmp_path / "counts" / "places.txt").write_text("place0\nplace1\nplace2\nplace3\n")
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     np.savez(tmp_path / "new.npz", X=np.zeros((3, 6), dtype=np.float32))
     recipe(tmp_path / "recipe", tmp_path / "data.npz")

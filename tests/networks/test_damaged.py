@@ -249,18 +249,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays = make_arrays(60)
     np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
     recipe(folder / "recipe", folder / "data.npz")
-    (folder / "counts.csv").write_text(
-        "item,count\n" + "".join(f"item {n},{n * n}\n" for n in range(12))
-    )
-    np.save(folder / "counts.npy", np.arange(12) ** 2)
-    np.savez(
-        folder / "counts.npz",
-        counts=np.arange(12) ** 2,
-        items=np.char.mod("item %d", np.arange(12)),
-    )
-    (folder / "pairs.csv").write_text(
-        "user,item\n" + "".join(f"u{n},item {n % 5}\n" for n in range(20))
-    )
     return folder
 
 
@@ -339,25 +327,6 @@ def test_arrays(data: st.DataObject, place: Path, folder: New) -> None:
         "--dry_run",
         f"--run={here / 'run'}",
     ]
-    require_refused_or_served(words, here)
-
-
-@TRIED
-@given(data=st.data())
-def test_counts(data: st.DataObject, place: Path, folder: New) -> None:
-    here = folder()
-    name = data.draw(st.sampled_from(["counts.csv", "counts.npy", "counts.npz", "pairs.csv"]))
-    damage = damaged_npz if name.endswith(".npz") else damaged_bytes
-    (here / name).write_bytes(data.draw(damage((place / name).read_bytes())))
-    words = [
-        "topk",
-        f"--{name.split('.')[0]}={here / name}",
-        "--k=2",
-        "--scale=1",
-        f"--output={here / 'top.csv'}",
-    ]
-    if name == "pairs.csv":
-        words += ["--mechanism=limited_domain", "--max_items=2"]
     require_refused_or_served(words, here)
 
 

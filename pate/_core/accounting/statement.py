@@ -51,7 +51,7 @@ from pate._core.validation import require
 from pate._core.version import __version__
 
 REACHED = (1, 2, 3)
-"""The numbers of teachers, or of users of a top k, that a statement gives epsilons for."""
+"""The numbers of teachers that a statement gives epsilons for."""
 
 
 class Statement:
@@ -76,7 +76,7 @@ class Statement:
 
     @property
     def kind(self) -> str:
-        """The kind of release: ``labels``, or ``topk``, the top k of a histogram."""
+        """The kind of release: ``labels``, or ``samples``."""
         return str(self["kind"])
 
     def __getitem__(self, name: str) -> Any:

@@ -492,79 +492,8 @@ def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
     )
 
 
-def _neighbors_of_top_k(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
-    removed = relation is NeighboringRelation.ADD_REMOVE_TEACHER
-    if published["unit"] != "user":
-        return f"{_neighbors_of_labels(relation, published)} ({published['contributions']})"
-    users = published["max_teachers_per_unit"]
-    change = "is there or not" if removed else "is altered in any way"
-    who = "one user contributes" if users == 1 else f"{users} users at most contribute"
-    return f"all that {who} {change} ({published['contributions']})"
-
-
-_WITHOUT_WORDS: Mapping[str, Any] = {
-    "less": "",
-    "exact": "k",
-    "only_gap": False,
-    "conditions": (),
-    "stranger": None,
-}
-"""The `Listing` of statements of version 0.3, where no mechanism words itself."""
-
-
-def _published_top_k(statement: Mapping[str, Any]) -> list[str]:
-    mechanism, gap, num_items = statement["mechanism"], statement["gap"], statement["num_items"]
-    listing = statement.get("listing") or {"most": mechanism.get("k", 1), **_WITHOUT_WORDS}
-    parameters = ", ".join(
-        f"{name}={value}" for name, value in mechanism.items() if name != "class"
-    )
-    form = "in order" if statement["ordered"] else "as a set"
-    items = "the items that users have," if num_items is None else f"{num_items:,} items"
-    lines = [
-        f"The top {listing['most']} of {items} {form}{listing['less']}, by",
-        f"    {mechanism['class']}({parameters}).",
-    ]
-    if gap is not None:
-        ahead = (
-            f"{gap['counts']:.4g} ahead of the next one" + ", the only gap" * listing["only_gap"]
-        )
-        lines.append(
-            f"Where the k-th count is {ahead}, these are the true top {listing['exact']} with"
-            f" probability {gap['probability']:g} or more."
-        )
-    lines += listing["conditions"]
-    if num_items is None:
-        stranger = listing["stranger"]
-        rare = (
-            ""
-            if stranger is None
-            else ", and items that one user alone has are among them with probability"
-            f" {format_exact(stranger)} at most"
-        )
-        lines.append(
-            "The list of all items is private: nothing is told of it but the items that are"
-            f" named{rare}."
-        )
-    else:
-        lines.append(
-            "The list of all items is taken to be public: it must not follow from who the users"
-            " are."
-        )
-    return lines
-
-
-def _reached_by_users(statement: Mapping[str, Any]) -> tuple[str, str]:
-    if statement["unit"] != "user":
-        return _reached_by_unit(statement)
-    return (
-        "m users change at once",
-        "Replacing a user by another counts as two changes: read the row m = 2.",
-    )
-
-
 WORDS: Mapping[str, StatementText] = {
     "labels": StatementText(_neighbors_of_labels, _published_labels, _reached_by_unit),
     "samples": StatementText(_neighbors_of_labels, _published_samples, _reached_by_unit),
-    "topk": StatementText(_neighbors_of_top_k, _published_top_k, _reached_by_users),
 }
 """The kinds of statements."""

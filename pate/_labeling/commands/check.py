@@ -244,11 +244,9 @@ def ledger_verify(
 
     Args:
         ledger: the file.
-        statement: the ``privacy.json`` of ``pate label``, or the statement on a list of
-            ``pate topk``. It is computed again from the ledger and compared key by key, and so are
-            its text and the released file.
-        released: the released file. None for the ``labels.npz``, the ``.csv`` or the ``.json`` in
-            the folder of the statement.
+        statement: the ``privacy.json`` of ``pate label``. It is computed again from the ledger and
+            compared key by key, and so are its text and the released file.
+        released: the released file. None for the ``labels.npz`` in the folder of the statement.
 
     Raises:
         ValueError: at the first figure that does not follow from the events, or if a file is

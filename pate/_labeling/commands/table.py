@@ -88,12 +88,6 @@ _COMMANDS: dict[str, Command] = {
         "check that a run is as its commands left it, and print the next command",
         "pate check runs/mine",
     ),
-    "topk": Command(
-        "pate._labeling.commands.topk:main",
-        "release the top k of any histogram: pairs of users and items, or counts",
-        "pate topk --pairs checkins.csv --items places.txt --k 10 --target_epsilon 1 "
-        "--output top.csv",
-    ),
     "ledger show": Command(
         "pate._labeling.commands.check:show",
         "list the releases of a ledger and their cost",

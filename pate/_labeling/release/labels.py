@@ -377,7 +377,7 @@ def require_stated(run: Run) -> int:
 
 
 def verify_published(statement: Path, ledger: Path | None, released: Path | None = None) -> int:
-    """Verify the statement of labels or of a list of ``pate topk``, with the files next to it.
+    """Verify the statement of labels, with the files next to it.
 
     Args:
         statement: the file.

@@ -205,8 +205,6 @@ def _known(entry: LedgerEntry, runs: Sequence[Run], neighbor: Neighbor) -> _Know
     kind, digest = published.get("kind"), published.get("sha256")
     if kind is None:
         return "it was broken off"
-    if kind == "topk":
-        return "a list by `pate topk` is not of a run"
     for run in runs:
         with suppress(ValueError):
             samples = kind == "samples" and run.state(TEACHERS_FIT) is not None

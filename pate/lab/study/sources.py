@@ -6,7 +6,7 @@ study, with what their releases are compared with.
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -15,7 +15,6 @@ from scipy.special import ndtr, ndtri
 
 from pate._core.accounting.cost import smallest_where
 from pate._core.files.reading import digest, read_array, read_arrays
-from pate._core.release.histogram import read_counts
 from pate._core.validation import (
     BoolArray,
     IntArray,
@@ -28,7 +27,7 @@ from pate._core.validation import (
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.votes.kinds import Ballots, Counts, Votes, drawn_rows, rows_of
 
-_MANY = 2**32  # above the counts of a histogram, as in `pate topk`: no number of users is public
+_MANY = 2**32  # above the counts of a histogram: no number of users is public
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,11 +247,8 @@ def _truth(path: Path, named: NamedVotes) -> BoolArray:
 
 def counts_of(place: Path | CountsFile) -> Source:
     """Return the histograms of a file. Raises ``ValueError`` on anything but whole numbers >= 0."""
-    scores: NDArray[Any]
-    if isinstance(place, CountsFile):
-        scores, identity = place.read(), digest(repr(place), place.path)
-    else:
-        scores, identity = read_counts(place).scores[None], digest("histogram", place)
+    file = place if isinstance(place, CountsFile) else CountsFile(path=place)
+    scores, identity = file.read(), digest(repr(place), file.path)
     require(
         scores.dtype.kind in "iu" and scores.min(initial=0) >= 0,
         "counts that are whole numbers >= 0",

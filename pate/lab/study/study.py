@@ -88,8 +88,8 @@ class Study:
         names: names of the mechanisms in the results, one each. None for class and settings.
         shown: the figure of the picture and of the table for LaTeX.
         votes: .npz files of ballots or counts, as for pate label --votes (PRIVATE).
-        counts: histograms (PRIVATE): .csv, .npy or .npz files of whole numbers as for pate topk
-            --counts, each one query, or rows of a file, a query each. A user changes each count
+        counts: histograms (PRIVATE): .npy files of whole numbers, or .npz files of such
+            `counts`, a query each, or rows of a file. A user changes each count
             by 1 at most.
         simulate: teachers to simulate, or histograms of a given shape.
         truth: with votes, an .npz with ids and Y [N, C] (0/1), in place of the exact top k.
@@ -376,8 +376,7 @@ class Group(NamedTuple):
 def calibrated(group: Group, study: Study) -> Aggregator:
     """Return the mechanism of a group with its best noise for the target, as `pate account` does.
 
-    Of a histogram `pate topk` has other settings: it has no majorities, and ranks are penalized by
-    one user each.
+    A histogram has no majorities, and ranks are penalized by one user each.
 
     Raises:
         ValueError: in one line that names the group, if the mechanism cannot serve the votes or no

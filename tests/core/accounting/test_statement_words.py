@@ -15,12 +15,10 @@ from pate._core.accounting.statement_words import (
     _costs_so_far,
     _headline,
     _neighbors_of_labels,
-    _published_top_k,
     describe_conditions,
     describe_keeping,
     describe_ledger,
 )
-from pate._core.mechanisms.base import Listing
 from pate.accounting import Guarantee, LedgerEntry, LedgerSnapshot, NeighboringRelation, PrivacyUnit
 from tests.core.accounting.ledgers import gaussian
 
@@ -210,37 +208,6 @@ def test_settings_are_written_as_calls() -> None:
     assert _call(one) == "One(a=1, b=[2.0, None])"
     assert _call([one, 3]) == "[\n    One(a=1, b=[2.0, None]),\n    3,\n]"
     assert _call({"a": 1}) == "{'a': 1}" and _call([]) == "[]"
-
-
-def top_k(num_items: int | None, *, listing: Listing | None, **settings: float) -> list[str]:
-    content = {
-        "mechanism": {"class": "Choice", "k": 2} | settings,
-        "gap": {"counts": 3.0, "probability": 0.9},
-        "num_items": num_items,
-        "ordered": False,
-    }
-    words = {} if listing is None else {"listing": listing._asdict()}
-    return _published_top_k(content | words)
-
-
-@pytest.mark.parametrize("num_items", [None, 12345])
-def test_a_top_k_is_told_in_the_words_of_its_mechanism(num_items: int | None) -> None:
-    listing = Listing(2, ", or fewer", "2", True, ("It ends.",), stranger=1e-7)
-    lines = top_k(num_items, listing=listing, delta=1e-7)
-    items = "the items that users have," if num_items is None else "12,345 items"
-    assert lines[0] == f"The top 2 of {items} as a set, or fewer, by"
-    assert lines[1] == "    Choice(k=2, delta=1e-07)."
-    assert "ahead of the next one, the only gap, these are the true top 2 with" in lines[2]
-    assert len(lines) == 5 and lines[3] == "It ends."
-    assert ("with probability 1e-07 at most" in lines[-1]) == (num_items is None)
-
-
-@pytest.mark.parametrize("listing", [None, Listing(2, exact="2")])
-def test_names_of_settings_say_nothing_of_a_choice(listing: Listing | None) -> None:
-    """Whether a mechanism has no words of its own, or is of an earlier version without."""
-    told = " ".join(top_k(None, listing=listing, scale_gap=3.0, delta=1e-7, kbar=7, scale=2.0))
-    assert "nothing," not in told and "is tested" not in told and "threshold" not in told
-    assert "The top 2 of the items that users have, as a set, by" in told and "at most." not in told
 
 
 def test_the_formula_of_many_bits_has_the_numbers_of_its_theorem() -> None:

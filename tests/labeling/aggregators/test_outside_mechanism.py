@@ -1,7 +1,6 @@
 """A mechanism from another package: one class, and its aggregator of two lines, go through everything.
 
-`pate label`, `topk` and `account` know it by its name, and no
-table of this package does.
+`pate label` and `account` know it by its name, and no table of this package does.
 """
 
 import json
@@ -149,12 +148,6 @@ def test_the_commands_know_and_explain_it(
     command = ["account", "--aggregator=PickLabel", "--target_epsilon=2"]
     assert cli.main([*command, *asked]) == 0
     assert "scale_pick: " in capsys.readouterr().out
-    Path("counts.csv").write_text("item,count\na,900\nb,100\nc,3\n")
-    command = ["topk", "--counts=counts.csv", "--k=1", "--mechanism=pick", "--target_epsilon=1"]
-    assert cli.main([*command, "--output=top.json"]) == 0
-    said = capsys.readouterr().out
-    assert "PickOne(" in said and "ahead of the next one" in said
-    assert json.loads(Path("top.json").read_text())["items"] == ["a"]
     assert isinstance(PickLabel.names, Mapping) and "scale_pick" in (PickLabel.__doc__ or "")
 
 

@@ -1,18 +1,17 @@
 """The commands on ledgers: what they print is what the ledger holds."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from pate import VoteShape
+from pate import LabelSettings, NoisyVotes, VoteShape, label
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import format_epsilon
-from pate._core.accounting.statement import sha256
 from pate._labeling.commands.check import ledger_show, ledger_verify
-from pate.accounting import Budget, Ledger, NeighboringRelation, Statement
+from pate.accounting import Budget, Ledger, NeighboringRelation
 from pate.aggregators import StableTopK
+from tests.conftest import made_votes
 from tests.statements import PUBLISHED, RECORDS
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
@@ -24,14 +23,6 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     ledger = Ledger(tmp_path / "ledger.sqlite")
     events = AGGREGATOR.events(VoteShape(80, 5))
     budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE)
-    labels = tmp_path / "labels.npz"
-    labels.write_bytes(b"a list")
-    published = PUBLISHED | {
-        "kind": "topk",
-        "contributions": "one item each",
-        "mechanism": {"class": "x", "k": 1},
-    }
-    published |= {"num_items": 3, "ordered": True, "gap": {"counts": 1.0, "probability": 0.9}}
     ledger.reserve(
         events,
         count=40,
@@ -42,7 +33,7 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
         delta=1e-6,
         privacy_unit=RECORDS,
     )
-    ledger.settle(1, published=published | {"sha256": sha256(labels)})
+    ledger.settle(1, published=PUBLISHED)
     ledger.reserve(
         events, count=9, run="b", description="StableTopK", seeded=True, privacy_unit=RECORDS
     )
@@ -68,28 +59,36 @@ def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Print
     )
     assert f"\nBudget: epsilon <= 8 at delta = 1e-06 {kept}" in text
 
-    file, content = tmp_path / "privacy.json", Statement.of(ledger.snapshot(), 1).content
-    file.write_text(json.dumps(content))
-    ledger_verify(ledger=ledger.path, statement=file, released=labels)
-    assert len(re.findall("every epsilon follows from the events", capsys.readouterr().out)) == 2
 
-    file.with_suffix(".txt").write_text(
-        Statement.from_json(content).text.replace("epsilon", "delta")
-    )
-    with pytest.raises(ValueError, match=r"^Expected the words of the statement in [^\n]*$"):
-        ledger_verify(ledger=ledger.path, statement=file, released=labels)
-    labels.write_bytes(b"another list")
-    with pytest.raises(ValueError, match=r"^Expected the file of release 1, of sha256 [^\n]*$"):
-        ledger_verify(ledger=ledger.path, statement=file, released=labels)
+def test_a_statement_is_verified_with_its_text_and_its_labels(
+    tmp_path: Path, capsys: Printed
+) -> None:
+    settings = LabelSettings(NoisyVotes(sigma_votes=3.0), num_queries=9, delta=1e-6)
+    label(made_votes(), settings, run=tmp_path)
+    ledger, public = tmp_path / "ledger.sqlite", tmp_path / "public"
+    file, text, labels = (public / name for name in ("privacy.json", "privacy.txt", "labels.npz"))
+    capsys.readouterr()
+    ledger_verify(ledger=ledger, statement=file)
+    assert capsys.readouterr().out.count("every epsilon follows from the events") == 2
+
+    def refused(changed: Path, content: bytes) -> str:
+        before = changed.read_bytes()
+        changed.write_bytes(content)
+        with pytest.raises(ValueError, match=r"^Expected [^\n]*$") as error:
+            ledger_verify(ledger=ledger, statement=file)
+        changed.write_bytes(before)
+        return str(error.value)
+
+    words = text.read_bytes().replace(b"epsilon", b"delta")
+    assert "Expected the words of the statement in" in refused(text, words)
+    # the central directory of a zip ends with a comment
+    other = labels.read_bytes()[:-2] + b"\x01\0!"
+    assert "Expected the file of release 1, of sha256" in refused(labels, other)
+    content = json.loads(file.read_text())
     content["costs"]["replace_record"]["epsilon"] = 0.1
-    file.write_text(json.dumps(content))
-    with pytest.raises(
-        ValueError, match=r"^Expected costs.replace_record.epsilon=[^\n]*, got epsilon=0.1$"
-    ):
-        ledger_verify(ledger=ledger.path, statement=file, released=labels)
-    file.write_text("{")
-    with pytest.raises(ValueError, match=r"^Expected a readable statement[^\n]*$"):
-        ledger_verify(ledger=ledger.path, statement=file)
+    wrong = refused(file, json.dumps(content).encode())
+    assert "Expected costs.replace_record.epsilon=" in wrong and "got epsilon=0.1" in wrong
+    assert "Expected a readable statement" in refused(file, b"{")
 
 
 def test_a_released_file_is_verified_by_its_statement(tmp_path: Path) -> None:

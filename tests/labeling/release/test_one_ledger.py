@@ -217,22 +217,3 @@ class TestPictures:
             and "--ledger" in line
             and ledgers() == {"faces/table.ledger.sqlite": 0}
         )
-
-
-def test_top_k_of_the_same_file_spends_one_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("pairs.csv").write_text(
-        "user,item\n" + "".join(f"u{n},{'abc'[n % 3]}\n" for n in range(30))
-    )
-    Path("items.txt").write_text("a\nb\nc\n")
-    shutil.copy("pairs.csv", "copy.csv")
-    Path("link.csv").symlink_to("pairs.csv")
-    words = ["--items=items.txt", "--k=1", "--target_epsilon=0.9", *BUDGET]
-    for number, name in enumerate(("pairs.csv", "copy.csv", "link.csv", "./pairs.csv")):
-        code = cli.main(["topk", "--pairs", name, *words, "--output", f"top{number}.csv"])
-        assert code == (0 if number == 0 else 2)
-    assert capsys.readouterr().err.count("Expected epsilon <= 1") == 3 and ledgers() == {
-        "pairs.ledger.sqlite": 1
-    }

@@ -13,15 +13,11 @@ import pytest
 import pate
 from pate._core.accounting.charges import BudgetExceededError
 from pate._core.accounting.filters import affordable
-from pate._core.accounting.privacy_unit import EACH
 from pate._core.release import transaction
-from pate._core.release.histogram import HistogramFiles
-from pate._core.release.top_k import TopKSettings, _TopK, release_top_k
 from pate._core.release.transaction import PendingRelease, Releasable, pending_release
 from pate._labeling.release.labels import LabelsRelease
-from pate.accounting import Budget, Ledger, NeighboringRelation, PrivacyUnit, Statement, read_ledger
+from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, read_ledger
 from pate.aggregators import NoisyVotes
-from pate.mechanisms import LimitedDomain
 from tests.core.accounting import ledgers as events
 from tests.labeling.release.test_labels_crash import SCREEN, Killed
 from tests.statements import RECORDS
@@ -76,21 +72,6 @@ def release_labels(folder: Path) -> None:
     label_votes(folder, pate.LabelSettings(SCREEN, num_queries=60, delta=1e-3))
 
 
-def lay_out_pairs(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "pairs.csv").write_text(
-        "user,item\n" + "".join(f"u{i},{item}\n" for item in "abcdefgh" for i in "12")
-    )
-    (folder / "items.txt").write_text("\n".join("abcdefgh"))
-
-
-def release_pairs(folder: Path) -> None:
-    """Noise that is large, and items that count that are drawn too."""
-    source = HistogramFiles(pairs=folder / "pairs.csv", items=folder / "items.txt", max_items=3)
-    settings = TopKSettings(k=6, scale=1e3)
-    release_top_k(source, settings, output=folder / "top.csv", ledger=folder / "ledger.sqlite")
-
-
 KINDS = {
     "labels": Kind(
         publication=LabelsRelease,
@@ -100,15 +81,6 @@ KINDS = {
         statement="public/privacy.json",
         seeds="private/label",
         earlier=1,
-    ),
-    "top k": Kind(
-        publication=_TopK,
-        lay_out=lay_out_pairs,
-        release=release_pairs,
-        file="top.csv",
-        statement="top.privacy.json",
-        seeds="ledger.pending",
-        earlier=0,
     ),
 }
 
@@ -195,34 +167,6 @@ def test_killed_at_any_step_it_pays_once_and_draws_the_same(
     assert content(file) == expected[0] if paid else content(file) in expected
     Statement.read(statement).verify(ledger=folder / "ledger.sqlite", released=file)
     assert not (folder / kind.seeds).exists()
-
-
-def test_a_top_k_that_no_epsilon_could_state_is_not_paid_for(tmp_path: Path) -> None:
-    """Earlier releases have taken all of delta."""
-    lay_out_pairs(tmp_path / "run")
-    ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
-    limited = LimitedDomain(
-        k=1, kbar=2, scale=1.0, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD
-    )
-    ledger.reserve(
-        limited.events(),
-        count=3,
-        run="others",
-        description="LimitedDomain",
-        seeded=False,
-        privacy_unit=PrivacyUnit(unit="user", partition=EACH),
-    )
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected delta > 1\.1e-06, the cost of the stability tests of all queries",
-    ):
-        release_pairs(tmp_path / "run")
-    assert len(read_ledger(ledger.path).entries) == 1
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
-        "items.txt",
-        "ledger.sqlite",
-        "pairs.csv",
-    ]
 
 
 def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> None:

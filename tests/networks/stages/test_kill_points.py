@@ -123,25 +123,6 @@ def test_votes_that_are_imported_are_stated_on_all_releases(before: Path, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output", ["top.csv", "top.json"])
-def test_a_top_k_is_finished_by_the_same_command(before: Path, tmp_path: Path, output: str) -> None:
-    (before / "counts.csv").write_text(
-        "item,count\n" + "".join(f"i{i},{50 * i}\n" for i in range(30))
-    )
-    words = [
-        "topk",
-        "--counts=counts.csv",
-        "--sensitivity=1",
-        "--k=3",
-        "--target_epsilon=1",
-        "--delta=1e-5",
-    ]
-    place = tmp_path / "place"
-    assert every_kill(place, before, [*words, "--noise_seed=1", f"--output={output}"]) > 20
-    assert not list(place.glob(".*")) and not (place / "counts.ledger.pending").exists()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(7))  # parts that together try each change
 def test_two_releases_of_one_run_that_is_killed_pay_twice_and_no_more(
     before: Path, tmp_path: Path, first: int
