@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 from pate import cli
-from scripts import draw_gaps, draw_release
+from scripts import draw_release
+from scripts.faces.drawing import write_celeba_folder
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,18 +32,13 @@ def call(words: Sequence[str]) -> None:
         raise RuntimeError(f"Expected a command that ends well, got pate {shlex.join(words)}")
 
 
-def _gaps(picture: Path, small: bool) -> None:
-    draw_gaps.main([str(picture), *["--labels", "3"] * small])
-
-
 def _demo(small: bool) -> Path:
     """Return the demo's run on faces, made if it is missing."""
-    run, num = Path("runs/faces"), "4000" if small else "80000"
+    run, num = Path("runs/faces"), 4000 if small else 80000
     if not run.exists():
-        words = (
-            f"faces --output data/faces --num {num} --private_fraction 0.91 --public_fraction 0.045"
+        write_celeba_folder(
+            Path("data/faces"), num=num, private_fraction=0.91, public_fraction=0.045
         )
-        call(words.split())
         call(["run", str(ROOT / "configs/faces")])
     return run
 
@@ -63,7 +59,6 @@ def _release(picture: Path, small: bool) -> None:
 
 PICTURES: dict[str, Callable[[Path, bool], None]] = {
     "faces.jpg": _faces,
-    "gaps.png": _gaps,
     "release.png": _release,
 }
 

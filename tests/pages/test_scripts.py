@@ -61,19 +61,6 @@ def test_training_from_python_goes_on_where_it_was_stopped(
 
 
 @pytest.mark.slow
-def test_the_picture_of_gaps_says_where_canonical_needs_less(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    load("draw_gaps").main([str(tmp_path / "gaps.png"), "--labels", "3", "40"])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [
-        "3 labels: canonical needs a smaller gap than peeling at k = 2",
-        "40 labels: canonical needs a smaller gap than peeling at k = 18-39",
-    ]
-    assert (tmp_path / "gaps.png").read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.slow
 def test_whole_runs_are_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,13 +128,6 @@ def test_maps_are_compared_by_whole_runs(
     assert 0.8 < columns < choice + 0.05
 
 
-def test_every_interrupted_command_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
-    load("measure_interrupts").main(2, 0, 5, ["--version"])
-    *_, row = capsys.readouterr().out.splitlines()
-    delay, *ways = map(int, row.strip("| ").split(" | "))
-    assert delay == 0 and sum(ways) == 2
-
-
 @pytest.mark.slow
 def test_accountants_are_compared_like_with_like(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -175,22 +155,6 @@ def test_accountants_are_compared_like_with_like(
     assert all(float(made) >= float(composed) for made, _, composed, *_ in rows.values())
 
 
-def test_the_table_of_networks_has_medians_and_refusals() -> None:
-    script = load("measure_networks")
-    nan = float("nan")
-    rows = [
-        script.Row("StableTopK", 2.0, seed, answered, 0.9, 0.8, 0.7)
-        for seed, answered in enumerate((10, 30, 20))
-    ]
-    rows.append(script.Row("StableTopK", 1.0, 0, *[nan] * 4))
-    rows.append(script.Row(script.CONSTANT, float("inf"), 0, nan, nan, 0.75, 0.25))
-    assert script.table(rows).splitlines()[2:] == [
-        "| constant answer |  |  |  | 0.750 | 0.250 |",
-        "| StableTopK | 1 | refused |  |  |  |",
-        "| StableTopK | 2 | 20 | 0.900 | 0.800 | 0.700 |",
-    ]
-
-
 @pytest.mark.slow
 def test_one_command_draws_all_pictures_of_the_pages(tmp_path: Path) -> None:
     script = importlib.import_module("scripts.draw_pictures")
@@ -208,19 +172,3 @@ def test_every_picture_of_a_page_has_its_command() -> None:
         name for page in pages for name in re.findall(r"\(\S*images/(\S+)\)", page.read_text())
     }
     assert shown == {*script.PICTURES, "flow.svg", "choice.svg"}
-
-
-def test_the_table_of_starts_has_medians_runs_and_standard_errors() -> None:
-    script = load("measure_starts")
-    nan = float("nan")
-    rows = [
-        script.Row("digits", 1.0, "StableTopK", seed, 9, answered, accuracy, 0.5)
-        for seed, (answered, accuracy) in enumerate(((10, 0.7), (30, 0.9), (20, 0.8)))
-    ]
-    rows.append(script.Row("digits", 1.0, "StableTopK, afresh", 0, *[nan] * 4))
-    rows.append(script.Row("digits", 1.0, script.CONSTANT, 0, nan, nan, 0.75, 0.25))
-    assert script.table(rows).splitlines()[2:] == [
-        "| digits | 1 | constant answer | 1 |  |  | 0.750 | 0.250 |",
-        "| digits | 1 | StableTopK | 3 | 9 | 20 | 0.800 ± 0.058 | 0.500 ± 0.000 |",
-        "| digits | 1 | StableTopK, afresh | 1 |  | none |  |  |",
-    ]

@@ -240,7 +240,7 @@ class GapChoice(ScoreMechanism[IntArray]):
         below = below_rank(rows[:, self._candidates], 1, reach=reach) + disadvantage
         if self.noise == "gaussian":
             # all scores get a multiple of the grid added, as the proof wants it
-            # (docs/appendix/corrections.md)
+            # (docs/appendix/papers.md)
             below -= np.mod(
                 rows[:, self._candidates].max(axis=1, keepdims=True), grid_of(self.scale)
             )

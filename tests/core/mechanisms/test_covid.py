@@ -88,7 +88,7 @@ def test_a_fallback_has_three_tenths_more_noise_than_peeling_alone_at_the_same_e
         assert 0.0999 < spent <= 0.1
 
 
-# the table of docs/appendix/aggregators-measured.md
+# recall on daily new cases, as in docs/reproduction/zhu_wang_covid.md
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "plain", "fallback", "peeling"),

@@ -1,4 +1,4 @@
-"""Where we depart from the papers: the numbers of docs/appendix/corrections.md, recomputed (Theorem 11 with the
+"""Where we depart from the papers: the numbers of docs/appendix/papers.md, recomputed (Theorem 11 with the
 reproduction)."""
 
 import itertools
