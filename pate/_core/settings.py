@@ -19,8 +19,14 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
-from jsonargparse._util import resolved_import_paths
+from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
+from jsonargparse._common import parser_context
+from jsonargparse._typehints import (
+    ActionTypeHint,
+    function_returns_subclass,
+    get_subclass_types,
+)
+from jsonargparse._util import import_object, resolved_import_paths
 
 from pate._core.lazy import tell_public_paths
 from pate._core.validation import expecting, require
@@ -31,7 +37,12 @@ Made_co = TypeVar("Made_co", covariant=True)
 
 @cache
 def know_public_classes() -> None:
-    """Import the classes that settings may name without a package, where their zone is there."""
+    """Import the classes that settings may name without a package, where their zone is there.
+
+    No setting may name what runs commands or reads pickles: jsonargparse has a list, which it
+    enforces once it is asked to.
+    """
+    set_parsing_settings(import_path_denylist=[])
     for package in ("mechanisms", "aggregators", "data"):
         face = import_module(f"pate.{package}")
         for name in face.__all__:
@@ -156,9 +167,10 @@ class SettingsParser(ArgumentParser):
                 action.required = False
         return added
 
-    def instantiate(self, *args: Any, **options: Any) -> Namespace:
+    def instantiate(self, cfg: Namespace, **options: Any) -> Namespace:
         """Return what the parsed settings describe."""
-        return super().instantiate(*args, instantiators=[(_make, Completable, True)], **options)
+        require_classes(self, cfg)
+        return super().instantiate(cfg, instantiators=[(_make, Completable, True)], **options)
 
     def parse_args(self, *args: Any, **settings: Any) -> Namespace:  # type: ignore[override]
         """Return the parsed options."""
@@ -204,6 +216,43 @@ class SettingsParser(ArgumentParser):
             key == name or name.startswith(f"{key}.") or key.startswith(f"{name}.")
             for name in known
         )
+
+
+def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
+    """Raise ``ValueError`` if a function that is no factory of its setting stands for an object.
+
+    jsonargparse calls any function that a ``class_path`` with ``init_args`` names, and a recipe may
+    come from others. Here a function must be annotated to return what the setting takes, also
+    within the arguments of a class. Nothing is called before.
+    """
+    for action in parser._actions:
+        if isinstance(action, ActionTypeHint):
+            for named in _named_in(parsed.get(action.dest)):
+                path = named["class_path"]
+                made = import_object(path)
+                kinds = get_subclass_types(
+                    action._typehint, also_lists=True, also_containers=True, callable_return=True
+                )
+                require(
+                    isinstance(made, type)
+                    or (kinds is not None and function_returns_subclass(made, kinds, None)),
+                    f"a class for `{action.dest}`, or a function annotated to return one: "
+                    + " or ".join(kind.__name__ for kind in kinds or ()),
+                    class_path=path,
+                )
+                with parser_context(parent_parser=parser):
+                    within = ActionTypeHint.get_class_parser(made)
+                require_classes(within, named.get("init_args") or Namespace())
+
+
+def _named_in(value: Any) -> Iterator[Any]:
+    """Yield the parts of a setting that name a class or a function with its arguments."""
+    if isinstance(value, Namespace | Mapping) and "class_path" in value:
+        yield value
+    elif isinstance(value, list | tuple | Mapping | Namespace):
+        inner = value if isinstance(value, list | tuple) else list(dict(value).values())
+        for each in inner:
+            yield from _named_in(each)
 
 
 def encode(kind: Any, value: Any, *, absolute_paths: bool = False) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jsonargparse._typehints import function_returns_subclass
 from torch import Tensor, nn
 
 from pate._core.settings import named_class
@@ -31,7 +32,8 @@ class Factory(nn.Module):
         path_argument: the name of the argument with the path of the imported function.
 
     Raises:
-        ValueError: if ``name`` cannot be imported.
+        ValueError: if ``name`` cannot be imported, or names anything but a class of networks or a
+            function that is annotated to return one.
     """
 
     path_argument = "name"
@@ -49,6 +51,13 @@ class Factory(nn.Module):
         )
         make = named_class(name)
         require(make is not None, "a function that can be imported", name=name)
+        require(
+            issubclass(make, nn.Module)
+            if isinstance(make, type)
+            else function_returns_subclass(make, nn.Module, None),
+            "a class of networks, or a function annotated to return one",
+            name=name,
+        )
         self.body = make(num_classes=num_labels, **(settings or {}))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pate._core.files.reading import Json, digest
-from pate._core.settings import canonical, encode, parts
+from pate._core.settings import canonical, encode, parts, require_classes
 from pate._core.validation import expecting, require, require_given, require_known
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
@@ -172,7 +172,12 @@ class StudentCLI(LightningCLI):
         return self._opened or Run(self._parsed["run"], overwrite=self._parsed["overwrite"])
 
     def before_instantiate_classes(self) -> None:
-        """Give the data the open run, whose source is read already."""
+        """Give the data the open run, whose source is read already.
+
+        Raises:
+            ValueError: if a function that is no factory of its setting stands for an object.
+        """
+        require_classes(self._parser(self.subcommand), self._parsed)
 
         def of_run(kind: type[StudentData], **settings: Any) -> StudentData:
             return kind(**settings | {"run": self.run})
