@@ -32,7 +32,6 @@ from pate._core.validation import (
     require_positive,
 )
 from pate._labeling.runs.run import (
-    DISCLOSURE,
     KEY_FILE,
     LABEL,
     LINEAR_MODEL,
@@ -303,7 +302,6 @@ def require_student(run: Run) -> None:
 _STUDENT = STUDENT.outputs[0].as_posix()
 _PUBLISHED = (
     *(path.as_posix() for path in (LABEL.config, STUDENT.config, *LABEL.outputs, REPORT)),
-    *(f"{DISCLOSURE.as_posix()}/{name}" for name in ("README.md", "registry.yaml")),
     *(f"{_STUDENT}/{name}" for name in ("*.ckpt", "linear.safetensors", METRICS)),
     *(f"{_STUDENT}/{name}/*" for name in (MODEL, LINEAR_MODEL, "logs")),
 )

@@ -89,8 +89,6 @@ METRICS = "metrics.json"
 REPORT = Path("public/report.html")
 """The publishable page on a run, relative to its folder."""
 
-DISCLOSURE = Path("public/disclosure")
-"""The folder of a disclosure, relative to the run's folder."""
 
 MODEL = "model"
 """Name of the folder, in the student's folder, that can leave the run."""
@@ -470,7 +468,6 @@ class Run:
         if stage is LABEL:
             # these pages would understate the cost once other labels are released
             (self.root / REPORT).unlink(missing_ok=True)
-            shutil.rmtree(self.root / DISCLOSURE, ignore_errors=True)
         (self.root / stage.state).unlink(missing_ok=True)
         self._empty_trash(stage)
 

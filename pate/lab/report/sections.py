@@ -3,7 +3,6 @@
 First those of findings, which may be published; then those of private files, which must not be.
 """
 
-import csv
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
 from typing import Any
@@ -64,7 +63,6 @@ PUBLIC = {
 }
 PRIVATE = {
     "votes": "The teachers' votes",
-    "rivals": "Rivals",
     "losses": "Training of the teachers",
     "private-settings": "Private settings",
 }
@@ -105,7 +103,6 @@ def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
         "label_table": label_table,
         "training_charts": training_charts,
         "vote_figures": vote_figures,
-        "rival_table": rival_table,
         "loss_chart": loss_chart,
     }
 
@@ -240,13 +237,6 @@ def training_charts(learned: Learned | None) -> list[Picture]:
 
 
 _BINS = 20
-_RIVAL_FIGURES = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro-F1",
-    "mAP": "mAP",
-    "macro_f1_at_its_cut": "macro-F1, cut for it",
-    "micro_f1_at_its_cut": "micro-F1, cut for it",
-}
 _LOSSES = ("max", "q90", "median", "q10", "min")
 
 
@@ -293,20 +283,6 @@ def vote_figures(run: Run, released: Released | None) -> dict[str, Any] | str | 
             ],
         ),
     }
-
-
-def rival_table(run: Run) -> Table | None:
-    """Return the figures of rivals, if there are any. PRIVATE."""
-    path = run.private / "rivals" / "rivals.csv"
-    if not path.is_file():
-        return None
-    with path.open(newline="") as file:
-        scores = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    rows = [
-        (score["rival"], *(shown(float(score[figure])) for figure in ("epsilon", *_RIVAL_FIGURES)))
-        for score in scores
-    ]
-    return Table(("rival", "ε", *_RIVAL_FIGURES.values()), rows)
 
 
 def loss_chart(run: Run) -> Picture | None:

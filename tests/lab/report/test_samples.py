@@ -1,13 +1,12 @@
 """Samples as pictures or as rows of numbers."""
 
-import base64
 from io import BytesIO
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pate.lab.report.page import _bytes_of, _encoded, data_uri
+from pate.lab.report.page import _bytes_of, _encoded
 
 
 @pytest.mark.parametrize(
@@ -37,9 +36,3 @@ def test_one_channel_is_grey() -> None:
 def test_large_pictures_become_small() -> None:
     picture = Image.open(BytesIO(_encoded(np.zeros((500, 250, 3), dtype=np.uint8))))
     assert picture.size == (64, 128)
-
-
-def test_a_data_uri_holds_all() -> None:
-    head, _, body = data_uri(b"bytes").partition(",")
-    assert head == "data:image/png;base64"
-    assert base64.b64decode(body) == b"bytes"
