@@ -1,43 +1,46 @@
 """Files written from templates: recipes by `pate init`, and packages by `pate plugin new`.
 
-`pate init` reads data of the user's own, and writes guesses about them into a recipe with comments
-on each choice. The package of a plug-in passes its own tests.
+`pate init` reads data of the user's own, and writes a recipe with comments on each choice, or asks
+for what is not declared. The package of a plug-in passes its own tests.
 """
 
 import csv
 import json
 import re
+import shlex
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import yaml
-from PIL.Image import Image
+from PIL.Image import Image, fromarray
 
 from pate._core.accounting.cost import format_guess
 from pate._core.files.writing import atomic_write, remove_drafts, write_text
 from pate._core.release.transaction import suited_delta
 from pate._core.settings import decode
-from pate._core.validation import given, require, require_given
+from pate._core.validation import UNKNOWN, UInt8Array, require, require_given
 from pate._labeling.aggregators.base import registered
-from pate._labeling.commands.guesses import (
-    PUBLIC_FRACTION,
-    TEST_SHARE,
-    Guess,
-    guess_arrays,
-    guess_pictures,
-    guess_table,
+from pate._labeling.commands.evidence import (
+    Declared,
+    Draft,
+    UndeclaredError,
+    declared_draft,
+    draft_of_arrays,
+    draft_of_pictures,
+    draft_of_table,
     read_table,
-    shown,
-    strip_of,
 )
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.data.label_table import is_table
-from pate._labeling.data.records import Role
+from pate._labeling.data.pictures import Pictures
+from pate._labeling.data.records import Features, Role, UnknownLabels
 from pate._labeling.data.source import DataSource, TableSource
+from pate._labeling.release.completion import describe_absent
 
 _SHOWN = 8  # names of labels
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -87,12 +90,11 @@ _KINDS = {
     "python": _Kind("anything that your own class reads", "records.csv", files=("records.py",)),
 }
 _PRIVATE = "private"
-_FRACTIONS = re.compile(
-    r"^    # (The share of .*|From --(public|test)_fraction\.)\n"
-    r"|^    (# )?(public|test)_fraction: .*\n",
-    re.MULTILINE,
-)
-"""Lines of a data.yaml on shares of records, which another `pate init` may set."""
+_TEST_SHARE = 0.3
+"""The share of public records that is proposed for tests, where no record is one."""
+_MOST_SHOWN = 40  # labels
+_PICTURES = 8
+_DARK = 32  # of 255
 
 
 def init(
@@ -100,8 +102,16 @@ def init(
     *,
     kind: str | None = None,
     data: Path | None = None,
+    labels: str | None = None,
+    id: str | None = None,
+    split: str | None = None,
     public_fraction: float | None = None,
     test_fraction: float | None = None,
+    group: str | None = None,
+    group_pattern: str | None = None,
+    no_group: bool = False,
+    features: str | None = None,
+    unknown_labels: UnknownLabels | None = None,
     random_ids: Path | None = None,
     copies: bool = False,
 ) -> None:
@@ -110,9 +120,11 @@ def init(
     It has data.yaml, teachers.yaml, label.yaml and student.yaml, with comments that explain each
     choice. `pate run` runs it.
 
-    The data are read: data.yaml holds guesses about their columns, all faults of a file are listed,
-    and the records of each role counted. Lines that begin with PRIVATE, and the strip of pictures
-    in the folder's private/, are for your own eyes.
+    The data are read. Columns called `id`, `split` and `group` have these meanings, and no other
+    column has one unless an option says so. Where something is not said, the columns that may be
+    meant are listed, with the options to add. All faults of a file are listed, and the records of
+    each role counted. Lines that begin with PRIVATE, and the strip of pictures in the folder's
+    private/, are for your own eyes.
 
     The recipe has epsilon 2 and delta 1e-6: an observer of all that is published guesses right
     88.1% of the time at most whether any one record is there. delta suits up to 100,000 private
@@ -122,22 +134,50 @@ def init(
         folder: the recipe's folder, new or empty.
         kind: the kind of data, unless their names tell it.
         data: the place of the data, which are read for the settings of data.yaml.
+        labels: the columns to learn, such as gout,asthma; or with their coding, such as
+            '{gout: {Yes: 1, No: 0}}'.
+        id: the column of ids, or of names of picture files, if it has another name.
+        split: the column of roles, if it is not called `split`.
         public_fraction: the share of your records to publish, chosen by a hash, if no column
-            `split` says which.
+            says which.
         test_fraction: the share of test records: of all if a hash chooses the public ones, and of
-            the public ones if the column `split` names none.
+            the public ones if the column of roles names none.
+        group: the column that names the person of a record, if it is not called `group`. All
+            records of a person are protected together.
+        group_pattern: the part of a picture's name that names its person, such as patient[0-9]+.
+        no_group: each record is a person's only one.
+        features: the columns of features, such as age,sex, or of texts. All others are left out.
+        unknown_labels: the sign of labels that are unknown.
         random_ids: write a copy of a CSV file that has no ids, with a column of random ones, and a
             recipe for the copy. Keep it.
         copies: public records may be private ones, too, which nothing protects then.
     """
-    named = kind or _kind_of(data)
+    named = kind or _kind_of(data, features)
     if random_ids is not None:
-        data = _with_random_ids(named, data, random_ids)
-    chosen = {"public_fraction": public_fraction, "test_fraction": test_fraction}
-    guess, strip = Guess(), None
+        data, id = _with_random_ids(named, data, random_ids)
+    declared = Declared(
+        id=id,
+        split=split,
+        group=group,
+        no_group=no_group,
+        group_pattern=group_pattern,
+        labels=labels,
+        features=features,
+        unknown_labels=unknown_labels,
+        public_fraction=public_fraction,
+        test_fraction=test_fraction,
+    )
+    draft, strip = declared_draft(declared, _KINDS[named].content), None
+    grouped = group is not None or group_pattern is not None
     if data is not None:
-        guess, strip = _read(named, data, given(**chosen), copies=copies)
-    files = recipe_files(folder, named, guess.root or data, guess)
+        try:
+            draft, strip, grouped = _read(named, data, declared, copies=copies)
+        except UndeclaredError as question:
+            _print_question(question, folder, data, kind, declared)
+            raise
+    files = recipe_files(folder, named, draft.root or data, draft)
+    if grouped:
+        files["teachers.yaml"] = files["teachers.yaml"].replace("unit: record", "unit: group")
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
         # drafts that a killed command left
@@ -151,7 +191,7 @@ def init(
     for name, text in files.items():
         write_text(folder / name, text)
     print(f"{folder}: {', '.join(files)}")
-    for remark in guess.remarks:
+    for remark in draft.remarks:
         print(textwrap.fill(remark, 100, break_long_words=False, break_on_hyphens=False))
     if strip is not None:
         place = folder / _PRIVATE / "pictures.png"
@@ -162,8 +202,22 @@ def init(
     print(f"Read data.yaml first, then: pate run {folder}")
 
 
-def _with_random_ids(kind: str, data: Path | None, copy: Path) -> Path:
-    """Write a copy of a table with a column of random ids, and return its path.
+def _print_question(
+    question: UndeclaredError, folder: Path, data: Path, kind: str | None, declared: Declared
+) -> None:
+    """Print what the columns that may be meant hold, for the owner, and a command to type."""
+    for line in question.evidence:
+        print(f"PRIVATE: {line}")
+    words = ["pate", "init", str(folder), "--data", str(data)]
+    words += ["--kind", kind] if kind is not None else []
+    for name, value in vars(declared).items():
+        if value is not None and value is not False:
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    print("Then, for example:", shlex.join(words), *question.options)
+
+
+def _with_random_ids(kind: str, data: Path | None, copy: Path) -> tuple[Path, str]:
+    """Write a copy of a table with a column of random ids; return its path, and their column.
 
     The ids come from the system's generator: they name records, and must say nothing about them.
     """
@@ -172,24 +226,25 @@ def _with_random_ids(kind: str, data: Path | None, copy: Path) -> Path:
     assert data is not None
     require(not copy.exists(), "a new file for the copy with ids", random_ids=str(copy))
     table, _ = read_table(data)
-    require("id" not in table.values, f"a table without a column `id` in {data}")
+    name = "record_id" if "id" in table.values else "id"
+    require(name not in table.values, f"a table without a column `{name}` in {data}")
     with atomic_write(copy, "w") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["id", *table.values])
+        writer.writerow([name, *table.values])
         rows = zip(*table.values.values(), strict=True)
         writer.writerows([uuid4().hex, *row] for row in rows)
     copy.chmod(0o600)
-    return copy
+    return copy, name
 
 
-def _kind_of(data: Path | None) -> str:
-    """Return the kind of the data at a place, by the names of files."""
+def _kind_of(data: Path | None, features: str | None) -> str:
+    """Return the kind of the data at a place, by the names of files and of a column `text`."""
     requirement = f"--kind, one of {', '.join(_KINDS)}, or data that tell theirs"
     data = require_given(data, requirement)
     if data.suffix == ".npz":
         return "npz"
     if is_table(data) and data.is_file():
-        return "text" if "text" in read_table(data)[0].values else "csv"
+        return "text" if not features and "text" in read_table(data)[0].values else "csv"
     if any(data.glob("list_attr_celeba.*")):
         return "celeba"
     if any(data.glob("dataset*.json")):
@@ -199,89 +254,102 @@ def _kind_of(data: Path | None) -> str:
 
 
 def _read(
-    kind: str,
-    data: Path,
-    fractions: Mapping[str, float],
-    *,
-    copies: bool,
-) -> tuple[Guess, Image | None]:
-    """Return the guesses about data, after reading them, and a strip of private pictures.
+    kind: str, data: Path, declared: Declared, *, copies: bool
+) -> tuple[Draft, Image | None, bool]:
+    """Return the settings of data, after reading them, and a strip of private pictures.
 
-    Raises ``ValueError`` with a line for each fault of theirs.
+    And whether records have groups that are protected. Raises ``ValueError`` with a line for each
+    fault of the data.
     """
-    guess, content = Guess(), _KINDS[kind].content
+    content = _KINDS[kind].content
+    draft = declared_draft(declared, content)
     if kind in ("huggingface", "torchvision", "python"):
-        return guess, None
+        return draft, None, False
     require(
         data.exists(),
         "--data that are there (without --data, data.yaml describes what is expected)",
         missing=str(data),
     )
     if content == "file":
-        guess = guess_pictures(data)
+        draft = draft_of_pictures(data, declared)
     elif content is not None:
-        guess = guess_table(data, content)
+        draft = draft_of_table(data, content, declared)
     elif kind == "npz":
-        guess = guess_arrays(data)
-    require(not fractions or kind != "celeba", "--public_fraction of data other than CelebA's")
-    for name, fraction in fractions.items():
-        guess.add(name, fraction, f"From --{name}")
-    guess.add("copies", copies or None, "From --copies")
-    if content is not None and not guess.settings.get("labels"):
-        return guess, None
-    settings = yaml.safe_load(_data_file(kind, guess.root or data, guess))["data"]
-    if guess.hashed:
-        settings["init_args"].setdefault("public_fraction", PUBLIC_FRACTION)
+        draft = draft_of_arrays(data, declared)
+    else:
+        require(not draft.settings, "options of data other than CelebA's", options=draft.settings)
+    draft.add("copies", copies or None, "From --copies")
+    settings = yaml.safe_load(_data_file(kind, draft.root or data, draft))["data"]
     source: TableSource = decode(DataSource, settings)
-    sizes = {role: len(source.load(role).ids) for role in Role}
+    records = {role: source.load(role) for role in Role}
+    sizes = {role: len(some.ids) for role, some in records.items()}
     try:
         source.require_distinct()
     except ValueError as error:
         if "permanent_ids" not in str(error):
             raise ValueError(str(error).replace("copies=True", "--copies")) from None
-        guess.remarks.append(
+        draft.remarks.append(
             "The ids look like numbers of rows, which change when an earlier record is removed."
             " Give each record an id for good; or, if a register assigned these numbers, write"
             " `permanent_ids: true` in data.yaml."
         )
-    if source.load(Role.PRIVATE).groups is not None:
-        guess.remarks.append(
-            "Records have groups, such as persons, and teachers.yaml protects single records."
-            " `unit: group` there protects all records of a group together."
+    grouped = records[Role.PRIVATE].groups is not None and not declared.no_group
+    if grouped:
+        draft.remarks.append(
+            "Records have groups, such as persons: `unit: group` in teachers.yaml protects all"
+            " records of a group together."
         )
     if not sizes[Role.TEST]:
-        guess.remarks.append(
+        draft.remarks.append(
             "No test records: `pate run` leaves out its last stage, which measures the student."
-            f" --test_fraction {TEST_SHARE} takes a share of the public records for it, by a hash."
+            f" --test_fraction {_TEST_SHARE} takes a share of the public records for it, by a hash."
         )
-    guess.remarks[:0] = _sizes(
-        source, sizes, hashed=guess.hashed, said="public_fraction" in fractions
-    )
-    _, *sides = source.load(Role.PUBLIC).features.shape
-    if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:
-        guess.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
-    strip = strip_of(source)
-    guess.remarks += [*shown(source, guess, strip), *_promise(sizes[Role.PRIVATE])]
-    return guess, strip
-
-
-def _sizes(
-    source: TableSource, sizes: Mapping[Role, int], *, hashed: bool, said: bool
-) -> list[str]:
-    """Return lines on the labels, and on the number of records of each role."""
-    private, public, test = (sizes[role] for role in Role)
     names = source.label_names
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-    counted = f"PRIVATE: {test:,} test, {private:,} private"
-    published = f", and {public:,} public records. Anyone may see their features."
-    if hashed:
-        published = f", {public:,} of YOUR records {'will' if said else 'would'} be published"
-        published += (
-            "."
-            if said
-            else f": name a column `split`, or say so: --public_fraction {PUBLIC_FRACTION}."
+    draft.remarks[:0] = [
+        f"{len(names)} label{'s' * (len(names) > 1)}: {shown}.",
+        f"PRIVATE: {sizes[Role.TEST]:,} test, {sizes[Role.PRIVATE]:,} private, and"
+        f" {sizes[Role.PUBLIC]:,} public records. Anyone may see the features of public ones"
+        + ("." if declared.public_fraction is None else ": YOUR records, which are published."),
+    ]
+    _, *sides = records[Role.PUBLIC].features.shape
+    if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:
+        draft.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
+    strip = _strip_of(records[Role.PRIVATE].features)
+    draft.remarks += [
+        *_shown(records[Role.PRIVATE].labels, names, strip),
+        *_promise(sizes[Role.PRIVATE]),
+    ]
+    return draft, strip, grouped
+
+
+def _shown(labels: UInt8Array, names: Sequence[str], strip: Image | None) -> list[str]:
+    """Return lines on the private labels ``[N, C]`` and pictures that were read: PRIVATE."""
+    num, have = len(labels), (labels == 1).sum(axis=0).tolist()
+    known = (labels != UNKNOWN).sum(axis=0).tolist()
+    rare = sorted(sorted(range(len(names)), key=have.__getitem__)[:_MOST_SHOWN])
+    counts = [
+        f"{names[j]} {have[j]:,}" + (f" of {known[j]:,} known" if known[j] < num else "")
+        for j in rare
+    ]
+    which = f"the {_MOST_SHOWN} rarest labels" if len(rare) < len(names) else "labels"
+    lines = [f"PRIVATE: {which} of {num:,} private records: {', '.join(counts)}."]
+    lines += describe_absent(labels, names)
+    if strip is not None and np.asarray(strip).max() < _DARK:
+        lines.append(
+            "PRIVATE: pictures are nearly black. White is 65,535 of 16 bits: values of 12 bits are"
+            " to be multiplied by 16 first."
         )
-    return [f"{len(names)} label{'s' * (len(names) > 1)}: {shown}.", counted + published]
+    return lines
+
+
+def _strip_of(features: Features) -> Image | None:
+    """Return some private pictures side by side as a network sees them, or None: PRIVATE."""
+    if not isinstance(features, Pictures):
+        return None
+    rows = np.unique(np.linspace(0, features.shape[0] - 1, _PICTURES).astype(np.int64))
+    pixels = np.rint(features.once()[rows] * 255).astype(np.uint8)
+    return fromarray(np.concatenate([*pixels.transpose(0, 2, 3, 1)], axis=1))
 
 
 def _promise(num_private: int) -> list[str]:
@@ -303,7 +371,7 @@ def _promise(num_private: int) -> list[str]:
 
 
 def recipe_files(
-    folder: Path, kind: str, data: Path | None = None, guess: Guess | None = None
+    folder: Path, kind: str, data: Path | None = None, draft: Draft | None = None
 ) -> dict[str, str]:
     """Return the texts of a recipe's files by name.
 
@@ -311,13 +379,13 @@ def recipe_files(
         folder: the folder of the recipe.
         kind: the kind of data, one of the choices of ``--kind``.
         data: the place of the data. None for a place to be filled in.
-        guess: settings of the source. None for the template's.
+        draft: settings of the source. None for the template's.
     """
-    guess, further = guess or Guess(), _KINDS[kind].files
-    if guess.settings.get("features") == _OF_PICTURES:
+    draft, further = draft or Draft(), _KINDS[kind].files
+    if draft.settings.get("features") == _OF_PICTURES:
         further = (*further, _NETWORK)
     written = ("teachers.yaml", "label.yaml", "student.yaml", *further)
-    filled = _data_file(kind, data, guess)
+    filled = _data_file(kind, data, draft)
     for name in further:
         filled = filled.replace(f"FOLDER/{name}", _quoted(str(folder.absolute() / name)))
     return {"data.yaml": filled} | {name: _template(name) for name in written}
@@ -328,24 +396,19 @@ def _template(name: str) -> str:
     return (_TEMPLATES / (f"{name}.txt" if name.endswith(".py") else name)).read_text()
 
 
-def _data_file(kind: str, data: Path | None, guess: Guess) -> str:
+def _data_file(kind: str, data: Path | None, draft: Draft) -> str:
     """Return a data.yaml with what is known of the data."""
     text = _template(f"data_{kind}.yaml")
     # without such a file it may be the name of a data set on a hub
     named = kind == "huggingface" and data is not None and not data.exists()
     place = _KINDS[kind].place if data is None else str(data if named else data.absolute())
-    for name, value in guess.settings.items():
-        text = _with_setting(text, name, value, guess.reasons[name])
+    for name, value in draft.settings.items():
+        text = _with_setting(text, name, value, draft.reasons[name])
     return text.replace("DATA", _quoted(place))
 
 
 def _holds(path: Path, text: str | None) -> bool:
-    """Return whether a file holds a text, with any shares of public and test records."""
-    if text is None or not path.is_file():
-        return False
-    return _FRACTIONS.sub("", path.read_bytes().decode(errors="replace")) == _FRACTIONS.sub(
-        "", text
-    )
+    return text is not None and path.is_file() and path.read_bytes() == text.encode()
 
 
 def _with_setting(text: str, name: str, value: object, reason: str) -> str:
@@ -370,6 +433,7 @@ init_main = partial(
     init,
     special={
         "--copies": FLAG,
+        "--no_group": FLAG,
         "--kind": {
             "choices": list(_KINDS),
             "help": "the kind of data, unless their names tell: "

@@ -154,7 +154,7 @@ class Arrays(TableSource):
         with faults.gather():
             groups = as_text(arrays["group"], name="group") if "group" in arrays else None
         with faults.gather():
-            split = self._split(arrays, source=source)
+            split = roles_of(arrays, self._fractions, source=source)
         with faults.gather():
             rows = {name: arrays[name].shape[:1] for name in _ROWS_OF if name in arrays}
             sizes = {name: shape[0] if shape else 0 for name, shape in rows.items()}
@@ -171,19 +171,28 @@ class Arrays(TableSource):
             groups=groups,
         )
 
-    def _split(self, arrays: Mapping[str, NDArray[Any]], *, source: str) -> IntArray:
-        """Return the role of each record."""
-        keys = as_text(arrays.get("group", arrays.get("ids", np.empty(0, dtype=np.str_))))
-        if "split" not in arrays:
-            return split_by_hash(keys, *self._fractions, source=source)
-        split = arrays["split"]
-        require(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
-        unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
-        require(
-            not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown
-        )
-        # other sizes are a fault of their own
-        return with_tests(split, keys, self._fractions[1]) if len(keys) == len(split) else split
+
+def roles_of(
+    arrays: Mapping[str, NDArray[Any]],
+    fractions: tuple[float | None, float | None],
+    *,
+    source: str,
+) -> IntArray:
+    """Return the role of each record, by the array ``split`` or by hashes."""
+    keys = as_text(arrays.get("group", arrays.get("ids", np.empty(0, dtype=np.str_))))
+    if "split" not in arrays:
+        return split_by_hash(keys, *fractions, source=source)
+    require(
+        fractions[0] is None,
+        f"`public_fraction` or an array split in {source}, not both",
+        public_fraction=fractions[0],
+    )
+    split = arrays["split"]
+    require(split.ndim == 1, f"split of shape [N] in {source}", shape=split.shape)
+    unknown = sorted(set(np.unique(split).tolist()) - {0, 1, 2})
+    require(not unknown, f"split in 0 (private), 1 (public), 2 (test) in {source}", others=unknown)
+    # other sizes are a fault of their own
+    return with_tests(split, keys, fractions[1]) if len(keys) == len(split) else split
 
 
 def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray:

@@ -7,12 +7,13 @@ import math
 import re
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from pate._core.validation import (
     IntArray,
     StrArray,
     expecting,
+    given,
     require,
     require_distinct,
     require_known,
@@ -42,16 +44,21 @@ from pate._labeling.data.source import (
     with_tests,
 )
 
-_GROUPS = ("group", "identity")
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
-_ALIKE = 0.76  # similarity of a misspelled name to the one that was meant
-LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0, "0.0": 0.0, "1.0": 1.0, "-1.0": -1.0} | {
-    text: float(value)
-    for value, word in enumerate(("false", "true"))
-    for text in (word, word.title(), word.upper())
+_ROWS = 10  # that show an order
+_YAML = {False: ("no", "false", "off"), True: ("yes", "true", "on")}
+
+
+def _spellings(*words: str) -> list[str]:
+    return [spelled for word in words for spelled in (word, word.title(), word.upper())]
+
+
+LABELS = {"0": 0.0, "1": 1.0, "-1": -1.0} | {
+    text: float(value) for value, word in enumerate(("false", "true")) for text in _spellings(word)
 }
+"""Labels that need no coding."""
 GAPS = frozenset(("", "na", "n/a", "<na>", "nan", "null", "none", "?"))
 """Texts, in lower case, in place of a value that is missing."""
 LONGEST = 1 << 30
@@ -68,8 +75,8 @@ _ZIP = b"PK\3\4"  # of workbooks, too
 UNNAMED = "(unnamed)"
 """The first column where it has no heading, as programs write the names or numbers of rows."""
 
-LabelColumns: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
-"""Columns of 0 and 1; or columns of lists, and the names that each may hold."""
+LabelColumns: TypeAlias = list[str] | dict[str, list[str] | dict[Any, int | None]]
+"""Columns of 0 and 1; or for each column its coding, or the names that its lists hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +86,8 @@ class TableReading:
     Attributes:
         labels: the labels to learn. None for all columns that are left.
         fractions: shares of public and of test records, where the file has no ``split``.
-        names: the file's own names of special columns, such as ``{"id": "patient"}``.
+        names: the file's own names of special columns, such as ``{"id": "patient"}``. None says
+            that there is no such column, whatever the file calls its columns.
         unknown_labels: the sign of a label that is unknown. None if all must be known.
         group_pattern: a regular expression for the part of an id that names its group. None if a
             column does, or nothing.
@@ -88,13 +96,24 @@ class TableReading:
 
     labels: LabelColumns | None
     fractions: tuple[float | None, float | None]
-    names: Mapping[str, str]
+    names: Mapping[str, str | None]
     unknown_labels: UnknownLabels | None
     group_pattern: str | None = None
     encoding: str = UTF_8
 
     def __post_init__(self) -> None:
         require_fractions(*self.fractions)
+
+    def column(self, special: str) -> str | None:
+        """Return the file's own name of a special column. None if there is none."""
+        return self.names.get(special, special)
+
+    @property
+    def unknown(self) -> UnknownLabels | None:
+        """The sign of a label that is unknown, where a coding has no other."""
+        codings = self.labels.values() if isinstance(self.labels, dict) else ()
+        coded = any(isinstance(coding, dict) and None in coding.values() for coding in codings)
+        return self.unknown_labels or ("nan" if coded else None)
 
 
 @dataclass(frozen=True)
@@ -141,102 +160,119 @@ def read_label_table(
     reading: TableReading,
     features: Callable[[Columns, BoolArray], Features],
     *,
-    identity: str,
-    content: Sequence[str],
-    listed: bool = False,
+    special: Sequence[str],
+    content: Sequence[str] = (),
     normal: Callable[[str], str] = str,
 ) -> Table:
-    """Return the records of a CSV file. Columns without a meaning of their own are labels.
+    """Return the records of a CSV file. Only exact names and settings give a column a meaning.
 
     Args:
         path: the file.
         reading: the settings of the source.
         features: makes the features of all records from the columns that are neither labels nor
             roles nor groups, and ``[N]``, which records are public.
-        identity: the column of the ids.
-        content: columns that features are made of. The column of the ids may be one of them.
-        listed: whether users listed the columns of ``content``, and left all others out.
+        special: the columns that must be there, first the one of the ids, by our names.
+        content: further columns that must be there, by the file's names.
         normal: maps ids that name one record to the same text.
 
     Raises:
         ValueError: if the file is not such a table, with a line for each fault.
     """
-    required = tuple(dict.fromkeys((identity, *content)))
-    require_known("`names` of columns", reading.names, (*required, "split", *_GROUPS))
-    table, faults = read_columns(path, required, reading.names, reading.encoding), Faults()
-    columns = table.values
+    require_known("`names` of columns", reading.names, (*special, "split", "group"))
+    declared = (*special, *(name for name, column in reading.names.items() if column is not None))
+    required = dict.fromkeys(reading.column(name) or name for name in declared)
+    table = read_columns(path, [*required, *content], encoding=reading.encoding)
+    columns, faults = table.values, Faults()
+    identity = reading.column(special[0]) or special[0]
     with faults.gather():
         columns[identity] = [name and normal(name) for name in columns[identity]]
         _require_unique(table, identity)
-    group, misspelled, names = _headings_of(table, reading, required, listed, faults)
-    labels = _labels_of(table, names, reading, faults)
+    role, group = (
+        column if (column := reading.column(name)) in columns else None
+        for name in ("split", "group")
+    )
+    faults.require(
+        reading.group_pattern is None or group is None,
+        f"`group_pattern` or a column of groups in {path}, not both",
+        group=group,
+    )
+    used = {*required, *given(role=role, group=group).values()}
+    others = [name for name in columns if name not in {*used, *content}]
+    labels: dict[str, list[float]] = {}
+    with faults.gather():
+        require(others, f"a column of labels in {path}", columns=[*columns])
+        wanted = None if reading.labels is None else [*reading.labels]
+        places = select_labels(others, wanted, source=path.name)
+        labels = _labels_of(table, [others[place] for place in places], reading, faults)
     ids, groups = np.array(columns[identity]), None
     with faults.gather():
-        groups = _groups_of(table, group, identity, reading.group_pattern)
+        groups = groups_of(table, group, identity, reading.group_pattern)
     split = np.full(len(ids), SPLIT_OF_ROLE[Role.PUBLIC], dtype=np.int64)
     with faults.gather():
-        split = _split_of(table, ids if groups is None else groups, reading.fractions)
-    used = {"split", group, *misspelled, *names, *(reading.labels or ())}
-    rest = {name: values for name, values in columns.items() if name not in used}
+        split = split_of(table, role, ids if groups is None else groups, reading.fractions)
+    left = used - {*(reading.column(name) for name in special)} | {*(reading.labels or labels)}
+    rest = {name: values for name, values in columns.items() if name not in left}
     with faults.gather():
         made = features(Columns(path, rest, table.lines), split == SPLIT_OF_ROLE[Role.PUBLIC])
     faults.refuse()
-    given = np.array([*labels.values()], dtype=np.float32).T
+    coded = np.array([*labels.values()], dtype=np.float32).T
     return Table(
         features=made,
         names=[*labels],
-        labels=check_labels(given, source=str(path), unknown=reading.unknown_labels),
+        labels=check_labels(coded, source=str(path), unknown=reading.unknown),
         ids=ids,
         split=split,
         groups=groups,
     )
 
 
-def _headings_of(
-    table: Columns, reading: TableReading, required: Sequence[str], listed: bool, faults: Faults
-) -> tuple[str | None, Collection[str], list[str]]:
-    """Return the column of groups, misspelled special columns, and the columns of labels."""
-    path, head, wanted = table.path, [*table.values], reading.labels
-    unnamed = {name: table.values[name] for name in head if name not in (wanted or ())}
-    misspelled = _misspelled(unnamed, required, wanted is None)
-    for name, meant in misspelled.items():
-        faults.require(False, f"a column `{meant}` of {path}", column=name)
-    faults.require(
-        not set(_GROUPS) <= unnamed.keys(),
-        f"one column among {', '.join(_GROUPS)} in {path}",
-        columns=_GROUPS,
-    )
-    group = next((name for name in _GROUPS if name in head), None)
-    faults.require(
-        reading.group_pattern is None or group is None,
-        f"`group_pattern` or a column of groups in {path}, not both",
-    )
-    others = [name for name in head if name not in (*required, "split", group, *misspelled)]
-    labels: list[str] = []
-    with faults.gather():
-        require(others, f"a column of labels in {path}", columns=head)
-        names = None if wanted is None else list(wanted)
-        labels = [others[place] for place in select_labels(others, names, source=Path(path).name)]
-    return group, misspelled, labels
-
-
 def _labels_of(
     table: Columns, chosen: Sequence[str], reading: TableReading, faults: Faults
 ) -> dict[str, list[float]]:
+    codings = reading.labels if isinstance(reading.labels, dict) else dict.fromkeys(chosen)
+    named = [codings[column] for column in chosen]
+    times = Counter(name for coding in named if isinstance(coding, list) for name in coding)
+    times.update(column for column in chosen if not isinstance(codings[column], list))
     labels: dict[str, list[float]] = {}
-    for name in chosen:
+    for column in chosen:
+        coding = codings[column]
         with faults.gather():
-            if isinstance(reading.labels, Mapping):
-                labels |= _listed(table, name, reading.labels[name], labels)
-            else:
-                known = reading.unknown_labels is None
-                gaps = () if known else filter(is_gap, set(table.values[name]))
-                signs = LABELS | dict.fromkeys(gaps, math.nan)
-                labels[name] = _coded(table, name, signs, "0 or 1", BY_FIELD)
+            if isinstance(coding, list):
+                listed = _listed(table, column, coding)
+                labels |= {
+                    f"{column}={name}" if times[name] > 1 else name: values
+                    for name, values in listed.items()
+                }
+                continue
+            codes = LABELS if coding is None else _codes_of(column, coding)
+            known = reading.unknown is None
+            gaps = () if known else filter(is_gap, {*table.values[column]} - codes.keys())
+            codes = codes | dict.fromkeys(gaps, math.nan)
+            what = "0 or 1" if coding is None else f"one of {', '.join(codes)}"
+            hint = f"{BY_FIELD}, and `labels` codes others: {{{column}: {{yes: 1, no: 0}}}}"
+            labels[column] = _coded(table, column, codes, what, hint)
     return labels
 
 
-def _groups_of(
+def _codes_of(column: str, coding: Mapping[Any, int | None]) -> dict[str, float]:
+    """Return the numbers that the values of a column stand for, by what is declared.
+
+    YAML reads words such as ``yes`` as true: they stand for all words that it reads so.
+    """
+    wrong = {key: value for key, value in coding.items() if value not in (0, 1, None)}
+    require(
+        not wrong and {0, 1} <= {*coding.values()},
+        f"a coding of label `{column}` by 1, 0, and null for unknown ones",
+        coding=dict(coding),
+    )
+    return {
+        as_level(word): math.nan if value is None else float(value)
+        for key, value in coding.items()
+        for word in (_spellings(*_YAML[key]) if isinstance(key, bool) else [str(key)])
+    }
+
+
+def groups_of(
     table: Columns, column: str | None, identity: str, pattern: str | None
 ) -> StrArray | None:
     """Return the group ``[N]`` of each record, by a column or a part of its id. None of neither."""
@@ -252,14 +288,19 @@ def _groups_of(
     return np.array(parts)
 
 
-def _split_of(
-    table: Columns, keys: StrArray, fractions: tuple[float | None, float | None]
+def split_of(
+    table: Columns, column: str | None, keys: StrArray, fractions: tuple[float | None, float | None]
 ) -> IntArray:
-    """Return the role ``[N]`` of each record, by the column ``split`` or by hashes of ``keys``."""
-    if "split" not in table.values:
+    """Return the role ``[N]`` of each record, by a column or by hashes of ``keys``."""
+    if column is None:
         return split_by_hash(keys, *fractions, source=str(table.path))
-    codes = np.array(_coded(table, "split", _SPLIT, "private, public or test"), dtype=np.int64)
-    return with_tests(codes, keys, fractions[1])
+    require(
+        fractions[0] is None,
+        f"`public_fraction` or column `{column}` of {table.path}, which gives the roles; not both",
+        public_fraction=fractions[0],
+    )
+    codes = _coded(table, column, _SPLIT, "private, public or test")
+    return with_tests(np.array(codes, dtype=np.int64), keys, fractions[1])
 
 
 def is_gap(text: str, gaps: Collection[str] = ()) -> bool:
@@ -278,25 +319,52 @@ def as_number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def as_level(text: str) -> str:
+    """Return a value in one spelling: programs write 1 and 2 with gaps as 1.0 and 2.0."""
+    number = as_number(text)
+    return str(int(number)) if number is not None and number.is_integer() else text
+
+
+def counts_rows(values: Sequence[str]) -> bool:
+    """Return whether whole numbers grow, or fall, from each row to the next, in ten rows or more.
+
+    >>> counts_rows([*map(str, range(5, 50, 3))]), counts_rows(["1", "2", "2", *"3456789"])
+    (True, False)
+    """
+    numbers = [as_number(text) for text in values]
+    whole = [number for number in numbers if number is not None and number.is_integer()]
+    steps = np.diff(whole)
+    return len(whole) == len(values) >= _ROWS and bool((steps > 0).all() or (steps < 0).all())
+
+
 def _coded(
     table: Columns, name: str, codes: Mapping[str, float], what: str, hint: str = ""
 ) -> list[float]:
     """Return the numbers that the values of a column stand for."""
-    values = table.values[name]
+    values = [*map(as_level, table.values[name])]
     table.require(name, [value in codes for value in values], what, hint)
     return [codes[value] for value in values]
 
 
-def _listed(
-    table: Columns, column: str, names: Sequence[str], others: Collection[str]
-) -> dict[str, list[float]]:
-    """Return 0 and 1 for each label that the values of a column may list."""
+def _listed(table: Columns, column: str, names: Sequence[str]) -> dict[str, list[float]]:
+    """Return 0 and 1 for each label that the values of a column may list, by name or by place."""
     require(names, f"names of labels that column `{column}` of {table.path} lists")
-    require_distinct("label names", [*others, *names])
+    require_distinct("label names", names)
     never = [name for name in names if name != name.strip() or _LIST_SEPARATOR in name]
     require(not never, f"names that a value of column `{column}` may list", never=never)
     values = [as_list(text, names) for text in table.values[column]]
+    flags = [as_flags(value) for value in values]
+    if not {"0", "1"} & {*names} and any(len(flag) > 1 for flag in flags):
+        fits = [len(flag) == len(names) for flag in flags]
+        table.require(column, fits, f"a list of {len(names)} times 0 or 1")
+        return dict(zip(names, map(list, zip(*flags, strict=True)), strict=True))
     return {name: [float(name in listed) for listed in values] for name in names}
+
+
+def as_flags(parts: Sequence[str]) -> list[float]:
+    """Return the numbers of a list such as ``[0, 1, 0]``; none if it holds anything else."""
+    flags = [LABELS.get(as_level(part), -1) for part in parts]
+    return flags if set(flags) <= {0.0, 1.0} else []
 
 
 def as_list(text: str, names: Collection[str] = ()) -> list[str]:
@@ -369,18 +437,12 @@ def as_cell(value: object) -> str:
     return "" if value is None else str(value).strip()
 
 
-def read_columns(
-    path: Path,
-    required: Sequence[str],
-    names: Mapping[str, str] | None = None,
-    encoding: str = UTF_8,
-) -> Columns:
-    """Return the columns of a CSV file.
+def read_columns(path: Path, required: Sequence[str] = (), *, encoding: str = UTF_8) -> Columns:
+    """Return the columns of a CSV file. Empty headings at the end, without values, are left out.
 
     Args:
         path: the file.
         required: the columns that must be there.
-        names: the file's own names of columns.
         encoding: the encoding of a CSV file, which may be packed by gzip.
 
     Raises:
@@ -388,21 +450,20 @@ def read_columns(
     """
     require(path.is_file(), "a CSV file of labels", missing=str(path))
     numbered = _parquet_lines(path) if path.suffix == ".parquet" else _csv_lines(path, encoding)
-    written, lines = numbered[0][1] if numbered else [], numbered[1:]
-    if len(written) > 1 and not written[0]:
-        written = [UNNAMED, *written[1:]]
-    faults, theirs = Faults(), names or {}
-    ours = {name: special for special, name in theirs.items()}
-    head = [ours.get(name, name) for name in written]
-    for name in dict.fromkeys((*required, *theirs)):
-        faults.require(
-            name in head,
-            f"a column `{theirs.get(name, name)}` in {path}, between commas",
-            columns=written,
-        )
+    head, lines = numbered[0][1] if numbered else [], numbered[1:]
+    if len(head) > 1 and not head[0]:
+        head = [UNNAMED, *head[1:]]
+    while head and not head[-1] and not any(row[len(head) - 1 :][:1] > [""] for _, row in lines):
+        head, lines = head[:-1], [(line, row[: len(head) - 1]) for line, row in lines]
+    faults, lower = Faults(), {name.lower(): name for name in head}
+    for name in dict.fromkeys(required):
+        alike = [lower[word] for word in get_close_matches(name.lower(), lower, n=1)]
+        hint = f"; is it `{alike[0]}`?" if alike else ""
+        missing = f"a column `{name}` in {path}, between commas{hint}"
+        faults.require(name in head, missing, columns=head)
     faults.require(
         len(set(head)) == len(head) and all(head),
-        f"columns of {path} with names that are unique",
+        f"columns of {path} with names that are unique, and not empty",
         columns=head,
     )
     faults.require(lines, f"lines below the headings of {path}")
@@ -411,26 +472,6 @@ def read_columns(
     faults.refuse()
     columns = dict(zip(head, map(list, zip(*(row for _, row in lines), strict=True)), strict=True))
     return Columns(path, columns, [line for line, _ in lines])
-
-
-def _misspelled(
-    columns: dict[str, list[str]], required: Sequence[str], labels: bool
-) -> dict[str, str]:
-    """Return the columns that look like a misspelled special column, and the one that is meant.
-
-    Args:
-        columns: all columns except labels requested by name.
-        required: the columns that must be there.
-        labels: whether these columns are taken as labels.
-    """
-    special, roles = (*required, "split", *_GROUPS), {role.value for role in Role}
-    found = {}
-    for name in (name for name in columns if name not in special):
-        meant = get_close_matches(name.lower(), special, n=1, cutoff=_ALIKE)
-        holds_roles = "split" not in columns and not labels and set(columns[name]) <= roles
-        if meant or holds_roles:
-            found[name] = meant[0] if meant else "split"
-    return found
 
 
 def _require_unique(table: Columns, identity: str) -> None:

@@ -35,7 +35,13 @@ from pate._core.validation import (
     require_distinct,
     require_given,
 )
-from pate._labeling.data.label_table import UTF_8, TableReading, read_label_table
+from pate._labeling.data.label_table import (
+    UTF_8,
+    Columns,
+    LabelColumns,
+    TableReading,
+    read_label_table,
+)
 from pate._labeling.data.records import (
     FeatureMap,
     Features,
@@ -466,17 +472,18 @@ class PictureTable(PictureFolder):
 
     The file has a line of headings and a line for each picture. The column ``file`` names the
     picture, in the folder or below it, and so is its id: it stays when other pictures come and go.
-    ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
-    ``identity`` the person or group of the picture. Both may be missing. All other columns are
+    ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` the person
+    or group of the picture. Both may be missing. All other columns are
     labels: 0 or 1, or -1 and 1.
 
     Args:
         root: the folder.
         table: the CSV file, in the folder unless its path is absolute.
         size: pictures are cut to their central square and resized to this many pixels.
-        labels: names of the columns to learn; or a column that lists names of labels, such as
-            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``. None for all
-            columns that are left. Columns that are not named may hold anything.
+        labels: names of the columns to learn; or each column with its coding, ``{smiles: {Yes: 1,
+            No: 0, "?": null}}``, where null is unknown; or a column that lists labels, such as
+            ``sports;news`` or ``[1, 0]``, and their names: ``{topics: [sports, news]}``. None for
+            all columns that are left. Columns that are not named may hold anything.
         public_fraction: share of public pictures, if there is no ``split`` and a hash of the group,
             or else of the file's name, is to decide. There is no default: public pictures are seen
             by anyone.
@@ -502,19 +509,17 @@ class PictureTable(PictureFolder):
         *,
         table: str = "labels.csv",
         size: int = 64,
-        labels: list[str] | dict[str, list[str]] | None = None,
+        labels: LabelColumns | None = None,
         public_fraction: float | None = None,
         test_fraction: float | None = None,
         features: FeatureMap | None = None,
-        names: dict[str, str] | None = None,
+        names: dict[str, str | None] | None = None,
         unknown_labels: UnknownLabels | None = None,
         group_pattern: str | None = None,
         encoding: str = UTF_8,
         copies: bool = False,
     ) -> None:
-        super().__init__(root, size, None, features, unknown_labels, copies=copies)
-        self.path = self.root / expand_path(table)
-        self._reading = TableReading(
+        reading = TableReading(
             labels=labels,
             fractions=(public_fraction, test_fraction),
             names=names or {},
@@ -522,15 +527,13 @@ class PictureTable(PictureFolder):
             group_pattern=group_pattern,
             encoding=encoding,
         )
+        super().__init__(root, size, None, features, reading.unknown, copies=copies)
+        self.path, self._reading = self.root / expand_path(table), reading
 
     def _read_table(self) -> Table:
-        return read_label_table(
-            self.path,
-            self._reading,
-            lambda columns, _: ImageFiles(
-                [self.root / name for name in columns.values["file"]], self.size, keep=False
-            ),
-            identity="file",
-            content=("file",),
-            normal=normpath,  # `./a.jpg` and `a.jpg` are one picture
-        )
+        def made(columns: Columns, _: BoolArray) -> ImageFiles:
+            names = columns.values[self._reading.column("file") or "file"]
+            return ImageFiles([self.root / name for name in names], self.size, keep=False)
+
+        # `./a.jpg` and `a.jpg` are one picture
+        return read_label_table(self.path, self._reading, made, special=("file",), normal=normpath)

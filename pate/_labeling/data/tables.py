@@ -35,9 +35,12 @@ from pate._labeling.data.features.sentences import SentenceFeatures
 from pate._labeling.data.label_table import (
     UTF_8,
     Columns,
+    LabelColumns,
     TableReading,
     as_cell,
+    as_level,
     as_number,
+    counts_rows,
     is_gap,
     read_label_table,
 )
@@ -51,14 +54,44 @@ from pate._labeling.data.records import (
 from pate._labeling.data.source import Table, TableSource
 
 
-class TextTable(TableSource):
+class LabeledTable(TableSource):
+    """A source of one CSV or parquet file with labels.
+
+    Args:
+        path: the file.
+        reading: the settings of its columns.
+        features: a public map of the features.
+        permanent_ids: whether ids that number the rows are permanent.
+        copies: whether public records may be private ones, too.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        reading: TableReading,
+        features: FeatureMap | None,
+        *,
+        permanent_ids: bool,
+        copies: bool,
+    ) -> None:
+        super().__init__(
+            path,
+            None,
+            features,
+            permanent_ids=permanent_ids,
+            unknown_labels=reading.unknown,
+            copies=copies,
+        )
+        self._reading = reading
+
+
+class TextTable(LabeledTable):
     """A CSV or parquet file of texts and their labels.
 
     The file has a line of headings and a line for each text. The column ``text`` holds the text, in
     quotes where it has commas or line breaks, and ``id`` its id, given once and kept for good.
-    ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` or
-    ``identity`` the person or group of the text. Both may be missing. All other columns are labels:
-    0 or 1, or -1 and 1.
+    ``split`` gives its role (``private``, ``public``, ``test``, or 0, 1, 2), ``group`` the person
+    or group of the text. Both may be missing. All other columns are labels: 0 or 1, or -1 and 1.
 
     Features are counts of words, hashed to a number of columns and divided by their length
     (scikit-learn's ``HashingVectorizer``, with the extra ``sklearn``). There is no vocabulary: one
@@ -69,9 +102,10 @@ class TextTable(TableSource):
         path: the file.
         num_features: number of columns, at least 2. Words share one where there are many more.
         sentences: the sentence model, if texts are embedded and no words are hashed.
-        labels: names of the columns to learn; or a column that lists names of labels, such as
-            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``. None for all
-            columns that are left. Columns that are not named may hold anything.
+        labels: names of the columns to learn; or each column with its coding, ``{gout: {Yes: 1, No:
+            0, "?": null}}``, where null is unknown; or a column that lists labels, such as
+            ``sports;news`` or ``[1, 0]``, and their names: ``{topics: [sports, news]}``. None for
+            all columns that are left. Columns that are not named may hold anything.
         public_fraction: share of public texts, if there is no ``split`` and a hash of the group, or
             else of the id, is to decide. There is no default: public texts are seen by anyone.
         test_fraction: share of test texts, likewise, a tenth if None; with a ``split`` that names
@@ -97,45 +131,34 @@ class TextTable(TableSource):
         *,
         num_features: int = 2048,
         sentences: SentenceFeatures | None = None,
-        labels: list[str] | dict[str, list[str]] | None = None,
+        labels: LabelColumns | None = None,
         public_fraction: float | None = None,
         test_fraction: float | None = None,
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
-        names: dict[str, str] | None = None,
+        names: dict[str, str | None] | None = None,
         unknown_labels: UnknownLabels | None = None,
         encoding: str = UTF_8,
         copies: bool = False,
     ) -> None:
-        super().__init__(
-            path,
-            None,
-            features,
-            permanent_ids=permanent_ids,
-            unknown_labels=unknown_labels,
-            copies=copies,
-        )
-        require_count(2, num_features=num_features)
-        self.num_features = num_features
-        self.sentences = sentences
-        self._reading = TableReading(
+        reading = TableReading(
             labels=labels,
             fractions=(public_fraction, test_fraction),
             names=names or {},
             unknown_labels=unknown_labels,
             encoding=encoding,
         )
+        super().__init__(path, reading, features, permanent_ids=permanent_ids, copies=copies)
+        require_count(2, num_features=num_features)
+        self.num_features = num_features
+        self.sentences = sentences
 
     def _read_table(self) -> Table:
-        return read_label_table(
-            self.path,
-            self._reading,
-            lambda columns, _: features_of_texts(
-                columns.values["text"], self.num_features, self.sentences, apart=True
-            ),
-            identity="id",
-            content=("text",),
-        )
+        def made(columns: Columns, _: BoolArray) -> Features:
+            texts = columns.values[self._reading.column("text") or "text"]
+            return features_of_texts(texts, self.num_features, self.sentences, apart=True)
+
+        return read_label_table(self.path, self._reading, made, special=("id", "text"))
 
 
 class HashedTexts(SparseFeatures):
@@ -221,15 +244,15 @@ def hashed(texts: Sequence[str], num_features: int) -> Any:
     return words.transform(readable_texts(texts))
 
 
-class NumberTable(TableSource):
+class NumberTable(LabeledTable):
     """A CSV or parquet file of numbers, categories and labels.
 
     The file has a line of headings and a line for each record. The column ``id`` holds the record's
     id, given once and kept for good. ``split`` gives its role (``private``, ``public``, ``test``,
-    or 0, 1, 2), ``group`` or ``identity`` the person or group of the record. Both may be missing.
-    The columns that ``labels`` names are 0 or 1, or -1 and 1. All others are features: finite
-    numbers, categories or texts. The encoding of features is a function of these arguments and of
-    public records, and leaves with the student.
+    or 0, 1, 2), ``group`` the person or group of the record. Both may be missing. The columns that
+    ``labels`` names are 0 or 1, or -1 and 1, unless it codes them. All others are features: finite
+    numbers, categories or texts; one that counts the rows must be named. The encoding of features
+    is a function of these arguments and of public records, and leaves with the student.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "mine.csv"
@@ -241,8 +264,9 @@ class NumberTable(TableSource):
 
     Args:
         path: the file.
-        labels: names of the columns to learn; or a column that lists names of labels, such as
-            ``sports;news``, and the names to learn: ``{topics: [sports, news]}``.
+        labels: names of the columns to learn; or each column with its coding, ``{gout: {Yes: 1, No:
+            0, "?": null}}``, where null is unknown; or a column that lists labels, such as
+            ``sports;news`` or ``[1, 0]``, and their names: ``{topics: [sports, news]}``.
         columns: names of the features. None for all columns that are left.
         categories: the levels of each column of categories, or ``public`` for those that public
             records have: levels that only private records have would reveal them. A level becomes a
@@ -280,7 +304,7 @@ class NumberTable(TableSource):
         self,
         path: Path,
         *,
-        labels: list[str] | dict[str, list[str]],
+        labels: LabelColumns,
         columns: list[str] | None = None,
         categories: dict[str, list[str | int] | Literal["public"]] | None = None,
         fill: dict[str, float] | Literal["public"] | None = None,
@@ -291,19 +315,19 @@ class NumberTable(TableSource):
         test_fraction: float | None = None,
         features: FeatureMap | None = None,
         permanent_ids: bool = False,
-        names: dict[str, str] | None = None,
+        names: dict[str, str | None] | None = None,
         unknown_labels: UnknownLabels | None = None,
         encoding: str = UTF_8,
         copies: bool = False,
     ) -> None:
-        super().__init__(
-            path,
-            None,
-            features,
-            permanent_ids=permanent_ids,
+        reading = TableReading(
+            labels=labels,
+            fractions=(public_fraction, test_fraction),
+            names=names or {},
             unknown_labels=unknown_labels,
-            copies=copies,
+            encoding=encoding,
         )
+        super().__init__(path, reading, features, permanent_ids=permanent_ids, copies=copies)
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns
@@ -316,30 +340,21 @@ class NumberTable(TableSource):
         kinds = [{*kind} for kind in (self._texts, self._categories, self._formats)]
         both = sorted({name for a, b in combinations(kinds, 2) for name in a & b})
         require(not both, "columns that are texts, categories or numbers", both=both)
-        self._reading = TableReading(
-            labels=labels,
-            fractions=(public_fraction, test_fraction),
-            names=names or {},
-            unknown_labels=unknown_labels,
-            encoding=encoding,
-        )
 
     def _read_table(self) -> Table:
         return read_label_table(
-            self.path,
-            self._reading,
-            self._features,
-            identity="id",
-            content=self._columns or (),
-            listed=bool(self._columns),
+            self.path, self._reading, self._features, special=("id",), content=self._columns or ()
         )
 
     def _features(self, columns: Columns, public: BoolArray) -> NumberColumns:
-        names = (
-            [name for name in columns.values if name != "id"]
-            if self._columns is None
-            else self._columns
-        )
+        identity = self._reading.column("id") or "id"
+        names = self._columns
+        if names is None:
+            names = [name for name in columns.values if name != identity]
+            counters = [
+                name for name in names if counts_rows([*compress(columns.values[name], public)])
+            ]
+            require(not counters, "`columns`, since some count the rows", counters=counters)
         require(names, f"a column of numbers in {self.path}")
         for what in ("categories", "fill", "texts", "formats"):
             given = getattr(self, f"_{what}")
@@ -347,7 +362,7 @@ class NumberTable(TableSource):
             require(not unknown, f"`{what}` of features in {self.path}", unknown=unknown)
         written = ColumnEncoding(
             tuple(names),
-            identity=self._reading.names.get("id", "id"),
+            identity=identity,
             texts=self._texts,
             formats=self._formats,
             gaps=self._gaps,
@@ -488,8 +503,8 @@ def fit_encoding(
     levels: dict[str, tuple[str, ...]] = {}
     for name, given in categories.items():
         texts = compress(table.values[name], public)
-        found = sorted({_level(text) for text in texts if not is_gap(text)})
-        levels[name] = tuple(found if given == "public" else map(_level, map(str, given)))
+        found = sorted({as_level(text) for text in texts if not is_no_level(text)})
+        levels[name] = tuple(found if given == "public" else map(as_level, map(str, given)))
         require_distinct(f"levels of `{name}`", levels[name])
     if fill != "public":
         return replace(written, levels=levels, fills=dict(fill))
@@ -501,6 +516,11 @@ def fit_encoding(
             # the mean of two of the largest numbers would be infinite
             medians[name] = float(np.median(np.clip(known, -LARGEST, LARGEST)))
     return replace(written, levels=levels, fills=medians)
+
+
+def is_no_level(text: str) -> bool:
+    """Return whether a text stands for a missing category. The word ``none`` is a level."""
+    return is_gap(text) and text.lower() != "none"
 
 
 def encode_table(encoding: ColumnEncoding, table: Columns) -> Float32Array:
@@ -520,7 +540,7 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
     texts = table.values[name]
     if name in encoding.levels:
         known = {level: place for place, level in enumerate(encoding.levels[name])}
-        codes = np.array([known.get(_level(text), -1) for text in texts], dtype=np.int64)
+        codes = np.array([known.get(as_level(text), -1) for text in texts], dtype=np.int64)
         return (codes[:, None] == np.arange(len(known))).astype(np.float32)
     if name in encoding.texts:
         return hashed(
@@ -546,7 +566,9 @@ def unknown_levels(encoding: ColumnEncoding, table: Columns) -> list[str]:
     """Return a line for each column of categories with values that are none of its levels."""
     others = {
         name: [
-            text for text in table.values[name] if not is_gap(text) and _level(text) not in levels
+            text
+            for text in table.values[name]
+            if not is_no_level(text) and as_level(text) not in levels
         ]
         for name, levels in encoding.levels.items()
     }
@@ -568,9 +590,3 @@ def _hint(text: str) -> str:
     except ValueError:
         return " (words need `categories` or `texts`, signs of missing numbers `gaps`)"
     return " (`gaps` names signs of missing numbers)" if infinite else ""
-
-
-def _level(text: str) -> str:
-    """Return a level in one spelling: programs write 1 and 2 with gaps as 1.0 and 2.0."""
-    number = as_number(text)
-    return str(int(number)) if number is not None and number.is_integer() else text

