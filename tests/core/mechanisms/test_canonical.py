@@ -102,17 +102,6 @@ class TestCanonicalPublished(TestCanonical):
             assert chi_square_p_value(np.bincount(found, minlength=len(expected)), expected) < 1e-6
 
 
-@pytest.mark.slow
-class TestCanonicalPublishedOblique(TestCanonicalOblique):
-    loss = "published"
-    loose_because = HELD_BACK
-
-
-@pytest.mark.slow
-class TestCanonicalPublishedHead(TestCanonicalHead):
-    loss = "published"
-
-
 class TestCanonicalFlip(TestCanonical):
     noise = "exponential"
     scale = 0.4
@@ -121,15 +110,6 @@ class TestCanonicalFlip(TestCanonical):
 @pytest.mark.slow
 class TestCanonicalFlipTail(TestCanonicalFlip):
     gamma = 1.0
-
-
-@pytest.mark.slow
-class TestCanonicalFlipOblique(TestCanonicalFlip):
-    gamma = 0.7
-    num_items = 5
-    max_count = 2
-    k = 2
-    grid: Grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
 
 
 @pytest.mark.slow
@@ -150,9 +130,8 @@ def classes_of(chosen: NDArray[np.int64], k: int, num_items: int) -> NDArray[np.
     [
         (1.0, "gumbel", "lead"),
         (1.0, "exponential", "lead"),
-        (0.5, "gumbel", "published"),
+        pytest.param(0.5, "gumbel", "published", marks=pytest.mark.slow),
         pytest.param(0.0, "gumbel", "lead", marks=pytest.mark.slow),
-        pytest.param(0.5, "exponential", "lead", marks=pytest.mark.slow),
         pytest.param(0.5, "exponential", "published", marks=pytest.mark.slow),
     ],
 )
@@ -267,25 +246,7 @@ def test_more_subsets_than_a_float_can_count() -> None:
             assert (np.diff(chosen, axis=1) > 0).all()
 
 
-@pytest.mark.parametrize("gamma", [-0.1, 1.1, np.nan])
-def test_gamma_that_is_refused(gamma: float) -> None:
-    with pytest.raises(ValueError, match=f"^Expected 0 <= gamma <= 1, got gamma={gamma}$"):
-        m.CanonicalMechanism(k=2, scale=1.0, gamma=gamma)
-
-
 def test_noise_without_a_proof_is_refused() -> None:
     laws = re.escape(str(get_args(ChoiceNoise)))
     with pytest.raises(ValueError, match=f"^Expected a noise among {laws}, got noise='laplace'$"):
         m.CanonicalMechanism(k=2, scale=1.0, noise="laplace")  # type: ignore[arg-type]
-
-
-def test_unknown_loss_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"^Expected a loss among \('lead', 'published'\), got loss='paper'$"
-    ):
-        m.CanonicalMechanism(k=2, scale=1.0, loss="paper")  # type: ignore[arg-type]
-
-
-def test_a_subset_leaves_an_item_out() -> None:
-    with pytest.raises(ValueError, match=r"^Expected k <= 3 for 4 items, got k=4$"):
-        m.CanonicalMechanism(k=4, scale=1.0)([1, 2, 3, 4], generator=m.seeded_generator(0))

@@ -106,12 +106,6 @@ def test_output_has_distinct_indices(make: Make) -> None:
                     assert make in SEQUENCES.values() or (np.diff(row) > 0).all()
 
 
-@each(SEQUENCES | SETS)
-def test_one_item_is_all_there_is(make: Make) -> None:
-    assert run(make, [5], k=1).tolist() == [0]
-    assert run(make, [[5], [-3]], k=1).tolist() == [[0], [0]]
-
-
 @each(SELECTIONS)
 def test_equal_scores_and_scores_lost_in_noise_are_equally_likely(make: Make) -> None:
     draws, d, k = 2000, 5, 2
@@ -145,11 +139,6 @@ def test_huge_scores_do_not_overflow(make: Make) -> None:
     assert (run(make, np.tile(scores, (9, 1)), k=2, scale=1e-3) == [1, 2]).all()
     ends = np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max, 0])
     assert run(make, ends, k=1).tolist() == [1]
-
-
-@each(ALL)
-def test_no_rows_give_no_rows(make: Make) -> None:
-    assert run(make, np.zeros((0, 4), dtype=np.int64), k=1).shape == (0, 1)
 
 
 @each(ALL)

@@ -127,29 +127,6 @@ def test_rows_without_noise_are_refused(scale: ArrayLike) -> None:
         )
 
 
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("scale", [2.0, -2.0])
-def test_noise_without_end_moves_nothing_that_is_infinite(noise: Noise, scale: float) -> None:
-    """A uniform number may be 0, and its noise infinite in float64; so may that of a score without
-    noise."""
-    below = np.array([[-np.inf, np.inf, 0.0, 1.0]])
-    for zeros in np.ndindex(2, 2, 2, 2):
-        tails = np.where(np.array(zeros) == 1, 0.0, 0.5)[None]
-        order = sample_k_smallest(
-            below, 4, noise=noise, scale=scale, generator=np.random.default_rng(0), tails=tails
-        )
-        assert order[0, 0] == 0 and order[0, -1] == 1
-        alone = sample_k_smallest(
-            below,
-            4,
-            noise=noise,
-            scale=[[scale] * 3 + [0.0]],
-            generator=np.random.default_rng(0),
-            tails=tails,
-        )
-        assert alone[0, 0] == 0 and alone[0, -1] == 1
-
-
 def resolved(
     below: list[float],
     k: int,
@@ -195,11 +172,6 @@ def test_keys_that_are_close_are_left_to_digits_and_no_others(
             assert resolved(below, 3, monkeypatch, scale=[scale]) == expected
 
 
-def test_what_is_infinite_needs_no_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert resolved([-np.inf, 0.0, np.inf, np.inf], 3, monkeypatch) is None
-    assert resolved([-np.inf, 0.0, 0.0, np.inf], 2, monkeypatch) == {1, 2}
-
-
 def test_tails_that_are_extreme_are_left_to_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever their keys lie, since nothing is known of these."""
     for tail, extreme in ((0.98 * 2.0**-20, True), (1.02 * 2.0**-20, False)):
@@ -209,26 +181,6 @@ def test_tails_that_are_extreme_are_left_to_digits(monkeypatch: pytest.MonkeyPat
                 resolved([0.0, 300.0, 99.0, 200.0], 1, monkeypatch, tails=[0.5, 0.5, one, 0.5])
                 == expected
             )
-
-
-def test_only_what_may_be_passed_is_bounded_by_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One extreme tail of a long row, and the order of all others stays what floats have."""
-    bounded, quantile_of = 0, exact_choice._quantile_of
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal bounded
-        bounded += 1
-        return quantile_of(*arguments)
-
-    monkeypatch.setattr(exact_choice, "_quantile_of", counted)
-    generator = np.random.default_rng(3)
-    below, tails = generator.random((1, 400)) * 10, generator.random((1, 400))
-    tails[0, 7] = 2.0**-22
-    settings: dict[str, Any] = {"noise": "gumbel", "scale": 2.0, "tails": tails}
-    chosen = sample_k_smallest(below, 300, generator=generator, **settings)
-    keys = below + 2.0 * np.log(-np.log1p(-tails))
-    assert bounded <= 3
-    np.testing.assert_array_equal(chosen[0], np.argsort(keys[0])[:300])
 
 
 def test_what_was_clipped_is_ordered_by_exact_scores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,12 +203,3 @@ def test_numbers_whose_bounds_overlap_are_told_apart_by_further_digits() -> None
             values, tails, scales, "exponential", Scripted(*words[::-1]), {}
         )
         assert order[0] == first and order[2] == 2 and tails[2].length == 2
-
-
-def test_noise_of_the_largest_scale_is_drawn() -> None:
-    assert sample_k_smallest(
-        np.zeros((1, 3)), 1, noise="laplace", scale=1e300, generator=np.random.default_rng(0)
-    ).shape == (
-        1,
-        1,
-    )

@@ -10,7 +10,6 @@ from scipy.stats import kstest, laplace
 from pate._core.mechanisms import noisy_counts as cube
 from pate._core.mechanisms.noise import LazyReal
 from pate._core.mechanisms.noisy_counts import add_cube
-from tests.core.mechanisms.scripted import Scripted
 
 
 def test_what_floats_decide_is_what_digits_decide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,41 +58,6 @@ def test_numbers_half_way_between_steps_are_left_to_digits(monkeypatch: pytest.M
     assert len(decided) == 50 and 5 < (np.array(decided) - np.floor(moved).ravel()).sum() < 45
     add_cube((middle + 0.25) * grid, scale=1.0, generator=np.random.default_rng(4))
     assert len(decided) == 50
-
-
-@pytest.mark.parametrize(
-    "tails", [(0.5, 0.25, 0.75), (2.0**-19, 0.5, 2.0**-18), (1 - 2.0**-53,) * 3]
-)
-@pytest.mark.parametrize("upwards", [False, True])
-def test_what_floats_err_is_left_to_digits_and_no_more(
-    tails: tuple[float, ...], upwards: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A logarithm errs by its share, and by digits that are not drawn, which move that of a small
-    number farther."""
-    decided: list[Fraction] = []
-
-    def decide(offset: Fraction, *_: Any) -> int:
-        decided.append(offset)
-        return 0
-
-    monkeypatch.setattr(cube, "_rounded", decide)
-    draws, places = np.array([tails]), np.array([[0.375, 0.75]])
-    noise = -np.log(draws).sum() * 2.0**20 * (2 * places - 1)
-    error = 2.0**20 * (-np.log(draws).sum() * 2.0**-38 + (2.0**-51 / draws).sum())
-    for share, expected in ((0.95, 2), (1.05, 0)):
-        decided.clear()
-        rest = np.floor(noise) + 0.5 + (1 if upwards else -1) * share * error - noise
-        add_cube(rest * 2.0**-20, scale=1.0, generator=Scripted(draws, places))
-        assert len(decided) == expected
-
-
-def test_no_time_is_bounded_before_a_digit_is_drawn() -> None:
-    waits = [LazyReal(0, 53), LazyReal(2**52, 53)]
-    assert (
-        cube._rounded(Fraction(1, 4), Fraction(0), waits, LazyReal(1, 1), Scripted(2**63, 0, 0))
-        == 0
-    )
-    assert waits[0].digits == 2**63 and waits[1].length == 117
 
 
 def test_one_count_has_laplace_noise_on_a_grid() -> None:

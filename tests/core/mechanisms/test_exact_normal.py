@@ -105,25 +105,6 @@ def test_comparisons_are_those_of_exact_numbers(sigma: float) -> None:
         assert abs(drawn.mean() - ndtr(lead / sigma)) <= 4.5 * deviation
 
 
-def test_numbers_half_way_between_steps_are_rounded_by_all_their_digits() -> None:
-    """Floats cannot tell to which side the noise carries them."""
-    sigma, num = 1000.0, 500
-    words, lazy = _noise._normal_words(num, np.random.default_rng(9))
-    moved = words * (sigma * 2.0**-54)
-    offsets = np.floor(moved) + 0.5 - moved
-    found = rounded_normal(offsets, sigma, np.random.default_rng(9))
-    half, decided = Fraction(1, 2), 0
-    for offset, word, rounded in zip(offsets.tolist(), words.tolist(), found.tolist(), strict=True):
-        low, high = (
-            math.floor(Fraction(offset) + Fraction(sigma) * end / 2**54 + half)
-            for end in (word, word + 1)
-        )
-        assert low <= rounded <= high
-        decided += low == high
-    assert not lazy and decided > 50
-    assert 100 < (found - np.floor(moved)).sum() < 400
-
-
 def test_ties_of_floats_are_decided_by_further_digits() -> None:
     """The threshold lies next to the noise itself: floats cannot tell them apart, further digits
     can."""
@@ -185,14 +166,6 @@ def test_the_tail_follows_its_law() -> None:
     assert kstest(norm.sf(abs(drawn)) / norm.sf(4.25), "uniform").pvalue > 1e-3
 
 
-def test_a_uniform_number_begins_with_the_digits_of_a_float() -> None:
-    for uniform in (0.0, 0.5, 1 - 2.0**-53):
-        assert LazyReal.of(uniform).ends == (
-            Fraction(uniform),
-            Fraction(uniform) + Fraction(1, 2**53),
-        )
-
-
 def test_a_lazy_number_is_extended_until_it_decides() -> None:
     generator, close = np.random.default_rng(10), LazyReal(2**53, 54)
     for number, integer in ((close, {0, 1}), (LazyReal(-(2**53) - 1, 54), {0, -1})):
@@ -215,15 +188,6 @@ def test_noise_knows_nothing_of_the_value_below_the_grid(kind: type, sigma: floa
     )
     np.testing.assert_array_equal(first + 4 * grid, second)
     assert np.all(first * 2.0 ** (20 - math.ceil(math.log2(sigma))) % 1 == 0)
-
-
-def test_large_numbers_keep_their_digits() -> None:
-    values = np.array([2**63 + 5, 2**63 + 6], dtype=np.uint64)
-    drawn = add_gaussian(values, sigma=2.0**33, generator=np.random.default_rng(12))
-    assert np.all(abs(drawn - 2.0**63) < 6 * 2.0**33)
-    assert add_gaussian(
-        [1e308, -1e308], sigma=1e-5, generator=np.random.default_rng(0)
-    ).tolist() == [1e308, -1e308]
 
 
 def test_nothing_private_draws_another_normal() -> None:
@@ -340,21 +304,6 @@ def test_numbers_near_the_middle_of_steps_are_left_to_digits_and_no_others(
         assert 0 < len(decided) == ((noise != 0) & (abs(shares) < 1)).sum()
 
 
-@pytest.mark.parametrize(("value", "sigma"), [(0.0, 2.0), (60.0, 2.0), (-60.0, 0.5)])
-def test_comparisons_of_numbers_near_one_another_are_left_to_digits_and_no_others(
-    value: float, sigma: float, decided: list[str]
-) -> None:
-    words, _ = _noise._normal_words(2000, np.random.default_rng(16))
-    noise = words * (sigma * 2.0**-54)
-    shares = np.tile([-1.07, -0.93, 0.93, 1.07], 500)
-    thresholds = value + noise - shares * (8 * sigma + abs(value) + abs(value + noise)) * 2.0**-50
-    chosen = np.flatnonzero(abs(noise) < 0.2 * sigma)
-    lead = np.where(np.isin(np.arange(2000), chosen), thresholds, value + 100 * sigma)
-    passed = exceeds(np.full(2000, value), lead, sigma=sigma, generator=np.random.default_rng(16))
-    assert 0 < len(decided) == (abs(shares[chosen]) < 1).sum()
-    np.testing.assert_array_equal(passed[chosen], shares[chosen] > 0)
-
-
 @pytest.mark.parametrize(
     ("values", "scale"),
     [
@@ -399,32 +348,3 @@ def test_the_curve_in_floats_errs_by_less_than_the_margin() -> None:
         exact = 401 * mpmath.exp(-(mpmath.mpf(float(x)) ** 2) / 2)
         assert abs(_noise._curve_in_floats(-float(x)) / exact - 1) < 2.0**-39
     assert math.isnan(_noise._curve_in_floats(11.1))
-
-
-def test_a_point_of_the_tail_near_the_curve_is_decided_by_digits_and_no_other(
-    decided: list[str],
-) -> None:
-    at = (18 << 52) + 12_345
-    for share in (-1.1, -0.9, 0.9, 1.1):
-        height = curve_at(at) * 2**5 * (1 - Fraction(share) / 2**36)
-        noise = _noise._tail(0, Scripted(2**62, 12_345 << 12, int(height * 2**64)))
-        assert noise[1] == (share > 0) and len(decided) == (abs(share) < 1)
-        decided.clear()
-
-
-def test_digits_are_drawn_only_where_bounds_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing, middle = Scripted(), Fraction(3, 2)
-    assert not LazyReal(3, 2).exceeds(Fraction(1), Fraction(1), nothing)
-    assert LazyReal(3, 2).exceeds(Fraction(1, 2), Fraction(1), nothing)
-    assert LazyReal(3, 2).rounded(Fraction(-1, 4), Fraction(1), nothing) == 1
-
-    def bounds(_: Fraction, length: int) -> tuple[Fraction, Fraction]:
-        return (Fraction(1), Fraction(2)) if length < 64 else (middle, middle)
-
-    monkeypatch.setattr(_noise, "_curve", bounds)
-    # heights of 1/2 to 1, 2 to 3, and 1 to 2 of which more is drawn
-    assert LazyReal(0, 0).is_below_curve(LazyReal(1, 1), nothing) and not LazyReal(
-        0, 0
-    ).is_below_curve(LazyReal(2, 0), nothing)
-    for word in (2**62, 2**63):
-        assert LazyReal(0, 0).is_below_curve(LazyReal(1, 0), Scripted(0, word)) == (word < 2**63)

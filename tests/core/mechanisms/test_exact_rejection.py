@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from decimal import Decimal, getcontext
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +13,7 @@ from pate import Votes, mechanisms as m
 from pate._core.mechanisms import exact_choice as race
 from pate._core.mechanisms.canonical import CanonicalLoss
 from pate._core.mechanisms.exact_choice import Chance, Proposals
-from pate._core.mechanisms.noise import ChoiceNoise, Interval, LazyReal
+from pate._core.mechanisms.noise import ChoiceNoise, LazyReal
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.validation import BoolArray, FloatArray, IntArray
 from pate.aggregators import Powerset
@@ -158,23 +157,6 @@ def test_chances_in_floats_are_those_in_fractions(
     assert checked
 
 
-def test_what_floats_cannot_tell_is_left_to_digits() -> None:
-    """A coin near its chance, a time that is uncertain itself, and a coin of which few digits are
-    drawn."""
-    losses, times, chance = (
-        np.full(5, 0.5),
-        np.full(5, 1.0),
-        1 / (1 + -math.expm1(-0.5) * math.expm1(1.0)),
-    )
-    coins = np.array([chance * 0.99, chance * 1.01, chance * (1 + 1e-15), chance * 0.99, 2.0**-21])
-    uncertain = np.array([False, False, False, True, False])
-    taken, doubtful = race._are_taken(losses, times, coins, uncertain)
-    assert taken[[0, 1]].tolist() == [True, False]
-    assert doubtful.tolist() == [False, False, True, True, False]  # the last is far from its chance
-    times[4] = 100.0
-    assert race._are_taken(losses, times, coins, uncertain)[1][4]
-
-
 def test_what_lies_within_the_margins_is_left_to_digits_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -202,11 +184,6 @@ def test_what_lies_within_the_margins_is_left_to_digits_and_nothing_else(
     assert taken.tolist() == [False, False, True, True, True, True, False]
 
 
-def test_nothing_is_drawn_for_no_rows() -> None:
-    nothing: Any = None
-    assert race.draw(np.zeros(0), nothing, nothing, noise="exponential").shape == (0, 0)
-
-
 def test_a_chance_of_one_is_too_large() -> None:
     """Of any of the proposals."""
     nothing: Any = None
@@ -214,23 +191,6 @@ def test_a_chance_of_one_is_too_large() -> None:
         chances = np.array([-1.0, log_chance])
         with pytest.raises(ArithmeticError):
             race._are_kept(Proposals(np.zeros((2, 1), np.int64), chances, nothing), nothing)
-
-
-def test_bounds_that_enclose_a_coin_do_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chance of 3/8, known to lie between 1/4 and 3/4 at first, against coins below and above
-    1/2."""
-
-    def exp_of(_: Interval) -> Interval:
-        return (
-            (Decimal("0.25"), Decimal("0.75"))
-            if getcontext().prec < 40
-            else (Decimal("0.375"), Decimal("0.375"))
-        )
-
-    monkeypatch.setattr(race, "exp_of", exp_of)
-    chance = Chance(Fraction(1), Fraction(1))
-    for digits, word, expected in ((0, 2**63, True), (0, 2**64 - 1, False), (1, 0, False)):
-        assert race.happens(chance, LazyReal(digits, 1), Scripted(word)) == expected
 
 
 @pytest.mark.parametrize("factor", [1, 1000])
@@ -282,24 +242,6 @@ def test_weights_are_integers_however_small_the_masses() -> None:
         Fraction(1, 2),
     ]
     assert chi_square_p_value(np.bincount(picked.places), np.array([10_000, 20_000, 30_000])) > 1e-4
-
-
-def test_a_thousand_equal_items_need_few_proposals() -> None:
-    """About two, however many items there are."""
-    generator, proposed = m.seeded_generator(2), 0
-    rates = np.full(1000, math.log(1000) + race.SLACK)
-
-    def propose(rows: IntArray) -> Proposals:
-        nonlocal proposed
-        proposed += rows.size
-        chances, losses = np.full(rows.size, -race.SLACK), np.zeros(rows.size)
-        items = generator.integers(1000, size=(rows.size, 1))
-        return Proposals(
-            items, chances, lambda place: Chance(Fraction(1), Fraction(race.SLACK)), losses, None
-        )
-
-    won = race.draw(rates, propose, generator, noise="gumbel")
-    assert len(np.unique(won)) > 500 and proposed < 1100
 
 
 @pytest.mark.parametrize("noise", NOISES)

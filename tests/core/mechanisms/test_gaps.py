@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate._core.mechanisms import gaps as _gaps
-from pate._core.mechanisms.gaps import GapNoise, sort_rows
+from pate._core.mechanisms.gaps import GapNoise
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.testing.mechanisms import Grid
 from pate.accounting import (
@@ -155,20 +154,6 @@ def test_gaps_of_sorted_counts() -> None:
     assert gaps.tolist() == [[1, 6, 0, 3, 0], [0, 0, 0, 0, 10]]
 
 
-def test_gaps_of_scores_end_at_their_bounds() -> None:
-    rows = np.array([[0.25, 2.5, 1.0], [0.0, 3.0, 3.0]])
-    gaps = sort_rows(rows, 3.0).gaps
-    np.testing.assert_array_equal(gaps, [[0.5, 1.5, 0.75, 0.25], [0.0, 0.0, 3.0, 0.0]])
-
-
-def test_one_row_is_the_first_of_a_batch_of_one() -> None:
-    order, gaps = m.sort_counts(np.array([90, 3, 80, 9], dtype=np.uint8), upper=100)
-    assert order.tolist() == [0, 2, 3, 1] and gaps.tolist() == [10, 10, 71, 6, 3]
-    choice = m.GapChoice(num_labels=4, scale=30.0)
-    chosen = choice(gaps, generator=m.seeded_generator(0))
-    assert chosen.shape == () and chosen == choice(gaps[None], generator=m.seeded_generator(0))[0]
-
-
 @pytest.mark.parametrize(("upper", "num_labels"), [(2**33, 3), (2**53 - 1, 3), (2**53 - 1, 3000)])
 def test_counts_above_two_to_the_31(upper: int, num_labels: int) -> None:
     """The last is too wide for one key per entry."""
@@ -176,33 +161,6 @@ def test_counts_above_two_to_the_31(upper: int, num_labels: int) -> None:
     order, gaps = m.sort_counts(counts, upper=upper)
     assert order.tolist() == list(range(num_labels))[::-1]
     assert gaps.tolist() == [0, *[1] * (num_labels - 1), upper - num_labels + 1]
-
-
-@pytest.mark.parametrize(
-    ("counts", "upper", "message"),
-    [
-        ([[1, 2.5]], 3, "Expected integer counts, got dtype='float64'"),
-        ([[1, np.nan]], 3, "Expected finite scores, got minimum=nan, maximum=nan"),
-        ([[1, 4]], 3, "Expected counts in 0..3, got minimum=1, maximum=4"),
-        ([[-1, 2]], 3, "Expected counts in 0..3, got minimum=-1, maximum=2"),
-        ([[1, 2]], 0, "Expected an integer upper >= 1, got upper=0"),
-        ([[1, 2]], 2**53, "Expected upper < 2^53, got upper=9007199254740992"),
-    ],
-)
-def test_counts_that_are_refused(counts: Any, upper: int, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        m.sort_counts(counts, upper=upper)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_little_noise_finds_the_widest_gap_and_much_forgets_it(noise: GapNoise) -> None:
-    gaps = np.tile([0, 3, 9, 1], (3000, 1))
-    quiet, loud = (m.GapChoice(num_labels=3, scale=scale, noise=noise) for scale in (1e-3, 1e6))
-    assert (quiet(gaps, generator=m.seeded_generator(0)) == 2).all()
-    chosen = np.bincount(loud(gaps, generator=m.seeded_generator(0)), minlength=4)
-    low, high = binom.ppf([1e-6, 1 - 1e-6], 3000, 1 / 4)
-    assert ((chosen >= low) & (chosen <= high)).all()
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -214,70 +172,6 @@ def test_gaps_beyond_kbar_have_no_influence(noise: GapNoise) -> None:
     first, second = (choice(q, generator=m.seeded_generator(0)) for q in (gaps, other))
     np.testing.assert_array_equal(first, second)
     assert set(first.tolist()) == {0, 1, 2}
-
-
-def test_regularizer_rules_out_and_attracts() -> None:
-    choice = m.GapChoice(num_labels=3, scale=1.0, regularizer=(-np.inf, 0, -np.inf, math.log(3)))
-    chosen = choice(np.zeros((2000, 4)), generator=m.seeded_generator(0))
-    assert set(chosen.tolist()) == {1, 3}
-    assert (chosen == 3).mean() == pytest.approx(0.75, abs=0.05)
-
-
-def test_regularizers_of_any_sequence_make_equal_choices() -> None:
-    values: list[Any] = [np.array([-1.0, 0.0, -2.0]), [-1, 0, -2]]
-    first, second = (m.GapChoice(num_labels=2, scale=1.0, regularizer=each) for each in values)
-    assert first == second and hash(first) == hash(second)
-
-
-def test_without_sentinels_two_labels_leave_one_choice() -> None:
-    choice = m.GapChoice(num_labels=2, scale=1.0, allow_empty=False)
-    assert choice([[9, 0, 9]], generator=m.seeded_generator(0)).tolist() == [1]
-    assert [choice.probability(lead) for lead in (0.0, -650.0, -720.0)] == [1.0] * 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"noise": "cauchy"}, f"Expected a noise among {NOISES}, got noise='cauchy'"),
-        ({"kbar": 0}, "Expected an integer kbar >= 1, got kbar=0"),
-        ({"kbar": 4}, "Expected kbar <= 3 for 3 items, got kbar=4"),
-        ({"num_labels": 0}, "Expected an integer num_labels >= 1, got num_labels=0"),
-        (
-            {"num_labels": 1, "allow_empty": False},
-            "Expected at least two labels without the empty and the full set, got num_labels=1",
-        ),
-        ({"regularizer": (0.0, 1.0)}, "Expected a regularizer of 4 numbers, got shape=(2,)"),
-        (
-            {"regularizer": (0.0, 1.0, np.inf, 0.0)},
-            "Expected a regularizer below infinity, got regularizer=(0.0, 1.0, inf, 0.0)",
-        ),
-        (
-            {"regularizer": (0.0, 1.0, np.nan, 0.0)},
-            "Expected a regularizer below infinity, got regularizer=(0.0, 1.0, nan, 0.0)",
-        ),
-        (
-            {"regularizer": (0.0, -np.inf, -np.inf, 0.0), "allow_empty": False},
-            "Expected a regularizer that allows some k, got regularizer=(0.0, -inf, -inf, 0.0)",
-        ),
-    ],
-)
-def test_choices_that_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        m.GapChoice(**{"num_labels": 3, "scale": 1.0} | arguments)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize(
-    ("gaps", "message"),
-    [
-        ([0.0, np.nan, 1.0, 2.0], "Expected finite scores, got minimum=nan, maximum=nan"),
-        ([1, 2, 3], "Expected 4 gaps, got num_gaps=3"),
-    ],
-)
-def test_gaps_that_are_refused(gaps: Any, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        m.GapChoice(num_labels=3, scale=1.0)(gaps, generator=m.seeded_generator(0))
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

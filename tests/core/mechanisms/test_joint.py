@@ -81,8 +81,7 @@ def test_a_window_half_as_wide_is_refuted(relation: NeighboringRelation) -> None
     ("noise", "rejected"),
     [
         ("gumbel", 0.2),
-        ("exponential", 0.9),
-        pytest.param("gumbel", 0.9, marks=pytest.mark.slow),
+        pytest.param("exponential", 0.9, marks=pytest.mark.slow),
         pytest.param("exponential", 0.2, marks=pytest.mark.slow),
     ],
 )
@@ -113,23 +112,11 @@ def test_single_rows_of_many_items_follow_the_law(
     assert chi_square_p_value(observed, draws * law(0.8 * scale)) < 1e-6
 
 
-@pytest.mark.slow
-def test_counts_in_a_batch_and_floats_have_one_law() -> None:
-    scores = np.tile([9, 8, 8, 4, 0, 0, 0], (2000, 1))
-    mechanism = m.JointMechanism(k=3, scale=3.0)
-    tabled = mechanism(scores, generator=m.seeded_generator(0))
-    drawn = mechanism(scores.astype(float), generator=m.seeded_generator(1))
-    for place in range(3):
-        first, second = (np.bincount(chosen[:, place], minlength=7) for chosen in (tabled, drawn))
-        assert (np.abs(first - second) < 5 * np.sqrt(first + second + 1)).all()
-
-
 @pytest.mark.parametrize(
     ("blocks", "scale"),
     [
         (32, 40.0),
-        (1000, 3.0),
-        pytest.param(1, 40.0, marks=pytest.mark.slow),
+        pytest.param(1000, 3.0, marks=pytest.mark.slow),
         pytest.param(5, 3.0, marks=pytest.mark.slow),
     ],
 )
@@ -156,31 +143,6 @@ def test_losses_of_a_batch_in_blocks_follow_the_law(
 
     assert chi_square_p_value(observed, expected(scale)) > 1e-4
     assert chi_square_p_value(observed, expected(0.9 * scale)) < 1e-6
-
-
-def test_rows_of_a_batch_keep_their_own_law() -> None:
-    """Rows of different spreads are tabulated together."""
-    rows = np.array([[90, 0, 0, 0], [0, 0, 3, 90]] * 50)
-    chosen = m.JointMechanism(k=1, scale=1.0)(rows, generator=m.seeded_generator(0))[:, 0]
-    np.testing.assert_array_equal(chosen, [0, 3] * 50)
-
-
-def test_scores_too_small_to_be_normal() -> None:
-    scores = np.array([5e-324, 0.0, 0.0, 1e-320])
-    assert sorted(
-        m.JointMechanism(k=4, scale=1.0)(scores, generator=m.seeded_generator(0)).tolist()
-    ) == [0, 1, 2, 3]
-
-
-def test_window_of_one_item_is_that_of_a_count() -> None:
-    for relation in NeighboringRelation:
-        assert m.joint_window(k=1, relation=relation) == relation.score_range
-        assert m.joint_window(k=2, relation=relation) == 2 * relation.score_range
-
-
-def test_noise_that_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Expected a noise among .*, got noise='laplace'$"):
-        m.JointMechanism(k=2, scale=1.0, noise="laplace")  # type: ignore[arg-type]
 
 
 def test_a_batch_of_near_ties_beside_an_outlier_ends_at_its_law() -> None:

@@ -124,34 +124,11 @@ def run(scores: Any, **others: Any) -> m.TopItems:
     return m.LimitedDomain(**GIVEN | others)(scores, generator=m.seeded_generator(0))
 
 
-def test_a_list_is_a_prefix() -> None:
-    items, listed = run(np.tile([9, 8, 7, 7, 1, 0], (500, 1)))
-    assert len(np.unique(listed.sum(axis=1))) > 1
-    assert (listed[:, 1:] <= listed[:, :-1]).all()
-    np.testing.assert_array_equal(items == -1, ~listed)
-    for row in items:
-        kept = row[row >= 0].tolist()
-        assert len(set(kept)) == len(kept) and set(kept) <= {0, 1, 2, 3}
-
-
 def test_counts_beyond_the_domain_have_no_influence() -> None:
     scores = np.tile([9, 8, 7, 7, 1, 1, 0], (100, 1))
     other = scores.copy()
     other[:, 5:] = -(10**6)
     np.testing.assert_array_equal(run(scores).items, run(other).items)
-
-
-def test_equal_scores_are_listed_only_by_failure() -> None:
-    """All stand below the threshold, and each beats it with a chance of ``delta / kbar`` at
-    most."""
-    listed = run(np.full((4000, 6), 7)).mask.any(axis=1)
-    assert listed.mean() < 1.2 * 0.05 * np.exp(-1)
-
-
-def test_all_but_one_may_be_the_domain() -> None:
-    items, listed = run([90, 0, 60], k=2, kbar=2)
-    assert items.tolist() == [0, 2] and listed.all()
-    assert run([90, 0], k=1, kbar=1).items.tolist() == [0]
 
 
 @pytest.mark.parametrize("giant", [300.0, 2.0**50])
@@ -202,19 +179,3 @@ def test_the_cost_is_known_under_the_other_relation(scale: float, expected: floa
     )
     for relation, event in mechanism.events().items():
         assert event.cost().delta0 == pytest.approx(mechanism.failure(relation))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"kbar": 6}, "Expected kbar <= 5 for 6 items, got kbar=6"),
-        ({"kbar": 0}, "Expected an integer kbar >= 1, got kbar=0"),
-        ({"kbar": 2}, "Expected k <= 2 for 2 items, got k=3"),
-        ({"delta": 0.0}, "Expected 0 < delta < 1, got delta=0.0"),
-        ({"relation": "both"}, "'both' is not a valid NeighboringRelation"),
-    ],
-)
-def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        run([1, 2, 3, 4, 5, 6], **arguments)
-    assert str(caught.value) == message

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pate import mechanisms as m
@@ -12,7 +11,6 @@ from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
-SCORES = np.array([[5, 3, 3, 0], [1, 1, 1, 1]])
 
 
 class _NoisyMax(MechanismContract):
@@ -52,12 +50,6 @@ class TestNoisyMaxLogistic(_NoisyMax):
     scale = 0.4
 
 
-@pytest.mark.slow
-class TestNoisyMaxHalfLogistic(_NoisyMax):
-    noise = "half_logistic"
-    scale = 0.6
-
-
 class TestNoisyTopK(MechanismContract):
     noise: Noise = "gumbel"
     scale = 2.0
@@ -87,20 +79,6 @@ class TestNoisyTopKLogistic(TestNoisyTopK):
     max_count = 3
 
 
-@pytest.mark.slow
-class TestNoisyTopKHalfLogistic(TestNoisyTopKLogistic):
-    noise = "half_logistic"
-
-
-def test_a_choice_of_one_has_no_axis_of_its_own() -> None:
-    noises: tuple[Noise, ...] = ("gumbel", "exponential", "laplace")
-    for noise in noises:
-        choice, sets = m.NoisyMax(scale=2.0, noise=noise), m.NoisyTopK(k=1, scale=2.0, noise=noise)
-        assert choice(SCORES[0], generator=m.seeded_generator(0)).shape == ()
-        chosen = choice(SCORES, generator=m.seeded_generator(0))
-        np.testing.assert_array_equal(chosen, sets(SCORES, generator=m.seeded_generator(0))[:, 0])
-
-
 def test_events() -> None:
     choice = BoundedRangeEvent(neighboring_relation=ADD, eta=0.5)
     assert m.NoisyMax(scale=2.0).event(ADD) == m.NoisyTopK(k=1, scale=2.0).event(ADD) == choice
@@ -113,20 +91,6 @@ def test_scale_for_epsilon_gives_that_epsilon() -> None:
     scale = m.scale_for_epsilon(0.25, window=2, draws=5)
     event = m.NoisyTopK(k=5, scale=scale, noise="laplace").event(REPLACE)
     assert event == PureDPEvent(neighboring_relation=REPLACE, epsilon=0.25)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 0.0, "window": 2}, "Expected epsilon > 0, got epsilon=0.0"),
-        ({"epsilon": 1.0, "window": -1}, "Expected window > 0, got window=-1"),
-        ({"epsilon": 1.0, "window": 2, "draws": 0}, "Expected an integer draws >= 1, got draws=0"),
-    ],
-)
-def test_scale_for_epsilon_refuses(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        m.scale_for_epsilon(**arguments)
-    assert str(caught.value) == message
 
 
 def test_noise_without_a_proof_is_refused() -> None:

@@ -127,26 +127,3 @@ def test_empty_places_are_filled_with_public_items() -> None:
     assert m.pad_to_k([0, -1, -1], public=[0, 6, 5]).tolist() == [0, 6, 5]
     given = np.array([3, -1])
     assert m.pad_to_k(given, public=public).tolist() == [3, 7] and given.tolist() == [3, -1]
-
-
-@pytest.mark.parametrize(
-    ("chosen", "public", "message"),
-    [
-        ([0.5], [0], "Expected integer indices"),
-        (np.zeros(0, dtype=np.int64), [0], r"Expected lists of shape \[k\] or \[batch, k\]"),
-        ([0, -1], [1], "Expected a public order of at least 2 items"),
-        ([0, -1], [1, 1], "Expected distinct public items >= 0"),
-        ([0, -1], [1, -1], "Expected distinct public items >= 0"),
-        ([0, -2], [1, 2], "Expected indices >= -1, got minimum=-2"),
-        ([4, 4], [1, 2], "Expected distinct indices in a list"),
-    ],
-)
-def test_lists_that_are_refused(chosen: Any, public: list[int], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        m.pad_to_k(chosen, public=public)
-
-
-@pytest.mark.parametrize("share", [0, 1, -0.5, np.nan])
-def test_shares_that_are_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=r"^Expected share [<>] [01], got share="):
-        m.split_budget(k=2, share=share)

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from pate._core.mechanisms.ranking import (
     _LONG,
     NEAR,
     REACH,
-    as_batch,
     below_rank,
     has_near_ties,
-    k_smallest,
     rank,
     require_within,
     sort_ascending,
@@ -131,38 +129,3 @@ def test_keys_and_digits_sort_as_a_stable_sort_does(spread: int, num_items: int)
         np.testing.assert_array_equal(order, expected)
         np.testing.assert_array_equal(ascending, np.take_along_axis(rows, expected, axis=1))
         assert order.dtype == np.int64 and ascending.dtype.kind in "iu"
-
-
-def test_smallest_come_in_order() -> None:
-    values = seeded_generator(1).random((10, 12))
-    for k in (1, 2, 11, 12):
-        np.testing.assert_array_equal(k_smallest(values, k), np.argsort(values, axis=1)[:, :k])
-
-
-def test_one_row_differs_in_shape_from_a_batch_of_one() -> None:
-    assert as_batch([1, 2])[1] and as_batch([1, 2])[0].shape == (1, 2)
-    assert not as_batch([[1, 2]])[1]
-
-
-@pytest.mark.parametrize(
-    ("scores", "message"),
-    [
-        ([1.0, np.nan, 2.0], "Expected finite scores, got minimum=nan, maximum=nan"),
-        ([1.0, -np.inf, 2.0], "Expected finite scores, got minimum=-inf, maximum=2.0"),
-        ([-1.7e308, 1.7e308, 0], "Expected finite scores, got minimum=-1.7e+308, maximum=1.7e+308"),
-        (
-            [[1.0, 2.0, 3.0], [np.nan, 1.0, 2.0]],
-            "Expected finite scores, got minimum=nan, maximum=nan",
-        ),
-        ([True, False, True], "Expected integer or float scores, got dtype='bool'"),
-        (["a", "b", "c"], "Expected integer or float scores, got dtype='<U1'"),
-        ([1j, 2j, 3j], "Expected integer or float scores, got dtype='complex128'"),
-        ([], "Expected scores of shape [d] or [batch, d], got shape=(0,)"),
-        (3.0, "Expected scores of shape [d] or [batch, d], got shape=()"),
-        ([[[1, 2, 3]]], "Expected scores of shape [d] or [batch, d], got shape=(1, 1, 3)"),
-    ],
-)
-def test_scores_that_are_refused(scores: ArrayLike, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        as_batch(scores)
-    assert str(caught.value) == message

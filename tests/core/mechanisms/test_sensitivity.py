@@ -170,9 +170,3 @@ def test_scores_and_noise_in_another_unit_cost_the_same(votes: Any) -> None:
     moved = isinstance(votes, m.LaplaceCounts | m.GammaCounts)
     for first, second in zip(*map(np.atleast_2d, drawn), strict=True):
         np.testing.assert_allclose(first, 4 * second if moved else second)
-
-
-@pytest.mark.parametrize("sensitivity", [0.0, -1.0, np.inf, np.nan])
-def test_sensitivities_that_are_refused(sensitivity: float) -> None:
-    with pytest.raises(ValueError, match=r"^Expected sensitivity > 0, got sensitivity=[^\n]*$"):
-        m.CanonicalMechanism(k=2, scale=1.0, sensitivity=sensitivity)

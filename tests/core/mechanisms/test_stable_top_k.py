@@ -104,12 +104,6 @@ class TestStableTopKByLaplace(TestStableTopK):
         return super().settings(relation) | {"noise": "laplace", "test_noise": "laplace"}
 
 
-@pytest.mark.slow
-class TestStableTopKByHalfLogistic(TestStableTopK):
-    def settings(self, relation: NeighboringRelation) -> dict[str, Any]:
-        return super().settings(relation) | {"noise": "half_logistic", "scale_gap": 1.0}
-
-
 class TestStableTopKRunForAddRemove(TestStableTopK):
     """Run with a shift of 1 and accounted under both relations."""
 
@@ -280,27 +274,6 @@ def fixed(counts: Any, **others: Any) -> Any:
     return m.FixedTopKMechanism(**FIXED | others)(counts, generator=m.seeded_generator(0))
 
 
-@pytest.mark.parametrize("run", [stable, fixed])
-def test_one_row_is_the_first_of_a_batch_of_one(run: Any) -> None:
-    for alone, batched in zip(run(COUNTS[0].astype(np.uint8)), run(COUNTS[:1]), strict=True):
-        np.testing.assert_array_equal(alone, batched[0])
-
-
-@pytest.mark.parametrize("run", [stable, fixed])
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        ([[1, 2.5, 0, 0]], "Expected integer counts, got dtype='float64'"),
-        ([[1, 101, 0, 0]], "Expected counts in 0..100, got minimum=0, maximum=101"),
-        ([[1, 2]], "Expected counts of 4 labels, got num_labels=2"),
-    ],
-)
-def test_counts_that_are_refused(run: Any, counts: Any, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        run(counts)
-    assert str(caught.value) == message
-
-
 def test_an_event_is_that_of_the_choice_and_that_of_the_test() -> None:
     for noise in ("gumbel", "gaussian"):
         mechanism = m.StableTopKMechanism(**STABLE | {"allow_empty": False, "noise": noise})
@@ -313,22 +286,6 @@ def test_an_event_is_that_of_the_choice_and_that_of_the_test() -> None:
         for relation in NeighboringRelation:
             parts = (mechanism.choice.event(relation), mechanism.test.event(relation))
             assert mechanism.event(relation) == ComposedEvent(events=parts)
-
-
-@pytest.mark.parametrize("noise", ["gumbel", "gaussian"])
-def test_little_noise_releases_the_set_above_the_widest_gap(noise: str) -> None:
-    members, released = stable(COUNTS, scale_gap=1e-3, sigma_test=1e-3, noise=noise)
-    # of equal counts no gap is wide, and half of the teachers are no majority for none or all
-    assert released.tolist() == [True, False, True]
-    assert members[[0, 2]].tolist() == [[True, False, True, False], [False, True, False, True]]
-
-
-@pytest.mark.parametrize("allow_empty", [False, True])
-def test_equal_counts_without_a_majority_release_nothing(allow_empty: bool) -> None:
-    members, released = stable(
-        np.full((200, 5), 50), num_labels=5, delta_test=1e-9, allow_empty=allow_empty
-    )
-    assert not released.any() and not members.any()
 
 
 @pytest.mark.parametrize(("shift", "weight"), [(1, 1), (2, 2), (3, 2)])
@@ -347,15 +304,6 @@ def test_none_and_all_are_answered_by_majority(shift: int, weight: int, num_teac
     assert gaps == [weight * (half - alone), alone, 0, 0, -weight * half]
 
 
-@pytest.mark.parametrize("weight", [0, 3, -1, 1.5])
-def test_a_weight_of_majorities_that_is_refused(weight: Any) -> None:
-    refused = rf"^Expected majority_weight 1 or 2, got majority_weight={weight}$"
-    with pytest.raises(ValueError, match=refused):
-        m.sort_counts([1, 2], upper=3, majority_weight=weight)
-    with pytest.raises(ValueError, match=refused):
-        m.GapChoice(num_labels=2, scale=1.0, majority_weight=weight)
-
-
 def test_a_doubled_majority_has_its_window_under_both_relations() -> None:
     """What is run for REPLACE_RECORD costs as much under ADD_REMOVE_TEACHER, unless none and all
     are left out."""
@@ -369,68 +317,6 @@ def test_a_doubled_majority_has_its_window_under_both_relations() -> None:
     without = m.StableTopKMechanism(**STABLE | {"allow_empty": False})
     assert without.choice.event(ADD) == BoundedRangeEvent(neighboring_relation=ADD, eta=1.0)
     assert (without.event(ADD).cost().rdp < doubled.event(ADD).cost().rdp).all()
-
-
-def test_seeded_releases_of_many_rows_stay_as_they_are() -> None:
-    """Rows of a later part change nothing in those before it; Gaussian noise of all rows is drawn
-    at once."""
-    rows = np.random.default_rng(0).integers(0, 101, (1100, 4))
-    for given, kept in zip(stable(rows), stable(rows[:1024]), strict=True):
-        np.testing.assert_array_equal(given[:1024], kept)
-    mechanism, generator = (
-        m.StableTopKMechanism(**STABLE | {"noise": "gaussian"}),
-        m.seeded_generator(0),
-    )
-    gaps = m.sort_counts(rows, upper=100, majority_weight=2).gaps
-    chosen = mechanism.choice(gaps, generator=generator)
-    passed = mechanism.test(
-        np.take_along_axis(gaps, chosen[:, None], axis=1)[:, 0], generator=generator
-    )
-    members, released = stable(rows, noise="gaussian")
-    np.testing.assert_array_equal(released, passed)
-    np.testing.assert_array_equal(members.sum(axis=1), chosen * passed)
-
-
-def test_one_label_is_in_or_out() -> None:
-    for count, expected in ((100, True), (0, False)):
-        members, released = stable([[count]], num_labels=1)
-        assert released.all() and members.tolist() == [[expected]]
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_exactly_k_labels_are_released(k: int) -> None:
-    members, released, rounds = fixed(np.tile(COUNTS, (50, 1)), k=k)
-    assert released.any()
-    np.testing.assert_array_equal(members.sum(axis=1), k * released)
-    assert ((rounds >= 0) & (rounds <= k * released)).all()
-
-
-def test_fixed_k_with_little_noise_is_the_top() -> None:
-    for k, expected in ((1, [0]), (2, [0, 2]), (3, [0, 2, 3])):
-        for penalty in (0.0, 1e3):
-            quiet = {"scale_gap": 1e-3, "sigma_test": 1e-3, "scale_peel": 1e-3}
-            members, released, rounds = fixed(COUNTS[0], k=k, rank_penalty=penalty, **quiet)
-            # without a penalty the widest gap is that below two labels
-            assert released and np.flatnonzero(members).tolist() == expected
-            assert rounds == (0 if penalty else abs(k - 2))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"k": 0}, "Expected an integer k >= 1, got k=0"),
-        ({"k": 5}, "Expected k <= 4 for 4 labels, got k=5"),
-        ({"rank_penalty": -1.0}, "Expected rank_penalty >= 0, got rank_penalty=-1.0"),
-        ({"rank_penalty": math.inf}, "Expected rank_penalty >= 0, got rank_penalty=inf"),
-        ({"scale_peel": 0.0}, "Expected scale_peel > 0, got scale_peel=0.0"),
-        ({"scale_gap": -5.0}, "Expected scale_gap > 0, got scale_gap=-5.0"),
-        ({"sigma_test": -5.0}, "Expected sigma_test > 0, got sigma_test=-5.0"),
-    ],
-)
-def test_parameters_that_are_refused_are_named(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        m.FixedTopKMechanism(**FIXED | arguments)
-    assert str(caught.value) == message
 
 
 def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:

@@ -246,24 +246,3 @@ def test_counts_of_nothing_change_nothing() -> None:
     )
     assert few == many and {1, 3} == set(itertools.chain(*few))
     assert mechanism.choose_unknown([], generator=m.seeded_generator(0)).tolist() == []
-
-
-@pytest.mark.parametrize("counts", [[-1, 7], [[1, 2]], [math.nan], [math.inf, 1.0], ["7"]])
-def test_counts_that_are_refused_are_not_repeated(counts: Any) -> None:
-    with pytest.raises(ValueError, match=r"^Expected finite counts >= 0 of shape \[n\]$"):
-        m.LimitedDomain(**GIVEN, relation=ADD).choose_unknown(
-            counts, generator=m.seeded_generator(0)
-        )
-
-
-def test_counts_are_a_list_of_numbers() -> None:
-    mechanism = m.LimitedDomain(
-        k=2, kbar=3, scale=1e-3, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD
-    )
-    chosen = mechanism.choose_unknown(
-        np.array([0, 900, 5, 800]), generator=np.random.default_rng(0)
-    )
-    assert chosen.tolist() == [1, 3]
-    for counts in ([[3, 1]], [-1.0, 2.0], [np.nan, 1.0], ["3", "1"]):
-        with pytest.raises(ValueError, match=r"^Expected finite counts >= 0 of shape \[n\]$"):
-            mechanism.choose_unknown(np.array(counts), generator=np.random.default_rng(0))

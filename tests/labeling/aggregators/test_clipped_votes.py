@@ -4,8 +4,8 @@ costs its share."""
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from pate._core.testing.laws import chi_square_p_value
 from pate._labeling.aggregators import clipped_votes
 from pate._labeling.aggregators.clipped_votes import Bisection, clipped_sums, factors_of, sizes_of
 from pate._labeling.testing.aggregators import BallotRows, Law, neighbors
-from pate.accounting import NeighboringRelation as Relation, epsilon_of
+from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Ballots, ClippedVotes
-from pate.testing import BatchContract, sampled_epsilon
+from pate.testing import BatchContract
 
 SEARCHED = 0.24  # a multiplier so small that three teachers are asked for a median
 
@@ -357,75 +357,6 @@ def test_noise_is_gaussian_of_the_stated_deviation(around: bool) -> None:
     np.testing.assert_array_equal(release.labels, release.noisy_counts > 15)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Halved(ClippedVotes):
-    """A planted fault: half of the noise."""
-
-    def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Any:
-        return ClippedVotes(multiplier_clipped=self.multiplier_clipped / 2).aggregate(
-            votes, generator=generator
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "caught"), [(ClippedVotes, False), (Halved, True)])
-def test_a_search_and_its_sum_survive_an_audit_by_sampling(
-    kind: type[ClippedVotes], caught: bool
-) -> None:
-    """A lower bound on epsilon from whole batches: the clip that was found, and the noisy sum along
-    the difference."""
-    generator = np.random.default_rng(5)
-    others = np.zeros((4, 29, 4), dtype=np.uint8)
-    others[:, :, 0] = 1  # four entries each, as the ballots that change
-    changed = np.zeros((2, 4, 1, 4), dtype=np.uint8)
-    changed[0, :, 0, 1] = changed[1, :, 0, 2] = 1
-    first, second = (Votes.from_ballots(np.concatenate((others, each), axis=1)) for each in changed)
-    voting = kind(multiplier_clipped=1.6)
-    assert Bisection(num_teachers=30, most=16).share(0.8) <= 0.25
-
-    def sample(votes: Ballots, draws: int, noise: np.random.Generator) -> list[Hashable]:
-        found: list[Hashable] = []
-        for _ in range(draws):
-            release = voting.aggregate(votes, generator=noise)
-            assert release.noisy_counts is not None and release.noise_std is not None
-            along = (
-                release.noisy_counts[:, 1] - release.noisy_counts[:, 2]
-            ).sum() / release.noise_std
-            found.append((round(release.noise_std, 6), int(np.clip(along, -8, 8) // 0.5)))
-        return found
-
-    claimed = epsilon_of(voting.event(first.shape), count=4, delta=1e-2)
-    audit = sampled_epsilon(sample, first, second, delta=1e-2, draws=40_000, generator=generator)
-    assert (audit.epsilon > claimed) == caught
-    assert audit.epsilon > claimed / 2
-
-
-def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
-    ballots = np.zeros((3, 70_000, 64), dtype=np.uint8)
-    ballots[1, :, 5] = 1
-    ballots[2, :100] = 1
-    votes = Votes.from_ballots(ballots)
-    release = ClippedVotes(multiplier_clipped=1.0).aggregate(
-        votes, generator=np.random.default_rng(0)
-    )
-    np.testing.assert_array_equal(release.labels, ballots[:, -1])
-    assert release.noisy_counts is not None
-    # of those that give all labels of a query, and one, about two entries are left
-    assert abs(release.noisy_counts[2].mean() - 100 * math.sqrt(2 / 65)) < 2
-
-
-def test_an_undecided_prediction_predicts_no_label() -> None:
-    """Most give nothing, and others are clipped; around all labels it is those that differ in
-    nothing."""
-    ballots = np.zeros((1, 40, 5), dtype=np.uint8)
-    ballots[:, :10] = 1
-    voting = ClippedVotes(multiplier_clipped=1e-6, around_predictions=True)
-    for prediction, expected in ((0.5, 10 * math.sqrt(2 / 5)), (0.5 + 1e-9, 10.0), (1.0, 10.0)):
-        votes = replace(Votes.from_ballots(ballots), predictions=np.full((1, 5), prediction))
-        counts = voting.aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
-        np.testing.assert_allclose(np.asarray(counts), np.full((1, 5), expected), atol=1e-4)
-
-
 def test_a_tie_gives_no_label_and_no_query_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clipped_votes, "add_gaussian", lambda sums, **_: sums)
     ballots = np.zeros((1, 4, 3), dtype=np.uint8)
@@ -436,15 +367,6 @@ def test_a_tie_gives_no_label_and_no_query_no_noise(monkeypatch: pytest.MonkeyPa
     none = voting.aggregate(Votes.from_ballots(ballots[:0]), generator=np.random.default_rng(0))
     assert none.labels.shape == none.mask.shape == (0, 3) and none.noise_std == 1
     assert none.noisy_counts is not None and none.noisy_counts.shape == (0, 3)
-
-
-@pytest.mark.parametrize("most", [1, 9, 1000, 120_000])
-def test_sizes_sought_are_a_quarter_of_a_doubling_apart(most: int) -> None:
-    bisection = Bisection(num_teachers=10, most=most)
-    expected = sorted({math.ceil(most / 2 ** (k / 4)) for k in range(80)})
-    assert bisection.candidates.tolist() == expected
-    bisection.candidates[0] = 2  # of a copy
-    assert bisection.candidates.tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Aggregators that see public features of the queries: who is given them, and what is said where
 there are none."""
 
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,16 +65,6 @@ def test_chosen_queries_keep_their_features() -> None:
     np.testing.assert_array_equal(features_of(votes[votes.counts[:, 0] > 1]), features[1:])
 
 
-@pytest.mark.parametrize(
-    "features", [np.zeros(3), np.zeros((2, 5)), np.zeros((3, 2, 2)), np.full((3, 1), np.nan)]
-)
-def test_features_that_cannot_be(features: np.ndarray) -> None:
-    with pytest.raises(
-        ValueError, match=r"^Expected (finite features|features of shape \[3, F\])[^\n]*$"
-    ):
-        replace(Votes.from_counts([[1], [2], [3]], 4), features=features)
-
-
 def test_a_screen_asks_for_what_its_answers_need() -> None:
     answers = VotesWhereKnown(sigma_votes=1.0)
     screen = ConfidentScreen(answers=answers, sigma_confident=1.0, threshold_confident=2.0)
@@ -118,18 +106,6 @@ def test_labelling_brings_the_features_of_the_queries(copied: Path) -> None:
     known = np.array([first[name] > 0 for name in released.ids.tolist()])
     assert not released.labels[~known].any() and released.labels[known].any()
     assert released.mask.all()
-
-
-@pytest.mark.slow
-def test_labelling_with_features_needs_no_torch(copied: Path) -> None:
-    script = f"""
-import sys
-from pate import cli
-assert cli.main({relabel(copied)!r}) == 0
-assert "torch" not in sys.modules
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_data_that_are_gone_or_others_spend_nothing(

@@ -5,7 +5,6 @@ import re
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,8 @@ import pytest
 import yaml
 
 from pate import ReleasedLabels, cli
-from pate._labeling.aggregators import base as plugins
 from pate.accounting import NeighboringRelation, Statement, read_ledger
 from tests.conftest import make_arrays
-
-RELATION = NeighboringRelation.REPLACE_RECORD
 
 
 @pytest.fixture
@@ -205,57 +201,3 @@ def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) ->
     Statement.from_json(statement).verify(released=run / "public" / "labels.npz")
     sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
     assert cli.main(["account", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["NoisyMean", "outsider.NoisyMean"])
-def test_an_outsider_is_calibrated_by_name(
-    outsider: None, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["account", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0
-    assert "class_path: NoisyMean" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        (
-            "Stranger = json:loads",
-            "an Aggregator at the entry point Stranger of pate.aggregators, got object=",
-        ),
-        (
-            "Stranger = json:Stranger",
-            "an Aggregator at the entry point Stranger of pate.aggregators, got json:",
-        ),
-        (
-            "Stranger = nowhere_to_be_found:Stranger",
-            "an Aggregator at the entry point Stranger of pate.aggregators",
-        ),
-        (
-            "Stranger = pate.aggregators:StableTopK",
-            "the name of the class, StableTopK, at the entry point Stranger",
-        ),
-        (
-            "NoisyVotes = pate.aggregators:NoisyVotes",
-            "one aggregator NoisyVotes, the one of elsewhere, got another=",
-        ),
-    ],
-)
-def test_an_entry_point_that_names_no_aggregator_is_refused(
-    entry: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    elsewhere = SimpleNamespace(__name__="NoisyVotes", __module__="elsewhere")
-    monkeypatch.setattr(plugins, "own", lambda: {"NoisyVotes": elsewhere})
-    record = tmp_path / "site" / "stranger-1.0.dist-info"
-    record.mkdir(parents=True)
-    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    (record / "entry_points.txt").write_text(f"[pate.aggregators]\n{entry}\n")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["account", "--aggregator=NoisyVotes", "--target_epsilon=3", *sizes]) == 2
-    assert f"pate account: Expected {message}" in capsys.readouterr().err

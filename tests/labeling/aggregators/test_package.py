@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,11 @@ import pytest
 from scipy.special import expit, ndtr, ndtri
 
 import pate.aggregators
-from pate import Partial, Votes, VoteShape
+from pate import Votes, VoteShape
 from pate._labeling.votes.kinds import Counts
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,
-    ConfidentScreen,
     FixedStableTopK,
     LimitedDomainTopK,
     NoisyVotes,
@@ -25,7 +24,6 @@ from pate.aggregators import (
     Rounds,
     StableTopK,
     TopStableTopK,
-    registered,
 )
 from tests.labeling.aggregators.test_of_mechanism import is_its_mechanism
 
@@ -42,22 +40,6 @@ def test_no_two_aggregators_share_the_name_of_a_noise_parameter() -> None:
 
 
 @pytest.mark.parametrize("cls", CONCRETE)
-def test_a_docstring_says_when_to_choose_it_and_what_it_guarantees(cls: type[Aggregator]) -> None:
-    text = inspect.getdoc(cls) or ""
-    for word in (
-        "Choose it",
-        "Privacy:",
-        "REPLACE_RECORD",
-        "Args:",
-        "Raises:",
-        "neighboring_relation:",
-    ):
-        assert word in text or (
-            word == "REPLACE_RECORD" and "That of `NoisyVotes`" in text.replace("that", "That")
-        )
-
-
-@pytest.mark.parametrize("cls", CONCRETE)
 def test_every_aggregator_keeps_the_contract(cls: type[Aggregator]) -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     # one that is its mechanism has the mechanism's contract
@@ -70,21 +52,6 @@ def test_a_seed_is_no_generator(seed: Any) -> None:
     votes = Counts(counts=np.array([[5, 3, 1]]), num_teachers=9)
     with pytest.raises(ValueError, match=told):
         NoisyVotes(sigma_votes=1.0).aggregate(votes, generator=seed)
-
-
-def test_switches_are_set_as_they_are_described() -> None:
-    """Soft counts wherever all labels have them, sets of all sizes, and nothing that costs more or
-    needs a student."""
-    switches = {
-        (cls.__name__, field.name)
-        for cls in CONCRETE
-        for field in fields(cls)
-        if isinstance(field.default, bool) and field.default
-    }
-    assert switches == {
-        *(("NoisyVotes", "soft"), ("TauVoting", "soft")),
-        *(("StableTopK", "allow_empty"), ("FixedStableTopK", "allow_empty")),
-    }
 
 
 def test_noise_that_may_be_infinite_is_refused() -> None:
@@ -148,30 +115,6 @@ def test_a_list_is_bounded_by_the_widest_of_its_gaps() -> None:
     votes = Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40)
     answered = listed.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
     assert most / 4 < answered < most + 4 * math.sqrt(most / 2000)
-
-
-def test_an_aggregator_that_lacks_a_setting_cannot_be_made() -> None:
-    for cls in registered().values():
-        lacking = Partial(cls)
-        if not lacking.missing:
-            continue
-        assert lacking.complete() == lacking
-        with pytest.raises(TypeError, match=rf"^{cls.__name__}\.__init__\(\) missing .*'$"):
-            cls()
-    with pytest.raises(TypeError, match=r"'sigma_votes'$"):
-        NoisyVotes()  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match=r"^Expected `answers\.sigma_votes` of NoisyVotes$"):
-        ConfidentScreen(
-            answers=Partial(NoisyVotes),  # type: ignore[arg-type]
-            sigma_confident=1.0,
-            threshold_confident=3.0,
-        )
-    with pytest.raises(
-        ValueError, match=r"^Expected settings of NoisyVotes, got settings=\['sigma'\]$"
-    ):
-        Partial(NoisyVotes, sigma=1.0)
-    assert Partial(NoisyVotes).complete(sigma_votes=2.0) == NoisyVotes(sigma_votes=2.0)
-    assert Partial(Peeling, k=2).missing == ("scale_peel",)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.7, 3.0])

@@ -56,15 +56,6 @@ def test_64_labels_and_no_more() -> None:
         Powerset(scale_powerset=0.1).aggregate(wide, generator=generator)
 
 
-def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
-    ballots = np.zeros((2, 70_000, 64), dtype=np.uint8)
-    ballots[1, :, 5] = 1
-    release = Powerset(scale_powerset=1.0).aggregate(
-        Votes.from_ballots(ballots), generator=np.random.default_rng(0)
-    )
-    np.testing.assert_array_equal(release.labels, ballots[:, 0])
-
-
 def test_sets_nobody_voted_for_are_uniform() -> None:
     generator = np.random.default_rng(0)
     votes = Votes.from_ballots(np.zeros((20_000, 2, 4), dtype=np.uint8))
@@ -73,16 +64,6 @@ def test_sets_nobody_voted_for_are_uniform() -> None:
     assert chisquare(seen[1:]).pvalue > 1e-4
     # two votes for the empty set against 15 other sets
     assert seen[0] / 20_000 == pytest.approx(np.e**2 / (np.e**2 + 15), abs=0.02)
-
-
-@pytest.mark.parametrize("num_labels", [1, 8, 9, 12, 64])
-def test_sets_are_numbers_whose_bits_are_labels(num_labels: int) -> None:
-    ballots = (np.random.default_rng(0).random((5, 11, num_labels)) < 0.5).astype(np.uint8)
-    codes = powerset._encode(ballots)
-    assert codes.tolist() == [
-        [sum(int(b) << j for j, b in enumerate(x)) for x in each] for each in ballots
-    ]
-    np.testing.assert_array_equal(powerset._decode(codes[:, 0], num_labels), ballots[:, 0])
 
 
 @pytest.mark.parametrize("scale", [0.8, 3.0])

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from scipy.special import ndtr
 
-from pate import LabelSettings, Outlook, ReleasedLabels, Votes, VoteShape, cli
+from pate import LabelSettings, Outlook, Votes, VoteShape, cli
 from pate._labeling.aggregators.base import predictions_of
 from pate._labeling.aggregators.clipped_votes import combined, two_rounds
 from pate._labeling.linear import linear_student_of, student_of
@@ -306,15 +305,6 @@ def test_counts_are_joined_by_their_precision() -> None:
         assert combined(partial, second, 10) is second
 
 
-def test_a_tie_of_joined_counts_gives_no_label() -> None:
-    mask, labels = np.ones((1, 2), dtype=bool), np.zeros((1, 2), dtype=np.uint8)
-    tie, more = (
-        Release(labels, mask, noisy_counts=np.array([counts]), noise_std=1.0)
-        for counts in ([2, 5], [8, 6])
-    )
-    assert combined(tie, more, 10).labels.tolist() == [[0, 1]]
-
-
 def test_a_student_is_of_counts_where_their_noise_is_known_and_else_of_labels() -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((40, 3))
@@ -368,19 +358,6 @@ def test_answers_of_a_linear_model_are_averaged_with_no_counts(first: bool) -> N
     assert release.noise_std == last.noise_std
 
 
-def test_a_screen_keeps_the_labels_of_a_linear_model() -> None:
-    """It is a model no more where some queries have no answers, or the opinion of a student."""
-    votes = replace(random_votes(4), predictions=np.full((60, 3), 0.9))
-    answers = ScoreVotes(multiplier_scores=5.0)
-    for screen in (
-        ConfidentScreen(answers=answers, sigma_confident=0.5, threshold_confident=13.0),
-        InteractiveScreen(answers=answers, sigma_interactive=0.5, threshold_interactive=20.0),
-    ):
-        release = screen.aggregate(votes, generator=np.random.default_rng(0))
-        assert release.tiers is not None and 0 < release.tiers.sum() < 60
-        assert release.noisy_counts is None and release.noise_std is None and not release.linear
-
-
 def test_a_round_that_leaves_queries_unanswered_teaches_of_those_that_it_answered() -> None:
     votes = random_votes(4)
     screen = ConfidentScreen(
@@ -410,25 +387,6 @@ def test_a_round_that_leaves_queries_unanswered_teaches_of_those_that_it_answere
     )
 
 
-def test_rounds_that_cannot_be() -> None:
-    around = ClippedVotes(multiplier_clipped=1.0, around_predictions=True)
-    other = ClippedVotes(multiplier_clipped=1.0, neighboring_relation=Relation.ADD_REMOVE_TEACHER)
-    for rounds, message in (
-        ((), "Expected at least one round, got rounds="),
-        (
-            (around, around),
-            "Expected a first round that needs no predictions, got rounds_0='ClippedVotes'",
-        ),
-        (
-            (ClippedVotes(multiplier_clipped=1.0), other),
-            "Expected rounds for replace_record, got rounds[1]",
-        ),
-    ):
-        with pytest.raises(ValueError) as raised:
-            Rounds(rounds=rounds)
-        assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
-
-
 def test_the_default_spends_a_quarter_before_and_the_rest_after() -> None:
     outlook = Outlook(shape=PANEL, num_queries=50, delta=1e-5, relation=Relation.REPLACE_RECORD)
     (default,) = Rounds.proposals(outlook)
@@ -455,36 +413,6 @@ def label(run: Path, *words: str) -> int:
     return cli.main(
         ["label", "--num_queries=50", "--delta=1e-3", "--overwrite", "--run", str(run), *words]
     )
-
-
-@pytest.mark.slow
-def test_a_target_alone_is_labelled_in_rounds(copied: Path, tmp_path: Path) -> None:
-    """And the settings that it wrote, or those of a file that names rounds, find these labels."""
-    assert label(copied, "--target_epsilon=1", "--noise_seed=1") == 0
-    released = ReleasedLabels.load(copied)
-    settings = yaml.safe_load((copied / "public" / "label.yaml").read_text())["aggregator"][
-        "init_args"
-    ]["rounds"]
-    assert [each["class_path"].rpartition(".")[2] for each in settings] == [
-        "ClippedVotes",
-        "ClippedVotes",
-    ]
-    assert [each["init_args"]["around_predictions"] for each in settings] == [False, True]
-    entries = read_ledger(copied / "ledger.sqlite").entries
-    assert len(entries) == 2
-    spent = epsilon_of(entries[-1].events[Relation.REPLACE_RECORD], count=50, delta=1e-3)
-    assert 0.9999 < spent <= 1
-    kept = (copied / "public" / "labels.npz").read_bytes()
-    assert label(copied, "--config", str(copied / "public" / "label.yaml"), "--noise_seed=1") == 0
-    assert (copied / "public" / "labels.npz").read_bytes() == kept
-    again = tmp_path / "rounds.yaml"
-    again.write_text(
-        yaml.safe_dump({"aggregator": {"class_path": "Rounds", "init_args": {"rounds": settings}}})
-    )
-    assert label(copied, "--config", str(again), "--target_epsilon=1", "--noise_seed=1") == 0
-    np.testing.assert_array_equal(ReleasedLabels.load(copied).ids, released.ids)
-    for each in read_ledger(copied / "ledger.sqlite").entries[1:]:
-        assert epsilon_of(each.events[Relation.REPLACE_RECORD], count=50, delta=1e-3) <= 1
 
 
 class Killed(KeyboardInterrupt):

@@ -2,7 +2,6 @@
 release."""
 
 import math
-from collections.abc import Hashable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -30,7 +29,7 @@ from pate._labeling.linear import (
     shrunk_means,
     student_of,
 )
-from pate._labeling.votes.voters import Int32Array, encode_scores
+from pate._labeling.votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (
     Ballots,
@@ -42,11 +41,9 @@ from pate.aggregators import (
     Scores,
     ScoreVoters,
     ScoreVotes,
-    Voters,
 )
 from pate.data import UNKNOWN
 from pate.mechanisms import seeded_generator
-from pate.testing import sampled_epsilon
 
 NUM_LABELS = 4
 WEIGHTS = np.random.default_rng(1).normal(size=(6, NUM_LABELS)) * [1.0, 1.0, 0.5, 0.0]
@@ -158,39 +155,6 @@ def test_a_clip_is_sought_where_noise_is_a_third_of_the_voters_at_most(
     assert searches == ([(9, 0.25, 4.0, count)] if clipped else [])
     assert release.clip == pytest.approx(1.2 * largest / 4 if clipped else largest)
     assert release.sigma == pytest.approx(2 * release.clip / math.sqrt(0.75 if clipped else 1))
-
-
-def test_no_clip_is_sought_below_what_a_single_label_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of records without a label more than half may have ballots of nothing: their median would
-    clip all others."""
-    generator, sought = np.random.default_rng(0), []
-    voters = replace(voters_of(500, generator), labels=np.zeros((500, NUM_LABELS), dtype=np.uint8))
-
-    def find(sizes: FloatArray, candidates: FloatArray, **rest: Any) -> float:
-        assert not sizes.any()
-        sought.append(float(candidates[0]))
-        return float(candidates[0])
-
-    monkeypatch.setattr(score_votes, "noisy_median", find)
-    noisy_sum(voters, first_question(), 500, 0.5, generator)
-    assert 1 / 2 <= sought[0] <= math.sqrt(5) / 2
-
-
-def test_clips_are_sought_down_to_the_48th_where_none_is_too_small(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sought: list[FloatArray] = []
-    models = ScoreVoters.of((encode_scores(np.full((50, 300, NUM_LABELS), 0.3)),), PUBLIC)
-
-    def find(sizes: FloatArray, candidates: FloatArray, **rest: Any) -> float:
-        sought.append(candidates)
-        return 1.0
-
-    monkeypatch.setattr(score_votes, "noisy_median", find)
-    noisy_sum(models, first_question(), 50, 0.1, np.random.default_rng(0))
-    np.testing.assert_allclose(
-        sought, [first_question().largest_norm * 2 ** (-np.arange(48)[::-1] / 4)]
-    )
 
 
 @pytest.mark.parametrize("unknown", [False, True])
@@ -311,18 +275,6 @@ def test_few_records_tell_the_labels_that_most_of_them_have() -> None:
     assert len(list(released(make(0.18), voters, 1, generator))) == 4
 
 
-def test_levels_far_from_one_half_are_asked_once() -> None:
-    """The second round of levels would tell nothing; later rounds have its share."""
-    generator = np.random.default_rng(0)
-    labels = (generator.random((600, 4)) < [0.02, 0.01, 0.97, 0.02]).astype(np.uint8)
-    voters = replace(voters_of(600, generator), labels=labels)
-    steps = list(released(make(6.0), voters, 1, seeded_generator(0)))
-    assert [step.question.held.sum() for step in steps] == [4] * 5
-    assert [step.question.shares.any() for step in steps] == [False, True, True, True, True]
-    _, decisions = steps[-1].learner.answers(PUBLIC)
-    np.testing.assert_array_equal(decisions, np.tile([False, False, True, False], (300, 1)))
-
-
 def test_a_count_has_gaussian_noise_and_is_never_what_noise_alone_may_be() -> None:
     generator = np.random.default_rng(0)
     counts = np.array([noisy_count(1000, 5.0, generator) for _ in range(400)])
@@ -415,12 +367,6 @@ def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
     # priors are a factor of 1.8 apart
     np.testing.assert_allclose(shrinkage, prior / (prior + 1), atol=0.07)
     np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
-
-
-def test_nothing_speaks_for_slopes_that_are_smaller_than_their_noise() -> None:
-    shrinkage, evidence, _ = moment_learner._shrinkage(np.full((50, 2), 1e-3), np.ones((50, 2)))
-    # no variance is more likely than 0, and those that are far smaller than the noise as likely
-    assert 0 < shrinkage.max() < 0.01 and not evidence.any()
 
 
 def plain_shrinkage(
@@ -567,104 +513,6 @@ def test_rounds_converge_where_private_records_vary_more_than_public_samples(
     assert (errors == sorted(errors, reverse=True)) == (errors[-1] < 0.2) == mended
 
 
-def test_one_round_says_nothing_of_ratios() -> None:
-    learner = Learner(GEOMETRY, NUM_LABELS, 100.0)
-    mean = np.random.default_rng(0).normal(size=(7, NUM_LABELS))
-    learner.learn(learner.question(), mean, 0.01)
-    assert (learner._ratios == 1).all()
-
-
-def test_a_thousand_directions_that_hardly_vary_change_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All rounds of a release, with the deviation of its noise but none of the draws."""
-    generator = np.random.default_rng(4)
-    voters = voters_of(2000, generator)
-
-    def narrow(coordinates: Int32Array) -> Int32Array:
-        signs = generator.choice(np.array([-50, 50], dtype=np.int32), (len(coordinates), 1000))
-        return np.hstack((coordinates, signs))
-
-    samples = narrow(GEOMETRY.samples)
-    wider = replace(
-        GEOMETRY,
-        axes=np.pad(GEOMETRY.axes, ((0, 0), (0, 1000))),
-        variances=(samples.astype(np.float64) ** 2).mean(axis=0) * GEOMETRY.unit**2,
-        samples=samples,
-        parts=np.zeros(1006, dtype=np.int64),
-    )
-    assert wider.variances[-1] < 1e-4 * wider.variances[5]
-    monkeypatch.setattr(score_votes, "add_gaussian", lambda values, sigma, generator: values)
-    both = [voters, replace(voters, geometry=wider, coordinates=narrow(voters.coordinates))]
-    (answers, decisions), (same, same_decisions) = (
-        list(released(make(10.0), each, 1, seeded_generator(0)))[-1].learner.answers(PUBLIC)
-        for each in both
-    )
-    assert answers.std(axis=0).max() > 0.1
-    np.testing.assert_allclose(same, answers, atol=2e-4)
-    np.testing.assert_array_equal(same_decisions, decisions)
-
-
-def test_priors_are_a_factor_of_ten_to_the_fourth_apart() -> None:
-    """Shrinkage is a mean over them; evidence is of the most likely one."""
-    np.testing.assert_allclose(
-        np.array(moment_learner.LEARNING.prior_ratios),
-        [0, *(10 ** (k / 4) for k in range(-12, 29))],
-    )
-    generator = np.random.default_rng(0)
-    estimates, noise = (
-        generator.normal(size=(30, 4)) * [0, 1, 3, 30],
-        generator.uniform(1, 2, (30, 4)),
-    )
-    priors = noise.min() * np.array(moment_learner.LEARNING.prior_ratios)
-    expected, losses = plain_shrinkage(estimates, noise, priors)
-    best = np.argmin(losses + losses.mean(axis=1, keepdims=True), axis=0)
-    shrinkage, evidence, _ = moment_learner._shrinkage(estimates, noise)
-    np.testing.assert_allclose(shrinkage, expected)
-    np.testing.assert_allclose(evidence, losses[0] - losses[best, np.arange(4)], atol=1e-9)
-
-
-def test_a_label_departs_where_what_it_gains_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By three posterior deviations, and by the label's own evidence: labels on both sides of each
-    bound."""
-    monkeypatch.setattr(
-        moment_learner,
-        "labels_better_than_constant",
-        lambda gains, squares: np.ones(len(gains), dtype=np.bool_),
-    )
-    generator, samples = np.random.default_rng(0), GEOMETRY.linear(PUBLIC)
-    num_labels = 8
-    learner = Learner(GEOMETRY, num_labels, 1e4, purpose="never_below_constant")
-    logits = samples @ generator.normal(size=(samples.shape[1], num_labels))
-    errors = generator.uniform(0.5, 1.5, (samples.shape[1], num_labels)) * 1e-4
-    learner._level_precision = np.full(num_labels, 1e6)
-    learner._levels = np.repeat([0.5 + 0.0009, 0.5 + 0.0011], 4)
-    denied = learner._levels < 0.501
-    differ = (logits > 0) == denied
-    gains = (np.abs(np.tanh(logits / 2)) * differ).sum(axis=0)
-    variances = np.array(
-        [
-            4
-            * sum(
-                (samples[differ[:, j], i].sum()) ** 2 * errors[i, j]
-                for i in range(samples.shape[1])
-            )
-            + 4 * differ[:, j].sum() ** 2 * 1e-6
-            for j in range(num_labels)
-        ]
-    )
-    needed = 9 + 2 * math.log(num_labels)
-    for factor, enough in ((0.999, True), (1.001, False)):
-        # errors that leave a gain of three deviations, level included
-        levels = 4 * differ.sum(axis=0) ** 2 * 1e-6
-        learner._errors = errors * ((factor * gains / 3) ** 2 - levels) / (variances - levels)
-        assert (learner._errors > 0).all()
-        for evidence, evident in ((needed, True), (needed * 0.999, False)):
-            learner._evidence = np.full(num_labels, evidence)
-            above, departs = learner._departing(samples, logits)
-            assert (above != denied).all() and (departs == (enough and evident)).all()
-
-
 def test_a_gain_of_three_deviations_is_enough_and_a_level_one_above_one_half_is_not() -> None:
     """Three samples that differ for certain gain three; those as likely as not differ from no
     denial."""
@@ -751,36 +599,6 @@ def test_answers_are_linear_and_decisions_those_of_their_link(
     ].any()
 
 
-def test_a_mean_is_taken_as_it_is_however_noisy(monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, mean = Learner(GEOMETRY, 3, math.inf), np.zeros((7, 3))
-    mean[-1] = np.array([0.2, 0.5, 1.5]) * learner.question().constant
-    learner.learn(learner.question(), mean, 2.0)
-    np.testing.assert_allclose(learner.question().levels, [0.2, 0.5, 1 - 0.5 / 300])
-    # a constant entry is not lost among many directions that are kept
-    monkeypatch.setattr(
-        moment_learner, "_shrinkage", lambda *_: (np.full((6, 3), 100.0), np.zeros(3), 0.0)
-    )
-    learner.learn(learner.question(), mean, 2.0)
-    assert learner.question().constant == 0.05
-
-
-def test_a_label_whose_model_never_differs_is_given_by_the_constant() -> None:
-    """Where it says the same for all samples there is nothing to gain; where it is sure for half of
-    them, there is."""
-    learner = Learner(GEOMETRY, NUM_LABELS, 20_000.0)
-    voters = voters_of(20_000, np.random.default_rng(7))
-    learner.learn(learner.question(), voters.clipped_sum(learner.question(), 1.0) / 20_000, 1e-4)
-    samples = PUBLIC @ np.eye(PUBLIC.shape[1], GEOMETRY.num_directions)
-    above = learner._departing(samples, np.ones((300, NUM_LABELS)))[0]
-    same = np.where(above, 4.0, -4.0) * np.ones((300, 1))
-    assert not learner._departing(samples, same)[1].any()
-    halves = same * np.where(np.arange(300) % 2, 1, -1)[:, None]
-    assert learner._departing(samples, halves)[1][0]
-    assert not learner._departing(samples, halves * 1e-4)[
-        1
-    ].any()  # decisions that gain next to nothing
-
-
 def test_the_student_is_recovered_from_what_is_released() -> None:
     generator = np.random.default_rng(6)
     votes = Votes.from_voters(voters_of(2_000, generator), PUBLIC)
@@ -833,17 +651,6 @@ def test_a_hashed_partition_is_divided_by_the_teachers_that_have_records(
     assert error < 0.06 if counted else error > 0.1
 
 
-def test_scores_of_models_are_learned() -> None:
-    generator = np.random.default_rng(8)
-    noisy = PUBLIC[:, None] @ WEIGHTS + LEVELS + generator.normal(size=(300, 150, NUM_LABELS))
-    scores = expit(noisy - 2)
-    voters = ScoreVoters.of((encode_scores(scores.swapaxes(0, 1)),), PUBLIC)
-    release = make(2.0).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
-    assert release.noisy_counts is not None
-    shares, mean = release.noisy_counts / 150, scores.mean(axis=1)
-    assert np.corrcoef(shares.ravel(), mean.ravel())[0, 1] > 0.9
-
-
 def test_votes_must_have_voters_and_features() -> None:
     generator = np.random.default_rng(0)
     votes = Votes.from_voters(voters_of(50, generator), PUBLIC)
@@ -864,23 +671,6 @@ def test_votes_must_have_voters_and_features() -> None:
     assert len(voting.aggregate(votes[:3], generator=generator).labels) == 3
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"multiplier_scores": 0.0},
-        {"multiplier_scores": float("inf")},
-        {"rounds": ()},
-        {"rounds": (0.5, 0.4)},
-        {"rounds": (1.5, -0.5)},
-        {"rounds": (0.5, 0.5 + 1.5e-9)},
-        {"neighboring_relation": "swap"},
-    ],
-)
-def test_bad_parameters_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"^[^\n]*$"):
-        replace(make(1.0), **change)
-
-
 @pytest.mark.parametrize("relation", Relation)
 def test_it_is_calibrated_as_a_gaussian(relation: Relation) -> None:
     shape = VoteShape(500, NUM_LABELS)
@@ -892,50 +682,6 @@ def test_it_is_calibrated_as_a_gaussian(relation: Relation) -> None:
     assert found is not None
     assert 0.9999 < epsilon_of(found.event(shape), count=300, delta=1e-6) <= 1
     assert make(2.0, relation).event(shape).neighboring_relation is relation
-
-
-class Unclipped(ScoreVoters):
-    """A planted fault: ballots are not clipped."""
-
-    def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
-        return super().clipped_sum(question, 1e9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "caught"), [(ScoreVoters, False), (Unclipped, True)])
-def test_a_round_survives_an_audit_by_sampling(kind: type[ScoreVoters], caught: bool) -> None:
-    """A lower bound on epsilon from the deviation and the noisy sum, along the ballot of a teacher
-    that changes."""
-    geometry = Geometry.of(PUBLIC[:20])
-    shares = np.full(geometry.num_directions, 1 / geometry.num_directions)
-    half = MomentQuery(
-        geometry=geometry,
-        shares=shares,
-        constant=1.0,
-        levels=np.array([0.5]),
-        slopes=np.zeros((len(shares), 1)),
-    )
-
-    def voters(score: int) -> Voters:
-        scores = np.full((30, 20, 1), 148, dtype=np.uint8)
-        scores[0] = score
-        return kind(geometry=geometry, num_voters=30, num_labels=1, scores=(scores,))
-
-    def sample(asked: Voters, draws: int, noise: np.random.Generator) -> list[Hashable]:
-        found: list[Hashable] = []
-        for _ in range(draws):
-            release = noisy_sum(asked, half, 30, 0.8, noise)
-            along = (release.total[-1, 0] - 29 * (147 / 254 - 0.5)) / release.sigma
-            found.append((round(release.sigma, 6), int(np.clip(along, -8, 8) // 0.5)))
-        return found
-
-    event = GaussianEvent(neighboring_relation=Relation.REPLACE_RECORD, noise_multiplier=0.8)
-    claimed = epsilon_of(event, count=1, delta=1e-2)
-    audit = sampled_epsilon(
-        sample, voters(255), voters(1), delta=1e-2, draws=4_000, generator=np.random.default_rng(5)
-    )
-    assert (audit.epsilon > claimed) == caught
-    assert audit.epsilon > 0.1
 
 
 def signs(num: int, generator: np.random.Generator) -> tuple[FloatArray, UInt8Array]:
@@ -974,76 +720,3 @@ def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> 
     truth = (elsewhere[:, :3] > 0.2).astype(np.uint8) if straight else truth
     assert student.departs.all()
     assert ((student.predict(elsewhere) > 0.5) == truth).mean() > 0.75
-
-
-def test_few_voters_are_asked_little_along_later_parts() -> None:
-    """Not at all with fewer than 20 for each direction of the first and unit of noise."""
-    votes = in_parts(4000, (6, 3))
-    for multiplier, share in ((20.0, 0.104), (25.0, 0.083), (30.0, 0.069), (37.0, 0.0)):
-        *_, last = score_votes.released(make(multiplier), votes.voters, 1, np.random.default_rng(0))
-        both = share > 0
-        assert last.question.geometry.num_directions == 6 + 3 * both
-        assert last.learner.columns.tolist() == [True] * 6 + [both] * 3
-        rounds = score_votes.released(make(multiplier), votes.voters, 1, np.random.default_rng(0))
-        # by the noisy count
-        assert next(rounds).question.shares[6:].sum() == pytest.approx(share, rel=0.1)
-
-
-@pytest.mark.parametrize("straight", [True, False])
-def test_later_parts_have_a_share_of_a_ballot_until_labels_seem_to_need_them(
-    straight: bool,
-) -> None:
-    votes = in_parts(4000, (6, 3), straight=straight)
-    rounds = score_votes.released(make(3.0), votes.voters, 1, np.random.default_rng(0))
-    shares = [step.question.shares for step in rounds]
-    np.testing.assert_allclose([each.sum() for each in shares], 1)
-    later = [each[6:].sum() for each in shares]
-    assert 0.3 < later[0] < 0.5
-    assert later[-1] < 0.6 * later[0] if straight else later[1] > 0.5
-
-
-@pytest.mark.parametrize("together", [3.9, 4.1])
-def test_a_part_is_needed_by_two_standard_deviations(
-    together: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of all labels together; each part has a prior of its own, and evidence adds up."""
-    given: list[int] = []
-
-    def shrink(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        given.append(len(estimates))
-        return np.full(estimates.shape, len(given)), np.array([1.0, 2.0, 3.0]), together
-
-    monkeypatch.setattr(moment_learner, "_shrinkage", shrink)
-    learner = Learner(in_parts(10, (6, 3)).voters.geometry, 3, math.inf, 0.25)
-    shrinkage = learner._shrinkage(np.zeros((9, 3)), np.ones((9, 3)))
-    assert given == [6, 3] and shrinkage.tolist() == [[1] * 3] * 6 + [[2] * 3] * 3
-    assert learner._evidence.tolist() == [2, 4, 6]
-    expected = 0.75 if together > 4 else 0.25
-    assert learner._apportioned(np.full(9, 0.5) + (np.arange(9) > 5) * 2.5)[6:].sum() == (
-        pytest.approx(expected)
-    )
-    # a part that wants less has no more
-    assert learner._apportioned(np.repeat([1.0, 0.1], [6, 3]))[6:].sum() == pytest.approx(1 / 21)
-
-
-@pytest.mark.parametrize("needed", [False, True])
-def test_a_part_has_no_slopes_until_it_is_needed(
-    needed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(moment_learner, "LEARNING", Learning(needed=0.0 if needed else math.inf))
-    votes = in_parts(4000, (6, 3))
-    for step in score_votes.released(make(1.0), votes.voters, 1, np.random.default_rng(0)):
-        learner = step.learner
-        for each in (learner._slopes, learner._errors):
-            assert each[:6].all() and each[6:].all() == needed == each[6:].any()
-
-
-def test_evidence_of_all_labels_is_the_gain_of_one_prior_for_all() -> None:
-    random = np.random.default_rng(0)
-    noise = random.uniform(1, 2, (40, 3))
-    estimates = np.sqrt(noise + np.array([0, 0.1, 3])) * random.normal(size=(40, 3))
-    found = moment_learner._shrinkage(estimates, noise)[2]
-    fine = np.concatenate(([0], np.geomspace(1e-3, 1e3, 2000)))[:, None, None]
-    losses = (estimates**2 / (fine + noise) + np.log(fine + noise)).sum(axis=(1, 2))
-    assert 10 < found <= losses[0] - losses.min() < found * 1.1
-    assert moment_learner._shrinkage(estimates * 1e-3, noise)[2] == 0

@@ -91,25 +91,6 @@ class TestConfidentScreenOfTheWorstOfTwo(TestConfidentScreenOfTheTop):
     grid: Grid = (((1, 1, 0), (1, 1, 0), (1, 1, 0)), ((0, 0, 1), (0, 1, 1), (1, 1, 1)))
 
 
-def test_a_screen_of_more_labels_than_there_are_is_refused() -> None:
-    screen = ConfidentScreen(
-        answers=NoisyVotes(sigma_votes=1.0),
-        sigma_confident=1.0,
-        threshold_confident=1.0,
-        num_top=4,
-    )
-    votes = Votes.from_counts([[9, 5, 1]], num_teachers=9)
-    with pytest.raises(ValueError, match=r"^Expected num_top <= 3 labels, got num_top=4$"):
-        screen.aggregate(votes, generator=np.random.default_rng(0))
-
-
-@pytest.mark.slow
-class TestConfidentScreenOfTheWorst(TestConfidentScreen):
-    over: Over = "worst"
-    num_teachers = 3
-    grid: Grid = (((1, 1), (1, 1), (1, 1)), ((0, 1), (1, 1), (0, 1)))
-
-
 class TestConfidentScreenBeforeCheapAnswers(TestConfidentScreen):
     """Next to nothing is told but by the screen: its own curve is reached."""
 
@@ -126,11 +107,6 @@ class TestConfidentScreenBeforeCheapAnswers(TestConfidentScreen):
         whole: Any = self.make(Relation.REPLACE_RECORD)
         less = replace(whole, **{whole.noise_parameters[0]: 0.64})
         assert self._p_value(less, self.draws) < 1e-6
-
-
-@pytest.mark.slow
-class TestConfidentScreenOfTheWorstBeforeCheapAnswers(TestConfidentScreenBeforeCheapAnswers):
-    over: Over = "worst"
 
 
 class TestConfidentScreenBeforeTiers(TestConfidentScreen):
@@ -212,7 +188,6 @@ class TestInteractiveScreenBeforeCheapAnswers(
     [
         TestConfidentScreen,
         TestConfidentScreenOfTheTop,
-        TestConfidentScreenOfTheWorst,
         TestInteractiveScreen,
         TestInteractiveScreenOfTheWorst,
     ],
@@ -364,15 +339,6 @@ def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:
     assert (release.tiers[failed] == 1).any() and not release.labels[failed].any()
 
 
-def test_scaling_reaches_what_answers() -> None:
-    screen = ConfidentScreen(
-        answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0
-    )
-    twice = screen.scaled(2.0)
-    assert (twice.sigma_confident, twice.threshold_confident) == (4.0, 12.0)
-    assert twice.answers == Peeling(k=1, scale_peel=6.0)
-
-
 def test_a_screen_for_another_relation_is_refused() -> None:
     with pytest.raises(
         ValueError, match="Expected answers for add_remove_teacher, as the screen, got"
@@ -383,14 +349,3 @@ def test_a_screen_for_another_relation_is_refused() -> None:
             threshold_confident=12.0,
             neighboring_relation=Relation.ADD_REMOVE_TEACHER,
         )
-
-
-def test_a_student_that_is_half_sure_denies() -> None:
-    """At even odds both labels are as likely: the one that is not given says less."""
-    settings = {"sigma_interactive": 1e-6, "threshold_interactive": 1e6, "min_confidence": 0.5}
-    screen = InteractiveScreen(answers=NoisyVotes(sigma_votes=1.0), **settings)  # type: ignore[arg-type]
-    votes = replace(
-        Votes.from_counts(np.array([[5, 5, 5]]), 10), predictions=np.array([[0.5, 0.4999, 0.5001]])
-    )
-    release = screen.aggregate(votes, generator=np.random.default_rng(0))
-    assert release.labels.tolist() == [[0, 0, 1]] and release.mask.all()

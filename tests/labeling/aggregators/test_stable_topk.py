@@ -1,8 +1,6 @@
 """StableTopK and its variants keep the contract."""
 
 from dataclasses import replace
-from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from pate import Votes, VoteShape
 from pate._core.mechanisms.gaps import GapNoise, TestedBy
-from pate._core.testing.laws import ORDERS, renyi_divergence
+from pate._core.testing.laws import ORDERS
 from pate._labeling.testing.aggregators import Grid, Law
 from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
@@ -81,63 +79,6 @@ class TestStableTopKWithoutEmpty(TestStableTopK):
             return np.concatenate(([0.0], oracles.softmax(gaps[1:-1] / self.scale), [0.0]))
 
         return stable_law(votes, relation.score_range, self.sigma, self.delta, choice)
-
-
-@pytest.mark.slow
-def test_all_neighbors_of_small_panels_are_within_the_curve() -> None:
-    """The figures of docs/appendix/proofs.md: the law written out, both kinds of releases, both relations
-    of neighbors."""
-    noises = [(1, 0.8, 0.02), (2, 1.5, 0.02), (0.5, 0.4, 0.01), (4, 0.6, 1e-3), (0.7, 3, 1e-4)]
-    noises += [(8, 8, 1e-6), (0.3, 0.3, 0.1), (3, 0.3, 1e-5), (1.5, 5, 0.05), (20, 0.5, 1e-3)]
-    worst, trap = 0.0, 0.0
-    for num_labels, most in ((1, 6), (2, 6), (3, 4)):
-        for num_teachers, made_for, (scale, sigma, delta) in product(
-            range(2, most + 1), Relation, noises
-        ):
-            sets = [*product((0, 1), repeat=num_labels)]
-            laws = {}
-            for counts in product(range(num_teachers + 1), repeat=num_labels):
-                gaps = oracles.majority_gaps(counts, num_teachers, made_for.score_range)
-                law = dict.fromkeys([*sets, ()], 0.0)
-                for k, chance in enumerate(oracles.softmax(np.array(gaps) / scale).tolist()):
-                    passed = ndtr(max(gaps[k] - made_for.score_range, 0) / sigma + ndtri(delta))
-                    law[tuple(int(i in oracles.ranks(counts)[:k]) for i in range(num_labels))] += (
-                        chance * passed
-                    )
-                    law[()] += chance * (1 - passed)
-                laws[counts] = [*law.values()]
-            stable = StableTopK(
-                scale_gap=scale, sigma_test=sigma, delta_test=delta, neighboring_relation=made_for
-            )
-            for relation in Relation:
-                steps = (-1, 0, 1) if relation is Relation.REPLACE_RECORD else (0, 1)
-                moves = [move for move in product(steps, repeat=num_labels) if any(move)]
-                moved = [
-                    (counts, tuple(map(sum, zip(counts, move, strict=True))))
-                    for counts, move in product(laws, moves)
-                ]
-                pairs = np.array([[laws[a], laws[b]] for a, b in moved if b in laws])
-                first, second = np.concatenate((pairs, pairs[:, ::-1])).swapaxes(0, 1)
-                cost = stable.event(VoteShape(num_teachers, num_labels), relation).cost(ORDERS)
-                worst = max(
-                    worst,
-                    (renyi_divergence(first, second, cost.delta0).max(axis=0) / cost.rdp).max(),
-                )
-                if (
-                    num_labels > 1
-                    and made_for is not relation
-                    and relation is Relation.ADD_REMOVE_TEACHER
-                ):
-                    cheap = replace(stable, allow_empty=False).event(
-                        VoteShape(num_teachers, num_labels), relation
-                    )
-                    cost = cheap.cost(ORDERS)
-                    trap = max(
-                        trap,
-                        (renyi_divergence(first, second, cost.delta0).max(axis=0) / cost.rdp).max(),
-                    )
-    assert worst == pytest.approx(0.992, abs=5e-4)
-    assert trap == pytest.approx(3.54, abs=5e-3)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
@@ -438,66 +379,6 @@ def test_where_next_to_nothing_passes_the_fallback_pays_for_all(
         sigma, delta = 20.0, delta_test
 
     Failing().test_realised_costs_hold_between_all_neighbors(relation, relation)
-
-
-@pytest.mark.parametrize(
-    "stable",
-    [
-        StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-6, allow_empty=False),
-        StableTopK(
-            scale_gap=1.0, sigma_test=1.0, delta_test=1e-6, allow_empty=False, noise_law="gaussian"
-        ),
-        FixedStableTopK(
-            k=1,
-            rank_penalty=0,
-            scale_gap_fixed=1.0,
-            sigma_test_fixed=1.0,
-            delta_test_fixed=1e-6,
-            scale_peel_fixed=1.0,
-            allow_empty=False,
-        ),
-    ],
-)
-def test_one_label_needs_the_empty_set(stable: Aggregator) -> None:
-    alone = r"^Expected at least two labels without the empty and the full set, got num_labels=1$"
-    with pytest.raises(ValueError, match=alone):
-        stable.event(VoteShape(9, 1))
-    with pytest.raises(ValueError, match=alone):
-        stable.aggregate(Votes.from_counts([[3]], 9), generator=np.random.default_rng(0))
-    # two labels leave one gap, the one between them
-    stable.event(VoteShape(9, 2))
-    release = stable.aggregate(
-        Votes.from_counts([[0, 50]] * 40, 50), generator=np.random.default_rng(0)
-    )
-    assert release.mask.all() and release.labels.tolist() == [[0, 1]] * 40
-    with_empty: Any = replace(stable, allow_empty=True)  # type: ignore[call-arg]
-    with_empty.event(VoteShape(9, 1))
-    assert with_empty.aggregate(
-        Votes.from_counts([[50]], 50), generator=np.random.default_rng(0)
-    ).mask.all()
-
-
-def test_ranks_that_are_ruled_out_answer_nothing() -> None:
-    """Of two labels one or none may be given: the widest gap is the majority for none."""
-    ruled = StableTopK(
-        scale_gap=1.0,
-        sigma_test=1.0,
-        delta_test=1e-3,
-        neighboring_relation=Relation.ADD_REMOVE_TEACHER,
-        regularizer=(0.0, -np.inf, 0.0),
-    )
-    assert ruled.max_answer_probability(VoteShape(6, 2)) == pytest.approx(ndtr(2 + ndtri(1e-3)))
-    assert replace(ruled, regularizer=None).max_answer_probability(
-        VoteShape(6, 2)
-    ) == pytest.approx(ndtr(5 + ndtri(1e-3)))
-
-
-def test_a_message_names_what_came() -> None:
-    make: Any = partial(StableTopK, sigma_test=1.0, delta_test=1e-6)
-    with pytest.raises(ValueError, match=r"^Expected scale_gap > 0, got scale_gap=-5.0$"):
-        make(scale_gap=-5.0)
-    with pytest.raises(TypeError, match=r"missing 1 required keyword-only argument: 'scale_gap'$"):
-        make()
 
 
 NOISES: tuple[GapNoise, ...] = (

@@ -182,15 +182,6 @@ def test_staying_away_costs_as_much_as_changing_around_predictions(norm: Norm) -
         )
 
 
-@pytest.mark.slow
-def test_a_query_of_more_ballots_than_are_worked_on_at_once() -> None:
-    ballots = np.zeros((2, 70_000, 64), dtype=np.uint8)
-    ballots[1, :, 5] = 1
-    voting = TauVoting(tau=1.0, sigma_tau=1.0, threshold_tau=35_000.0)
-    release = voting.aggregate(Votes.from_ballots(ballots), generator=np.random.default_rng(0))
-    np.testing.assert_array_equal(release.labels, ballots[:, 0])
-
-
 def test_values_around_predictions_count_teachers() -> None:
     generator = np.random.default_rng(0)
     ballots = (generator.random((50, 40, 6)) < 0.3).astype(np.uint8)
@@ -202,18 +193,3 @@ def test_values_around_predictions_count_teachers() -> None:
     assert release.noisy_counts is not None
     np.testing.assert_allclose(release.noisy_counts, counts, atol=0.01)
     np.testing.assert_array_equal(release.labels[counts != 20], (counts > 20)[counts != 20])
-
-
-def test_an_undecided_prediction_predicts_no_label() -> None:
-    """Ballots of five labels beyond tau: around a label they would differ from it in nothing, and
-    not be clipped."""
-    ballots = np.ones((1, 40, 5), dtype=np.uint8)
-    votes = replace(Votes.from_ballots(ballots), predictions=np.full((1, 5), 0.5))
-    voting = TauVoting(tau=1.0, sigma_tau=1e-6, threshold_tau=10.0, around_predictions=True)
-    values = voting.aggregate(votes, generator=np.random.default_rng(0)).noisy_counts
-    assert values is not None
-    np.testing.assert_allclose(values, np.full((1, 5), 40 / 5**0.5), atol=1e-4)
-    decided = replace(votes, predictions=np.full((1, 5), 0.5 + 1e-9))
-    values = voting.aggregate(decided, generator=np.random.default_rng(0)).noisy_counts
-    assert values is not None
-    np.testing.assert_allclose(values, np.full((1, 5), 40.0), atol=1e-4)

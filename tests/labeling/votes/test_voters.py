@@ -3,7 +3,6 @@ clip."""
 
 import itertools
 import math
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 
 import pate._labeling.votes.voters
 from pate._core.validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
-from pate._labeling.linear import Directions, product_bits
-from pate._labeling.votes.voters import blocks, clip_factors, encode_scores
+from pate._labeling.linear import product_bits
+from pate._labeling.votes.voters import clip_factors, encode_scores
 from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
 from pate.data import UNKNOWN
 
@@ -417,17 +416,6 @@ def test_an_absent_teacher_counts_as_nothing_after_the_centring() -> None:
     assert 0.04 < np.linalg.norm(alone) <= clip and alone[-1].sum() < 0
 
 
-def test_scores_are_steps_and_nothing_is_none_of_them() -> None:
-    scores = np.linspace(0, 1, 1001, dtype=np.float32)
-    steps = encode_scores(scores)
-    assert (steps[0], steps[500], steps[-1]) == (1, 128, 255) and (
-        np.diff(steps.astype(int)) >= 0
-    ).all()
-    np.testing.assert_allclose((steps - 1.0) / 254, scores, atol=0.5 / 254 + 1e-6)
-    np.testing.assert_array_equal(encode_scores([[np.nan, 0.0], [1.0, np.nan]]), [[0, 1], [255, 0]])
-    np.testing.assert_array_equal(encode_scores(np.array([0, 1], dtype=np.uint8)), [1, 255])
-
-
 @pytest.mark.parametrize("num_features", [1, 2, 3, 4, 5, 37])
 def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
     """Of the widest features too, no product or sum of steps is rounded: as Python's integers have
@@ -464,24 +452,6 @@ def test_coordinates_are_those_of_whole_numbers(num_features: int) -> None:
     )
 
 
-def test_the_4096_widest_directions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many products of coordinates and slopes of 20 bits have sums below 2^53."""
-    wide = Directions(np.zeros(1), np.ones(4100), np.ones((1, 4100)), np.zeros((2, 1)))
-    monkeypatch.setattr(Directions, "of", lambda _: wide)
-    assert Geometry.of(np.array([[1.0], [2.0]])).num_directions == 4096
-
-
-def test_directions_of_wide_features_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are as large as the features, and so is a copy of these without their mean."""
-    monkeypatch.setattr(pate._labeling.votes.voters, "_ENTRIES", 1 << 17)
-    features = np.random.default_rng(0).integers(0, 2, size=(50, 5000)).astype(np.float64)
-    tracemalloc.start()
-    geometry = Geometry.of(features)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert geometry.axes.shape == (5000, 49) and peak < 2.6 * features.nbytes
-
-
 def test_directions_that_vanish_on_the_grid_are_left_out() -> None:
     public = np.zeros((3000, 2))
     public[0, 0], public[:, 1] = 1.0, np.resize([1e-6, -1e-6], 3000)
@@ -515,19 +485,6 @@ def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
     )
 
 
-def test_only_long_rows_are_cut_and_scaled() -> None:
-    """To the last bit as if all rows were cut first, and then scaled by one or less."""
-    question = question_of(np.random.default_rng(4))
-    sizes = np.geomspace(1e-2, 1e4, 20 * len(PUBLIC))[:, None]
-    coordinates = GEOMETRY.coordinates(7 + np.tile(PUBLIC - 7, (20, 1)) * sizes)
-    weights = question.weights * (GEOMETRY.unit * 2**12)
-    cut = np.trunc((coordinates * weights).clip(-(2**17), 2**17))
-    lengths = np.sqrt((cut**2).sum(axis=1))
-    scaled = np.trunc(cut * (2**13 / np.maximum(lengths, 2**13))[:, None])
-    np.testing.assert_array_equal(question.basis(coordinates)[:, :-1], scaled)
-    assert 0.1 < (lengths > 2**13).mean() < 0.9 and (np.abs(cut) == 2**17).any()
-
-
 @pytest.mark.parametrize("size", [0.0, 1e-6, 0.3, 40.0])
 def test_answers_are_products_with_slopes(size: float) -> None:
     question = question_of(np.random.default_rng(4))
@@ -539,27 +496,6 @@ def test_answers_are_products_with_slopes(size: float) -> None:
         (question.levels + plain).clip(0, 1),
         atol=1e-4 * size,
     )
-
-
-@pytest.mark.parametrize("size", [1e-6, 0.3, 40.0])
-def test_slopes_are_whole_numbers_of_twenty_bits(size: float) -> None:
-    """On a grid that is a power of two, as fine as they allow."""
-    question = question_of(np.random.default_rng(4))
-    question = replace(question, slopes=size * question.slopes / np.abs(question.slopes).max())
-    grid, slopes = question._quantized_slopes
-    np.testing.assert_array_equal(slopes, np.rint(slopes))
-    assert 2**19 <= np.abs(slopes).max() <= 2**20 and math.log2(grid / GEOMETRY.unit) % 1 == 0
-    np.testing.assert_allclose(slopes * grid / GEOMETRY.unit, question.slopes, atol=size * 2.0**-19)
-
-
-def test_ballots_of_groups_are_as_fine_as_their_squares_allow() -> None:
-    """A sum of the squares of all entries, the largest norm squared at most, has 51 bits at
-    most."""
-    voters = group_voters(Records.drawn(60, np.random.default_rng(1)))
-    for num_labels in range(1, 50):
-        largest = 2 ** math.ceil(math.log2(5 * num_labels))
-        units = 4 ** replace(voters, num_labels=num_labels)._bits
-        assert largest * units <= 2**51 < 4 * largest * units
 
 
 def test_groups_may_have_any_numbers() -> None:
@@ -601,57 +537,6 @@ def test_no_clip_is_sought_below_half_of_what_a_public_sample_has() -> None:
         == score_voters(records).least_norm(question)
         == 0
     )
-
-
-def test_blocks_cover_all_rows_and_are_as_large_as_they_may_be() -> None:
-    for num_rows, entries in (
-        (0, 3),
-        (7, 1 << 22),
-        (7, 1 << 23),
-        (10, 1 << 20),
-        (10, 0),
-        (9, 1_000_000),
-    ):
-        parts = blocks(num_rows, entries)
-        assert [row for part in parts for row in range(num_rows)[part]] == list(range(num_rows))
-        sizes = [part.stop - part.start for part in parts]
-        assert all(
-            size == 1 or size * entries <= 1 << 22 < (size + 1) * max(entries, 1)
-            for size in sizes[:-1]
-        )
-    assert [len(blocks((1 << 22) + more, 1)) for more in (0, 1)] == [1, 2]
-
-
-def test_voters_that_cannot_be_are_refused() -> None:
-    voters = record_voters(Records.drawn(60, np.random.default_rng(8)))
-    changes: list[dict[str, Any]] = [{"num_voters": 1}, {"num_voters": 2**24}]
-    for change in changes:
-        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-            replace(voters, **change)
-    assert replace(voters, num_voters=2).num_voters == 2
-    assert replace(voters, num_voters=MOST_VOTERS).num_voters == MOST_VOTERS
-    question = question_of(np.random.default_rng(8), constant=1.0)
-    changes = [
-        {"constant": 0.0},
-        {"constant": 1.01},
-        {"shares": np.ones(4)},
-        {"levels": np.zeros(4)},
-    ]
-    for change in changes:
-        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-            replace(question, **change)
-    teachers = score_voters(Records.drawn(60, np.random.default_rng(8)))
-    assert isinstance(teachers, ScoreVoters)
-    chunk = teachers.scores[0]
-    for scores in ([chunk], [*teachers.scores, chunk]):
-        with pytest.raises(ValueError, match=r"^Expected scores of 20 teachers, "):
-            replace(teachers, scores=scores)
-    for wrong in (chunk[0], chunk[:, 1:], chunk[:, :, 1:], chunk.astype(int)):
-        with pytest.raises(ValueError, match=r"^Expected uint8 scores of shape \[t, 40, 3\], "):
-            replace(teachers, scores=[wrong, teachers.scores[1]])
-    groups = group_voters(Records.drawn(60, np.random.default_rng(8)))
-    with pytest.raises(ValueError, match=r"^Expected groups in ascending order[^\n]*$"):
-        replace(groups, groups=groups.groups[::-1])
 
 
 @pytest.mark.parametrize("kind", ["record", "group"])
