@@ -20,7 +20,6 @@ from jsonargparse import Namespace
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import Json, read_json
 from pate._core.files.writing import locked
-from pate._core.registry import find
 from pate._core.tables import text_table
 from pate._core.validation import require
 from pate._labeling.commands.parsing import (
@@ -41,7 +40,6 @@ from pate._labeling.commands.stages import (
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
 from pate._labeling.pipeline import TESTS, RunPlan, say_hopeless
-from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.runs.run import LABEL, METRICS, MODEL, STUDENT, Run, read_data
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
@@ -49,9 +47,6 @@ from pate._labeling.votes.kinds import Voting
 
 Overrides = Mapping[str, Sequence[str]]
 """Options that override settings of a recipe, by part."""
-
-_PROOF = "proof.txt"
-_NO_THEOREM = "a test of this program, not a proof of the theorem"
 
 
 def main(args: Sequence[str]) -> None:
@@ -83,10 +78,10 @@ def _run(folder: Path, name: str, overrides: Overrides, options: Namespace) -> N
         votes=options.votes,
         overwrite=options.overwrite,
     )
-    run_plan(plan, dry_run=options.dry_run, prove=options.prove)
+    run_plan(plan, dry_run=options.dry_run)
 
 
-def run_plan(plan: RunPlan, *, dry_run: bool = False, prove: bool = False) -> None:
+def run_plan(plan: RunPlan, *, dry_run: bool = False) -> None:
     """Check, rehearse and execute a plan, and print what it leaves.
 
     Errors in any stage are reported before teachers train for hours and labels are paid for.
@@ -94,7 +89,6 @@ def run_plan(plan: RunPlan, *, dry_run: bool = False, prove: bool = False) -> No
     Args:
         plan: the plan.
         dry_run: whether to describe the plan, and write nothing.
-        prove: whether to test law and isolation first, on made-up records.
     """
     plan.check()
     plan.rehearse()
@@ -106,34 +100,9 @@ def run_plan(plan: RunPlan, *, dry_run: bool = False, prove: bool = False) -> No
         print(f"Run: {plan.root}. Nothing was written, and nothing was spent.")
         return
     with locked(plan.root):
-        proven = _prove(plan) if prove else None
         plan.execute(partial(print, flush=True))
     print()
     print(_describe_run(plan.run), end="")
-    if proven is not None:
-        proof = plan.root / _PROOF
-        print(f"{'proof:':<19}{proof} (law and isolation {proven}; {_NO_THEOREM})")
-    if proven == "not tested":
-        raise SystemExit(3)
-
-
-def _prove(plan: RunPlan) -> str:
-    """Test law and isolation, and return the verdict; end with status 1 if they are refuted."""
-    print("[proof] law and isolation, on made-up records", flush=True)
-    settings = {type(each.settings): each.settings for each in plan.releases[:-1]}
-    proven = find("prove")(
-        plan.root,
-        plan.known,
-        plan.sized_teachers,
-        plan.complete_labels,
-        voting=plan.voting,
-        first=settings.get(LabelSettings),
-        samples=settings.get(SampleSettings),
-    )
-    if proven == "refuted":
-        print((plan.root / _PROOF).read_text(), end="")
-        raise SystemExit(1)
-    return str(proven)
 
 
 @dataclass(frozen=True)
@@ -228,11 +197,6 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--votes": {
         "choices": get_args(Voting),
         "help": "how networks vote, as in `pate teachers vote`",
-    },
-    "--prove": {
-        **FLAG,
-        "help": "first test the law of the noise and the isolation of records, on made-up records;"
-        " a refuted program ends with status 1 and spends nothing, an inconclusive one ends with 3",
     },
     "--dry_run": {
         **FLAG,

@@ -8,7 +8,7 @@ from pate._labeling.commands.table import Command
 COMMANDS = {
     "audit": Command(
         "pate.lab.audit.command:main",
-        "test the noise, the isolation and the leaks of a recipe on a copy (NOT PRIVATE)",
+        "test how well canaries in a copy of a recipe are detected (NOT PRIVATE)",
         "pate audit configs/table --output audits/table --label.target_epsilon 4",
     ),
 }

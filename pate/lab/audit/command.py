@@ -4,7 +4,7 @@ import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 
@@ -17,11 +17,10 @@ from pate._labeling.commands.parsing import FLAG, CommandParser, add_options
 from pate._labeling.commands.run import Overrides, Recipe, by_part, run_plan
 from pate._labeling.commands.shipped import PARTS, find_recipe
 from pate._labeling.data.source import DataSource
-from pate._labeling.runs.run import TEACHERS_FIT, VOTES_IMPORT, Run, StageChangedError
-from pate.lab.audit.canaries import CanaryRecords, Kind
-from pate.lab.audit.neighbor import Whom, audit_neighbor
-from pate.lab.audit.tables import STATUS, Verdict
-from pate.lab.audit.whole import AuditResult, audit
+from pate._labeling.runs.run import TEACHERS_FIT, Run, StageChangedError
+from pate.lab.audit.canaries import CanaryRecords
+from pate.lab.audit.neighbor import STATUS, Whom, audit_neighbor
+from pate.lab.audit.whole import audit
 
 _OTHERS = PARTS[1:]
 _NEIGHBORS: dict[str, Whom] = {
@@ -48,15 +47,9 @@ def main(args: Sequence[str]) -> None:
         # PRIVATE: to the screen alone
         alone = audit_neighbor(parsed.recipe, _NEIGHBORS[option], name)
         print(alone.text, end="")
-        _end(alone.verdict)
+        _end(STATUS[alone.verdict])
         return
     folder = parsed.output or Path("audits") / parsed.recipe.resolve().name
-    if Run(parsed.recipe).state(VOTES_IMPORT) is not None:
-        _require_own(folder)
-        with locked(folder):
-            write_text(folder / _MARK, f"{AUDITED}\n")
-            _report(folder, audit(parsed.recipe))
-        return
     _audit_recipe(find_recipe(parsed.recipe), folder, parsed, overrides)
 
 
@@ -72,9 +65,7 @@ def _audit_recipe(recipe: Path, folder: Path, parsed: Any, overrides: Overrides)
         "init_args": {
             "source": Recipe(recipe, run.root, overrides).teachers()[-1]["data"],
             "canaries": parsed.canaries,
-            "kind": parsed.kind,
             "seed": seed,
-            "poisons": parsed.poisons,
         },
     }
     text = f"# {AUDITED}\n{yaml.safe_dump({'data': data}, sort_keys=False)}"
@@ -107,7 +98,11 @@ def _audit_recipe(recipe: Path, folder: Path, parsed: Any, overrides: Overrides)
                 for place in (copy, run.root):
                     shutil.rmtree(place, ignore_errors=True)
                 (folder / _MARK).unlink()
-        _report(folder, audit(run.root))
+        outcome = audit(run.root)
+        write_json(folder / "audit.json", outcome.content)
+        write_text(folder / "audit.txt", outcome.text)
+        print(f"\n{outcome.text}\n{folder / 'audit.txt'}, {folder / 'audit.json'}")
+        _end(int(outcome.refuted))
 
 
 def _require_own(folder: Path) -> None:
@@ -117,17 +112,9 @@ def _require_own(folder: Path) -> None:
     require(not foreign, f"a new folder, or the folder of an audit. {_CHOOSE}", output=str(folder))
 
 
-def _report(folder: Path, outcome: AuditResult) -> None:
-    """Write and print an audit, and end with the status of its verdict."""
-    write_json(folder / "audit.json", outcome.content)
-    write_text(folder / "audit.txt", outcome.text)
-    print(f"\n{outcome.text}\n{folder / 'audit.txt'}, {folder / 'audit.json'}")
-    _end(outcome.verdict)
-
-
-def _end(verdict: Verdict) -> None:
-    if STATUS[verdict]:
-        raise SystemExit(STATUS[verdict])
+def _end(status: int) -> None:
+    if status:
+        raise SystemExit(status)
 
 
 def _mark(run: Run) -> None:
@@ -152,26 +139,24 @@ def _read(file: Path) -> Any:
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="pate audit",
-        description="Run a recipe on a copy of its records, with canaries among them, and test it:"
-        " the law of its noise, the isolation of records, and how well canaries can be detected."
-        " Exit status 1 means that the statement is refuted, 3 that a part has no test. NOT"
+        description="Run a recipe on a copy of its records, with canaries among them, and test how"
+        " well they are detected. Exit status 1 means that the statement is refuted. NOT"
         " PRIVATE: the output reveals which canaries were included.\n\nThe ledger of the records is"
         " neither read nor written: an audit has its own folder and ledger. After a kill, run the"
         " same command again to continue.\n\nA setting of a stage is overridden as in `pate run`:"
         " --label.target_epsilon 4.\n\nWith --neighbor, --neighbor_group or --neighbor_teacher it"
         " tests"
         " the releases of an existing run instead, for the owner of the data alone: its output is"
-        " PRIVATE, and goes to the screen.",
+        " PRIVATE, and goes to the screen. Exit status 3 means that a release has no test.",
         print_config=None,
     )
-    kinds = "far from all records; the same, in two records; or like a record"
     add_options(
         parser,
         {
             "recipe": {
                 "type": Path,
-                "help": "the folder, or the name of a shipped recipe, such as table; or the folder"
-                " of a run by `pate label` with imported votes, of which copies are made",
+                "help": "the folder, or the name of a shipped recipe, such as table; with"
+                " --neighbor the folder of a run",
             },
             "--output": {
                 "type": Path,
@@ -181,16 +166,6 @@ def _parser() -> CommandParser:
                 "type": int,
                 "default": 256,
                 "help": "the number of canaries, a power of two",
-            },
-            "--kind": {
-                "choices": get_args(Kind),
-                "default": "outlying",
-                "help": f"how canaries look: {kinds}",
-            },
-            "--poisons": {
-                "type": float,
-                "default": 0.0,
-                "help": "the share of records that an adversary owns",
             },
             "--neighbor": {
                 "metavar": "ID",

@@ -10,17 +10,21 @@ moves a release, so that they are for the owner of the data alone.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import secrets
+import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import yaml
 
 from pate._core.accounting.charges import account, for_group_size
 from pate._core.accounting.cost import NeighboringRelation
@@ -30,19 +34,18 @@ from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.progress import stage_bar
 from pate._core.registry import find
-from pate._core.release.transaction import release
 from pate._core.settings import decode_fields
 from pate._core.validation import require
-from pate._labeling.data.arrays import DrawnPublic
 from pate._labeling.data.records import Records, Role, assign_teachers
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import is_linear
 from pate._labeling.pipeline import Pipeline
-from pate._labeling.release.between_runs import SampleSettings, SamplesRelease, student_run
+from pate._labeling.release.between_runs import student_run
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.privacy_units import unit_of
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
 from pate._labeling.runs.run import (
+    KEY_FILE,
     LABEL,
     STUDENT,
     TEACHERS_FIT,
@@ -54,22 +57,88 @@ from pate._labeling.runs.run import (
     load_data,
     load_ledger,
 )
-from pate._labeling.runs.vote_store import finished_votes
+from pate._labeling.runs.vote_store import VoteManifest, finished_votes
 from pate._labeling.stages.student import LinearPlan, fit, student_settings
 from pate._labeling.stages.teachers import load_plan
 from pate._labeling.teachers import FIRST, ClosedFormPlan, assigned_units
+from pate._labeling.votes.kinds import Ballots
 from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
-from pate.lab.audit.isolation import Changed, has_ballots, shortened, with_key
-from pate.lab.audit.releases import copied_to, without_budget
-from pate.lab.audit.tables import Tables, Trial, content_of, scratch, untested
 
 Whom = Literal["record", "group", "teacher"]
 WARNING = "PRIVATE: an audit for one {whom}. It tells how much it moves what was released."
 _ROUNDING = 1e-6
+_STEPS = 10  # of networks, at most
 _REPLACE, _REMOVE = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 
 
-class Without(Changed):
+Verdict = Literal["passed", "refuted", "not tested"]
+
+# the first that any test gives is that of the table
+VERDICTS: Mapping[Verdict, str] = {
+    "refuted": "REFUTED: this program does not do what the statement says.",
+    "not tested": "INCONCLUSIVE: nothing is refuted, and some parts have no test.",
+    "passed": "Nothing is refuted. This is no proof of a theorem, but a test of this program.",
+}
+STATUS: Mapping[Verdict, int] = {"refuted": 1, "not tested": 3, "passed": 0}
+"""The exit status of a command by the verdict of its tables."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A row of a table.
+
+    Attributes:
+        subject: the part of the program that is tested.
+        tried: the attempt, with its size.
+        power: the faults that it would have found at this size.
+        result: the figures of this attempt.
+        verdict: ``refuted`` if a program without faults would rarely give this result.
+    """
+
+    subject: str
+    tried: str
+    power: str
+    result: str
+    verdict: Verdict
+
+
+def untested(subject: str, reason: str) -> Trial:
+    """Return the row of a subject that has no test."""
+    return Trial(subject, "no test", "nothing", reason, "not tested")
+
+
+def _verdict_of(tests: Iterable[Trial]) -> Verdict:
+    """Return the verdict of a table: refuted if a test refutes, else untested if one is missing."""
+    verdicts = {test.verdict for test in tests}
+    return next(verdict for verdict in VERDICTS if verdict in verdicts)
+
+
+@contextmanager
+def scratch(run: Run, name: str) -> Iterator[Path]:
+    """Yield an empty folder next to a run, and delete it; also one that a kill has left."""
+    folder = run.root.parent / f".{run.root.name}-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _content_of(path: Path) -> Any:
+    """Return the content of a file, of JSON or YAML without entries that are its own."""
+    if path.suffix not in (".json", ".yaml"):
+        return path.read_bytes()
+
+    def shared(content: Any) -> Any:
+        if isinstance(content, dict):
+            return {name: shared(part) for name, part in content.items() if name not in _OWN}
+        return [shared(part) for part in content] if isinstance(content, list) else content
+
+    return shared((json.loads if path.suffix == ".json" else yaml.safe_load)(path.read_text()))
+
+
+class Without(DataSource):
     """The records of another source without some private ones.
 
     Args:
@@ -78,11 +147,24 @@ class Without(Changed):
     """
 
     def __init__(self, source: DataSource, ids: list[str]) -> None:
-        super().__init__(source)
-        self._ids = ids
+        super().__init__(
+            features=source.feature_map,
+            permanent_ids=source.permanent_ids,
+            unknown_labels=source.unknown_labels,
+            copies=source.copies,
+        )
+        self._source, self._ids = source, ids
 
-    def changed(self, records: Records) -> Records:
-        """Return the private records without these."""
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the labels of the source."""
+        return self._source.label_names
+
+    def load(self, role: Role) -> Records:
+        """Return the raw records of the source, without these if they are private."""
+        records = self._source.load(role)
+        if role is not Role.PRIVATE:
+            return records
         return records.select(np.flatnonzero(~np.isin(records.ids, self._ids)))
 
 
@@ -182,11 +264,10 @@ def printed_totals(
 
 @dataclass(frozen=True)
 class _Known:
-    """A release of the ledger that can be made again: its run, and whether it is of samples."""
+    """A release of the ledger that can be made again: and its run."""
 
     entry: LedgerEntry
     run: Run
-    samples: bool = False
 
 
 def _runs_beside(run: Run) -> Iterator[Run]:
@@ -207,33 +288,19 @@ def _known(entry: LedgerEntry, runs: Sequence[Run], neighbor: Neighbor) -> _Know
         return "it was broken off"
     for run in runs:
         with suppress(ValueError):
-            samples = kind == "samples" and run.state(TEACHERS_FIT) is not None
-            if samples:
-                data = load_data(run)
-                same = isinstance(data, DrawnPublic) and sha256(data.samples) == digest
-            else:
-                same = (
-                    kind == "labels"
-                    and run.is_finished(LABEL)
-                    and ReleasedLabels.load(run.root).release == entry.release
-                    and sha256(labels_file(run)) == digest
-                )
+            same = (
+                kind == "labels"
+                and run.is_finished(LABEL)
+                and ReleasedLabels.load(run.root).release == entry.release
+                and sha256(labels_file(run)) == digest
+            )
             if same and not neighbor.absent(run) and first_stage(run) is VOTES_IMPORT:
                 return "its votes were imported, and their records are not known here"
             if same and not neighbor.absent(run) and not neighbor.ids:
                 return "the records of an imported teacher are not known here"
             if same:
-                return _Known(entry, run, samples)
+                return _Known(entry, run)
     return f"no folder beside the run's holds what {entry.run} released"
-
-
-class _ForcedSamples(SamplesRelease):
-    """Public samples whose moments are kept or forced."""
-
-    generator: ForcedGenerator
-
-    def draw(self, release: int, generator: np.random.Generator) -> None:
-        super().draw(release, self.generator)
 
 
 @dataclass(kw_only=True)
@@ -277,10 +344,10 @@ class _Side:
         with redirect_stdout(seen), redirect_stderr(seen), warnings.catch_warnings():
             warnings.simplefilter("always")
             try:
-                (self._samples if known.samples else self._labels)(known, generator)
+                self._labels(known, generator)
             except ValueError as error:
                 self.failed[number] = str(error)
-        if generator.drew_otherwise and not known.samples:
+        if generator.drew_otherwise:
             self.failed[number] = "it draws numbers in a way of its own"
         self.printed += seen.getvalue()
 
@@ -289,33 +356,7 @@ class _Side:
 
     def _data(self, run: Run) -> DataSource:
         data, ids = load_data(run), list(self.neighbor.ids) if self.is_left_out else []
-        if not isinstance(data, DrawnPublic):
-            return Without(data, ids)
-        again = self.folder / "public" / data.samples.name
-        samples = again if again.is_file() else data.samples
-        return DrawnPublic(Without(data._source, ids), samples=samples, bounds=data._bounds)
-
-    def _samples(self, known: _Known, generator: ForcedGenerator) -> None:
-        data: Any = self._data(known.run)
-        data = DrawnPublic(
-            data._source,
-            samples=self.folder / "public" / data.samples.name,
-            bounds=data._bounds,
-        )
-        data.samples.parent.mkdir(exist_ok=True)
-        facts, event = known.entry.published or {}, known.entry.events[_REPLACE]
-        settings = SampleSettings(
-            noise_multiplier=getattr(event, "noise_multiplier"),  # noqa: B009 (of one event)
-            delta=facts["delta"],
-            relation=NeighboringRelation(facts["neighboring_relation"]),
-            unit=facts["unit"],
-            max_teachers_per_unit=facts["max_teachers_per_unit"],
-        )
-        drawn = _ForcedSamples(
-            with_key(self._place(known.run.root), known.run, self.ledger), data, settings
-        )
-        drawn.generator = generator
-        release(drawn)
+        return Without(data, ids)
 
     def _labels(self, known: _Known, generator: ForcedGenerator) -> None:
         source, root = known.run, self._place(known.run.root)
@@ -330,7 +371,10 @@ class _Side:
                 plan = replace(plan, start_from=str(self._place(student_run(source, start).root)))
             run = with_key(root, source, self.ledger)
             pipeline = Pipeline(root, self._data(source), ledger=self.ledger)
-            pipeline.fit_teachers(shortened(plan))
+            if not isinstance(plan, ClosedFormPlan):
+                # more steps show no other teacher
+                plan = replace(plan, num_steps=min(plan.num_steps, _STEPS))
+            pipeline.fit_teachers(plan)
             others = votes.get("absent") or []
             if not isinstance(plan, ClosedFormPlan):
                 others = sorted({*others, *absent})
@@ -346,6 +390,43 @@ class _Side:
                 find("run_student")("fit", run, learned)
 
 
+def has_ballots(manifest: VoteManifest) -> bool:
+    """Whether the ballots of all teachers are known, and not only counts, scores or a sum."""
+    return manifest.kind is Ballots and not any("_counts_" in name for name in manifest.chunks)
+
+
+def with_key(root: Path, run: Run, ledger: Path | None = None) -> Run:
+    """Return a new run with the key of another, and a ledger."""
+    copy = Run(root, ledger=ledger)
+    copy.make_private()
+    shutil.copy2(run.root / KEY_FILE, root / KEY_FILE)
+    return copy
+
+
+def copied_to(root: Path, run: Run, ledger: Path) -> Run:
+    """Return a copy of a run without its labels and student in a new folder, with a ledger."""
+    shutil.copytree(
+        run.private,
+        root / "private",
+        ignore=shutil.ignore_patterns("label", "label.*", "student*", "*.ckpt"),
+        copy_function=_link,
+    )
+    (root / "public").mkdir()
+    content = yaml.safe_load(run.data_config.read_text())
+    (root / "data.yaml").write_text(yaml.safe_dump(content | {"ledger": str(ledger)}))
+    return Run(root, ledger=ledger)
+
+
+def _link(source: str, target: str) -> None:
+    """Link large arrays, which are replaced and never changed in place; copy other files."""
+    (os.link if source.endswith((".npy", ".pt")) else shutil.copy2)(source, target)
+
+
+def without_budget(settings: LabelSettings) -> LabelSettings:
+    """Return the settings of a release that no budget limits."""
+    return replace(settings, max_epsilon=None, max_delta0=None, budget_filter=None)
+
+
 def _start_of(run: Run) -> Path | None:
     """Return the run whose student the teachers of a run start from. None without one."""
     start = run.inputs_of(TEACHERS_FIT).settings.get("start_from")
@@ -353,19 +434,36 @@ def _start_of(run: Run) -> Path | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborAudit(Tables):
+class NeighborAudit:
     """The audit of a ledger for a neighbor: the tables of draws, totals and outputs. PRIVATE.
 
     Attributes:
         neighbor: the neighbor.
+        tables: the tests by the name of their table.
     """
 
     neighbor: Neighbor
+    tables: Mapping[str, Sequence[Trial]]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a test refutes or, if none does, one is missing."""
+        return _verdict_of(test for tests in self.tables.values() for test in tests)
 
     @property
     def text(self) -> str:
-        """All figures in words."""
-        return "\n\n".join([WARNING.format(whom=self.neighbor.whom), *self.texts]) + "\n"
+        """All figures in words, three lines for a test."""
+        parts = [WARNING.format(whom=self.neighbor.whom)]
+        for name, tests in self.tables.items():
+            lines = [f"{name.capitalize()}: {_verdict_of(tests)}"]
+            for test in tests:
+                lines += [
+                    f"  {test.verdict:<10}  {test.subject}: {test.tried}",
+                    f"  {'':<10}  would have found: {test.power}",
+                    f"  {'':<10}  found: {test.result}",
+                ]
+            parts.append("\n".join(lines))
+        return "\n\n".join([*parts, VERDICTS[self.verdict]]) + "\n"
 
 
 def audit_neighbor(root: Path, whom: Whom, name: str) -> NeighborAudit:
@@ -532,7 +630,7 @@ _TIMES = re.compile(r"\d+:\d\d")
 def _outputs(side: _Side) -> dict[str, Any]:
     """Return the public files of a side by name, and the lines that were printed."""
     files = {
-        path.relative_to(side.folder).as_posix(): content_of(path, _OWN)
+        path.relative_to(side.folder).as_posix(): _content_of(path)
         for path in side.folder.rglob("public/**/*")
         if path.is_file()
     }

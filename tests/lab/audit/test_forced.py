@@ -1,5 +1,6 @@
 """Draws with forced outcomes: how far they move, by hand, and that no release meets them."""
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,8 +28,9 @@ from pate.aggregators import (
     StableTopK,
     TauVoting,
 )
-from pate.lab.audit.forced import DivergedError, ForcedGenerator, Movement
-from pate.mechanisms import NoisyMoments, add_gaussian, exceeds
+from pate.lab.audit.forced import DivergedError, ForcedGenerator, Movement, joint_epsilon
+from pate.mechanisms import add_gaussian, exceeds
+from pate.testing import exact_epsilon
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 DELTA = 1e-5
@@ -214,20 +216,6 @@ def test_a_plug_in_with_private_noise_or_private_answers_is_found() -> None:
     assert not np.array_equal(one.mask, other.mask)
 
 
-def test_moments_of_samples_move_no_more_than_they_pay() -> None:
-    generator = np.random.default_rng(0)
-    rows = generator.standard_normal((300, 5))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    mechanism, kept = NoisyMoments(noise_multiplier=8.0), ForcedGenerator(0)
-    one = mechanism([(rows, np.ones(300))], generator=kept)
-    forced = ForcedGenerator(0, kept.draws)
-    other = mechanism([(rows[1:], np.ones(299))], generator=forced)
-    assert np.array_equal(one.products, other.products) and np.array_equal(one.mean, other.mean)
-    moved = Movement.between(kept.draws, forced.draws)
-    paid = mechanism.event(REPLACE).cost().mu_squared
-    assert 0.1 * paid < moved.mu_squared <= paid
-
-
 def test_no_release_can_meet_a_watched_generator() -> None:
     """Only audits name it, and none of their modules is imported below their zone."""
     root = Path(pate.__file__).parent
@@ -239,3 +227,51 @@ def test_no_release_can_meet_a_watched_generator() -> None:
     seams = {"_core/mechanisms/noise.py", "_labeling/aggregators/base.py"}
     assert {name for name in names if not name.startswith("lab/audit/")} - seams == set()
     assert seams < names
+
+
+def product_of(laws: np.ndarray) -> list[float]:
+    """Return the law of all answers together, enumerated."""
+    return [math.prod(chances) for chances in itertools.product(*laws.tolist())]
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_answers_together_leak_as_much_as_their_enumerated_law(zeros: bool, delta: float) -> None:
+    generator = np.random.default_rng(1)
+    p, q = generator.dirichlet(np.ones(4), size=(2, 5))
+    q = 0.7 * p + 0.3 * q
+    if zeros:  # what is possible on one side alone, seldom
+        p, q = (
+            np.column_stack((p * (1 - 1e-5), np.full(5, 1e-5), np.zeros(5))),
+            np.column_stack((q, np.zeros((5, 2)))),
+        )
+    expected = exact_epsilon(product_of(p), product_of(q), delta=delta)
+    told = joint_epsilon(p, q, delta=delta)
+    if math.isinf(expected):
+        assert told == 700
+    else:
+        assert expected - 0.02 <= told <= expected
+    assert told == joint_epsilon(q, p, delta=delta)
+
+
+def test_laws_that_share_nothing_are_told_though_their_sums_err() -> None:
+    """One answer of two shares no outcome, and its chances add up to more than 1."""
+    p = np.array([[0.1, 0.1, 0.1, 0.7000000000000002, 0.0], [0.5, 0.5, 0.0, 0.0, 0.0]])
+    q = np.array([[0.0, 0.0, 0.0, 0.0, 1.0], [0.4, 0.6, 0.0, 0.0, 0.0]])
+    assert p[0].sum() > 1
+    assert joint_epsilon(p, q, delta=DELTA) == joint_epsilon(p[:1], q[:1], delta=DELTA) == 700
+
+
+@pytest.mark.parametrize(
+    ("n", "chance"), [(40, 0.6), pytest.param(150, 0.53, marks=pytest.mark.slow)]
+)
+def test_bits_leak_as_the_binomial_law_of_them(n: int, chance: float) -> None:
+    """So unlikely a tail, and so small a delta, that a transform without care would make them
+    up."""
+    p, q = np.full((n, 2), [chance, 1 - chance]), np.full((n, 2), [1 - chance, chance])
+    ones = np.arange(n + 1)
+    coefficients = np.array([math.comb(n, k) for k in range(n + 1)], dtype=np.float64)
+    first = coefficients * chance**ones * (1 - chance) ** (n - ones)
+    for delta in (1e-3, 1e-6, 1e-9):
+        expected = exact_epsilon(first.tolist(), first[::-1].tolist(), delta=delta)
+        assert expected - 0.02 <= joint_epsilon(p, q, delta=delta) <= expected

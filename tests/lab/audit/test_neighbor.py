@@ -16,7 +16,7 @@ from pate._labeling.stages import teachers as teachers_stage
 from pate._labeling.votes.kinds import Counts
 from pate.accounting import read_ledger
 from pate.aggregators import Aggregator, Canonical, LimitedDomainTopK, NoisyVotes, Release
-from pate.data import Arrays, DrawnPublic
+from pate.data import Arrays
 from pate.lab.audit.neighbor import NeighborAudit, Whom, audit_neighbor
 
 Captured = pytest.CaptureFixture[str]
@@ -191,21 +191,6 @@ def test_a_line_that_tells_the_number_of_records_is_found(
     monkeypatch.setattr(teachers_stage, "begin_fit", loud)
     audited = audit_neighbor(run, "record", "person-007")
     assert audited.verdict == "refuted" and "150 records" in result(audited, "outputs", 1)
-
-
-@pytest.mark.slow
-def test_samples_are_drawn_again(table: Path) -> None:
-    data = DrawnPublic(
-        Arrays(table / "table.npz"), samples=table / "samples.npz", bounds=[-4.0, 4.0]
-    )
-    settings = pate.LabelSettings(delta=DELTA, target_epsilon=2.0)
-    pipeline = pate.Pipeline(table / "run", data)
-    pipeline.draw_public_samples(settings)
-    pipeline.fit_teachers(pate.ClosedFormPlan())
-    pipeline.vote()
-    pipeline.label(settings)
-    audited = audit_neighbor(table / "run", "record", "person-007")
-    assert audited.verdict == "passed" and len(audited.tables["draws"]) == 2
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ import yaml
 
 import pate
 from pate import ReleasedLabels, cli
-from pate._core.release import transaction
 from pate._labeling.linear import fit_linear
 from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import load_voters
 from pate._labeling.stages import student as student_stage
 from pate._labeling.votes.voters import RecordVoters
-from pate.lab.audit.canaries import CanaryMoments, CanaryRecords
+from pate.lab.audit import command
+from pate.lab.audit.canaries import CanaryRecords
 from pate.lab.audit.whole import AuditResult, audit
 from pate.student import LinearStudent
 from tests.lab.audit.worlds import Drawn
@@ -50,18 +49,16 @@ def sees_votes(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_student_that_sees_votes_is_found_in_19_of_20_audits(
+def test_a_student_that_sees_votes_is_found_in_5_of_6_audits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert whole(tmp_path / "honest", canaries=256, seed=0).verdict == "passed"
+    assert whole(tmp_path / "honest", canaries=256, seed=0).refuted is False
     outcomes = []
-    for seed in range(20):
+    for seed in range(6):
         sees_votes(monkeypatch, tmp_path / str(seed))
         outcomes.append(whole(tmp_path / str(seed), canaries=256, seed=seed))
-    assert (
-        sum(outcome.student is not None and outcome.student.refuted for outcome in outcomes) >= 19
-    )
-    assert all(outcome.labels is not None and not outcome.labels.refuted for outcome in outcomes)
+    assert sum(outcome.student.refuted for outcome in outcomes) >= 5
+    assert all(not outcome.labels.refuted for outcome in outcomes)
 
 
 @pytest.fixture
@@ -83,20 +80,17 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ["audit", "mine", "--output", "audited", "--canaries", "16"]
+    words = ["audit", "mine", "--output", "audited", "--canaries", "16"]
     before = {path: path.read_bytes() for path in recipe.parent.rglob("*") if path.is_file()}
-    turned = CanaryMoments.turned
-    calls = iter(range(1000))
 
-    def killed(world: CanaryMoments, *given: Any) -> Any:
-        if next(calls) == 2:
-            raise KeyboardInterrupt
-        return turned(world, *given)
+    def killed(*given: Any) -> Any:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(CanaryMoments, "turned", killed)
-    assert cli.main(command) == 130
+    monkeypatch.setattr(command, "audit", killed)
+    assert cli.main(words) == 130
+    monkeypatch.setattr(command, "audit", audit)
     labels = Path("audited/run/public/labels.npz").read_bytes()
-    assert cli.main(command) == 0
+    assert cli.main(words) == 0
     assert Path("audited/run/public/labels.npz").read_bytes() == labels
     printed = capsys.readouterr().out
     for file in Path("audited").rglob("*"):
@@ -113,17 +107,15 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
         assert json.loads(statement.read_text())["private"] is False
     assert "Nothing is refuted." in printed and printed.count("NOT PRIVATE") >= 3
     content = json.loads(Path("audited/audit.json").read_text())
-    assert content["private"] is False and content["verdict"] == "passed"
-    assert {"law", "isolation", "leak"} == content["tables"].keys()
-    assert all(test["power"] for tests in content["tables"].values() for test in tests)
+    assert content["private"] is False and content["refuted"] is False
     assert {path: path.read_bytes() for path in before} == before
     assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data", "audited"}
-    assert cli.main([*command, "--kind", "duplicated"]) == 2
+    assert cli.main([*words, "--seed", "1"]) == 2
     assert (
         "Expected the data and the canaries that the audit in audited was begun with"
         in capsys.readouterr().err
     )
-    assert cli.main([*command, "--label.target_epsilon", "3"]) == 2
+    assert cli.main([*words, "--label.target_epsilon", "3"]) == 2
     error = capsys.readouterr().err
     assert (
         "target_epsilon=3.0 (was 2.0). Choose another folder with --output" in error
@@ -132,37 +124,10 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     assert Path("audited/run/public/labels.npz").read_bytes() == labels
 
 
-@pytest.mark.slow
-def test_the_status_is_1_if_refuted_and_3_if_something_has_no_test(
-    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ["audit", "mine", "--canaries", "16", "--output"]
-    networks = "--teachers.fit=steps --teachers.num_teachers=8 --teachers.num_steps=3"
-    words = (
-        f"{networks} --teachers.batch_size=8 --label.aggregator=PeeledVotes"
-        " --label.aggregator.k=1 --label.aggregator.soft=true"
-    )
-    with pytest.raises(SystemExit) as ended:
-        cli.main([*command, "no-law", *words.split()])
-    assert ended.value.code == 3
-    printed = capsys.readouterr().out
-    assert "INCONCLUSIVE" in printed and "the law of PeeledVotes with noisy counts" in printed
-    monkeypatch.setattr(transaction, "draw_key", lambda: 7)
-    with pytest.raises(SystemExit) as ended:
-        cli.main([*command, "one-key"])
-    assert ended.value.code == 1
-    assert "REFUTED" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--canaries", "3"], "Expected a power of two of canaries, got canaries=3"),
-        (
-            ["--poisons", "1.5"],
-            "Expected 0 <= poisons < 1, a share of the records, got poisons=1.5",
-        ),
-        (["--kind", "shy"], "kind"),
         (["--data.init_args.path=data/none.npz"], "missing='data/none.npz'"),
         (
             ["--output=data"],
@@ -173,8 +138,7 @@ def test_the_status_is_1_if_refuted_and_3_if_something_has_no_test(
 def test_bad_settings_leave_nothing_behind(
     words: list[str], message: str, recipe: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) if words[0] == "--kind" else nullcontext():
-        assert cli.main(["audit", "mine", "--output", "audited", *words]) == 2
+    assert cli.main(["audit", "mine", "--output", "audited", *words]) == 2
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
     assert not Path("audited").exists()
