@@ -35,10 +35,7 @@ if TYPE_CHECKING:
         StabilityTestEvent as StabilityTestEvent,
         event_from_dict as event_from_dict,
     )
-    from pate._core.accounting.filters import (
-        PersonalEvent as PersonalEvent,
-        PrivacyFilter as PrivacyFilter,
-    )
+    from pate._core.accounting.filters import PrivacyFilter as PrivacyFilter
     from pate._core.accounting.history import (
         LedgerEntry as LedgerEntry,
         LedgerHead as LedgerHead,

@@ -22,7 +22,14 @@ from unittest import mock
 from pate import VoteShape
 from pate._core.accounting import ledger as _ledger
 from pate._core.accounting.charges import Events
-from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation, verify_ledger
+from pate.accounting import (
+    Budget,
+    GaussianEvent,
+    Ledger,
+    NeighboringRelation,
+    PrivacyUnit,
+    verify_ledger,
+)
 from pate.aggregators import StableTopK
 
 DELTA = 1e-3
@@ -55,7 +62,14 @@ def kinds() -> list[Events]:
 def reserve(ledger: Ledger, events: Events) -> int:
     """Reserve one query."""
     return ledger.reserve(
-        events, count=1, run="bench", description="", seeded=False, budget=BUDGET, delta=DELTA
+        events,
+        count=1,
+        run="bench",
+        description="",
+        seeded=False,
+        budget=BUDGET,
+        delta=DELTA,
+        privacy_unit=PrivacyUnit(unit="record"),
     )
 
 

@@ -71,20 +71,6 @@ def test_other_names_are_no_attributes() -> None:
         pate.Cannonical  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    ("name", "now"),
-    [
-        ("pate.models.EfficientNetLite0Features", "Backbone, name: timm.tf_efficientnet_lite0"),
-        ("pate.models.ResNet50Features", "Backbone, name: torchvision.resnet50"),
-        ("pate.CarriedStudent", "pate.ExportedStudent"),
-    ],
-)
-def test_a_name_of_an_earlier_version_is_told_what_took_its_place(name: str, now: str) -> None:
-    package, _, name = name.rpartition(".")
-    with pytest.raises(AttributeError, match=rf"has no attribute '{name}' \(it is now .*{now}\)$"):
-        getattr(importlib.import_module(package), name)
-
-
 ROOMS = ("pate", *(f"pate.{name}" for name in PACKAGES))
 MOST_CHARACTERS = 110
 

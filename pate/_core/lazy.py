@@ -11,15 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_REPLACED = {
-    "pate.CarriedStudent": "ExportedStudent",
-    "pate.student.CarriedStudent": "ExportedStudent",
-    "pate.models.EfficientNetLite0Features": "Backbone, name: timm.tf_efficientnet_lite0",
-    "pate.models.ResNet50Features": "Backbone, name: torchvision.resnet50",
-}
-"""Names of earlier versions, with the names of the same package in their place."""
-
-
 _public: "dict[str, Any]" = {}
 """What was imported from the public packages, by its public path."""
 _told: "list[Callable[[Any, str], object]]" = []
@@ -56,15 +47,6 @@ def naming_extra(error: ModuleNotFoundError, use: str = "") -> ModuleNotFoundErr
     )
 
 
-def no_attribute(package: str, name: str) -> AttributeError:
-    """Return the error on a name that a package does not have."""
-    now = _REPLACED.get(f"{package}.{name}")
-    return AttributeError(
-        f"module {package!r} has no attribute {name!r}"
-        + (f" (it is now {package}.{now})" if now else "")
-    )
-
-
 def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
     """Return ``__getattr__`` and ``__dir__`` of a package that imports its names on first use.
 
@@ -93,7 +75,7 @@ def lazy_names(package: str, file: str) -> "tuple[Callable[[str], Any], Callable
         if name == "__all__":
             return [name for name, home in homes.items() if home != package]
         if name not in homes:
-            raise no_attribute(package, name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
             value = (
                 import_module(f"{package}.{name}")

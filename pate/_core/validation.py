@@ -194,6 +194,18 @@ def as_float32(values: ArrayLike) -> Float32Array:
     return narrow
 
 
+def require_format(expected: int, found: object, place: object) -> None:
+    """Raise ``ValueError`` unless a file has the one format that this version reads and writes.
+
+    >>> require_format(1, 1, "privacy.json")
+    """
+    require(
+        type(found) is int and found == expected,
+        f"format {expected} in {place}, which another version of pate may have written",
+        format=found,
+    )
+
+
 def require_label_names(what: str, names: Iterable[str]) -> None:
     """Raise ``ValueError`` on a repeated name, or one that files, tables and reports cannot show.
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -119,13 +119,6 @@ class Event(ABC):
         """Return the event of the release for observers who know nothing of its noise."""
         return self
 
-    def for_budget(self, budget: float, delta: float) -> Event:
-        """Return the event of the release for a record of a personal budget, epsilon at ``delta``.
-
-        It is the same for a release that does not name the budget (`PersonalEvent`).
-        """
-        return self
-
     def pairs(self) -> Sequence[Pairs]:
         """Return the rounds of two-outcome laws that the release plays, for `adaptive_epsilon`.
 
@@ -212,14 +205,8 @@ class CompositeEvent(Event):
         return [p for event, count in self.parts() for p in list(event.pairs()) * count]
 
     def to_world(self) -> Event:
-        return self._with_each_part(lambda event: event.to_world())
-
-    def for_budget(self, budget: float, delta: float) -> Event:
-        return self._with_each_part(lambda event: event.for_budget(budget, delta))
-
-    def _with_each_part(self, change: Callable[[Event], Event]) -> Event:
         parts = tuple(self.parts())
-        seen = [change(event) for event, _ in parts]
+        seen = [event.to_world() for event, _ in parts]
         if seen == [event for event, _ in parts]:
             return self
         return _repeated(zip(seen, (count for _, count in parts), strict=True))

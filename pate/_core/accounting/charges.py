@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import marshal
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -176,11 +176,6 @@ def to_world(charges: Sequence[Charge]) -> list[Charge]:
     return _with_each_event(charges, lambda event: event.to_world())
 
 
-def for_budget(charges: Sequence[Charge], budget: float, delta: float) -> list[Charge]:
-    """Return ``charges`` as they are for a record of a personal budget (`Event.for_budget`)."""
-    return _with_each_event(charges, lambda event: event.for_budget(budget, delta))
-
-
 def _with_each_event(charges: Sequence[Charge], change: Callable[[Event], Event]) -> list[Charge]:
     # few events are distinct in a ledger
     changed: dict[int, Events] = {}
@@ -287,51 +282,49 @@ def parse_events(text: str) -> Events:
     return MappingProxyType(events)
 
 
-@lru_cache(maxsize=4096)
-def name_for_group_size(text: str, units: int) -> str:
-    """Return the JSON ``text`` of events as they are for so many units together."""
-    if units == 1:
-        return text
-    events = parse_events(text).items()
-    return name_of(
-        plain_events({relation: event.for_group_size(units) for relation, event in events})
-    )
-
-
 class Totals:
-    """The sum of charges on ``orders`` ``[K]``, for units of ``teachers`` teachers.
-
-    Charges are identified by the JSON text of their events, which `parse_events` reads.
-    """
+    """The sum of charges on ``orders`` ``[K]``, for units of ``teachers`` teachers."""
 
     def __init__(self, orders: FloatArray, teachers: int = 1) -> None:
         self.orders, self.teachers = orders, teachers
-        self._counts = Counter[str]()
+        self._counts = Counter[_Pair]()
 
-    def add(self, events: str, count: int) -> None:
-        """Add ``count`` times ``events``. A negative count subtracts earlier additions."""
-        self._counts[events] += count
-        assert self._counts[events] >= 0
-        if self._counts[events] == 0:
-            del self._counts[events]
-
-    def charges(self) -> list[Charge]:
-        """Return the charges, each kind of events once."""
-        return [(parse_events(events), count) for events, count in self._counts.items()]
-
-    @np.errstate(over="ignore")
-    def cost(self, relation: NeighboringRelation, more: Iterable[tuple[str, int]] = ()) -> Cost:
-        """Return the sum under ``relation``, with ``more`` charges, rounded upwards."""
-        charges, total = [*self._counts.items(), *more], Cost.nothing(self.orders)
+    def add(self, *charges: Charge) -> None:
+        """Add charges. One of a negative count takes back an earlier one."""
         for events, count in charges:
-            total += _cost(events, relation, self.orders.tobytes(), self.teachers) * count
-        return total * (1 + 2.0**-52 * len(charges))
+            self._counts[_pair(events)] += count
+            assert self._counts[_pair(events)] >= 0
+            if self._counts[_pair(events)] == 0:
+                del self._counts[_pair(events)]
+
+    def cost(self, relation: NeighboringRelation, more: Sequence[Charge] = ()) -> Cost:
+        """Return the sum under ``relation``, with ``more`` charges, rounded upwards."""
+        kept = [(dict(pair), count) for pair, count in self._counts.items()]
+        return summed([*kept, *more], relation, self.orders, self.teachers)
+
+
+_Pair = tuple[tuple[NeighboringRelation, Event], ...]
+
+
+def _pair(events: Events) -> _Pair:
+    return tuple((relation, events[relation]) for relation in NeighboringRelation)
+
+
+@np.errstate(over="ignore")
+def summed(
+    charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray, teachers: int
+) -> Cost:
+    """Return the sum of charges for units of so many teachers, rounded upwards."""
+    total = Cost.nothing(orders)
+    for events, count in charges:
+        total += _cost(events[relation], orders.tobytes(), teachers) * count
+    return total * (1 + 2.0**-52 * len(charges))
 
 
 @lru_cache(maxsize=1 << 16)
-def _cost(events: str, relation: NeighboringRelation, orders: bytes, teachers: int) -> Cost:
+def _cost(event: Event, orders: bytes, teachers: int) -> Cost:
     grid = np.frombuffer(orders)
-    cost = on_orders(grid, parse_events(events)[relation].for_group_size(teachers).cost)
+    cost = on_orders(grid, event.for_group_size(teachers).cost)
     require(
         cost.rdp.shape == grid.shape
         and (cost.rdp >= 0).all()
@@ -340,6 +333,6 @@ def _cost(events: str, relation: NeighboringRelation, orders: bytes, teachers: i
         and cost.rounds >= 0
         and (cost.narrow_weights >= 0).all(),
         f"an event of known cost on all orders up to {grid.max():g}",
-        event=events[:80],
+        event=str(event)[:80],
     )
     return cost

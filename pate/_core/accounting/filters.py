@@ -1,42 +1,28 @@
-"""Budgets that hold for releases chosen adaptively: filters of a ledger, and budgets of records.
+"""Budgets that hold for releases chosen adaptively: the filters of a ledger.
 
 A **filter** admits releases as long as their total cost stays within bounds fixed before the first
 one.
-
-**Personal budgets.** Records that consent to less count less, and a filter keeps each budget. A
-record of weight ``w`` moves everything that is released by ``w`` times as much as others do, so
-that a Gaussian mechanism of ``mu`` is one of ``w mu`` for it (individualized PATE by weights,
-Boenisch et al. (2022)). The budget of a record is public to its owner and belongs to its id: an
-altered record keeps it.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from decimal import ROUND_FLOOR, Context
-from functools import lru_cache
-from itertools import product
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar, NoReturn, Self
 
 import numpy as np
 
-from pate._core.accounting.base import CompositeEvent, Event
 from pate._core.accounting.charges import (
     Budget,
     BudgetExceededError,
-    Charge,
     FilterName,
-    account,
-    for_budget,
 )
 from pate._core.accounting.cost import (
     DEFAULT_ORDERS,
     WIDTHS,
     Cost,
-    NeighboringRelation,
     conversion_overhead,
     format_epsilon,
     format_exact,
@@ -47,16 +33,13 @@ from pate._core.accounting.cost import (
     lost_delta,
     many_bits_mu_squared,
 )
-from pate._core.accounting.events import GaussianEvent
 from pate._core.validation import (
     FloatArray,
     require,
-    require_in_open_unit_interval,
     require_positive,
 )
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
-_BEFORE: tuple[FilterName, ...] = ("renyi", "gaussian")  # the filters of ledgers of version 0.3
 # The least width of a mixed filter, in mu^2: its weights are 1% less than mu^2.
 _NARROW = 1e-3
 # The share of delta for later tests. It costs up to 1.4% of mu^2 for delta below 1e-5.
@@ -379,9 +362,7 @@ def affordable(budget: Budget, query: Cost) -> int:
     return max(_affordable_counts(budget, query).values())
 
 
-def make_filter(
-    budget: Budget, first: Cost, kinds: Sequence[FilterName] = get_args(FilterName)
-) -> PrivacyFilter:
+def make_filter(budget: Budget, first: Cost) -> PrivacyFilter:
     """Return the filter of ``budget`` that admits the most repetitions of a ledger's first query.
 
     It admits as many as `affordable` says. Unless another admits more, or the budget names one, it
@@ -391,26 +372,20 @@ def make_filter(
     Args:
         budget: the budget.
         first: the cost on `DEFAULT_ORDERS` of one query of the first release of the ledger.
-        kinds: the kinds of filter to choose from.
 
     Raises:
         ValueError: if the query costs nothing, or its failures or the overhead of the conversion
             take the whole budget.
     """
-    reach = {
-        name: count for name, count in _affordable_counts(budget, first).items() if name in kinds
-    }
+    reach = _affordable_counts(budget, first)
     name = max(reach, key=lambda kind: reach[kind])
     # a filter that admits no query can at least say so
     return FILTERS[name].fitted(budget, first * max(1, reach[name]))
 
 
 def require_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
-    """Raise ``ValueError`` unless `make_filter` returns ``bounds``, or did before mixed filters."""
-    kinds: tuple[FilterName, ...] = (
-        get_args(FilterName) if bounds.name == "mixed" or budget.filter else _BEFORE
-    )
-    derived, actual = make_filter(budget, first, kinds).to_dict(), bounds.to_dict()
+    """Raise ``ValueError`` unless `make_filter` returns ``bounds``."""
+    derived, actual = make_filter(budget, first).to_dict(), bounds.to_dict()
     close = (math.isclose(value, actual[name], rel_tol=1e-9) for name, value in derived.items())
     require(
         derived.keys() == actual.keys() and all(close),
@@ -465,20 +440,10 @@ def refuse(
     )
 
 
-def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost, count: int) -> str:
+def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost) -> str:
     """Say how much of the bounds ``spent`` leaves, and how many such queries it can pay for."""
     number = largest_count_where(lambda n: bounds.admits(spent + query * n))
-    fits = f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
-    spare = (
-        bounds.max_delta0 - bounds.failures(spent + query._replace(log_survival=0.0) * count)
-    ) / count
-    if spare <= 0 or bounds.admits_failures(spent + query * count):
-        return fits
-    rarer = float(Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(spare))
-    return (
-        f"{fits}, and {count} with tests that fail with probability {rarer} at most, if the"
-        " rest suffices"
-    )
+    return f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
 
 
 def _affordable_counts(budget: Budget, query: Cost) -> dict[FilterName, int]:
@@ -514,180 +479,3 @@ def _remaining_delta(budget: Budget, cost: Cost) -> float:
     """
     aside = _delta_for_failures(budget, cost)
     return budget.delta - aside if cost.delta0 <= aside * (1 + _SLACK) else 0.0
-
-
-WEIGHT_BITS = 16  # fractional bits of a weight: sums over all voters are exact
-
-
-class Personal(NamedTuple):
-    """A personal budget: the largest epsilon of all releases of a ledger together, at its delta."""
-
-    epsilon: float
-    delta: float
-
-
-def require_budgets(budgets: Iterable[float]) -> tuple[float, ...]:
-    """Return budgets as floats. Raises ``ValueError`` unless they are positive and ascend."""
-    numbers = tuple(budgets)
-    require_positive(**{f"budgets[{i}]": budget for i, budget in enumerate(numbers)})
-    require(
-        list(numbers) == sorted({*numbers}), "budgets that ascend, each once", budgets=list(numbers)
-    )
-    return tuple(map(float, numbers))
-
-
-def personal_weights(budgets: Sequence[float], delta: float) -> tuple[float, ...]:
-    """Return the weight of each budget: the ratio of its ``mu`` to the largest one, rounded down.
-
-    >>> [round(weight, 3) for weight in personal_weights((0.5, 1.0, 2.0), 1e-6)]
-    [0.277, 0.528, 1.0]
-    """
-    most = largest_mu(budgets[-1], delta)
-    steps = [math.floor(largest_mu(budget, delta) / most * 2**WEIGHT_BITS) for budget in budgets]
-    require(min(steps) > 0, "budgets that are not so far apart", budgets=list(budgets))
-    return tuple(step / 2**WEIGHT_BITS for step in steps)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PersonalEvent(CompositeEvent):
-    """A Gaussian release that weighs each record by its personal budget.
-
-    Attributes:
-        event: the release for a record of weight 1, the largest. It sets the cost.
-        budgets: the epsilons of the budgets, ascending.
-        weights: the weight of each, above 0 and up to 1.
-        delta: the delta of the budgets.
-    """
-
-    event: Event
-    budgets: tuple[float, ...]
-    weights: tuple[float, ...]
-    delta: float
-
-    def __post_init__(self) -> None:
-        require(isinstance(self.event, GaussianEvent), "a Gaussian event", event=self.event)
-        super().__post_init__()
-        object.__setattr__(self, "budgets", require_budgets(self.budgets))
-        object.__setattr__(self, "weights", tuple(self.weights))
-        require_in_open_unit_interval(delta=self.delta)
-        require(
-            len(self.weights) == len(self.budgets) > 0
-            and 0 < min(self.weights) <= max(self.weights) <= 1,
-            "a weight in (0, 1] for each budget",
-            weights=self.weights,
-        )
-
-    def parts(self) -> Iterable[tuple[Event, int]]:
-        return ((self.event, 1),)
-
-    def for_budget(self, budget: float, delta: float) -> Event:
-        if delta != self.delta or budget not in self.budgets:
-            return self
-        assert isinstance(self.event, GaussianEvent)
-        multiplier = self.event.noise_multiplier / self.weights[self.budgets.index(budget)]
-        return replace(self.event, noise_multiplier=multiplier)
-
-    def _for_group_size(self, teachers: int) -> Event:
-        return replace(self, event=self.event.for_group_size(teachers))
-
-
-@lru_cache(maxsize=4096)
-def named_budgets(event: Event) -> frozenset[Personal]:
-    """Return the personal budgets that an event names."""
-    if isinstance(event, PersonalEvent):
-        return frozenset(Personal(budget, event.delta) for budget in event.budgets)
-    parts = event.parts() if isinstance(event, CompositeEvent) else ()
-    return frozenset(personal for part, _ in parts for personal in named_budgets(part))
-
-
-def require_kept(charges: Sequence[Charge], teachers: int) -> None:
-    """Raise ``ValueError`` unless all charges of a ledger keep the personal budgets they name.
-
-    Sums of ``mu^2`` are a fully adaptive filter (Koskela, Tobaben & Honkela (2023)). Its bound
-    follows from the budget alone. A release that does not name a budget counts in full. Stability
-    tests are not admitted.
-
-    Args:
-        charges: the charges.
-        teachers: the number of teachers that a unit of any release reaches.
-    """
-    for personal, relation in product(_named_in(charges), NeighboringRelation):
-        require(
-            teachers == 1,
-            "max_teachers_per_unit = 1 in a ledger of personal budgets",
-            max_teachers_per_unit=teachers,
-        )
-        budget = Budget(
-            max_epsilon=personal.epsilon,
-            delta=personal.delta,
-            neighboring_relation=relation,
-            max_delta0=0.0,
-        )
-        bounds = GaussianFilter(max_mu_squared=largest_mu(*personal) ** 2, max_delta0=0.0)
-        own = [(_cost(events[relation], personal), count) for events, count in charges]
-        survival = math.fsum(cost.log_survival * count for cost, count in own)
-        mu_squared = math.fsum(cost.mu_squared * count for cost, count in own)
-        total = Cost(np.zeros(1), survival, mu_squared)
-        if not bounds.admits(total):
-            refuse(budget, bounds, total, when="with all earlier releases, for its records")
-
-
-@lru_cache(maxsize=4096)  # few events are distinct in a ledger
-def _cost(event: Event, personal: Personal) -> Cost:
-    return event.for_budget(*personal).cost()
-
-
-def personal_figures(charges: Sequence[Charge]) -> list[dict[str, Any]]:
-    """Return each personal budget that charges name, with what they cost its records.
-
-    ``named_after`` is the number of charges before the first that names it. The cost is that of a
-    `Guarantee` at the delta of the budget, by relation.
-    """
-    named = [_named_in([charge]) for charge in charges]
-    return [
-        personal._asdict()
-        | {"named_after": next(i for i, each in enumerate(named) if personal in each)}
-        | {
-            relation.value: account(for_budget(charges, *personal), relation)
-            .guarantee(delta=personal.delta)
-            .to_dict()
-            for relation in NeighboringRelation
-        }
-        for personal in _named_in(charges)
-    ]
-
-
-def _named_in(charges: Sequence[Charge]) -> list[Personal]:
-    named = (named_budgets(event) for events, _ in charges for event in events.values())
-    return sorted(frozenset[Personal]().union(*named))
-
-
-def describe_personal(figures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield sentences on the `personal_figures` of all releases of a ledger."""
-    if figures:
-        yield (
-            "Records have budgets of their own, which belong to their ids: who consents to less"
-            " counts with a smaller weight. The list of budgets is public; nothing tells who has"
-            " which. Figures hold where a record keeps its budget; that of the largest holds where"
-            " it changes, too."
-        )
-    for figure in figures:
-        # releases that were settled for less may have reserved more than the filter charged
-        reserved = " and ".join(
-            f"{format_epsilon(min(total['epsilon'], figure['epsilon']))}"
-            + (f" (mu = {total['mu']:.6g})" if "mu" in total else "")
-            + f" under {relation.name}"
-            for relation in NeighboringRelation
-            for total in (figure[relation.value],)
-        )
-        yield (
-            f"For a record of budget {format_exact(figure['epsilon'])} all releases so far"
-            f" have epsilon = {reserved} at delta = {format_exact(figure['delta'])}, and none"
-            " is made beyond the budget."
-            + (
-                f" It was first named after release {after}: the budget holds if neither that nor"
-                " its figure followed from what earlier releases showed."
-                if (after := figure["named_after"])
-                else ""
-            )
-        )

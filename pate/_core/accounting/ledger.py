@@ -34,15 +34,14 @@ from pate._core.accounting.charges import (
     require_charged_count,
     require_events,
 )
-from pate._core.accounting.history import History, LedgerEntry, LedgerHead, LedgerSnapshot, verified
-from pate._core.accounting.privacy_unit import UNKNOWN, PrivacyUnit
+from pate._core.accounting.history import History, LedgerEntry, LedgerHead, LedgerSnapshot
+from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.files.writing import draft_of, remove_abandoned, sync_folder
 from pate._core.validation import (
-    given,
     one_line,
     require,
     require_count,
-    require_in_open_unit_interval,
+    require_format,
 )
 
 _NAME = "ledger.sqlite"
@@ -154,10 +153,8 @@ def _files_of(ledger: Path, entries: list[os.DirEntry[str]]) -> list[Path]:
     return [path for entry in entries if (path := Path(entry)).stem == stem and entry.is_file()]
 
 
-_APPLICATION, _VERSION = 0x70617465, 3  # "pate"
-# rows of version 1 do not say how many teachers a unit reaches, rows of version 2 not for whom they
-# were priced: readers of these versions overlook it
-_READ = 1, 2, _VERSION
+_MARKS = 0x70617465, 4
+"""The application ("pate") and the format of its rows."""
 _TABLE = (
     "CREATE TABLE log (row INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, digest"
     " TEXT NOT NULL)"
@@ -180,11 +177,8 @@ def make_log(path: Path) -> None:
     """Create an empty log at ``path`` in one step, unless another process was faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(":memory:")) as connection:
-        marks = (
-            f"PRAGMA application_id = {_APPLICATION}",
-            f"PRAGMA user_version = {_VERSION}",
-        )
-        connection.executescript(";".join((*marks, _TABLE, *_FINAL)))
+        marks = "PRAGMA application_id = {}; PRAGMA user_version = {}".format(*_MARKS)
+        connection.executescript(";".join((marks, _TABLE, *_FINAL)))
         content = connection.serialize()
     with draft_of(path, once=True, permissions=0o644) as file:
         file.write(content)
@@ -228,11 +222,8 @@ def opened_log(path: Path, *, writable: bool) -> Iterator[sqlite3.Connection]:
             for name in ("application_id", "user_version")
         )
         # an empty file, which SQLite takes for a new database, has no marks
-        require(
-            marks in [(_APPLICATION, version) for version in _READ],
-            f"a ledger of version {' or '.join(map(str, _READ))} at {path}",
-            marks=marks,
-        )
+        require(marks[0] == _MARKS[0], f"a ledger at {path}", application_id=marks[0])
+        require_format(_MARKS[1], marks[1], path)
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
         require(
             journal == "delete",
@@ -334,7 +325,6 @@ def append_row(connection: sqlite3.Connection, head: LedgerHead, text: str) -> L
         "INSERT INTO log (row, body, digest) VALUES (?, ?, ?)", (after.rows, text, after.digest)
     )
     require(added.rowcount == 1, "a ledger that takes new rows", rows=head.rows)
-    connection.execute(f"PRAGMA user_version = {_VERSION}")  # of the same transaction
     return after
 
 
@@ -417,7 +407,7 @@ class Ledger:
         budget: Budget | None = None,
         delta: float | None = None,
         token: str | None = None,
-        privacy_unit: PrivacyUnit = UNKNOWN,
+        privacy_unit: PrivacyUnit,
     ) -> int:
         """Reserve the cost of ``count`` queries before their noise; return the release number.
 
@@ -435,46 +425,38 @@ class Ledger:
             delta: the delta of this release's epsilon. None for the delta of
                 the budget.
             token: a text unique to this release, for finding it again. None for none.
-            privacy_unit: for whom it is priced. A release that does not say it adds up with no
-                other.
+            privacy_unit: for whom it is priced.
 
         Raises:
             ValueError: if the ledger's budget cannot pay for the release, holds for other units or
                 for units that reach fewer teachers, or differs from ``budget``, or if the token
                 belongs to a release of another cost. Nothing is written then.
         """
-        require_charged_count(1, count)
         require_events(events)
-        require(
-            isinstance(run, str) and isinstance(description, str),
-            "texts",
+        asked = LedgerEntry(
+            release=1,
+            at=_now(),
             run=run,
             description=description,
-        )
-        require_in_open_unit_interval(**given(delta=delta))
-        require(isinstance(privacy_unit, PrivacyUnit), "a PrivacyUnit", privacy_unit=privacy_unit)
-        require(
-            token is None or (isinstance(token, str) and token), "a token as a text", token=token
+            events=dict(events),
+            count=count,
+            seeded=bool(seeded),
+            privacy_unit=privacy_unit,
+            max_teachers_per_unit=self.max_teachers_per_unit,
+            delta=delta,
+            token=token,
         )
         self._prepare(events)
         with self._transaction() as connection:
-            asked = (dict(events), int(count), bool(seeded))
             before = () if token is None else self._history.entries
             for entry in (entry for entry in before if entry.token == token):
                 require(
-                    (entry.events, entry.count, entry.seeded) == asked,
+                    (entry.events, entry.count, entry.seeded)
+                    == (asked.events, asked.count, asked.seeded),
                     f"the cost that release {entry.release} reserved with this token",
                 )
                 return entry.release
-            bodies = self._history.reservation(
-                events,
-                int(count),
-                budget,
-                delta=None if delta is None else float(delta),
-                teachers=self.max_teachers_per_unit,
-                unit=privacy_unit,
-            )
-            bodies[-1] |= given(run=run, description=description, seeded=bool(seeded), token=token)
+            bodies = self._history.rows_for(asked, budget)
             for body in bodies:
                 self._append(connection, body)
             return len(self._history.entries)
@@ -527,24 +509,18 @@ class Ledger:
         self._prepare(*(events for events, _ in charges or ()))
         with self._transaction() as connection:
             entry = self._history.entry(release, self.path)
-            if entry.settled:
-                require(entry.realised == charges, f"release {release} settled once")
-                if plain_published in (None, entry.published):
-                    return self._history.settled_at(entry.release)
-                settled = (entry.published or {}).get("sha256")
-                require(
-                    settled in (None, plain_published.get("sha256")),
-                    f"the file of sha256 {settled} of release {entry.release}",
-                    sha256=plain_published.get("sha256"),
-                )
-                row = {"kind": "state", "release": entry.release}
-            else:
-                row = {
+            same = entry.realised == charges and plain_published in (None, entry.published)
+            if entry.settled and same:
+                return self._history.settled_at(entry.release)
+            self._append(
+                connection,
+                {
                     "kind": "settle",
                     "release": entry.release,
                     "realised": None if charges is None else plain_charges(charges),
-                }
-            self._append(connection, row | given(published=plain_published))
+                    "published": plain_published,
+                },
+            )
             return self._history.head
 
     def _prepare(self, *events: Events) -> None:
@@ -593,16 +569,22 @@ class Ledger:
             self._history.fold_row(text, digest, self.path)
 
     def _append(self, connection: sqlite3.Connection, body: dict[str, Any]) -> None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        text = json.dumps({"kind": body["kind"], "at": now} | body, allow_nan=False)
+        text = json.dumps({"at": _now()} | body, allow_nan=False)
         # a row that no reader could read is refused here, before it is written
         head = self._history.head
-        self._history.fold(text, chained(head.digest, text))
+        self._history.fold(json.loads(text), chained(head.digest, text))
         append_row(connection, head, text)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def read_ledger(path: Path, *, rows: int | None = None) -> LedgerSnapshot:
     """Return the content of the ledger at ``path``, read-only; only the first ``rows`` if given.
+
+    Every reader checks the file, the chain of digests and the form of events, and all releases
+    pass through the filter again.
 
     Returns:
         the releases, and the budget and its filter if one was declared.
@@ -627,40 +609,38 @@ def require_payable(
     Writes nothing.
     """
     history, (events, count) = _read_history(path) if path.exists() else History(), charge
-    history.reservation(
-        events,
-        count,
-        budget,
+    entry = LedgerEntry(
+        release=1,
+        at=_now(),
+        run="",
+        description="",
+        events=events,
+        count=count,
+        seeded=False,
+        privacy_unit=privacy_unit,
+        max_teachers_per_unit=max_teachers_per_unit,
         delta=delta,
-        teachers=max_teachers_per_unit,
-        unit=privacy_unit,
     )
+    for row in history.rows_for(entry, budget):
+        history.fold({"at": entry.at} | row)
 
 
-def _read_history(path: Path, *, rows: int | None = None) -> History:
+def _read_history(path: Path, *, rows: int | None = None, final: bool = False) -> History:
     require(path.is_file(), "a ledger", path=str(path))
     history = History()
     with opened_log(path, writable=False) as connection:
-        require_intact(connection, path)
+        (require_final if final else require_intact)(connection, path)
         for text, digest in islice(rows_after(connection, history.head, path), rows):
             history.fold_row(text, digest, path)
     return history
 
 
 def verify_ledger(path: Path) -> LedgerSnapshot:
-    """Return the content of the ledger at ``path`` after computing everything in it again.
+    """Return the content of the ledger at ``path`` as `read_ledger` does, after more checks.
 
-    Every reader checks the file, the chain of digests and the form of events. In addition, all
-    releases pass through the filter again.
-
-    Returns:
-        the releases, and the budget and its filter if one was declared.
+    All pages of the file are read, and its rows must be final.
 
     Raises:
         ValueError: at the first figure that does not follow from the events.
     """
-    path = Path(path)
-    require(path.is_file(), "a ledger", path=str(path))
-    with opened_log(path, writable=False) as connection:
-        require_final(connection, path)
-        return verified(rows_after(connection, LedgerHead(), path), path).snapshot()
+    return _read_history(Path(path), final=True).snapshot()

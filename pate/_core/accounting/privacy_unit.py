@@ -17,7 +17,6 @@ from typing import Any
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.validation import given, require, require_count
 
-NOT_NAMED = "of an earlier version, which does not say for whom it was priced"
 EACH = "each"
 """The partition of a release with a vote for every unit."""
 
@@ -35,7 +34,6 @@ class PrivacyUnit:
 
     Args:
         unit: ``record``, ``group``, ``user``, or the word of imported votes, such as ``patient``.
-            None if it is not known, as in rows of earlier versions.
         grouping: the name of the groups of records: the same name where no record changed its
             group. None without groups.
         partition: a keyed digest of who the teachers were, or `EACH`. None if it is not known.
@@ -47,14 +45,14 @@ class PrivacyUnit:
         ValueError: if a part is no text, or the bound comes without a grouping.
     """
 
-    unit: str | None = None
+    unit: str
     grouping: str | None = None
     partition: str | None = None
     max_teachers_per_group: int | None = None
 
     def __post_init__(self) -> None:
-        texts = {name: getattr(self, name) for name in ("unit", "grouping", "partition")}
-        for name, text in given(**texts).items():
+        texts = given(grouping=self.grouping, partition=self.partition)
+        for name, text in {"unit": self.unit, **texts}.items():
             require(isinstance(text, str) and text, f"{name} as a text", **{name: text})
         if self.max_teachers_per_group is not None:
             require_count(1, max_teachers_per_group=self.max_teachers_per_group)
@@ -89,8 +87,6 @@ class PrivacyUnit:
             relation: the relation of its guarantee.
         """
         same = self.unit == other.unit and self.grouping == other.grouping
-        if self.unit is None or other.unit is None:
-            return None
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
             agree = self.partition is not None and self.partition == other.partition
             return 1 if agree and (same or self.partition != EACH) else None
@@ -104,16 +100,12 @@ class PrivacyUnit:
 
     def describe(self, relation: NeighboringRelation) -> str:
         """Return the unit in words, as it is protected under a relation."""
-        if self.unit is None:
-            return "units without a name"
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER and self.partition != EACH:
             return "one teacher"
         return f"one {self.unit}"
 
     def why_alone(self, other: PrivacyUnit, relation: NeighboringRelation) -> str:
         """Return the reason why this release says nothing about ``other``."""
-        if self.unit is None:
-            return NOT_NAMED
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
             return "of teachers not known to be the same"
         return f"priced for one {self.unit}" + ", by other groups" * (self.unit == other.unit)
@@ -128,7 +120,5 @@ def _made(*parts: tuple[str, Any]) -> PrivacyUnit:
     return PrivacyUnit(**dict(parts))
 
 
-UNKNOWN = PrivacyUnit()
-"""Rows of earlier versions, which do not say for whom they were priced."""
 RECORD = PrivacyUnit(unit="record")
 """A record with any teachers: enough under ``REPLACE_RECORD``."""

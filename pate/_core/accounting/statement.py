@@ -11,28 +11,18 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pate._core.accounting.charges import (
-    Budget,
     Charge,
     account,
-    cost_of_charges,
     for_group_size,
     to_world,
 )
-from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
-from pate._core.accounting.filters import (
-    filter_from_dict,
-    personal_figures,
-    require_filter_of_first,
-    require_kept,
-)
-from pate._core.accounting.history import LedgerEntry, LedgerHead, LedgerSnapshot
+from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.history import RESERVED, History, LedgerHead, LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger
-from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.proofs import Guarantee
 from pate._core.accounting.statement_words import (
     AUDIT,
@@ -40,16 +30,16 @@ from pate._core.accounting.statement_words import (
     Total,
     by_relation,
     conversion,
-    counts_order,
     describe,
     describe_guarantee,
     describe_missing_total,
     describe_neighbors,
 )
 from pate._core.files.reading import read_json
-from pate._core.validation import require
-from pate._core.version import __version__
+from pate._core.validation import require, require_format
 
+FORMAT = 1
+"""The format of a statement: its keys, and the wording of the sentences that it holds."""
 REACHED = (1, 2, 3)
 """The numbers of teachers that a statement gives epsilons for."""
 
@@ -117,6 +107,7 @@ class Statement:
             f"a statement of a kind among {', '.join(WORDS)}",
             kind=kind,
         )
+        require_format(FORMAT, plain.get("format"), "a statement")
         return Statement(plain)
 
     @staticmethod
@@ -143,10 +134,6 @@ class Statement:
         author. With a ledger, it is made from the rows that the ledger held then, all of which it
         must still hold.
 
-        The sentences ``neighbors``, ``missing`` and ``conversion`` are the wording of one version
-        of `pate`. They are compared if this version made the statement. Otherwise only the data
-        are, from which all figures follow, and `text` words them anew.
-
         Args:
             ledger: the file of the ledger.
             released: the released file. The ledger holds its digest.
@@ -163,18 +150,14 @@ class Statement:
             head = LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"])
             if ledger is None:
                 book = _listed(self.content)
-                _require_coherent(book, head)
+                rows, least = head.rows, len(book.digests)
+                require(type(rows) is int and rows >= least, f"{least} rows or more", rows=rows)
             else:
                 current = read_ledger(ledger)
                 _require_follows(current, head)
                 book = read_ledger(ledger, rows=head.rows)
                 since = len(current.entries) - len(book.entries)
-            # a statement that counts no order, as earlier versions made them, is larger and true
-            made = _content(book, head, self["release"], in_order=counts_order(self.content))
-            stated = self.content
-            if stated["versions"].get("pate") != __version__:
-                made, stated = _without_wording(made), _without_wording(stated)
-            require_same(made, stated)
+            require_same(_content(book, head, self["release"]), self.content)
             if released is not None:
                 expected, actual = self["sha256"], sha256(released)
                 require(
@@ -277,13 +260,11 @@ def require_same(computed: Any, stated: Any, place: str = "") -> None:
     require(same, f"{place}={computed}, as it follows from the release", **{name: stated})
 
 
-def _content(
-    book: LedgerSnapshot, head: LedgerHead, release: Any, *, in_order: bool = True
-) -> dict[str, Any]:
+def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, Any]:
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types.
 
-    Figures may use the order of releases if ``in_order``. Its sentences are ``neighbors``,
-    ``missing`` and ``conversion`` (see `_without_wording`). All else is data.
+    The wording of its sentences, ``neighbors``, ``missing`` and ``conversion``, is a part of
+    `FORMAT`.
     """
     require(
         type(release) is int and 1 <= release <= len(book.entries),
@@ -313,19 +294,17 @@ def _content(
     if to_world(reserved) != reserved:
         outside["world"] = {
             relation.value: _figures(
-                None if total is None else to_world(total[1].reserved()), relation, delta, in_order
+                None if total is None else to_world(total[1].reserved()), relation, delta
             )
             for relation, total in totals.items()
         }
-    records = totals[NeighboringRelation.REPLACE_RECORD]
-    if records is not None and (personal := personal_figures(records[1].reserved())):
-        outside["budgets"] = personal
     content = {
+        "format": FORMAT,
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
         "release": entry.release,
         "guarantees": {
-            relation.value: _guarantee(book, total, relation, delta, in_order)
+            relation.value: _guarantee(book, total, relation, delta)
             | {
                 "unit": words[relation],
                 "neighbors": describe_neighbors(kind, published, total, relation, words[relation]),
@@ -333,14 +312,10 @@ def _content(
             }
             for relation, total in totals.items()
         },
-        "this_release": {
-            relation.value: _figures(once, relation, delta, in_order) for relation in relations
-        },
+        "this_release": {relation.value: _figures(once, relation, delta) for relation in relations},
         **outside,
         "costs": {
-            relation.value: _figures(
-                None if total is None else total[1].charges(), relation, delta, in_order
-            )
+            relation.value: _figures(None if total is None else total[1].charges(), relation, delta)
             for relation, total in totals.items()
         },
         "reach": [
@@ -350,7 +325,7 @@ def _content(
                     None if total is None else total[1].reserved(m),
                     relation,
                     delta,
-                    in_order and m == teachers,
+                    in_order=m == teachers,
                 )["epsilon"]
                 for relation, total in totals.items()
             }
@@ -358,7 +333,7 @@ def _content(
         ],
         "conversion": "",
         "budget": None if book.budget is None else book.budget.to_dict(),
-        "budget_unit": book.budget_unit.to_dict(),
+        "budget_unit": None if book.budget_unit is None else book.budget_unit.to_dict(),
         "filter": None if book.filter is None else book.filter.to_dict(),
         "declared_after": book.declared_after,
         "num_queries": entry.count,
@@ -369,28 +344,23 @@ def _content(
     return content | {"conversion": conversion(content)}
 
 
-def _without_wording(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a statement without the sentences that another version may word otherwise."""
-    data = {name: value for name, value in content.items() if name != "conversion"}
-    data["guarantees"] = {
-        relation: {
-            name: value for name, value in guarantee.items() if name not in ("neighbors", "missing")
-        }
-        for relation, guarantee in content["guarantees"].items()
-    }
-    return data
-
-
 def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:
-    """Return the releases and the budget that a statement lists."""
-    budget, bounds = content["budget"], content["filter"]
-    return LedgerSnapshot(
-        entries=tuple(LedgerEntry.from_dict(release) for release in content["releases"]),
-        budget=None if budget is None else Budget(**budget),
-        filter=None if bounds is None else filter_from_dict(bounds),
-        declared_after=content["declared_after"],
-        budget_unit=PrivacyUnit.from_dict(content["budget_unit"]),
-    )
+    """Return the releases and the budget that a statement lists, as a ledger would hold them.
+
+    Raises ``ValueError`` if no ledger could.
+    """
+    history = History()
+    for number, release in enumerate(content["releases"]):
+        if content["budget"] is not None and number == content["declared_after"]:
+            terms = {"budget": content["budget"], "filter": content["filter"]}
+            unit = {"privacy_unit": content["budget_unit"]}
+            history.fold({"kind": "budget", "at": "", **terms, **unit})
+        reserved = {name: release[name] for name in ("at", *RESERVED)}
+        history.fold({"kind": "reserve", **reserved, "delta": None, "token": None})
+        if release["settled"]:
+            settled = {name: release[name] for name in ("release", "realised", "published")}
+            history.fold({"kind": "settle", "at": "", **settled})
+    return history.snapshot()
 
 
 def _require_follows(book: LedgerSnapshot, head: LedgerHead) -> None:
@@ -401,56 +371,12 @@ def _require_follows(book: LedgerSnapshot, head: LedgerHead) -> None:
     )
 
 
-def _require_coherent(book: LedgerSnapshot, head: LedgerHead) -> None:
-    """Raise ``ValueError`` unless a ledger could hold the releases that a statement lists."""
-    rows, releases = head.rows, len(book.entries)
-    require(
-        type(rows) is int and rows >= releases, f"a row for each of {releases} releases", rows=rows
-    )
-    require(
-        [entry.release for entry in book.entries] == [*range(1, releases + 1)],
-        "releases from 1 on",
-    )
-    budget, bounds = book.budget, book.filter
-    require((budget is None) == (bounds is None), "a budget and its filter", filter=bounds)
-    after, most = book.declared_after, 0 if budget is None else releases - 1
-    require(
-        type(after) is int and 0 <= after <= most,
-        f"declared_after in 0 .. {most}",
-        declared_after=after,
-    )
-    for entry, relation in product(book.entries, NeighboringRelation):
-        reserved, paid = (
-            cost_of_charges(charges, relation, DEFAULT_ORDERS)
-            for charges in ([(entry.events, entry.count)], entry.charges)
-        )
-        require(
-            paid.is_within(reserved),
-            f"at most what release {entry.release} reserved under {relation.value}",
-        )
-    require_kept(book.charges(1), book.max_teachers_per_unit)
-    if budget is not None and bounds is not None:
-        bounds.require_follows(budget)
-        if after:
-            require_filter_of_first(
-                bounds,
-                budget,
-                book.for_budget()
-                .entries[0]
-                .events[budget.neighboring_relation]
-                .for_group_size(budget.max_teachers_per_unit)
-                .cost(),
-            )
-        total = book.spent(budget.neighboring_relation, bounds.orders)
-        require(
-            bounds.admits(total),
-            f"releases within the budget: {bounds.describe_spent(total)}",
-            epsilon=bounds.epsilon(budget, total),
-        )
-
-
 def _figures(
-    charges: Sequence[Charge] | None, relation: NeighboringRelation, delta: float, in_order: bool
+    charges: Sequence[Charge] | None,
+    relation: NeighboringRelation,
+    delta: float,
+    *,
+    in_order: bool = True,
 ) -> dict[str, Any]:
     """Return the epsilon of ``charges``, and the figures of its proof; no epsilon without them."""
     if charges is None:
@@ -463,19 +389,17 @@ def _guarantee(
     total: Total | None,
     relation: NeighboringRelation,
     delta: float,
-    in_order: bool,
 ) -> dict[str, Any]:
     """Return the guarantee fixed beforehand under ``relation``, by a budget or a reservation."""
     if total is None:
-        return _figures(None, relation, delta, in_order) | {"fixed_by": "nothing"}
+        return _figures(None, relation, delta) | {"fixed_by": "nothing"}
     unit, priced = total
-    budget, bounds, teachers = book.budget, book.filter, book.max_teachers_per_unit
-    # in a ledger of version 1 a release may have been stated for units that reach more teachers
+    budget, bounds = book.budget, book.filter
     if (
         budget is not None
         and bounds is not None
         and budget.neighboring_relation is relation
-        and budget.max_teachers_per_unit == teachers
+        and book.budget_unit is not None
         and (len(book.entries) == 1 or book.budget_unit.covers(unit, relation))
     ):
         later = f" declared after release {book.declared_after}" if book.declared_after else ""
@@ -485,4 +409,4 @@ def _guarantee(
             "delta0": bounds.max_delta0,
             "fixed_by": f"budget{later}",
         }
-    return _figures(priced.reserved(), relation, delta, in_order) | {"fixed_by": "reservation"}
+    return _figures(priced.reserved(), relation, delta) | {"fixed_by": "reservation"}

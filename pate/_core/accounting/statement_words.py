@@ -14,20 +14,18 @@ import numpy as np
 
 from pate._core.accounting.accountant import TIGHTEST
 from pate._core.accounting.base import leaves
-from pate._core.accounting.charges import Charge, cost_of_charges, for_group_size
+from pate._core.accounting.charges import Charge, for_group_size
 from pate._core.accounting.cost import (
     NeighboringRelation,
     explain_epsilon,
     format_epsilon,
     format_exact,
 )
-from pate._core.accounting.filters import describe_personal
 from pate._core.accounting.history import LedgerSnapshot
-from pate._core.accounting.privacy_unit import NOT_NAMED, PrivacyUnit
+from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.proofs import (
     Accountant,
     Guarantee,
-    OrderedAccountant,
     Term,
 )
 
@@ -76,11 +74,6 @@ class StatementText:
     neighbors: Callable[[NeighboringRelation, Mapping[str, Any]], str]
     published: Callable[[Mapping[str, Any]], list[str]]
     reached: Callable[[Mapping[str, Any]], tuple[str, str]]
-
-
-def counts_order(statement: Mapping[str, Any]) -> bool:
-    """Return whether a figure of a statement follows from the order of releases."""
-    return _uses(statement, OrderedAccountant())
 
 
 def _uses(statement: Mapping[str, Any], accountant: Accountant) -> bool:
@@ -144,8 +137,6 @@ def describe_missing_total(
         f" {'is' if len(numbers) == 1 else 'are'} {reason}"
         for reason, numbers in reasons.items()
     )
-    if {*reasons} == {NOT_NAMED}:
-        return f"There is no total: {which}."
     return (
         f"There is no total for {unit.describe(relation)} under {relation.value.upper()}: {which}."
     )
@@ -161,7 +152,6 @@ def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in statement["versions"].items())
     lines = [
         *describe_guarantee(statement, book),
-        *_costs_so_far(statement),
         *_reach(statement),
         "",
         *WORDS[statement["kind"]].published(statement),
@@ -215,13 +205,13 @@ def describe_state(release: Mapping[str, Any]) -> str:
 
 def describe_budget(book: LedgerSnapshot) -> str | None:
     """Return a line on the budget of a ledger, its limit, promise and use. None without one."""
-    budget, bounds = book.budget, book.filter
-    if budget is None or bounds is None:
+    budget, bounds, unit = book.budget, book.filter, book.budget_unit
+    if budget is None or bounds is None or unit is None:
         return None
     spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
     units = describe_reach(budget.max_teachers_per_unit, book.max_teachers_per_unit)
     if len(book.entries) > 1:
-        units = f" for {book.budget_unit.describe(budget.neighboring_relation)}{units}"
+        units = f" for {unit.describe(budget.neighboring_relation)}{units}"
     return (
         f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta ="
         f" {format_exact(budget.delta)} under"
@@ -312,28 +302,6 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
             "No budget keeps this: it" if of_all else f"It has none under {unkept[0]}: that epsilon"
         )
         yield f"{where} holds if {FIXED_BEFOREHAND}."
-    yield from describe_personal(statement.get("budgets", ()))
-
-
-def _costs_so_far(statement: Mapping[str, Any]) -> Iterator[str]:
-    stated = statement["guarantees"]
-    costs = [
-        cost for cost in by_relation(statement, "costs") if stated[cost[0]]["unit"] is not None
-    ]
-    if all(cost["epsilon"] == statement["guarantees"][name]["epsilon"] for name, cost in costs):
-        return
-    texts = (
-        f"epsilon = {format_epsilon(cost['epsilon'])} under {name.upper()}" for name, cost in costs
-    )
-    for_less = any(release["realised"] is not None for release in statement["releases"])
-    what = "What happened" if for_less else "What was reserved so far"
-    yield f"{what} cost {' and '.join(texts)} at delta = {format_exact(costs[0][1]['delta'])}:"
-    yield (
-        "    no guarantee, because what it is computed from was not fixed before the noise was"
-        " drawn."
-        if for_less
-        else "    that of these releases alone. The budget holds for all that follow, too."
-    )
 
 
 def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
@@ -379,23 +347,17 @@ def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]
         )
     reserved, paid = total[1].reserved(), total[1].charges()
     guarantee, cost = statement["guarantees"][relation.value], statement["costs"][relation.value]
-    as_reserved = all(entry.realised is None for entry in book.entries)
-    if guarantee["fixed_by"] != "reservation":
-        bounds = book.filter
-        assert bounds is not None
-        keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
-        spent = bounds.describe_spent(
-            cost_of_charges(book.for_budget().charges(), relation, bounds.orders)
-        )
-        title = "What was reserved" if as_reserved else "What happened"
-        return [
-            f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__},"
-            f" {keeps}:",
-            f"    spent are {spent}.",
-            *_sum(paid, cost, relation, title),
-        ]
-    lines = _sum(reserved, guarantee, relation, "What was reserved")
-    return lines if as_reserved else [*lines, *_sum(paid, cost, relation, "What happened")]
+    if guarantee["fixed_by"] == "reservation":
+        return _sum(reserved, guarantee, relation, "What was reserved")
+    bounds = book.filter
+    assert bounds is not None
+    keeps = ", ".join(f"{name} = {value!r}" for name, value in bounds.to_dict().items())
+    spent = bounds.describe_spent(book.spent(relation, bounds.orders))
+    return [
+        f"Under {relation.value.upper()} the ledger is kept by {type(bounds).__name__}, {keeps}:",
+        f"    spent are {spent}.",
+        *_sum(paid, cost, relation, "What was spent"),
+    ]
 
 
 def _line(term: Term, price: str) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pate._core.accounting.charges import Charge, account, to_world
 from pate._core.accounting.cost import NeighboringRelation, format_epsilon, format_exact
-from pate._core.accounting.filters import describe_personal, personal_figures
 from pate._core.accounting.history import LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger, verify_ledger
 from pate._core.accounting.statement_words import (
@@ -285,9 +284,6 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
             " drawn:"
         )
         _print_epsilons(totals, LedgerSnapshot.charges, delta, indent="    ")
-    for _, priced in totals[NeighboringRelation.REPLACE_RECORD]:
-        for line in describe_personal(personal_figures(priced.reserved())):
-            print(line)
     if (budget := describe_budget(book)) is not None:
         print(budget)
 

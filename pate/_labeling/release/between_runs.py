@@ -545,15 +545,12 @@ class Start:
 
 
 def require_start_for(run: Run, start_from: str, unit: PrivacyUnit) -> None:
-    """Raise ``ValueError`` if a student's release was priced for less than the ``unit`` of a run.
-
-    One of an earlier version does not say it. Then no total is stated.
-    """
+    """Raise ``ValueError`` if a student's release was priced for less than a run's ``unit``."""
     labels = ReleasedLabels.read(labels_file(student_run(run, start_from)))
     entry = read_ledger(run.ledger_path).entries[labels.release - 1]
     before, relation = entry.privacy_unit, NeighboringRelation.REPLACE_RECORD
     require(
-        before.unit is None or before.held_by(unit, relation) is not None,
+        before.held_by(unit, relation) is not None,
         f"a student whose release was priced for {unit.describe(relation)}, by the same groups",
         start_from=f"release {entry.release}, {before.why_alone(unit, relation)}",
     )

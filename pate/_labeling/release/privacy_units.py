@@ -92,11 +92,11 @@ def planned_unit(run: Run, plan: Any) -> PrivacyUnit:
     """
     if run.state(TEACHERS_FIT) is not None and not run.overwrite:
         return unit_of(run)
-    grouping = None
-    if uses_groups(plan) and members_file(run.ledger_path).is_file():
-        with _members(run.ledger_path) as (_, name, _):
-            grouping = name
-    # no run has this key
+    # no run has this key, and no ledger this name of its groups
+    grouping = secrets.token_hex(8) if uses_groups(plan) else None
+    if grouping and members_file(run.ledger_path).is_file():
+        with _members(run.ledger_path) as (_, grouping, _):
+            pass
     return _unit(vars(plan), grouping, 0, secrets.token_bytes(16))
 
 

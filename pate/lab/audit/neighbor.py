@@ -557,7 +557,6 @@ def _priced(
     if neighbor.whom == "teacher":
         return (_REMOVE, 1) if neighbor.absent(run) else None
     own = entry.privacy_unit
-    own = replace(own, unit=own.unit or (entry.published or {}).get("unit"))
     units = own.held_by(PrivacyUnit(unit=neighbor.whom, grouping=own.grouping), _REPLACE)
     return None if units is None else (_REPLACE, units)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pate._core.accounting import ledger as _ledger
-from pate._core.accounting.charges import Events, name_of, plain_events
+from pate._core.accounting.charges import Events
 from pate.accounting import (
     BoundedRangeEvent,
     Budget,
@@ -51,24 +51,15 @@ def stable(scale_gap: float = 40.0, sigma: float = 60.0) -> Events:
     return {relation: event(relation) for relation in NeighboringRelation}
 
 
-def name(events: Events) -> str:
-    return name_of(plain_events(events))
-
-
 BUDGET = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE)
 NO_TESTS = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=0.0)
 
 
-def reserve(ledger: Ledger, events: Events, count: int, budget: Budget | None = None) -> int:
-    return ledger.reserve(
-        events,
-        count=count,
-        run="run",
-        description="test",
-        seeded=False,
-        budget=budget,
-        privacy_unit=RECORDS,
-    )
+def reserve(
+    ledger: Ledger, events: Events, count: int, budget: Budget | None = None, **options: Any
+) -> int:
+    named = {"run": "run", "description": "test", "seeded": False, "privacy_unit": RECORDS}
+    return ledger.reserve(events, count=count, budget=budget, **named | options)
 
 
 def refused(ledger: Ledger, events: Events, count: int, budget: Budget | None = None) -> str | None:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, ndtr
 
-from pate import VoteShape
 from pate._core.accounting.charges import BudgetExceededError, Events, FilterName
 from pate._core.accounting.cost import (
     WIDTHS,
@@ -52,7 +51,7 @@ from pate.accounting import (
     gaussian_epsilon,
     verify_ledger,
 )
-from pate.aggregators import StableTopK
+from tests.core.accounting.ledgers import reserve
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 NOTHING = Cost.nothing(DEFAULT_ORDERS)
@@ -68,7 +67,7 @@ CURVE = RenyiCurveEvent(orders=(2.0, 100.0), rdp=(1e-6, 1e-4), neighboring_relat
 
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
-    [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-5), (30.0, 0.1), (0.0, 0.3), (1e-9, 1e-12)],
+    [(1.0, 1e-6), (30.0, 0.1), (1e-9, 1e-12)],
 )
 def test_largest_mu_is_on_the_private_side(epsilon: float, delta: float) -> None:
     mu = largest_mu(epsilon, delta)
@@ -78,7 +77,7 @@ def test_largest_mu_is_on_the_private_side(epsilon: float, delta: float) -> None
     assert gaussian_epsilon(delta, mu) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_gaussian_releases_go_further_under_a_gaussian_filter(epsilon: float) -> None:
     budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
     once = GAUSSIAN.cost()
@@ -108,20 +107,6 @@ def test_other_releases_go_further_under_another_filter(
     most = affordable(BUDGET, event.cost())
     assert bounds.admits(event.cost(bounds.orders) * most)
     assert not bounds.admits(event.cost(bounds.orders) * (most + 1))
-
-
-def test_a_gaussian_filter_takes_other_releases_at_the_mu_that_dominates_them() -> None:
-    patient = Budget(max_epsilon=1.0, delta=1e-6, neighboring_relation=REPLACE, max_delta0=5e-9)
-    bounds = make_filter(patient, GAUSSIAN.cost())
-    assert isinstance(bounds, GaussianFilter) and bounds.max_delta0 == 5e-9
-    paid = GAUSSIAN.cost(bounds.orders) * affordable(patient, GAUSSIAN.cost())
-    room = bounds.max_mu_squared - paid.mu_squared + 5 / 100**2
-    paid = paid._replace(mu_squared=paid.mu_squared - 5 / 100**2)
-    for event in (TEST, CHOICE):
-        each = event.cost(bounds.orders)
-        most = int(min(room / each.mu_squared, 5.0 if event is TEST else math.inf))
-        assert bounds.admits(paid + each * most) and not bounds.admits(paid + each * (most + 1))
-    assert not bounds.admits(CURVE.cost(bounds.orders))
 
 
 @pytest.mark.parametrize("kind", [None, "renyi", "mixed"])
@@ -247,68 +232,6 @@ def test_sums_that_exceed_a_bound_by_rounding_alone_are_admitted(
         assert bounds.admits((full * (1 + excess))._replace(log_survival=0.0)) is admitted
 
 
-def test_malformed_filters_raise() -> None:
-    gaussian, renyi = (
-        {"max_mu_squared": 1.0, "max_delta0": 0.0},
-        {"order": 2.0, "max_rdp": 0.0, "max_delta0": 0.0},
-    )
-    for right in (gaussian, renyi):
-        assert filter_from_dict(right).to_dict() == right
-        for changes in ({"max_delta0": 1.0}, {"max_delta0": -1e-9}, {"max_delta0": math.nan}):
-            with pytest.raises(ValueError, match=r"^Expected 0 <= max_delta0 < 1, got [^\n]*$"):
-                filter_from_dict(right | changes)
-    for wrong in (
-        gaussian | {"max_mu_squared": 0.0},
-        renyi | {"max_rdp": -1e-9},
-        renyi | {"order": 1.0},
-    ):
-        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-            filter_from_dict(wrong)
-
-
-def test_what_the_page_says_of_filters() -> None:
-    for epsilon, delta in ((0.5, 1e-5), (0.5, 1e-8), (8.0, 1e-5), (8.0, 1e-8)):
-        assert (
-            0.005 < 1 - (largest_mu(epsilon, 0.9 * delta) / largest_mu(epsilon, delta)) ** 2 < 0.014
-        )
-
-    def kept(event: Event, epsilon: float, other: FilterName) -> float:
-        """The part of these releases that the other filter admits."""
-        budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
-        return affordable(replace(budget, filter=other), event.cost()) / affordable(
-            budget, event.cost()
-        )
-
-    for epsilon in (0.5, 16.0):
-        assert 0.86 < kept(GAUSSIAN, epsilon, "renyi") < 0.911
-    for epsilon in (0.5, 8.0):
-        assert 0.98 < kept(GAUSSIAN, epsilon, "mixed") < 1
-        assert 0.87 < kept(CHOICE, epsilon, "renyi") < 0.94
-        assert 0.6 < kept(CHOICE, epsilon, "gaussian") < 0.67
-
-    stable = StableTopK(scale_gap=39, sigma_test=60, delta_test=1e-10).event(
-        VoteShape(800, 40), REPLACE
-    )
-    noise = GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE)
-
-    def admitted(first: Event, then: Event, filter: FilterName) -> int:
-        budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE, filter=filter)
-        bounds = make_filter(budget, first.cost())
-        spent, each = first.cost(bounds.orders), then.cost(bounds.orders)
-        return largest_count_where(lambda n: bounds.admits(spent + each * n))
-
-    assert [admitted(noise, stable, name) for name in ("renyi", "gaussian", "mixed")] == [
-        627,
-        444,
-        687,
-    ]
-    assert [admitted(stable, noise, name) for name in ("renyi", "gaussian", "mixed")] == [
-        3337,
-        3718,
-        3678,
-    ]
-
-
 def test_no_adaptive_adversary_exceeds_the_mixed_filter() -> None:
     """Who takes by all that it saw, three times, a narrow or a wide choice or a bit, while the
     filter admits it."""
@@ -403,10 +326,9 @@ def exact_delta(second: Sequence[tuple[FloatArray, FloatArray] | None]) -> float
 def declared_after_the_first(folder: Path, laws: tuple[FloatArray, FloatArray]) -> bool:
     """Whether a ledger admits a second release that is reserved with the budget."""
     ledger = Ledger(folder / f"{len(list(folder.iterdir()))}.sqlite")
-    named: dict[str, Any] = {"count": 1, "run": "", "description": "", "seeded": False}
-    ledger.reserve(curves(FIRST), **named)
+    reserve(ledger, curves(FIRST), 1)
     try:
-        ledger.reserve(curves(laws), budget=WHOLE, **named)
+        reserve(ledger, curves(laws), 1, WHOLE)
     except BudgetExceededError:
         return False
     book = verify_ledger(ledger.path)
@@ -458,47 +380,17 @@ def test_no_second_release_by_what_the_first_showed_exceeds_a_renyi_filter(tmp_p
     assert worst(1.1 * bounds.max_rdp)[0] > WHOLE.delta
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.4])
-def test_the_epsilon_of_a_refusal_is_that_of_the_sum(share: float) -> None:
-    """By the conversion of each filter's own bound, below it and beyond."""
-    spent = GAUSSIAN.cost(np.array([6.0]))
-    renyi = RenyiFilter(order=6.0, max_rdp=0.5, max_delta0=1e-7)
-    total = spent * round(share * 0.5 / float(spent.rdp[0]))
-    overhead = float(conversion_overhead(np.array([6.0]), 9e-7)[0])
-    budget = replace(BUDGET, max_epsilon=0.5 + overhead)
-    assert renyi.epsilon(budget, total) == pytest.approx(float(total.rdp[0]) + overhead, rel=1e-12)
-    gaussian = GaussianFilter(max_mu_squared=0.01, max_delta0=1e-7)
-    assert gaussian.epsilon(budget, total) == pytest.approx(
-        gaussian_epsilon(9e-7, math.sqrt(total.mu_squared))
-    )
-
-
 def test_a_filter_is_that_of_its_first_release_in_every_number() -> None:
     first = GAUSSIAN.cost()
-    bounds = make_filter(BUDGET, first, ("renyi",))
-    assert isinstance(bounds, RenyiFilter)
-    require_filter_of_first(bounds, replace(BUDGET, filter="renyi"), first)
-    for name, value in (
-        ("order", bounds.order + 1),
-        ("max_rdp", bounds.max_rdp / 2),
-        ("max_delta0", 3e-7),
-    ):
-        with pytest.raises(
-            ValueError,
-            match=r"^Expected the filter that follows from the budget and the first release",
-        ):
-            require_filter_of_first(
-                replace(bounds, **{name: value}), replace(BUDGET, filter="renyi"), first
-            )
-    # one of choices is of the kinds that were known when it was made
-    kinds: tuple[FilterName, ...]
-    for kinds, kind in (
-        (("renyi", "gaussian"), RenyiFilter),
-        (("renyi", "gaussian", "mixed"), MixedFilter),
-    ):
-        bounds = make_filter(BUDGET, CHOICE.cost(), kinds)
-        assert type(bounds) is kind
-        require_filter_of_first(bounds, BUDGET, CHOICE.cost())
+    budget = replace(BUDGET, filter="renyi")
+    bounds = make_filter(budget, first)
+    require_filter_of_first(bounds, budget, first)
+    for name, value in (("order", 7.0), ("max_rdp", 1e-3), ("max_delta0", 3e-7)):
+        with pytest.raises(ValueError, match=r"^Expected the filter that follows from the budget"):
+            require_filter_of_first(replace(bounds, **{name: value}), budget, first)
+    # nor is it another kind of filter
+    with pytest.raises(ValueError, match=r"^Expected the filter that follows from the budget"):
+        require_filter_of_first(make_filter(budget, CHOICE.cost()), BUDGET, CHOICE.cost())
 
 
 @pytest.mark.parametrize("kind", ["renyi", "gaussian", "mixed"])
@@ -568,29 +460,6 @@ def test_failures_may_exceed_their_share_by_rounding_alone() -> None:
         ).max_delta0 == pytest.approx(1e-7)
 
 
-def test_failures_that_take_all_of_delta_are_refused() -> None:
-    failure = NOTHING._replace(log_survival=math.log1p(-1e-6))
-    for kind in ("renyi", "gaussian"):
-        with pytest.raises(BudgetExceededError, match=r"^Expected delta0 < "):
-            make_filter(
-                Budget(
-                    max_epsilon=1.0, delta=failure.delta0, neighboring_relation=REPLACE, filter=kind
-                ),
-                failure,
-            )
-
-
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-def test_a_mixed_filter_of_narrow_choices_is_as_narrow_as_allowed(epsilon: float) -> None:
-    """A thousandth of its ``mu^2``, as wider filters hold less."""
-    budget = replace(BUDGET, max_epsilon=epsilon, max_delta0=1e-7)
-    narrow = BoundedRangeEvent(eta=1e-6, neighboring_relation=REPLACE)
-    bounds = make_filter(replace(budget, filter="mixed"), narrow.cost())
-    assert isinstance(bounds, MixedFilter)
-    mu_squared = largest_mu(epsilon, budget.delta - 1e-7) ** 2
-    assert bounds.width == WIDTHS[1e-3 * mu_squared <= WIDTHS][0]
-
-
 def test_a_mixed_filter_sets_aside_what_its_bits_may_lose() -> None:
     """Beyond the reach of the theorem, together with their failures, where both exceed a tenth of
     delta."""
@@ -606,28 +475,6 @@ def test_a_mixed_filter_sets_aside_what_its_bits_may_lose() -> None:
         most = affordable(budget, first)
         lost = most * (3e-10 + failures)
         assert bounds.max_delta0 == pytest.approx(lost, rel=1e-3)
-
-
-def test_no_part_of_delta_is_left_where_failures_take_all_of_it() -> None:
-    for bounds in (
-        RenyiFilter(order=2.0, max_rdp=0.1, max_delta0=1e-6),
-        GaussianFilter(max_mu_squared=0.1, max_delta0=1e-6),
-        MixedFilter(max_weights=0.1, width=float(WIDTHS[-1]), max_delta0=1e-6),
-    ):
-        with pytest.raises(ValueError, match=r"^Expected max_delta0 of "):
-            bounds.require_follows(BUDGET)
-
-
-@pytest.mark.parametrize("earlier", [0, 40, 99])
-def test_what_is_left_says_how_rare_failures_would_have_to_be(earlier: int) -> None:
-    bounds = RenyiFilter(order=2.0, max_rdp=1e9, max_delta0=1e-7)
-    test = TEST.cost(bounds.orders)  # of 1e-9
-    said = describe_remainder(bounds, test * earlier, test, 200)
-    assert f": {100 - earlier} such queries can be paid" in said
-    rarer = float(said.partition("with probability ")[2].split()[0])
-    assert 0.94 * (100 - earlier) <= rarer * 200 / 1e-9 <= 100 - earlier + 1e-4
-    for spent, count in ((earlier, 100 - earlier), (101, 200)):
-        assert "with probability" not in describe_remainder(bounds, test * spent, test, count)
 
 
 @pytest.mark.parametrize("weights", [0.5, 40.0])
@@ -658,12 +505,12 @@ def refused(bounds: PrivacyFilter, budget: Budget, total: Cost) -> str:
 @pytest.mark.parametrize(
     "first", [GaussianEvent(noise_multiplier=40.0, neighboring_relation=REPLACE), WIDE]
 )
-@pytest.mark.parametrize("epsilon", [8.0, 20.0, 25.0, 30.0, 35.0])
+@pytest.mark.parametrize("epsilon", [8.0, 20.0, 35.0])
 def test_a_mixed_filter_admits_choices_at_a_large_epsilon(first: Event, epsilon: float) -> None:
     budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE, filter="mixed")
     bounds, choice = make_filter(budget, first.cost()), WIDE.cost()
     number = largest_count_where(lambda n: bounds.admits(choice * n))
-    assert number >= {8.0: 200, 20.0: 300, 25.0: 50, 30.0: 10, 35.0: 2}[epsilon]
+    assert number >= {8.0: 200, 20.0: 300, 35.0: 2}[epsilon]
     # what is one too many exceeds what the line says
     error = refused(bounds, budget, choice * (number + 1))
     name = "delta0" if "delta0 <=" in error else "epsilon"
@@ -672,10 +519,8 @@ def test_a_mixed_filter_admits_choices_at_a_large_epsilon(first: Event, epsilon:
         for sign in (" <= ", "=")
     )
     assert total >= limit
-    assert f": {number} such queries can be paid" in describe_remainder(
-        bounds, NOTHING, choice, number + 1
-    )
-    assert "with probability" not in describe_remainder(bounds, NOTHING, choice, number + 1)
+    said = describe_remainder(bounds, NOTHING, choice)
+    assert said.endswith(f": {number} such queries can be paid")
 
 
 @pytest.mark.parametrize(

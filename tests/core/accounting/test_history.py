@@ -1,5 +1,7 @@
 """What the rows of a ledger mean: releases, heads, and rows that no ledger writes."""
 
+import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,6 @@ import pytest
 from pate._core.accounting.history import History
 from pate.accounting import (
     Ledger,
-    LedgerEntry,
     LedgerHead,
     LedgerSnapshot,
     read_ledger,
@@ -17,72 +18,121 @@ from pate.accounting import (
 )
 from tests.core.accounting.ledgers import (
     BUDGET,
+    ONE_LINE,
     bodies,
+    filled,
     forge,
     gaussian,
     require_stop,
     reserve,
     stable,
 )
-from tests.statements import RECORDS
+
+Rows = list[dict[str, Any]]
 
 
-def test_a_row_holds_events_and_no_epsilon_that_another_theorem_would_change(path: Path) -> None:
+def plain(noise_multiplier: float) -> dict[str, Any]:
+    return {r.value: event.to_dict() for r, event in gaussian(noise_multiplier).items()}
+
+
+@pytest.fixture
+def rows(path: Path) -> Rows:
+    """A budget, a release of three queries, and its settlement for one."""
     ledger = Ledger(path)
-    for i in range(3):
-        ledger.reserve(
-            stable(),
-            count=1,
-            run="run",
-            description="text",
-            seeded=False,
-            delta=10.0 ** -(3 + i),
-            privacy_unit=RECORDS,
+    reserve(ledger, gaussian(60), 3, BUDGET)
+    ledger.settle(1, realised=[(gaussian(60), 1)], published={"kind": "one", "sha256": "0"})
+    return bodies(path)
+
+
+def paid(*charges: tuple[Any, float]) -> dict[str, Any]:
+    return {"realised": [{"events": plain(noise), "count": count} for count, noise in charges]}
+
+
+MALFORMED: list[tuple[int, dict[str, Any]]] = [
+    (0, {"privacy_unit": {}}),
+    (0, {"privacy_unit": {"unit": "patient"}}),
+    (0, {"budget": {"max_epsilon": 8.0}}),
+    *((1, {"count": count}) for count in (10**400, 2**53 + 1, 0, True, 1.5, 10**6)),
+    (1, {"delta": 2.0}),
+    (1, {"delta": "1e-6"}),
+    (1, {"events": {}}),
+    (1, {"events": None}),
+    (1, {"kind": "gift"}),
+    (1, {"kind": "settle"}),
+    (1, {"token": 3}),
+    (1, {"token": ""}),
+    (1, {"seeded": 1}),
+    (1, {"run": None}),
+    (1, {"more": 1}),
+    (1, {"privacy_unit": None}),
+    (1, {"privacy_unit": {"unit": "patient"}}),
+    (1, {"max_teachers_per_unit": 2}),
+    *((2, {"release": number}) for number in (0, -1, 2, True)),
+    # above all one of negative counts, which would give a budget back that was never reserved
+    *((2, paid(*each)) for each in ([(2, 60), (-1, 60)], [(-1, 60)], [(1.0, 60)], [(True, 60)])),
+    *((2, paid(each)) for each in ((2**53 + 1, 1e12), (4, 60), (1, 30))),
+    (2, {"published": "one"}),
+    (2, {"published": {"max_teachers_per_unit": 2}}),
+]
+
+
+@pytest.mark.parametrize(("row", "changes"), MALFORMED)
+def test_a_malformed_row_stops(path: Path, rows: Rows, row: int, changes: dict[str, Any]) -> None:
+    rows[row] |= changes
+    require_stop(forge(path.with_name("malformed"), rows))
+
+
+def test_a_row_lacks_nothing(path: Path, rows: Rows) -> None:
+    for number, row in enumerate(rows):
+        for key in row:
+            left = {name: value for name, value in row.items() if name != key}
+            with pytest.raises(ValueError, match=ONE_LINE):
+                read_ledger(forge(path.with_name(f"{number}{key}"), [*rows[:number], left]))
+    assert all("epsilon" not in json.dumps(row) for row in rows[1:])
+
+
+def test_rows_are_in_order(path: Path, rows: Rows) -> None:
+    budget, reserved, settled = rows
+    anew = settled | {"published": {"kind": "two", "sha256": "0"}}
+    (entry,) = read_ledger(forge(path.with_name("anew"), [*rows, anew])).entries
+    assert entry.settled and entry.charges == ((gaussian(60), 1),)
+    assert entry.published == {"kind": "two", "sha256": "0"}
+    for number, wrong in enumerate(
+        (
+            [budget, budget],
+            [budget, settled],
+            [*rows, budget],
+            [*rows, settled | {"published": None}],
+            [*rows, settled | {"published": {"sha256": "1"}}],
+            [*rows, settled | {"realised": None}],
         )
-    reserve(ledger, gaussian(60), 1, BUDGET)
-    rows = bodies(path)
-    assert [entry.delta for entry in verify_ledger(path).entries] == [
-        1e-3,
-        1e-4,
-        1e-5,
-        BUDGET.delta,
-    ]
-    reserved = {
-        "kind",
-        "at",
-        "events",
-        "count",
-        "delta",
-        "max_teachers_per_unit",
-        "privacy_unit",
-        "run",
-        "description",
-        "seeded",
-    }
-    assert all(row.keys() == reserved for row in rows if row["kind"] == "reserve")
-    # of ledgers that have sums by curves in their rows, the events are read
-    older = [
-        row | {"stated": {"delta": 1e-6, "replace_record": 9.0, "add_remove_teacher": None}}
-        for row in rows
-    ]
-    assert (
-        verify_ledger(forge(path.with_name("older"), older)).charges()
-        == ledger.snapshot().charges()
-    )
+    ):
+        require_stop(forge(path.with_name(f"wrong{number}"), wrong))
+    # a budget may come after a release
+    assert read_ledger(forge(path.with_name("later"), [reserved, budget])).declared_after == 1
+
+
+def test_a_settlement_ends_where_it_was_recorded(path: Path) -> None:
+    ledger, heads = Ledger(path), []
+    # all that was reserved, in two parts, whose sum may exceed it by rounding
+    parts = [(gaussian(60), 1), (gaussian(60), 2), (gaussian(60), 0)]
+    for number in (1, 2, 3):
+        reserve(ledger, gaussian(60), 3)
+        heads.append(ledger.settle(number, realised=parts))
+    assert [head.rows for head in heads] == [2, 4, 6]
+    assert [ledger.settle(number, realised=parts) for number in (1, 2, 3)] == heads
+    assert Ledger(path).settle(2, realised=parts) == heads[1]
 
 
 def test_a_head_names_the_history(path: Path) -> None:
     ledger = Ledger(path)
-    assert ledger.head == LedgerSnapshot().head == LedgerHead(0, "") and LedgerSnapshot().follows(
-        LedgerHead()
-    )
+    assert LedgerSnapshot() == History().snapshot() and LedgerSnapshot().follows(LedgerHead())
     heads = [ledger.head]
     for i in range(3):
         reserve(ledger, gaussian(60 + i), 1)
         heads.append(ledger.head)
-    assert [head.rows for head in heads] == [0, 1, 2, 3] and len(
-        {head.digest for head in heads}
-    ) == 4
+    assert [head.rows for head in heads] == [0, 1, 2, 3]
+    assert len({head.digest for head in heads}) == 4
     old = path.read_bytes()
     ledger.settle(2)
     book = verify_ledger(path)
@@ -93,150 +143,8 @@ def test_a_head_names_the_history(path: Path) -> None:
     assert not older.follows(book.head) and older.follows(heads[3])
     other = Ledger(path.with_name("other"))
     reserve(other, gaussian(70), 1)
-    assert not other.snapshot().follows(heads[1]) and not other.snapshot().follows(
-        LedgerHead(-1, other.head.digest)
-    )
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"count": 10**400},
-        {"count": 2**53 + 1},
-        {"count": 0},
-        {"count": True},
-        {"delta": 2.0},
-        {"delta": "1e-6"},
-        {"events": {}},
-        {"events": None},
-        {"kind": "gift"},
-        {"token": 3},
-    ],
-)
-def test_a_malformed_row_stops(path: Path, changes: dict[str, Any]) -> None:
-    row = {
-        "kind": "reserve",
-        "at": "",
-        "run": "",
-        "description": "",
-        "count": 1,
-        "seeded": False,
-        "delta": None,
-    }
-    row |= {"events": {relation.value: event.to_dict() for relation, event in gaussian(60).items()}}
-    verify_ledger(forge(path, [row]))
-    require_stop(forge(path.with_name("malformed"), [row | changes]))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"release": 0},
-        {"release": -1},
-        {"release": 2},
-        {"release": True},
-        {"realised": [(2, 60), (-1, 60)]},
-        {"realised": [(-1, 60)]},
-        {"realised": [(1.0, 60)]},
-        {"realised": [(True, 60)]},
-        {"realised": [(2**53 + 1, 1e12)]},
-        {"realised": [(4, 60)]},
-        {"realised": [(1, 30)]},
-    ],
-)
-def test_a_malformed_settlement_stops(path: Path, changes: dict[str, Any]) -> None:
-    """Above all one of negative counts, which would give a budget back that was never reserved."""
-
-    def plain(noise_multiplier: float) -> dict[str, Any]:
-        return {
-            relation.value: event.to_dict()
-            for relation, event in gaussian(noise_multiplier).items()
-        }
-
-    row = {
-        "kind": "reserve",
-        "at": "",
-        "run": "",
-        "description": "",
-        "count": 3,
-        "seeded": False,
-        "delta": None,
-    }
-    row["events"] = plain(60)
-    settled = {
-        "kind": "settle",
-        "at": "",
-        "release": 1,
-        "realised": [{"events": plain(60), "count": 1}],
-    }
-    (entry,) = verify_ledger(forge(path, [row, settled])).entries
-    assert entry.settled and entry.charges == ((gaussian(60), 1),)
-    if "realised" in changes:
-        changes = {
-            "realised": [
-                {"events": plain(noise), "count": count} for count, noise in changes["realised"]
-            ]
-        }
-    require_stop(forge(path.with_name("malformed"), [row, settled | changes]))
-    require_stop(forge(path.with_name("twice"), [row, settled, settled]))
-
-
-def test_what_was_published_can_be_stated_anew_once_a_release_is_settled(path: Path) -> None:
-    row = {
-        "kind": "reserve",
-        "at": "",
-        "run": "",
-        "description": "",
-        "count": 3,
-        "seeded": False,
-        "delta": None,
-    }
-    row["events"] = {relation.value: event.to_dict() for relation, event in gaussian(60).items()}
-    settled = {
-        "kind": "settle",
-        "at": "",
-        "release": 1,
-        "realised": None,
-        "published": {"kind": "one"},
-    }
-    state = {"kind": "state", "at": "", "release": 1, "published": {"kind": "two"}}
-    (entry,) = verify_ledger(forge(path, [row, settled, state])).entries
-    assert entry.published == {"kind": "two"}
-    for number, rows in enumerate(([row, state], [row, settled, state | {"published": "two"}])):
-        forged = forge(path.with_name(f"malformed{number}"), rows)
-        require_stop(forged)
-        with pytest.raises(
-            ValueError, match=f", got row {len(rows)}: Expected published facts as an object"
-        ):
-            read_ledger(forged)
-
-
-def test_a_settlement_ends_where_it_was_recorded(path: Path) -> None:
-    ledger, heads = Ledger(path), []
-    for number in (1, 2, 3):
-        reserve(ledger, gaussian(60), 3)
-        # all that was reserved, in two parts, whose sum may exceed it by rounding
-        heads.append(
-            ledger.settle(
-                number, realised=[(gaussian(60), 1), (gaussian(60), 2), (gaussian(60), 0)]
-            )
-        )
-    assert [head.rows for head in heads] == [2, 4, 6]
-    again = [[(gaussian(60), 1), (gaussian(60), 2), (gaussian(60), 0)]] * 3
-    assert [
-        ledger.settle(number, realised=paid) for number, paid in zip((1, 2, 3), again, strict=True)
-    ] == heads
-    assert Ledger(path).settle(2, realised=again[1]) == heads[1]
-    for entry in ledger.entries():
-        assert LedgerEntry.from_dict(entry.to_dict()) == entry
-
-
-def test_without_a_budget_none_was_declared(path: Path) -> None:
-    ledger = Ledger(path)
-    assert LedgerSnapshot() == History().snapshot() and LedgerSnapshot().declared_after == 0
-    reserve(ledger, gaussian(60), 3)
-    assert ledger.snapshot().declared_after == 0
-    assert "digests" not in repr(ledger.snapshot())
+    assert not other.snapshot().follows(heads[1])
+    assert not other.snapshot().follows(LedgerHead(-1, other.head.digest))
 
 
 @pytest.mark.parametrize(("excess", "within"), [(0.8e-12, True), (1.3e-12, False)])
@@ -245,10 +153,58 @@ def test_a_settlement_exceeds_what_was_reserved_by_rounding_alone(
 ) -> None:
     ledger = Ledger(path)
     reserve(ledger, gaussian(60), 3)
-    with (
-        nullcontext()
-        if within
-        else pytest.raises(ValueError, match=r"^Expected at most what release 1 reserved")
-    ):
+    refusal = pytest.raises(ValueError, match=r"^Expected at most what release 1 reserved")
+    with nullcontext() if within else refusal:
         ledger.settle(1, realised=[(gaussian(60 * (1 - excess / 2)), 3)])
     assert ledger.entries()[0].settled is within
+
+
+def scaled(factor: float) -> Callable[[float], float]:
+    return lambda value: value * factor
+
+
+@pytest.mark.parametrize(
+    ("choices", "part", "changes"),
+    [
+        (True, "filter", {"max_rdp": scaled(1 + 1e-9)}),
+        (True, "filter", {"order": scaled(2)}),
+        (True, "filter", {"max_delta0": 1.1e-7}),
+        (False, "filter", {"max_mu_squared": scaled(1 + 1e-9)}),
+        (False, "filter", {"max_delta0": 1.0}),
+        (False, "filter", {"name": "none"}),
+        (False, "budget", {"max_epsilon": 8.0}),
+        (False, "budget", {"delta": 1e-5}),
+        (False, "budget", {"max_delta0": 1e-8}),
+        (False, "budget", {"neighboring_relation": "nobody"}),
+    ],
+)
+def test_a_filter_that_does_not_follow_from_its_budget_stops(
+    path: Path, choices: bool, part: str, changes: dict[str, Any]
+) -> None:
+    reserve(Ledger(path), stable() if choices else gaussian(60), 1, BUDGET)
+    rows = bodies(path)
+    for field, value in changes.items():
+        rows[0][part][field] = value(rows[0][part][field]) if callable(value) else value
+    require_stop(forge(path.with_name("forged"), rows))
+
+
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_the_first_release_beyond_a_budget_is_named(path: Path, number: int) -> None:
+    """A forger who knows the digests still has to make the figures fit."""
+    ledger = Ledger(path)
+    for _ in range(5):
+        reserve(ledger, gaussian(60), 1, BUDGET)
+    rows = bodies(path)
+    read_ledger(forge(path.with_name("same"), rows))
+    rows[number]["count"] = 10**6
+    expected = rf"^Expected an intact ledger [^\n]*, got row {number + 1}: Expected epsilon <= 2"
+    for read in (read_ledger, verify_ledger, Ledger):
+        with pytest.raises(ValueError, match=expected):
+            read(forge(path.with_name("forged"), rows))
+        path.with_name("forged").unlink()
+
+
+def test_rows_of_many_releases_are_read_again(path: Path) -> None:
+    ledger = filled(path)
+    assert verify_ledger(path) == read_ledger(path) == ledger.snapshot()
+    assert verify_ledger(forge(path.with_name("same"), bodies(path))) == ledger.snapshot()

@@ -107,7 +107,7 @@ def test_a_later_budget_covers_earlier_reservations(path: Path) -> None:
     other = Ledger(path.with_name("other"))
     reserve(other, gaussian(5), 1, BUDGET)
     declared, first = bodies(other.path)
-    with pytest.raises(ValueError, match=r"Expected row 3 of .* to be within the budget"):
+    with pytest.raises(ValueError, match=r"got row 3: Expected epsilon <= 2"):
         verify_ledger(forge(path.with_name("forged"), [*rows, declared, first]))
 
 
@@ -133,11 +133,8 @@ def test_a_part_of_delta_is_set_aside_for_tests_from_the_first_release_on(path: 
     assert bounds is not None and bounds.max_delta0 == 1e-7
     reserve(ledger, stable(), 30)
     message = r"^Expected delta0 <= 1e-07 with all earlier releases \(max_delta0, .*\), got delta0=1.01e-07; left are"
-    fits = (
-        "70 such queries can be paid, and 71 with tests that fail with probability 9.8e-10 at most"
-    )
     with pytest.raises(
-        ValueError, match=rf"{message} [^\n]* and 7e-08 of delta0: {fits}, if the rest suffices$"
+        ValueError, match=rf"{message} [^\n]* and 7e-08 of delta0: 70 such queries can be paid$"
     ):
         reserve(ledger, stable(2e3, 3e3), 71)  # 101 tests of 1e-9
     verify_ledger(path)
@@ -176,20 +173,6 @@ def test_the_filter_may_be_named(path: Path) -> None:
         ValueError, match=r"^Expected a filter among renyi, gaussian, mixed, got filter='best'$"
     ):
         Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, filter="best")  # type: ignore[arg-type]
-
-
-def test_a_budget_declared_without_max_delta0_stays_valid(path: Path) -> None:
-    """As ledgers have it whose budget names no filter and was fixed by what the first release
-    needed."""
-    reserve(Ledger(path), gaussian(60), 10, NO_TESTS)
-    rows = bodies(path)
-    del rows[0]["budget"]["filter"]
-    rows[0]["budget"]["max_delta0"] = None
-    ledger = Ledger(forge(path.with_name("older"), rows))
-    reserve(ledger, gaussian(60), 10, BUDGET)
-    assert verify_ledger(ledger.path).budget == BUDGET
-    with pytest.raises(ValueError, match=r"^Expected delta0 <= 0 with all earlier releases"):
-        reserve(ledger, stable(), 1)
 
 
 def test_a_first_query_that_is_too_dear_is_refused_with_what_is_left(path: Path) -> None:

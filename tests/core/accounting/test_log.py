@@ -5,20 +5,18 @@ import random
 import re
 import sqlite3
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pate._core.accounting import ledger as _ledger
-from pate.accounting import Ledger, LedgerHead, PrivacyUnit, read_ledger, verify_ledger
+from pate.accounting import Ledger, LedgerHead, read_ledger, verify_ledger
 from tests.core.accounting.ledgers import (
     BUDGET,
     ONE_LINE,
     bodies,
     filled,
-    forge,
     gaussian,
     require_stop,
     reserve,
@@ -312,35 +310,7 @@ def test_a_ledger_is_marked_as_one(path: Path) -> None:
     path = path.parent / "of" / "folders" / path.name
     reserve(Ledger(path), gaussian(60), 1)
     header = path.read_bytes()[:100]
-    assert header[68:72] == b"pate" and header[60:64] == (3).to_bytes(4, "big")
-
-
-@pytest.mark.parametrize(
-    ("version", "unsaid"), [(1, {"max_teachers_per_unit", "privacy_unit"}), (2, {"privacy_unit"})]
-)
-def test_a_ledger_of_an_earlier_version_is_read_and_marked_with_its_next_row(
-    path: Path, version: int, unsaid: set[str]
-) -> None:
-    reserve(Ledger(path), gaussian(60), 1)
-    rows = [
-        {name: value for name, value in body.items() if name not in unsaid} for body in bodies(path)
-    ]
-    older = forge(path.with_name("older"), rows)
-    with closing(sqlite3.connect(older)) as connection:
-        connection.execute(f"PRAGMA user_version = {version}")
-    before = older.read_bytes()
-    (entry,) = Ledger(path).entries()
-    expected = (replace(entry, privacy_unit=PrivacyUnit()),)
-    assert verify_ledger(older).entries == Ledger(older).entries() == expected
-    assert older.read_bytes() == before
-    reserve(Ledger(older), gaussian(60), 1)
-    assert (
-        older.read_bytes()[60:64] == (3).to_bytes(4, "big")
-        and len(verify_ledger(older).entries) == 2
-    )
-    with closing(sqlite3.connect(older)) as connection:
-        connection.execute("PRAGMA user_version = 4")
-    require_stop(older)
+    assert header[68:72] == b"pate" and header[60:64] == (4).to_bytes(4, "big")
 
 
 @pytest.mark.parametrize(
@@ -364,3 +334,13 @@ def test_blocks_of_rows_end_anywhere(
     book = filled(path).snapshot()
     monkeypatch.setattr(_ledger, "_ROWS", rows)
     assert read_ledger(path).entries == book.entries
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_ledger_of_another_format_is_refused(path: Path, version: int) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    require_stop(path)
+    with pytest.raises(ValueError, match=rf"^Expected format 4 in [^\n]*, got format={version}$"):
+        read_ledger(path)

@@ -15,9 +15,7 @@ from pate._core.accounting.charges import (
     Events,
     Totals,
     account,
-    name_of,
     parse_events,
-    plain_events,
 )
 from pate._core.accounting.curves import pure_dp_mu_squared
 from pate._core.testing.mechanisms import Laws
@@ -33,6 +31,7 @@ from pate.accounting import (
     verify_ledger,
 )
 from pate.testing import EventContract
+from tests.core.accounting.ledgers import reserve
 from tests.statements import PUBLISHED
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -102,9 +101,7 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, type[Event]]]:
 
 
 def test_it_is_reserved_settled_verified_and_stated(ledger: Ledger) -> None:
-    ledger.reserve(
-        laplace(20.0), count=10, run="run", description="theirs", seeded=False, delta=1e-6
-    )
+    reserve(ledger, laplace(20.0), 10, delta=1e-6)
     ledger.settle(1, realised=[(laplace(20.0), 4), (laplace(30.0), 5)], published=PUBLISHED)
     book = verify_ledger(ledger.path)
     assert book.entries[0].realised == ((laplace(20.0), 4), (laplace(30.0), 5))
@@ -134,7 +131,7 @@ def test_it_composes_with_others_and_is_evaluated_once(monkeypatch: pytest.Monke
 def test_an_event_that_is_not_installed_is_named(
     ledger: Ledger, kinds: dict[str, type[Event]]
 ) -> None:
-    ledger.reserve(laplace(20.0), count=10, run="run", description="theirs", seeded=False)
+    reserve(ledger, laplace(20.0), 10)
     del kinds["LaplaceEvent"]
     parse_events.cache_clear()
     for read in (read_ledger, verify_ledger, Ledger):
@@ -262,7 +259,7 @@ def lie(how: str) -> Events:
 
 def test_a_cost_of_another_shape_is_refused(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match=r"^Expected an event of known cost, got event="):
-        ledger.reserve(lie("short"), count=1, run="run", description="lie", seeded=False)
+        reserve(ledger, lie("short"), 1)
 
 
 def test_a_cost_below_zero_on_some_orders_is_never_added() -> None:
@@ -270,6 +267,4 @@ def test_a_cost_below_zero_on_some_orders_is_never_added() -> None:
     with pytest.raises(
         ValueError, match=r"^Expected an event of known cost on all orders up to 2e\+09, got event="
     ):
-        Totals(np.append(DEFAULT_ORDERS, 2e9)).cost(
-            REPLACE, [(name_of(plain_events(lie("rebate"))), 1)]
-        )
+        Totals(np.append(DEFAULT_ORDERS, 2e9)).cost(REPLACE, [(lie("rebate"), 1)])

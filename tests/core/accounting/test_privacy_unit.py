@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pate._core.accounting.privacy_unit import EACH, NOT_NAMED, RECORD, UNKNOWN
-from pate._core.accounting.statement_words import describe_missing_total
+from pate._core.accounting.privacy_unit import EACH, RECORD
 from pate.accounting import (
     Budget,
     GaussianEvent,
@@ -37,7 +36,6 @@ UNITS = [
     PrivacyUnit(unit="record", partition="r"),
     PrivacyUnit(unit="user", partition=EACH),
     PrivacyUnit(unit="patient", partition="s"),
-    UNKNOWN,
 ]
 
 
@@ -116,13 +114,6 @@ def test_a_record_is_in_its_group_and_a_group_not_in_a_record() -> None:
     assert max(moves(TEACHERS, VOTERS, TEACHER)) > 3
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_what_is_not_known_agrees_with_nothing(unit: PrivacyUnit) -> None:
-    for relation in NeighboringRelation:
-        assert UNKNOWN.held_by(unit, relation) is None
-        assert unit.held_by(UNKNOWN, relation) is None
-
-
 def test_units_are_written_and_read() -> None:
     for unit in UNITS:
         assert PrivacyUnit.from_dict(unit.to_dict()) == unit
@@ -184,19 +175,6 @@ def test_teachers_of_two_partitions_have_no_total(tmp_path: Path) -> None:
     assert stated(same, TEACHER) == ("record", pytest.approx(epsilon(2, TEACHER)))
 
 
-def test_rows_of_earlier_versions_are_not_known_to_agree(tmp_path: Path) -> None:
-    assert stated(reserved(tmp_path, UNKNOWN), REPLACE)[1] is not None
-    ledger = reserved(tmp_path, UNKNOWN)
-    assert stated(ledger, REPLACE) == (None, None)
-    lines = Statement.of(ledger.snapshot(), 2).text.splitlines()
-    assert sum("does not say for whom it was priced" in line for line in lines) == 1
-    later = reserved(tmp_path, VOTERS).snapshot()
-    assert describe_missing_total(later, UNKNOWN, REPLACE) == (
-        "There is no total for units without a name under REPLACE_RECORD: releases 1, 2 are"
-        f" {NOT_NAMED}; release 3 is priced for one record."
-    )
-
-
 def budget(relation: NeighboringRelation) -> Budget:
     return Budget(max_epsilon=9.0, delta=1e-6, neighboring_relation=relation)
 
@@ -210,7 +188,6 @@ def budget(relation: NeighboringRelation) -> Budget:
         (REPLACE, VOTERS, TEACHERS, True),
         (TEACHER, VOTERS, TEACHERS, False),
         (TEACHER, TEACHERS, TEACHERS, True),
-        (REPLACE, VOTERS, UNKNOWN, False),
     ],
 )
 def test_a_budget_keeps_to_the_unit_that_it_was_declared_for(
@@ -222,7 +199,7 @@ def test_a_budget_keeps_to_the_unit_that_it_was_declared_for(
 ) -> None:
     ledger = reserved(tmp_path, first, budget=budget(relation))
     if not accepted:
-        with pytest.raises(ValueError, match=r"^Expected a release priced for [^\n]*$"):
+        with pytest.raises(ValueError, match=r"^Expected release [12] priced for [^\n]*$"):
             reserved(tmp_path, then)
         assert len(read_ledger(ledger.path).entries) == 1
         return
@@ -240,7 +217,7 @@ def test_a_budget_keeps_to_the_unit_that_it_was_declared_for(
 
 def test_a_budget_refuses_earlier_releases_for_others(tmp_path: Path) -> None:
     reserved(tmp_path, VOTERS)
-    with pytest.raises(ValueError, match=r"release 1 was not priced for one group"):
+    with pytest.raises(ValueError, match=r"release 1 priced for one group, for whom"):
         reserved(tmp_path, GROUPS, budget=budget(REPLACE))
     # one that can be priced is, also where it came before the budget
     other = reserved(tmp_path / "other", BOUNDED)

@@ -1,7 +1,6 @@
 """The reach of a unit belongs to the ledger: each release declares a number of teachers, sums are
 for the largest."""
 
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from pate.accounting import (
     verify_ledger,
 )
 from pate.mechanisms import GumbelPeeling
-from tests.core.accounting.ledgers import REPLACE, TEACHER, bodies, forge, gaussian, require_stop
+from tests.core.accounting.ledgers import REPLACE, TEACHER, gaussian
 from tests.statements import PUBLISHED, RECORDS
 
 SHARED = Budget(max_epsilon=1.5, delta=1e-5, neighboring_relation=REPLACE, max_teachers_per_unit=2)
@@ -204,7 +203,8 @@ def test_a_budget_covers_what_was_released_before_it(path: Path) -> None:
     ):
         reserve(path, gaussian(40), 1, budget=NO_PRESET)
     with pytest.raises(
-        ValueError, match=r"^Expected max_teachers_per_unit <= 1, as the budget has, got [^\n]*=2$"
+        ValueError,
+        match=r"^Expected max_teachers_per_unit <= 1, the units that the budget [^\n]*, got [^\n]*=2$",
     ):
         reserve(path.with_name("new.sqlite"), gaussian(40), 1, teachers=2, budget=NO_PRESET)
     reserve(path, gaussian(40), 1, teachers=2, budget=SHARED)
@@ -234,51 +234,3 @@ def test_what_is_settled_for_less_leaves_more_of_the_budget(path: Path) -> None:
     book = verify_ledger(path)
     assert book.charges() == for_group_size([(gaussian(40), 2), (gaussian(40), 6)], 2)
     assert book.spent(REPLACE).mu_squared == pytest.approx(8 * 0.01)
-
-
-FORGED: dict[str, Callable[[list[dict]], None]] = {  # type: ignore[type-arg]
-    "of more teachers than the budget is for": lambda rows: rows[1].update(max_teachers_per_unit=3),
-    "of no teacher": lambda rows: rows[1].update(max_teachers_per_unit=0),
-    "of half a teacher": lambda rows: rows[1].update(max_teachers_per_unit=1.5),
-    "a budget for fewer": lambda rows: rows[0]["budget"].update(max_teachers_per_unit=1),
-    "a budget for more": lambda rows: rows[0]["budget"].update(max_teachers_per_unit=4),
-}
-
-
-@pytest.mark.parametrize("change", FORGED)
-def test_a_ledger_whose_reach_does_not_fit_its_budget_is_refused(change: str, path: Path) -> None:
-    reserve(path, gaussian(40), 8, teachers=2, budget=SHARED)
-    rows = bodies(path)
-    FORGED[change](rows)
-    forged = forge(path.with_name("forged.sqlite"), rows)
-    if change.startswith("a budget for"):
-        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-            verify_ledger(forged)
-    else:
-        require_stop(forged)
-
-
-def test_an_older_ledger_is_for_the_units_that_its_releases_were_stated_for(path: Path) -> None:
-    """Rows of version 1 do not say it, what was published does; a budget of theirs was for units of
-    one teacher."""
-    reserve(path, gaussian(40), 3, budget=NO_PRESET)
-    reserve(path, gaussian(40), 3)
-    unsaid = ("max_teachers_per_unit", "privacy_unit")
-    rows = [{key: value for key, value in row.items() if key not in unsaid} for row in bodies(path)]
-    del rows[0]["budget"]["max_teachers_per_unit"]
-    rows[-1]["published"]["max_teachers_per_unit"] = 2
-    older = forge(path.with_name("older.sqlite"), rows)
-    book = verify_ledger(older)
-    assert [entry.max_teachers_per_unit for entry in book.entries] == [1, 2]
-    stated = Statement.of(book, 2)
-    stated.verify(ledger=older)
-    guarantee = stated["guarantees"]["replace_record"]
-    # the rows do not say for whom they are, and the budget is for others
-    assert (guarantee["epsilon"], guarantee["fixed_by"]) == (None, "nothing")
-    this_release = stated["this_release"]["replace_record"]["epsilon"]
-    assert this_release == epsilon(for_group_size([(gaussian(40), 3)], 2))
-    rows[2]["published"]["max_teachers_per_unit"] = 2
-    alone = forge(path.with_name("alone.sqlite"), rows[:3])
-    guarantee = Statement.of(verify_ledger(alone), 1)["guarantees"]["replace_record"]
-    assert (guarantee["epsilon"], guarantee["fixed_by"]) == (this_release, "reservation")
-    assert book.spent(REPLACE).mu_squared == pytest.approx(6 * 0.0025)

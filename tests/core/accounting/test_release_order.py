@@ -16,7 +16,6 @@ from pate._core.accounting import adaptive
 from pate._core.accounting.adaptive import Profile, ordered_profile
 from pate._core.accounting.charges import Events, account
 from pate._core.accounting.cost import gaussian_delta
-from pate._core.accounting.statement import _content
 from pate.accounting import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -422,27 +421,6 @@ def test_what_is_edited_in_a_statement_in_order_is_refused(tmp_path: Path) -> No
     ):
         with pytest.raises(ValueError, match=r"^Expected "):
             Statement(content).verify()
-
-
-def test_statements_from_before_the_order_was_counted_are_verified_as_they_were_made(
-    tmp_path: Path,
-) -> None:
-    ledger = warm_ledger(tmp_path)
-    book = ledger.snapshot()
-    older = Statement(_content(book, book.head, 2, in_order=False))
-    assert older.verify() == older.verify(ledger=ledger.path) == 0
-    newer = older.today(book)
-    for relation in NeighboringRelation:
-        before, now = (each["guarantees"][relation.value]["epsilon"] for each in (older, newer))
-        assert (
-            now
-            < before
-            == account(book.reserved(), relation, in_order=False).get_epsilon(delta=1e-6)
-        )
-        smaller = json.loads(json.dumps(older.content))
-        smaller["guarantees"][relation.value]["epsilon"] = now
-        with pytest.raises(ValueError, match=r"^Expected guarantees\."):
-            Statement(smaller).verify()
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """What statements say, sentence by sentence."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from pate._core.accounting.statement_words import (
     AUDIT,
     FIXED_BEFOREHAND,
     _call,
-    _costs_so_far,
     _headline,
     _neighbors_of_labels,
     describe_conditions,
@@ -117,34 +115,6 @@ def test_conditions_are_those_of_the_relations_without_a_budget(
     assert all(line.startswith(start) for line, start in zip(told, sentences, strict=True))
 
 
-@pytest.mark.parametrize("realised", [(None, None), (None, []), ([], [])])
-@pytest.mark.parametrize("costs", [(3.0, 2.0), (3.0, 1.0), (2.0, 2.0)])
-def test_costs_are_told_where_they_differ_from_the_guarantee(
-    costs: tuple[float, float], realised: tuple[Any, Any]
-) -> None:
-    names = ("add_remove_teacher", "replace_record")
-    content = {
-        "neighboring_relation": "replace_record",
-        "guarantees": {
-            name: {"epsilon": epsilon, "unit": "record"}
-            for name, epsilon in zip(names, (3.0, 2.0), strict=True)
-        },
-        "costs": {
-            name: {"epsilon": epsilon, "delta": 1e-6}
-            for name, epsilon in zip(names, costs, strict=True)
-        },
-        "releases": [{"realised": charges} for charges in realised],
-    }
-    told = list(_costs_so_far(content))
-    if costs == (3.0, 2.0):
-        assert told == []
-    else:
-        title = "What was reserved so far" if realised == (None, None) else "What happened"
-        figures = f"epsilon = {costs[1]:.3f} under REPLACE_RECORD and epsilon = {costs[0]:.3f} under ADD_REMOVE_TEACHER"
-        assert told[0] == f"{title} cost {figures} at delta = 1e-06:"
-        assert ("no guarantee" in told[1]) == (realised != (None, None))
-
-
 @pytest.mark.parametrize("releases", [1, 2])
 @pytest.mark.parametrize("delta", [1e-6, 1e-7])
 def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(
@@ -159,6 +129,7 @@ def test_the_first_line_has_the_epsilon_of_all_releases_and_of_this_one(
             run="",
             description="",
             events=gaussian(40.0),
+            max_teachers_per_unit=1,
             count=1,
             seeded=False,
             settled=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._core.accounting.charges import Totals, parse_events
+from pate._core.accounting.charges import Totals
 from pate._core.accounting.cost import Cost
 from pate._core.accounting.events import total_cost
 from pate._core.validation import FloatArray
@@ -23,7 +23,7 @@ from pate.accounting import (
     RenyiCurveEvent,
     verify_ledger,
 )
-from tests.core.accounting.ledgers import REPLACE, gaussian, name, reserve, stable
+from tests.core.accounting.ledgers import REPLACE, gaussian, reserve, stable
 
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
@@ -32,36 +32,32 @@ def test_no_digits_are_lost_to_what_was_taken_back(relation: NeighboringRelation
     chance = random.Random(0)
     totals, left = Totals(DEFAULT_ORDERS), []
     small, giant = (
-        [name(gaussian(10.0**k)) for k in range(3, 9)],
-        [name(gaussian(10.0**-k)) for k in range(2, 120, 20)],
+        [gaussian(10.0**k) for k in range(3, 9)],
+        [gaussian(10.0**-k) for k in range(2, 120, 20)],
     )
     for _ in range(300):
         charge = (chance.choice(small), chance.choice([1, 3, 2**30 + 1, 2**53 - 1]))
         large = (chance.choice(giant), chance.choice([1, 2**53]))
-        totals.add(*large)
-        totals.add(*charge)
+        totals.add(large, charge)
         left.append(charge)
-        totals.add(large[0], -large[1])
+        totals.add((large[0], -large[1]))
     found = totals.cost(relation)
     for order in (0, 100, 256):
-        once = {
-            each: Fraction(float(parse_events(each)[relation].cost().rdp[order])) for each in small
-        }
-        exact = sum(once[each] * count for each, count in left)
+        exact = sum(Fraction(float(each[relation].cost().rdp[order])) * n for each, n in left)
         assert 0 <= Fraction(float(found.rdp[order])) / exact - 1 < Fraction(12, 2**52)
     for charge in left:
-        totals.add(charge[0], -charge[1])
+        totals.add((charge[0], -charge[1]))
     assert totals.cost(relation).is_within(Cost.nothing(DEFAULT_ORDERS))
 
 
 def test_sums_are_never_below_the_truth() -> None:
     """They are rounded upwards, by a part of 2^-52 for each kind of events at most."""
-    names = [name(gaussian(1 + 1 / kind)) for kind in range(1, 301)]
+    names = [gaussian(1 + 1 / kind) for kind in range(1, 301)]
     totals, exact, plain = Totals(DEFAULT_ORDERS), Fraction(0), 0.0
     for number, events in enumerate(names):
         count = 2**53 - 1 if number == 0 else number
-        totals.add(events, count)
-        once = float(parse_events(events)[REPLACE].cost().rdp[50])
+        totals.add((events, count))
+        once = float(events[REPLACE].cost().rdp[50])
         exact += count * Fraction(once)
         plain += count * once
     found = Fraction(float(totals.cost(REPLACE).rdp[50]))
@@ -108,11 +104,11 @@ def test_a_budget_takes_events_with_a_cost_on_the_default_orders_alone(path: Pat
     events = {r: OnDefaultOrders(neighboring_relation=r) for r in NeighboringRelation}
     ledger = Ledger(path)
     budget = Budget(max_epsilon=5.0, delta=1e-5, neighboring_relation=REPLACE)
-    release = ledger.reserve(events, count=3, run="a", description="b", seeded=False, budget=budget)
+    release = reserve(ledger, events, 3, budget)
     ledger.settle(release, realised=[(events, 2)])
     assert verify_ledger(path).filter == Ledger(path).snapshot().filter
     with pytest.raises(ValueError, match="496 such queries can be paid"):
-        ledger.reserve(events, count=3000, run="a", description="b", seeded=False)
+        reserve(ledger, events, 3000)
 
 
 def test_a_release_may_be_settled_in_many_charges(path: Path) -> None:
@@ -143,7 +139,7 @@ def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
         ledger.entries()[0].events[REPLACE] = gaussian(6e9)[REPLACE]  # type: ignore[index]
     with pytest.raises(FrozenInstanceError):
         ledger.entries()[0].count = 0  # type: ignore[misc]
-    charge = [(name(gaussian(60)), 1)]
+    charge = [(gaussian(60), 1)]
     Totals(DEFAULT_ORDERS).cost(REPLACE, charge).rdp[:] = 0.0
     assert Totals(DEFAULT_ORDERS).cost(REPLACE, charge).rdp[0] > 0
     with pytest.raises(ValueError, match="read-only"):

@@ -9,7 +9,7 @@ import pytest
 from pate._core.mechanisms.noise import KEY_BITS
 from pate._core.release.transaction import delete_other_seeds, destroy, pending_release
 from pate.accounting import Ledger
-from tests.core.accounting.ledgers import gaussian
+from tests.core.accounting.ledgers import gaussian, reserve
 
 
 @pytest.mark.parametrize("key", [0, 5, 2**KEY_BITS - 1])
@@ -66,7 +66,7 @@ def test_a_statement_is_of_the_release_whose_row_it_names(tmp_path: Path) -> Non
     pending, statement = pending_release(tmp_path / "seeds", "one", 7), tmp_path / "privacy.json"
     ledger = Ledger(tmp_path / "ledger.sqlite")
     for token in ("another", pending.token):
-        ledger.reserve(gaussian(60), count=1, run="run", description="", seeded=False, token=token)
+        reserve(ledger, gaussian(60), 1, token=token)
     head = ledger.head._asdict()
 
     def states(content: Any, place: Path = ledger.path) -> bool:

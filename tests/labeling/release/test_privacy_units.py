@@ -223,7 +223,7 @@ def test_a_budget_for_groups_pays_for_records_of_a_bound(data: Path, capsys: Cap
     # other records are refused before anything is done
     capsys.readouterr()
     assert run(data, "two") == 2
-    assert "Expected a release priced for one group" in capsys.readouterr().err
+    assert "Expected release 2 priced for one group" in capsys.readouterr().err
     assert not Path("two").exists()
     assert run(data, "two", "--teachers.max_teachers_per_group=3") == 0
     guarantee = statement("two")["guarantees"]["replace_record"]

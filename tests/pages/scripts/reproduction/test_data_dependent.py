@@ -24,6 +24,7 @@ from scripts.reproduction.data_dependent import (
     smooth_sensitivity_rdp,
 )
 from tests.core.accounting import oracles
+from tests.core.accounting.ledgers import reserve
 from tests.core.accounting.test_events import NOT_POSITIVE, rounded_to_a_hundredth
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
@@ -144,9 +145,7 @@ def test_a_teacher_that_stays_away_moves_the_value_within_its_sensitivity() -> N
 def test_its_cost_can_be_booked(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     events = release_events(beta=0.05, noise_multiplier=6.0)
-    release = ledger.reserve(
-        events, count=1, run="run", description="rdp", seeded=False, delta=1e-6
-    )
+    release = reserve(ledger, events, 1, delta=1e-6)
     drawn = release_rdp(
         [[30, 60]],
         4.0,
