@@ -32,8 +32,6 @@ PAGES = ["index.md", "installation.md", "ten-minutes.md"] + [
 ]
 # these take more than a few seconds; of them the fast tests see that each command is understood
 LONG = {
-    "how-to/rivals.md",
-    "tutorials/budget.md",
     "tutorials/demo.md",
     "tutorials/pictures.md",
     "tutorials/silos.md",
