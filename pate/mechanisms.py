@@ -7,7 +7,6 @@ if TYPE_CHECKING:
         FACTS as FACTS,
         Case as Case,
         Law as Law,
-        Listing as Listing,
         Mechanism as Mechanism,
         NotStatedError as NotStatedError,
         ScoreMechanism as ScoreMechanism,
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
         PeeledCounts as PeeledCounts,
         PermuteAndFlipPeeling as PermuteAndFlipPeeling,
         one_shot_laplace_scale as one_shot_laplace_scale,
-        pad_to_k as pad_to_k,
         scale_for_epsilon as scale_for_epsilon,
         split_budget as split_budget,
     )

@@ -44,7 +44,6 @@ from pate._core.mechanisms.noise import (
     require_noise,
 )
 from pate._core.mechanisms.ranking import Rows, as_batch, require_within
-from pate._core.registry import declared
 from pate._core.validation import (
     BoolArray,
     FloatArray,
@@ -71,29 +70,6 @@ class Law(NamedTuple):
     different columns always differ."""
     nothing: FloatArray | None = None
     """``[B]``: the probability that nothing is released. None where a set always is."""
-
-
-class Listing(NamedTuple):
-    """The words of a list of chosen items, for its statement; plain JSON types."""
-
-    most: int = 1
-    """The number of items at most."""
-    less: str = ""
-    """A clause on shorter lists."""
-    exact: str = "1"
-    """The number of the true top items, where they are sure to be found."""
-    only_gap: bool = False
-    """Whether only the widest gap is found, and nothing where no gap passes its test."""
-    conditions: tuple[str, ...] = ()
-    """Sentences on the end of the list."""
-    stranger: float | None = None
-    """The probability, at most, that an item of one user alone is listed. None if unknown."""
-
-
-TESTED_GAP = (
-    "A gap between counts is tested with noise: if it fails, nothing is listed, at the same cost."
-)
-"""Of a `Listing`."""
 
 
 class Release(NamedTuple):
@@ -216,15 +192,6 @@ class Mechanism(ABC, Generic[Released_co]):
     gap_meaning: ClassVar[str] = "A gap of {gap:.1f} votes is what a query needs to be answered,"
     """A sentence on `gap_to_answer` for votes, with the gap and settings, before a probability."""
 
-    short_name: ClassVar[str] = ""
-    """Its name in `pate topk`; empty if it selects no items of a histogram."""
-    short_help: ClassVar[str] = ""
-    """What it chooses, as the help of `pate topk` says behind that name."""
-    ordered: ClassVar[bool] = False
-    """Whether the order of the items is released, and not only their set."""
-    needs_public_items: ClassVar[bool] = True
-    """Whether the list of items must be public, including items without votes."""
-
     checks: ClassVar[Checks] = {}
     """Checks of single fields: functions of a value by keyword, which raise ``ValueError``.
 
@@ -284,14 +251,6 @@ class Mechanism(ABC, Generic[Released_co]):
         A mechanism without it makes no labels.
         """
         raise NotImplementedError(f"{type(self).__name__} makes no labels of counts")
-
-    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose items of one histogram ``[d]``; return their indices ``[m]``, possibly none."""
-        raise NotImplementedError(f"{type(self).__name__} chooses no items of a histogram")
-
-    def listing(self) -> Listing:
-        """Return the words of a list that it chose, for a statement."""
-        return Listing()
 
     def max_answer_probability(self, widest: float) -> float:
         """Return a bound on the probability to answer scores within ``widest`` of one another."""
@@ -417,9 +376,6 @@ class TopKMechanism(ScoreMechanism[IntArray]):
     k: int
     scale: float
 
-    def listing(self) -> Listing:
-        return Listing(most=self.k, exact=str(self.k))
-
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Select from ``scores`` ``[d]`` or ``[B, d]``; return indices ``[k]`` or ``[B, k]``.
 
@@ -437,9 +393,6 @@ class TopKMechanism(ScoreMechanism[IntArray]):
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         return Release.of_sets(self(counts, generator=generator), np.shape(counts)[1])
-
-    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        return self(scores, generator=generator)
 
     def accuracy(self, *, gap: float, num_items: int = 1) -> float:
         everything = self.k == num_items and not self.spare and 0 <= gap < math.inf
@@ -460,39 +413,6 @@ def subclasses_of(cls: type[Any]) -> Iterator[type[Any]]:
         if subclass.__module__.startswith("pate."):
             yield subclass
         yield from subclasses_of(subclass)
-
-
-def own_choices() -> dict[str, type[Mechanism[Any]]]:
-    """Return the mechanisms of the package that choose items of a histogram, by short name."""
-    named = ((cls.short_name, cls) for cls in subclasses_of(Mechanism) if cls.short_name)
-    return dict(sorted(named, key=lambda each: each[0]))
-
-
-def choice(mechanism: str) -> type[Mechanism[Any]]:
-    """Return the mechanism that chooses items of a histogram under a `Mechanism.short_name`.
-
-    Installed packages are asked for those that are not ours.
-
-    Raises:
-        ValueError: if there is none, or where an entry point of the group ``pate.mechanisms`` is no
-            such mechanism under its short name, or has the name of another.
-    """
-    found = own_choices()
-    if mechanism in found:
-        return found[mechanism]
-    for entry in declared("pate.mechanisms"):
-        cls = entry.load()
-        valid = (
-            isinstance(cls, type) and issubclass(cls, Mechanism) and cls.short_name == entry.name
-        )
-        require(valid, f"a mechanism of the short name {entry.name} at its entry point", object=cls)
-        require(
-            found.setdefault(entry.name, cls) is cls,
-            f"one mechanism of the short name {entry.name}",
-            another=entry.value,
-        )
-    require(mechanism in found, f"a mechanism among {', '.join(found)}", mechanism=mechanism)
-    return found[mechanism]
 
 
 def choice_event(

@@ -534,8 +534,6 @@ class CanonicalMechanism(TopKMechanism):
             unknown loss.
     """
 
-    short_name: ClassVar[str] = "canonical"
-    short_help: ClassVar[str] = "one choice of a set"
     spare: ClassVar[int] = 1
 
     gamma: float = 0.5

@@ -80,9 +80,6 @@ class JointMechanism(TopKMechanism):
         noise: the law of the noise, as in `CanonicalMechanism`.
     """
 
-    short_name: ClassVar[str] = "joint"
-    short_help: ClassVar[str] = "one choice of a ranking"
-    ordered: ClassVar[bool] = True
     checks: ClassVar[Checks] = {"noise": partial(require_noise, ChoiceNoise)}
 
     noise: ChoiceNoise = "gumbel"

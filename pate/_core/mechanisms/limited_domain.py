@@ -21,10 +21,8 @@ from scipy.special import expit
 from pate._core.accounting.cost import NeighboringRelation, smallest_where
 from pate._core.accounting.events import ComposedEvent, Event, FailureEvent, PureDPEvent
 from pate._core.mechanisms.base import (
-    TESTED_GAP,
     Case,
     Checks,
-    Listing,
     Release,
     ScoreMechanism,
     TopKMechanism,
@@ -100,9 +98,6 @@ class DomainMechanism(ScoreMechanism[TopItems]):
         object.__setattr__(self, "relation", NeighboringRelation(self.relation))
         require_within(self.kbar, k=self.k)
 
-    def listing(self) -> Listing:
-        return Listing(self.k, ", or fewer", str(self.k), stranger=self.delta)
-
     @classmethod
     def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
         most = case.num_items - 1
@@ -129,10 +124,6 @@ class DomainMechanism(ScoreMechanism[TopItems]):
             return self.delta
         wider = self.window(relation) - self.window(self.relation)
         return min(max(self._failure(wider), math.ulp(0.0)), math.nextafter(1, 0))
-
-    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        top = self(scores, generator=generator)
-        return top.items[top.mask]
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         """Release lists as labels: full lists answer all labels, shorter ones their own."""
@@ -221,21 +212,10 @@ class LimitedDomain(DomainMechanism):
         scale: scale of the Gumbel noise, in the unit of the scores (votes).
     """
 
-    short_name: ClassVar[str] = "limited_domain"
-    short_help: ClassVar[str] = "up to k choices of one item each, without a public list of items"
-    ordered: ClassVar[bool] = True
-    needs_public_items: ClassVar[bool] = False
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     gap_meaning: ClassVar[str] = TopKMechanism.gap_meaning
 
     scale: float
-
-    def listing(self) -> Listing:
-        ends = (
-            "The list ends where a noisy threshold comes first: its length is paid for as its items"
-            " are."
-        )
-        return super().listing()._replace(conditions=(ends,))
 
     def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         """Choose among items without a public list: only items with a positive count exist.
@@ -372,21 +352,12 @@ class TopStable(DomainMechanism):
         fallback: whether rows without a passing gap list k items by peeling.
     """
 
-    short_name: ClassVar[str] = "top_stable"
-    short_help: ClassVar[str] = "up to k items above the first gap that passes, or nothing"
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_threshold", "scale_gap", "scale_peel")
 
     scale_threshold: float
     scale_gap: float
     scale_peel: float
     fallback: bool = False
-
-    def listing(self) -> Listing:
-        return (
-            super()
-            .listing()
-            ._replace(less=", or fewer, or nothing", only_gap=True, conditions=(TESTED_GAP,))
-        )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,8 +3,7 @@
 With one draw of noise on every score, `NoisyTopK` reports the set of the k largest (Shekelyan &
 Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism"), and
 `OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds. The
-output is ordered. At the end `PeeledCounts` adds the noisy scores of the k items, and `pad_to_k`
-fills lists that hold fewer.
+output is ordered. At the end `PeeledCounts` adds the noisy scores of the k items.
 """
 
 from __future__ import annotations
@@ -277,10 +276,6 @@ class GumbelPeeling(TopKMechanism):
         scale: scale of the Gumbel noise, in votes.
     """
 
-    short_name: ClassVar[str] = "peeling"
-    short_help: ClassVar[str] = "k choices of one item"
-    ordered: ClassVar[bool] = True
-
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         return one_shot(rows, self.k, self.scale, "gumbel", generator)
 
@@ -311,10 +306,6 @@ class PermuteAndFlipPeeling(TopKMechanism):
         k: number of rounds, 1..d.
         scale: scale of the exponential noise, in votes.
     """
-
-    short_name: ClassVar[str] = "permute_and_flip"
-    short_help: ClassVar[str] = "k pure choices of one item"
-    ordered: ClassVar[bool] = True
 
     def _select(self, rows: Rows, generator: np.random.Generator) -> IntArray:
         def draw(part: Rows) -> IntArray:
@@ -452,53 +443,3 @@ def split_budget(*, k: int, share: float) -> tuple[float, float]:
     require_positive(share=share)
     require(share < 1, "share < 1", share=share)
     return math.sqrt(1 / (2 * (1 - share))), math.sqrt(1 / (2 * share))
-
-
-def pad_to_k(chosen: ArrayLike, *, public: ArrayLike) -> IntArray:
-    """Return lists with each -1 replaced by the first public items that are not in the list.
-
-    The items were released before, and the public order does not depend on the scores, so that
-    padding costs nothing.
-
-    >>> pad_to_k([4, -1, -1], public=[4, 2, 7])
-    array([4, 2, 7])
-
-    Args:
-        chosen: ``[k]`` or ``[B, k]`` distinct indices of items, -1 for places that were left empty,
-            as from `pate.mechanisms.LimitedDomain`.
-        public: a public order ``[m]`` of items, such as last year's, with at least k of them.
-
-    Returns:
-        ``[k]`` or ``[B, k]`` distinct indices.
-
-    Raises:
-        ValueError: on arrays that are no such indices, or a public order that is too short.
-    """
-    lists, order = np.asarray(chosen), np.asarray(public)
-    require(
-        lists.dtype.kind in "iu" and order.dtype.kind in "iu",
-        "integer indices",
-        dtype=str(lists.dtype),
-    )
-    require(
-        lists.ndim in (1, 2) and lists.shape[-1] > 0,
-        "lists of shape [k] or [batch, k]",
-        shape=lists.shape,
-    )
-    k = lists.shape[-1]
-    require(
-        order.ndim == 1 and order.size >= k,
-        f"a public order of at least {k} items",
-        shape=order.shape,
-    )
-    require(
-        np.unique(order).size == order.size and order.min() >= 0,
-        "distinct public items >= 0",
-    )
-    rows = np.atleast_2d(lists).astype(np.int64)
-    require(rows.min() >= -1, "indices >= -1", minimum=int(rows.min()))
-    for row in rows:
-        taken = row[row >= 0]
-        require(np.unique(taken).size == taken.size, "distinct indices in a list")
-        row[row < 0] = order[~np.isin(order, taken)][: k - taken.size]
-    return rows[0] if lists.ndim == 1 else rows

@@ -26,11 +26,9 @@ from pate._core.accounting.events import (
     RootPeelingEvent,
 )
 from pate._core.mechanisms.base import (
-    TESTED_GAP,
     Case,
     Checks,
     Law,
-    Listing,
     NotStatedError,
     Release,
     Released_co,
@@ -143,15 +141,6 @@ class GapMechanism(ScoreMechanism[Released_co]):
             **tested,
         )
 
-    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose items as a call does, from scores clipped to 0 and the bound.
-
-        Clipping moves no score farther.
-        """
-        within = np.clip(np.asarray(scores, dtype=np.float64), 0, self.num_teachers)
-        released: Any = self(within, generator=generator)
-        return np.flatnonzero(released[0])
-
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11)."""
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
@@ -259,8 +248,6 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
             the empty and the full set.
     """
 
-    short_name: ClassVar[str] = "stable"
-    short_help: ClassVar[str] = "the exact set of at most k items above the widest gap, or nothing"
     checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
 
     gap_meaning: ClassVar[str] = (
@@ -270,10 +257,6 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
 
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
-
-    def listing(self) -> Listing:
-        most = self.num_labels if self.kbar is None else self.kbar
-        return Listing(most, ", or fewer, or nothing", "k", True, (TESTED_GAP,))
 
     @classmethod
     def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
@@ -398,8 +381,6 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
             < 0``, an unknown noise, or one label without the empty and the full set.
     """
 
-    short_name: ClassVar[str] = "stable_fixed"
-    short_help: ClassVar[str] = "a set of k, most of it by such a gap, or nothing"
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
     checks: ClassVar[Checks] = {"k": partial(require_count, 1), "rank_penalty": _require_penalty}
 
@@ -408,9 +389,6 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
     scale_peel: float
     fallback: bool = False
     scale_noise_with_rounds: bool = False
-
-    def listing(self) -> Listing:
-        return Listing(self.k, ", or nothing", str(self.k), True, (TESTED_GAP,))
 
     def __post_init__(self) -> None:
         require(

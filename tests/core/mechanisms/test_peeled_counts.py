@@ -116,14 +116,3 @@ def test_a_split_of_the_noise_costs_what_it_says() -> None:
         whole = mechanism.event(relation).cost(orders).rdp[0]
         chosen = mechanism.choice.event(relation).cost(orders).rdp[0]
         assert whole - chosen == pytest.approx(share * whole, rel=1e-3)
-
-
-def test_empty_places_are_filled_with_public_items() -> None:
-    public = [7, 3, 0, 5]
-    assert m.pad_to_k([3, -1, -1], public=public).tolist() == [3, 7, 0]
-    assert m.pad_to_k([-1, -1], public=public).tolist() == [7, 3]
-    assert m.pad_to_k([[9, 8], [-1, 7]], public=public).tolist() == [[9, 8], [3, 7]]
-    assert m.pad_to_k([-1], public=public).tolist() == [7]
-    assert m.pad_to_k([0, -1, -1], public=[0, 6, 5]).tolist() == [0, 6, 5]
-    given = np.array([3, -1])
-    assert m.pad_to_k(given, public=public).tolist() == [3, 7] and given.tolist() == [3, -1]

@@ -33,7 +33,6 @@ class PickOne(ScoreMechanism[IntArray]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-    short_name: ClassVar[str] = "pick"
     gap_meaning: ClassVar[str] = "A lead of {gap:.1f} votes is what a query needs,"
 
     scale: float
@@ -51,9 +50,6 @@ class PickOne(ScoreMechanism[IntArray]):
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         return Release.of_sets(self(counts, generator=generator), np.shape(counts)[1])
-
-    def choose(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        return self(scores, generator=generator)[0]
 
     def law(self, scores: Any) -> Law:
         weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / self.scale)
@@ -104,7 +100,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: picks\nVersion: 1.0\n")
     (record / "entry_points.txt").write_text(
-        f"[pate.mechanisms]\npick = {__name__}:PickOne\n"
         f"[pate.aggregators]\nPickLabel = {__name__}:PickLabel\n"
         f"SilentLabel = {__name__}:SilentLabel\n"
     )
