@@ -8,6 +8,7 @@ and a request to a store has a time limit.
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
@@ -55,7 +56,7 @@ class Folder:
 
     def present(self, paths: Collection[str]) -> set[str]:
         """Return the ``paths`` that are files."""
-        return {path for path in paths if (self.root / path).is_file()}
+        return {path for path in paths if self._is_there(path)}
 
     def get(self, path: str, most: int) -> bytes:
         """Return the content of a file of at most ``most`` bytes.
@@ -65,12 +66,14 @@ class Folder:
             ValueError: if it is larger, or cannot be read.
         """
         place = self.root / path
-        if not place.is_file():  # a pipe of another party would never end
+        if not self._is_there(path):
             raise FileNotFoundError(place)
         try:
-            with place.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                content = file.read(most + 1)
+            # where a pipe took the place of the file meanwhile, this does not wait for its writer
+            with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                status = os.fstat(file.fileno())
+                _require_regular(stat.S_ISREG(status.st_mode), place)
+                size, content = status.st_size, file.read(most + 1)
         except OSError as error:
             raise ValueError(f"Expected {place} that can be read ({error.strerror})") from None
         _require_size(max(size, len(content)), most, str(place))
@@ -82,8 +85,15 @@ class Folder:
         with output_errors(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             remove_abandoned(place)
-            if not place.is_file():
+            if not self._is_there(path):
                 write_once(place, content)
+
+    def _is_there(self, path: str) -> bool:
+        """Whether there is a file. Raises ``ValueError`` where anything else is in its place."""
+        place = self.root / path
+        there = place.exists()
+        _require_regular(not there or place.is_file(), place)
+        return there
 
 
 class Store:
@@ -231,6 +241,10 @@ def place_of(where: str | Path) -> Folder | Store:
     if not separator or isinstance(where, Path):
         return Folder(Path(where))
     return Folder(Path(path)) if protocol in ("file", "local") else Store(str(where))
+
+
+def _require_regular(is_regular: bool, place: Path) -> None:
+    require(is_regular, f"a regular file at {place}, which another party may have put there")
 
 
 def _require_size(size: object, most: int, place: str) -> None:

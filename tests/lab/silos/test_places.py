@@ -20,7 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from pate import cli
 from pate._core.validation import AwaitedError
-from pate.lab.silos.exchange import INVITATION, Exchange, require_private, waiting
+from pate.lab.silos.exchange import INVITATION, require_private, waiting
 from pate.lab.silos.places import Folder, Store, place_of
 from pate.lab.silos.secrets import SigningKey
 from tests.lab.silos.exchanges import Hospitals
@@ -367,11 +367,29 @@ def test_what_is_private_lies_outside_of_a_folder_by_its_address(tmp_path: Path)
     require_private("memory://sum", state=tmp_path / "sum" / "state")
 
 
-def test_a_pipe_in_a_shared_folder_is_no_file(tmp_path: Path) -> None:
-    """To open one would wait for its writer."""
-    os.mkfifo(tmp_path / "invitation.json")
-    with pytest.raises(AwaitedError, match=r"^the invitation$"):
-        _ = Exchange(tmp_path).invitation
+@pytest.mark.parametrize("path", ["invitation.json", "keys/west.json", "masked/north.npz"])
+@pytest.mark.parametrize("made", [os.mkfifo, Path.mkdir], ids=["fifo", "folder"])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(
+    tmp_path: Path, after: Any, made: Any, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To open a pipe would wait for its writer, and to take it for no file for the others."""
+    hospitals = after(2)
+    place = hospitals.shared / path
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    made(place)
+    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.1")) == 2
+    error = capsys.readouterr().err
+    assert f"Expected a regular file at {place}" in error and error.count("\n") == 1
+
+
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "x")
+    monkeypatch.setattr(Folder, "_is_there", lambda *_: True)  # a moment ago it was a file
+    with pytest.raises(ValueError, match=r"^Expected a regular file at"):
+        Folder(tmp_path).get("x", 9)
 
 
 def test_a_silo_waits_in_a_thread_of_its_own_for_each_request(tmp_path: Path, where: str) -> None:
