@@ -58,14 +58,6 @@ if TYPE_CHECKING:
         scale_for_epsilon as scale_for_epsilon,
         split_budget as split_budget,
     )
-    from pate._core.mechanisms.ranking import (
-        Grade as Grade,
-        grade as grade,
-        k_relative_error as k_relative_error,
-        l1_error as l1_error,
-        linf_error as linf_error,
-        recall as recall,
-    )
     from pate._core.mechanisms.stable_top_k import (
         FixedTopK as FixedTopK,
         FixedTopKMechanism as FixedTopKMechanism,

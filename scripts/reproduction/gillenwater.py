@@ -17,12 +17,10 @@ from pate.mechanisms import (
     OneShotLaplace,
     PermuteAndFlipPeeling,
     joint_window,
-    k_relative_error,
-    l1_error,
-    linf_error,
     scale_for_epsilon,
 )
 from scripts.reproduction.findings import Effort, Row
+from scripts.reproduction.measures import k_relative_error, l1_error, linf_error
 
 PAPER = (
     "Gillenwater, Joseph, Munoz Medina & Ribero (2022), A joint"

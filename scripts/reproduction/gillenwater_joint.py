@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp
 from pate._core.mechanisms.noise import ChoiceNoise
 from pate._core.progress import stage_bar
 from pate._core.validation import IntArray
-from pate.mechanisms import JointMechanism, joint_window, linf_error, scale_for_epsilon
+from pate.mechanisms import JointMechanism, joint_window, scale_for_epsilon
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.gillenwater import (
@@ -24,6 +24,7 @@ from scripts.reproduction.gillenwater import (
     VECTORS,
     load,
 )
+from scripts.reproduction.measures import linf_error
 from scripts.reproduction.probability_plots import legend, panels
 
 NOISES: dict[str, ChoiceNoise] = {"Joint": "gumbel", "PNFJoint": "exponential"}

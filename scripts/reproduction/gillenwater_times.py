@@ -13,10 +13,11 @@ from scipy.special import gammaln
 
 from pate._core.progress import stage_bar
 from pate._core.validation import IntArray
-from pate.mechanisms import JointMechanism, linf_error
+from pate.mechanisms import JointMechanism
 from scripts.reproduction import pruned_joint
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.gillenwater import DATA, EPSILON, PAPER, RIVALS, VECTORS, load
+from scripts.reproduction.measures import linf_error
 from scripts.reproduction.probability_plots import legend, panels
 
 PlainDraw = Callable[[IntArray, int, float, np.random.Generator], object]

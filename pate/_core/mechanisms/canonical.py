@@ -110,12 +110,12 @@ class ClassProbabilities:
 
     @property
     def great(self) -> float:
-        """Probability of a great set, in the sense of `pate.mechanisms.grade`."""
+        """Probability of a great set (Shekelyan & Loukides (2022), A.2)."""
         return self._within(*great_bounds(self.k))
 
     @property
     def good(self) -> float:
-        """Probability of a good set, in the sense of `pate.mechanisms.grade`."""
+        """Probability of a good set (Shekelyan & Loukides (2022), A.2)."""
         return self._within(*good_bounds(self.k))
 
     @property

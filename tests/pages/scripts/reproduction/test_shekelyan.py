@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate.mechanisms import NoisyTopK, grade
+from pate.mechanisms import NoisyTopK
 from scripts.reproduction import Claim, Effort, Reason, Verdict, shekelyan_figures
+from scripts.reproduction.measures import grade
 from scripts.reproduction.shekelyan import (
     CONTENDERS,
     GRADES,
