@@ -1,26 +1,19 @@
 """How far a stage is: one bar in a terminal, lines elsewhere."""
 
-import fcntl
 import gc
 import io
 import multiprocessing
 import os
-import pty
 import re
 import signal
-import struct
-import subprocess
 import sys
-import termios
 import threading
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-import pate
 from pate._core import progress
 from pate._core.progress import stage_bar, step_bar
 
@@ -163,44 +156,3 @@ def test_a_bar_that_is_interrupted_anywhere_leaves_nothing_to_trip_over(
         assert _use_bar(line) == line
     gc.collect()
     assert raised == []
-
-
-@pytest.mark.usefixtures("impatient")
-def test_slow_units_after_fast_ones_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
-    with stage_bar(2000, "teachers", unit="step") as bar:
-        bar.update(1900)
-        capsys.readouterr()
-        bar.update()
-        assert "1901 of 2000" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [100, 0])
-def test_a_terminal_has_one_bar(width: int, tmp_path: Path) -> None:
-    """The command itself, on a pseudo-terminal: one line, drawn again and again."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    words = ["scripts.faces", "--output", str(tmp_path / "faces"), "--num", "300"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", *words],
-        stdout=its,
-        stderr=its,
-        stdin=its,
-        cwd=Path(pate.__file__).parents[1],
-    )
-    os.close(its)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 4096)
-        except OSError:  # what Linux says at the end of a terminal
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    assert process.wait() == 0
-    lines = [line for line in shown.decode().replace("\r\n", "\n").split("\n") if "faces:" in line]
-    assert len(lines) == 1
-    assert lines[0].split("\r")[-1].startswith("faces: 100%") and "300/300" in lines[0]
-    assert max(map(len, lines[0].split("\r"))) <= (width or 80)

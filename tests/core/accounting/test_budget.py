@@ -109,21 +109,6 @@ def test_other_releases_go_further_under_another_filter(
     assert not bounds.admits(event.cost(bounds.orders) * (most + 1))
 
 
-@pytest.mark.parametrize("kind", [None, "renyi", "mixed"])
-@pytest.mark.parametrize("event", [GAUSSIAN, CHOICE])
-def test_what_a_filter_admits_to_the_last_needs_the_epsilon_of_its_budget(
-    event: Event, kind: FilterName | None
-) -> None:
-    budget = replace(BUDGET, filter=kind)
-    bounds, once = make_filter(budget, event.cost()), event.cost()
-    most = affordable(budget, once)
-    needed = [
-        bounds.epsilon(budget, event.cost(bounds.orders) * number)
-        for number in (most - 1, most, most + 1)
-    ]
-    assert needed[0] < needed[1] <= budget.max_epsilon < needed[2] < 1.1 * budget.max_epsilon
-
-
 @pytest.mark.parametrize("event", [GAUSSIAN, ComposedEvent(events=(CHOICE, TEST))])
 def test_a_filter_follows_from_its_budget_and_no_other(event: Event) -> None:
     bounds = make_filter(BUDGET, event.cost())
@@ -448,18 +433,6 @@ def test_what_takes_a_bound_to_the_last_is_admitted() -> None:
     assert MixedFilter(max_weights=1.0, width=1.0, max_delta0=0.0).admits_failures(nothing)
 
 
-def test_failures_may_exceed_their_share_by_rounding_alone() -> None:
-    budget = replace(BUDGET, filter="renyi", max_delta0=1e-7)
-    for excess, count in ((0.0, 1), (9e-13, 1), (1.2e-12, 0), (0.5, 0)):
-        failure = NOTHING._replace(log_survival=math.log1p(-1e-7 * (1 + excess)))
-        assert affordable(budget, failure) == count
-    assert affordable(replace(budget, max_delta0=0.0), GAUSSIAN.cost()) > 100
-    for kind in ("renyi", "gaussian", "mixed"):
-        assert make_filter(
-            replace(BUDGET, filter=kind), GAUSSIAN.cost()
-        ).max_delta0 == pytest.approx(1e-7)
-
-
 def test_a_mixed_filter_sets_aside_what_its_bits_may_lose() -> None:
     """Beyond the reach of the theorem, together with their failures, where both exceed a tenth of
     delta."""
@@ -521,16 +494,3 @@ def test_a_mixed_filter_admits_choices_at_a_large_epsilon(first: Event, epsilon:
     assert total >= limit
     said = describe_remainder(bounds, NOTHING, choice)
     assert said.endswith(f": {number} such queries can be paid")
-
-
-@pytest.mark.parametrize(
-    ("first", "epsilon"), [(GAUSSIAN, 40.0), (GAUSSIAN, 900.0), (CHOICE, 60.0)]
-)
-def test_a_mixed_filter_that_reaches_no_choice_is_refused(first: Event, epsilon: float) -> None:
-    budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE, filter="mixed")
-    with pytest.raises(
-        BudgetExceededError, match=r"^Expected a filter other than mixed, [^\n]*got max_epsilon="
-    ):
-        make_filter(budget, first.cost())
-    named = make_filter(replace(budget, filter=None), first.cost())
-    assert not isinstance(named, MixedFilter) and named.admits(first.cost(named.orders))

@@ -63,26 +63,6 @@ def test_epsilon_and_mu_are_its_inverses(epsilon: float, mu: float) -> None:
     assert gaussian_log_delta(epsilon, largest_mu(epsilon, delta)) <= math.log(delta) + 1e-13
 
 
-def test_ends() -> None:
-    assert (
-        gaussian_delta(0.5, 0.0)
-        == gaussian_delta(math.inf, 2.0)
-        == gaussian_delta(math.inf, 0.0)
-        == 0
-    )
-    assert gaussian_delta(0.0, math.inf) == gaussian_delta(0.0, 1e9) == 1
-    assert gaussian_epsilon(1e-6, 0.0) == 0 and gaussian_epsilon(1e-6, math.inf) == math.inf
-    assert gaussian_epsilon(0.5, 1.0) == 0 < gaussian_epsilon(0.3, 1.0)  # at 0 delta is 0.38
-    for function, arguments in (
-        (gaussian_delta, (-1e-9, 1.0)),
-        (gaussian_delta, (1.0, -1e-9)),
-        (gaussian_epsilon, (1e-6, -1e-9)),
-        (largest_mu, (-1e-9, 1e-6)),
-    ):
-        with pytest.raises(ValueError, match=r"^Expected (epsilon|mu) >= 0, got "):
-            function(*arguments)
-
-
 @pytest.mark.parametrize("mu", [1e5, 1e9, 1e10, 1e12, 1e13, 1.1e13, 1e20, 1e100, 1e153, 1e200])
 @pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5, 0.999])
 def test_epsilon_of_next_to_no_noise(delta: float, mu: float) -> None:
@@ -97,11 +77,6 @@ def test_epsilon_of_next_to_no_noise(delta: float, mu: float) -> None:
     epsilon = gaussian_epsilon(delta, mu)
     assert epsilon >= exact * (1 - 1e-15)
     assert epsilon <= exact * (1 + 1e-11) or (exact > 1e308 and epsilon == math.inf)
-
-
-def test_next_to_all_noise_costs_nothing() -> None:
-    assert gaussian_epsilon(1e-5, 5e-324) == 0 == gaussian_delta(0.1, 5e-324)
-    assert gaussian_delta(1e300, 2.0) == 0
 
 
 def test_the_delta_of_no_epsilon_takes_none() -> None:

@@ -3,7 +3,6 @@ attacks."""
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, lambertw, log_ndtr, ndtr
 from scipy.stats import binom
 
-from pate import VoteShape
 from pate._core.accounting import cost as many_bits
 from pate._core.accounting.cost import (
     CHOICE,
@@ -26,14 +24,12 @@ from pate._core.accounting.cost import (
 )
 from pate.accounting import (
     BoundedRangeEvent,
-    ComposedEvent,
     Event,
     GaussianThresholdEvent,
     NeighboringRelation,
     PureDPEvent,
     RDPAccountant,
 )
-from pate.aggregators import StableTopK
 from tests.core.accounting.adversaries import enumerated
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
@@ -313,23 +309,6 @@ def test_a_played_strategy_comes_within_two_percent_of_the_published_query() -> 
     assert total.guarantee(delta=4e-7).width is not None
 
 
-def test_the_page_says_how_far_600_queries_are_above_the_limit_of_many() -> None:
-    """The limit is that of infinitely many bits: ``eta^2 / 4`` for a choice, ``2 mu^2 / pi`` for a
-    test."""
-    page = " ".join(Path("docs/appendix/costs.md").read_text().split())
-    shape, said = VoteShape(800, 40), []
-    for relation in (REPLACE, NeighboringRelation.ADD_REMOVE_TEACHER):
-        aggregator = StableTopK(
-            scale_gap=39, sigma_test=60, delta_test=1e-9, neighboring_relation=relation
-        )
-        total = RDPAccountant(relation=relation).compose(aggregator.event(shape, relation), 600)
-        window = relation.score_range
-        limit = 600 * ((2 * window / 39) ** 2 / 4 + 2 / math.pi * (window / 60) ** 2)
-        excess = float(many_bits_mu_squared(total.cost.narrow_weights).min()) / limit - 1
-        said.append(f"{excess:.2%} under {relation.name}")
-    assert f"M is above the limit by {' and '.join(said)}" in page
-
-
 def test_many_cost_less_than_each_alone_and_never_more() -> None:
     for event, count in (
         (choice(0.1), 600),
@@ -358,28 +337,8 @@ def test_a_wide_release_among_narrow_ones_pays_for_itself_alone() -> None:
     assert 0 < rise <= 0.9**2 * math.pi / 8 * 1.001
 
 
-def test_order_of_events_and_batches_does_not_matter() -> None:
-    query = ComposedEvent(events=(choice(0.1), threshold(0.03)))
-    one, other = (RDPAccountant(relation=REPLACE) for _ in range(2))
-    one.compose(query, 500)
-    other.compose(threshold(0.03), 300).compose([choice(0.1), threshold(0.03)], [500, 200])
-    assert one.guarantee(delta=1e-6).epsilon == pytest.approx(
-        other.guarantee(delta=1e-6).epsilon, rel=1e-12
-    )
-
-
 def test_what_lies_beyond_reach_is_part_of_delta() -> None:
     total = RDPAccountant(relation=REPLACE).compose(choice(0.002), 1_000_000)
     assert total.guarantee(delta=1e-6).width is not None
     lost = many_bits.lost_delta(1_000_000, 1.0)
     assert 0 < lost < 1e-5 and total.guarantee(delta=lost / 2).width is None
-
-
-def test_widths_hold_the_bits_of_a_kind() -> None:
-    """Steps of a smaller scale lie within those of the largest one: m = phi / Phi is convex
-    (Sampford 1953)."""
-    for c in np.linspace(-9, 9, 37):
-        steps = [
-            threshold_steps(float(c), float(c), scale=scale) for scale in (0.01, 0.1, TEST.largest)
-        ]
-        assert (np.diff(np.array(steps), axis=0) >= -1e-12).all()

@@ -192,18 +192,6 @@ def test_two_events_of_one_name_are_refused(kinds: dict[str, type[Event]]) -> No
     assert kinds["LaplaceEvent"] is LaplaceEvent
 
 
-def test_an_event_without_a_cost_cannot_be_made(kinds: dict[str, type[Event]]) -> None:
-    class Free(Event):
-        pass
-
-    with pytest.raises(TypeError, match="abstract"):
-        Free(neighboring_relation=REPLACE)  # type: ignore[abstract]
-    with pytest.raises(
-        ValueError, match=r"^Expected an event among BoundedRangeEvent, [^\n]*, got type='Free'$"
-    ):
-        event_from_dict({"type": "Free", "neighboring_relation": "replace_record"})
-
-
 def test_a_kind_has_no_kinds_below_it(kinds: dict[str, type[Event]]) -> None:
     """Sums of Gaussian events know nothing of a cost that a subclass states for itself."""
     with pytest.raises(
@@ -226,16 +214,6 @@ def test_parts_of_an_outside_composite_happen_once_at_least(
 
     with pytest.raises(ValueError, match=r"^Expected an integer count >= 1, got count="):
         PairEvent(event=LaplaceEvent(scale=2.0, neighboring_relation=REPLACE))
-
-
-def test_an_outside_composite_of_nothing_is_refused(kinds: dict[str, type[Event]]) -> None:
-    @dataclass(frozen=True, kw_only=True)
-    class EmptyEvent(CompositeEvent):
-        def parts(self) -> tuple[tuple[Event, int], ...]:
-            return ()
-
-    with pytest.raises(ValueError, match=r"^Expected at least one event, got"):
-        EmptyEvent(neighboring_relation=REPLACE)
 
 
 @dataclass(frozen=True, kw_only=True)
