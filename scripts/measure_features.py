@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import json
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -32,6 +33,7 @@ from scripts.measure_runs import Task, call, measure
 
 TASKS = {"words": (0.25, 1.0, 4.0), "sentences": (0.25, 1.0, 4.0), "posters": (1.0, 4.0)}
 PRIVATE_COMMENTS, PRIVATE_POSTERS = 35_000, 4393
+NO_LABELS = {"id", "text", "file", "split"}
 SIZE = 128
 LITE0 = {
     "name": "timm.tf_efficientnet_lite0",
@@ -60,7 +62,12 @@ class FeatureTask(Task):
         recipe = self.folder / "recipe"
         if not recipe.exists():
             kind = "folder" if self.name == "posters" else "text"
-            call("init", str(recipe), f"--kind={kind}", f"--data={self.data}")
+            table = self.data / "labels.csv" if kind == "folder" else self.data
+            with table.open(newline="", encoding="utf-8") as file:
+                names = [name for name in next(csv.reader(file)) if name not in NO_LABELS]
+            labels = json.dumps(names)
+            words = (f"--kind={kind}", f"--data={self.data}", f"--labels={labels}", "--no_group")
+            call("init", str(recipe), *words)
             content = yaml.safe_load((recipe / "data.yaml").read_text())
             content["data"]["init_args"] |= self._settings()
             (recipe / "data.yaml").write_text(yaml.safe_dump(content))

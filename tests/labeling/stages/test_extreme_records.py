@@ -88,7 +88,7 @@ def of_numbers(folder: Path, value: object) -> DataSource:
         for row in range(60):
             one = value if row == 3 else float(arrays["X"][row, 0])
             writer.writerow(
-                [arrays["ids"][row], arrays["split"][row], int(arrays["Y"][row, 0]), one, row]
+                [arrays["ids"][row], arrays["split"][row], int(arrays["Y"][row, 0]), one, row % 7]
             )
     return NumberTable(folder / "data.csv", labels=["label"], fill="public")
 
