@@ -11,9 +11,7 @@ from pate._core.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._core.testing.laws import (
-        Audit as Audit,
         exact_epsilon as exact_epsilon,
-        sampled_epsilon as sampled_epsilon,
     )
     from pate._core.testing.mechanisms import (
         EventContract as EventContract,
@@ -23,11 +21,6 @@ if TYPE_CHECKING:
     from pate._labeling.testing.batches import (
         BatchContract as BatchContract,
         SoftReleaseContract as SoftReleaseContract,
-    )
-    from pate._labeling.testing.lists import (
-        Opened as Opened,
-        SiloListsContract as SiloListsContract,
-        opened_sums as opened_sums,
     )
     from pate._labeling.testing.sources import SourceContract as SourceContract
 else:

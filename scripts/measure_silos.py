@@ -32,7 +32,7 @@ from pate.lab.silos.member import Consent, Member
 from pate.lab.silos.secrets import SigningKey, commitment, make_key, read_public_keys, rebuilt
 from pate.lab.silos.server import Server
 from pate.mechanisms import private_generator
-from pate.testing import opened_sums
+from tests.lab.silos.lists import opened_sums
 
 DELTA = 1e-6
 

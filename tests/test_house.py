@@ -31,7 +31,6 @@ MANY_PARAMETERS = {
     "pate/_labeling/data/tables.py:NumberTable.__init__",
     "pate/_labeling/data/pictures.py:PictureTable.__init__",
     "pate/_labeling/data/tables.py:TextTable.__init__",
-    "pate/_networks/student/training.py:StudentData.__init__",
     "pate/_networks/student/training.py:Student.__init__",
 }
 # three fields or fewer, or results that only the package makes

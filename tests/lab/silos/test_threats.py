@@ -11,8 +11,8 @@ import pytest
 import pate
 from pate.aggregators import SiloVotes
 from pate.lab.silos.exchange import say
-from pate.testing import SiloListsContract, opened_sums
 from scripts.measure_silos import SMALL, measure
+from tests.lab.silos.lists import SiloListsContract, opened_sums
 
 PAGE = (Path(__file__).parents[3] / "docs" / "appendix" / "silo-parties.md").read_text()
 PARTIES = {

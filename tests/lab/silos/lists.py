@@ -30,7 +30,6 @@ def opened_sums(silos: int, colluding: int, dropouts: int) -> Opened:
 
     The number of cases grows as a power of ``silos - colluding``: six silos take a second or two.
 
-    >>> from pate.testing import opened_sums
     >>> opened_sums(silos=4, colluding=1, dropouts=1)
     Opened(fewest_silos=2, most_sums=1)
 
