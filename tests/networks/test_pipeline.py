@@ -2,7 +2,6 @@
 
 import shutil
 import warnings
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import pate
 from models import MLP, Linear
@@ -199,15 +197,6 @@ def test_labels_that_were_interrupted_are_paid_for_once(
     ).all()
 
 
-def test_labels_come_with_their_statement(copied: Path) -> None:
-    given = pate.Pipeline(copied).label(
-        pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3)
-    )
-    assert given.labels.shape == (80, 4)
-    assert given.describe() == (copied / "public" / "privacy.txt").read_text()
-    given.statement.verify(released=copied / "public" / "labels.npz")
-
-
 def test_data_beside_the_program_are_found_from_any_folder(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,61 +234,6 @@ def test_a_changed_setting_is_refused(copied: Path) -> None:
     assert everything(copied) == before
 
 
-def of_lambda(root: Path, data: Path) -> None:
-    plan = pate.TeacherPlan(
-        network=lambda shape, num: nn.Linear(shape[0], num),
-        num_teachers=2,
-        num_steps=1,
-        batch_size=1,
-    )
-    pate.Pipeline(root, Arrays(data)).fit_teachers(plan)
-
-
-def of_no_data(root: Path, data: Path) -> None:
-    pate.Pipeline(root).fit_teachers(PLAN)
-
-
-def of_no_teachers(root: Path, data: Path) -> None:
-    pate.Pipeline(root, Arrays(data)).vote()
-
-
-def of_no_votes(root: Path, data: Path) -> None:
-    pate.Pipeline(root).label(pate.LabelSettings(ANSWERS, delta=0.001))
-
-
-def of_no_labels(root: Path, data: Path) -> None:
-    pate.Pipeline(root).fit_student(STUDENT)
-
-
-def of_no_student(root: Path, data: Path) -> None:
-    pate.Pipeline(root).test_student()
-
-
-def of_no_model(root: Path, data: Path) -> None:
-    pate.Pipeline(root).student()
-
-
-@pytest.mark.parametrize(
-    ("stage", "message"),
-    [
-        (of_lambda, r"imported by its name.*\(network\)"),
-        (of_no_data, "the data of a new run"),
-        (of_no_teachers, "teachers fit` to be finished"),
-        (of_no_votes, "to be finished"),
-        (of_no_labels, "to be finished"),
-        (of_no_student, "to be finished"),
-        (of_no_model, "the model/ that `pate student fit` leaves"),
-    ],
-)
-def test_what_cannot_be_done_is_told_in_one_line(
-    stage: Callable[[Path, Path], None], message: str, tmp_path: Path, finished: Path
-) -> None:
-    with pytest.raises(ValueError, match=message) as error:
-        stage(tmp_path / "run", finished.parent / "data.npz")
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
     with pytest.raises(
         ValueError, match=r"scale_gap.* of StableTopK, or `target_epsilon`, which finds it"
@@ -307,23 +241,6 @@ def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
         pate.Pipeline(copied, overwrite=True).label(
             pate.LabelSettings(pate.Partial(StableTopK), delta=0.001)
         )
-
-
-@pytest.mark.parametrize(
-    ("plan", "message"),
-    [
-        (pate.StudentPlan(network=MLP, trainer={"max_epoch": 3}), "max_epoch"),
-        (pate.StudentPlan(network=MLP, data={"batch_size": 0}), "batch_size >= 1"),
-        (
-            pate.StudentPlan(trainer={"max_epochs": 3}, data={"batch_size": 8, "soft": False}),
-            r"no settings of training with .*, got training=\['data.batch_size', 'trainer'\]",
-        ),
-    ],
-)
-def test_bad_settings_of_a_student(plan: pate.StudentPlan, message: str, copied: Path) -> None:
-    with pytest.raises(ValueError, match=message) as error:
-        pate.Pipeline(copied, overwrite=True).fit_student(plan)
-    assert "\n" not in str(error.value)
 
 
 def test_a_student_has_its_schedule_and_callbacks() -> None:

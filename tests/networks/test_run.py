@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch import nn
 
 from pate import cli
 from tests.conftest import make_arrays
@@ -89,87 +88,6 @@ def student(
     return {
         "student.yaml": f"model: {{{settings}}}\ndata: {data}\ntrainer: {trainer}\noptimize: {optimize}\n"
     }
-
-
-EARLY = "{{callbacks: [{{class_path: EarlyStopping, init_args: {{monitor: {}}}}}]}}"
-
-
-AROUND = "{class_path: TauVoting, init_args: {sigma_tau: 1, tau: 2, threshold_tau: 2, around_predictions: true}}"
-
-
-def too_narrow(shape: tuple[int, ...], num_labels: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(shape[0], 3), nn.ReLU(), nn.Linear(3, num_labels - 1))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"student.yaml": "model: {network: models.Gone}"}, "models"),
-        ({"student.yaml": "trainer: {max_epoch: 3}"}, "max_epoch"),
-        (
-            {"student.yaml": "model: {network: torch.nn.Linear}"},
-            "Expected a network of (input_shape, num_labels)",
-        ),
-        (
-            student(network="tests.networks.test_run.too_narrow"),
-            "float logits of shape [8, 4] from the network Sequential, got shape=[8, 3]",
-        ),
-        (
-            student(optimizer="{class_path: SGD, init_args: {lr: -1}}"),
-            "Invalid learning rate",
-        ),
-        (student(scheduler="lr_scheduler.ReduceLROnPlateau"), "ReduceLROnPlateau"),
-        (
-            student(data="{val_fraction: 0}", optimize="macro_f1"),
-            "--data.val_fraction > 0",
-        ),
-        (student(data="{batch_size: 0}"), "batch_size >= 1"),
-        (
-            student(trainer="{accelerator: gpu}"),
-            "Expected settings that fit Lightning and this machine",
-        ),
-        (
-            student(network="models.Linear", data="{batch_size: 8}"),
-            "Expected another network than pate.models.Linear, which is solved in closed form",
-        ),
-        (student(trainer="{devices: 2, accelerator: cpu}"), "trainer.strategy=ddp_spawn"),
-        (student(trainer=EARLY.format("val_los")), "did you mean val_loss?"),
-        (
-            student(data="{val_fraction: 0}", trainer=EARLY.format("val_loss")),
-            "metrics to monitor among train_loss, got val_loss",
-        ),
-        (
-            {"label.yaml": f"aggregator: {AROUND}\ndelta: 0.001\npredictions: gone.npz"},
-            "--predictions, a file that `pate student predict` wrote, got missing='gone.npz'",
-        ),
-    ],
-)
-def test_what_a_later_stage_would_refuse_is_told_before_the_first(
-    change: dict[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
-    for name, text in change.items():
-        (folder / name).write_text(text)
-    test_run.require_refused(folder, message, tmp_path, capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--teachers.num_steps=0"], "num_steps >= 1"),
-        (["--label.delta=1e-5"], "delta > "),
-        (["--votes=scores"], "votes that are Counts or Ballots, which"),
-    ],
-)
-def test_bad_input_costs_one_line_and_nothing_else(
-    words: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=2, chunk_size=10)
-    assert cli.main(["run", str(folder), "--run", str(tmp_path / "run"), *words]) == 2
-    assert message in capfd.readouterr().err
-    assert not (tmp_path / "data.ledger.sqlite").exists() and not (tmp_path / "run").exists()
 
 
 def test_a_slip_in_the_options_of_a_student_is_told(

@@ -2,10 +2,8 @@
 
 import inspect
 import os
-import shutil
 import stat
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import models
-from pate import cli
 from pate._core.files.reading import digest
 from pate._labeling.data.pictures import ImageFiles
-from pate._labeling.runs.run import read_data
 from pate._networks.data.torch_maps import _contents
-from pate.data import ArrayFeatures, CelebA, FrozenBackbone, Role
-from tests.conftest import write_faces
+from pate.data import ArrayFeatures, FrozenBackbone
 from tests.labeling.data.test_source import Counted
 
 CALLS = 0
@@ -127,13 +121,6 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     assert (found == backbone(tmp_path / "other").transform(ArrayFeatures(pictures(400)))).all()
 
 
-def test_bad_settings(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a file of weights, got weights="):
-        backbone(tmp_path, weights=tmp_path / "none.pt")
-    with pytest.raises(ValueError, match="batch_size >= 1, got batch_size=0"):
-        FrozenBackbone(Backbone, tmp_path, batch_size=0)
-
-
 def test_names_of_kept_features_stay(tmp_path: Path) -> None:
     """They hash the class's source, and what is read: a change of either computes all features of a
     run again."""
@@ -145,71 +132,6 @@ def test_names_of_kept_features_stay(tmp_path: Path) -> None:
         path.write_bytes(b"picture" * row)
         os.utime(path, ns=(0, 10**18 + row))
     assert digest(*_contents(ImageFiles(paths, 64))) == "1640ce90f53fe3b9fcffebf257e8ff7d"
-
-
-@pytest.mark.slow
-def test_faces_through_a_frozen_resnet(tmp_path: Path) -> None:
-    write_faces(tmp_path / "faces", num=6, private=3, public=3)
-    features = FrozenBackbone(
-        partial(models.Backbone, name="torchvision.resnet50"), tmp_path / "cache", batch_size=3
-    )
-    records = CelebA(tmp_path / "faces", size=16, features=features).records(Role.PUBLIC)
-    assert records.features.shape == (3, 2048)
-    assert np.isfinite(records.features[np.arange(3)]).all()
-
-
-@pytest.mark.slow
-def test_a_backbone_by_name(faces: Path, tmp_path: Path) -> None:
-    """As a recipe names one; its weights are random here, and else those of a package."""
-    lines = [
-        *(
-            "data:",
-            "  class_path: CelebA",
-            "  init_args:",
-            f"    root: {faces}",
-            "    size: 16",
-            "    features:",
-        ),
-        *(
-            "      class_path: FrozenBackbone",
-            "      init_args:",
-            f"        cache: {tmp_path / 'cache'}",
-        ),
-        *("        network:", "          class_path: pate.models.Backbone"),
-        "          init_args: {name: torchvision.mobilenet_v3_small}",
-    ]
-    (tmp_path / "data.yaml").write_text("\n".join(lines))
-    source = read_data(tmp_path / "data.yaml")
-    features = source.records(Role.PUBLIC).features
-    assert features.shape == (60, 1024) and np.isfinite(features[np.arange(60)]).all()
-
-
-@pytest.mark.slow
-def test_the_recipe_of_frozen_features_runs(faces: Path, tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe"
-    shutil.copytree("configs/celeba_features", recipe)
-    shipped = (recipe / "data.yaml").read_text()
-    # nothing is downloaded
-    shipped = shipped.replace("cache: data/celeba_features", f"cache: {tmp_path / 'cache'}")
-    (recipe / "data.yaml").write_text(shipped.replace("weights: DEFAULT", "weights: null"))
-    words = [
-        *("run", str(recipe), "--run", str(tmp_path / "run")),
-        *(f"--data.init_args.root={faces}", "--data.init_args.size=16"),
-        # noise that a hundred pictures can be heard in
-        *("--label.target_epsilon=1e3", "--label.delta=0.001", "--label.noise_seed=3"),
-    ]
-    assert cli.main(words) == 0
-    assert len(list((tmp_path / "cache").glob("*.npy"))) == 3
-    assert (tmp_path / "run" / "public" / "student" / "metrics.json").is_file()
-
-
-def test_how_many_records_there_are_is_not_printed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Nor anything else where there is no terminal: how often a bar is drawn depends on the
-    load."""
-    backbone(tmp_path).transform(ArrayFeatures(pictures(37)))
-    assert capfd.readouterr().err == ""
 
 
 def test_lazy_features_are_digested_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

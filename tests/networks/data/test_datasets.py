@@ -334,26 +334,6 @@ def wrong(sets: list[Tuples], **changes: Any) -> TorchDatasets:
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"label_names": ["a", "a"]}, "label names that occur once"),
-        ({"label_names": ["a", "b"]}, "2 labels, got labels=4"),
-        ({"ids": 3}, r"Expected 3 in each item, got 3 parts"),
-        ({"ids": "name"}, r"Expected 'name' in each item"),
-        ({"labels": 0}, "labels among"),
-        ({"ids": 0}, r"ids of shape \[N\]"),
-        ({"size": 0}, "an integer size >= 8"),
-    ],
-)
-def test_keys_that_lead_nowhere(sets: list[Tuples], changes: dict[str, Any], message: str) -> None:
-    if changes == {"ids": 0}:
-        for each in sets:
-            each.arrays["X"][...] = 1
-    with pytest.raises(ValueError, match=message):
-        wrong(sets, **changes).load(Role.PRIVATE)
-
-
 @pytest.mark.parametrize(("one", "other"), list(combinations(Role, 2)))
 def test_an_id_belongs_to_one_role(
     sets: list[Tuples], one: Role, other: Role, tmp_path: Path
@@ -368,62 +348,3 @@ def test_an_id_belongs_to_one_role(
     ):
         fit_teachers(Run(tmp_path / "run"), wrong(sets), plan, Execution())
     assert not (tmp_path / "run").exists()
-
-
-def test_features_that_do_not_fit(sets: list[Tuples]) -> None:
-    features = wrong(sets).load(Role.TEST).features
-    sets[2].arrays["X"][3] = np.nan
-    with pytest.raises(ValueError, match=r"finite features in all items, got item=3"):
-        features[np.arange(5)]
-    sets[0].person = sets[0].person[:-1]
-    with pytest.raises(ValueError, match=r"as many values in `person` as items, 40, got values=39"):
-        wrong(sets, groups="person").load(Role.PRIVATE)
-
-    class Growing(Tuples):
-        def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, str]:
-            features, labels, name = super().__getitem__(item)
-            return features.repeat(1 + item), labels, name
-
-    growing = TorchDatasets(
-        Growing(make_arrays(60) | {"group": np.zeros(60)}, Role.TEST), sets[1], sets[2], NAMES
-    )
-    with pytest.raises(
-        ValueError, match=r"features of shape \(6,\) in all items, got item=1, shape=\(12,\)"
-    ):
-        growing.load(Role.PRIVATE).features[np.arange(2)]
-
-
-def test_data_sets_that_are_none(sets: list[Tuples], arrays: Arrays) -> None:
-    stream = TorchDatasets(iter([]), sets[1], sets[2], NAMES)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a data set of private records that are read by index"):
-        stream.load(Role.PRIVATE)
-    none = {**arrays, "split": np.ones(60)}
-    with pytest.raises(ValueError, match="at least one private record"):
-        TorchDatasets(Tuples(none, Role.PRIVATE), sets[1], sets[2], NAMES).load(Role.PRIVATE)
-    splits = {role.value: Columns(arrays, role) for role in Role}
-    keys = Keys(features="inputs", labels=NAMES, ids="name")
-    with pytest.raises(
-        ValueError, match=r"or train, validation and test, got splits=\['private', 'public'\]"
-    ):
-        HuggingFace({name: splits[name] for name in ("private", "public")}, keys)
-    with pytest.raises(
-        ValueError, match=r"columns among inputs, .* of the private split, got unknown=\['id'\]"
-    ):
-        HuggingFace(splits, Keys(features="inputs", labels=NAMES, ids="id"))
-    with pytest.raises(ValueError, match=r"label_names, or the names of columns"):
-        HuggingFace(splits, Keys(features="inputs", labels="a", ids="name"))
-
-
-def test_files_of_python_that_hold_no_source(tmp_path: Path) -> None:
-    path = tmp_path / "records.py"
-    with pytest.raises(ValueError, match=r"a file of Python, got path="):
-        PythonFile(path, "Mine")
-    path.write_text(SOURCE)
-    for name, settings, message in (
-        ("Ours", {}, "a subclass of pate.data.DataSource in .*, or a function, got name='Ours'"),
-        ("number", {}, "got name='number'"),
-        ("nothing", {}, "a pate.data.DataSource from nothing in .*, got type='NoneType'"),
-        ("Mine", {"place": 3}, "settings of Mine in .*, got missing a required argument: 'path'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            PythonFile(path, name, settings)

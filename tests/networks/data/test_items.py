@@ -1,20 +1,14 @@
 """Data sets of others have the same oddities as tables: extreme values, unknown labels, row numbers."""
 
-import io
-import json
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from PIL import Image
 from torch.utils.data import Dataset
 
-import pate
 from pate._networks.data.datasets import HuggingFace, Keys, TorchDatasets
-from pate._networks.student.answers import describe_program
-from pate.data import DataSource, Role, SentenceFeatures, TextTable
-from pate.models import Linear
+from pate.data import DataSource, Role, SentenceFeatures
 from tests.labeling.data import (
     test_row_numbers as row_numbers,
     test_unknown_labels as unknown_labels,
@@ -23,12 +17,9 @@ from tests.labeling.data.features.test_sentences import (
     TEXTS as SENTENCES,
     model,
     stand_in as stand_in,
-    table,
 )
-from tests.labeling.data.test_picture_table import write_pictures
 from tests.labeling.data.test_row_numbers import NAMES, NUMBERED, SPLIT, Open
-from tests.labeling.stages import test_extreme_records as extremes
-from tests.labeling.stages.test_extreme_records import LONG, WIDE
+from tests.labeling.stages.test_extreme_records import LONG
 
 
 class Rows(Dataset[Any]):
@@ -40,17 +31,6 @@ class Rows(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return self.features[index], np.array([index % 2]), f"{self.role}-{index}"
-
-
-def of_items(folder: Path, value: Any) -> DataSource:
-    plain: list[Any] = [np.full(2, row / 7) for row in range(8)]
-    private = [*plain[:3], np.full(2, value), *plain[4:]]
-    return TorchDatasets(Rows(private, "a"), Rows(plain, "b"), Rows(plain, "c"), ["label"])
-
-
-@pytest.mark.parametrize("value", WIDE)
-def test_numbers_of_all_sizes_are_read(value: float, tmp_path: Path) -> None:
-    extremes.test_numbers_of_all_sizes_are_read(of_items, value, tmp_path)
 
 
 TEXTS = ("", " ", "\ud800 lone", "\0", "🙂" * 3000, LONG)
@@ -70,27 +50,6 @@ def test_texts_of_all_kinds_are_read(text: str | None) -> None:
     values = np.asarray(source.load(Role.PRIVATE).features)
     assert values.shape == (8, 16) and np.isfinite(values).all()
     assert len(source.fingerprint(Role.PRIVATE)) == 32
-
-
-def test_a_picture_of_a_data_set_that_cannot_be_read_is_black(tmp_path: Path) -> None:
-    """One that is opened, and decoded when it is used; the first of all, too."""
-    write_pictures(tmp_path / "pictures")
-    paths = sorted((tmp_path / "pictures").glob("*.jpg"))
-    for path in paths[:2]:
-        path.write_bytes(path.read_bytes()[:-100])
-
-    def opened(paths: list[Path]) -> list[Any]:
-        return [Image.open(io.BytesIO(path.read_bytes())) for path in paths]
-
-    source = TorchDatasets(
-        Rows(opened(paths[:4]), "a"),
-        Rows(opened(paths[4:8]), "b"),
-        Rows(opened(paths[8:12]), "c"),
-        ["label"],
-        keys=Keys(size=8),
-    )
-    values = np.asarray(source.load(Role.PRIVATE).features)
-    assert [bool(picture.any()) for picture in values] == [False, False, True, True]
 
 
 def of_known(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
@@ -171,15 +130,3 @@ def test_a_data_set_of_sentences(tmp_path: Path) -> None:
     keys = Keys(sentences=SentenceFeatures(folder=model(tmp_path / "model")))
     source = TorchDatasets(parts[0], parts[1], parts[2], ["angry"], keys=keys)
     assert source.records(Role.TEST).features.shape == (4, 8)
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_a_student_of_sentences_takes_texts(tmp_path: Path) -> None:
-    sentences = SentenceFeatures(folder=model(tmp_path / "model"))
-    pipeline = pate.Pipeline(tmp_path / "run", TextTable(table(tmp_path), sentences=sentences))
-    pipeline.fit_teachers(pate.ClosedFormPlan())
-    pipeline.vote()
-    pipeline.label(pate.LabelSettings(target_epsilon=1000, delta=1e-4, noise_seed=1))
-    pipeline.fit_student(pate.StudentPlan(network=Linear))
-    student = pate.load_student(tmp_path / "run" / "public" / "student" / "model")
-    assert json.loads(describe_program(student))["input"]["name"] == "sentences"

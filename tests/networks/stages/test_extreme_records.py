@@ -39,6 +39,7 @@ def test_runs_on_numbers_of_all_sizes(features: str, tmp_path: Path) -> None:
     assert statement["guarantees"]["replace_record"]["epsilon"] > 0
 
 
+@pytest.mark.slow
 def test_networks_learn_what_is_known(tmp_path: Path) -> None:
     arrays, truth = lossy()
     source = write_csv(tmp_path, arrays)

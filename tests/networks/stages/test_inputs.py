@@ -120,7 +120,6 @@ def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixt
     "data",
     [
         {"labels": ["a", "b"]},
-        {"public_fraction": 0.2},
         {"test_fraction": 0.2},
         {"features": PublicPCA(2)},
     ],
@@ -275,6 +274,7 @@ def test_what_a_stage_reads(
         assert (stages.get(stage, "") in found) and bool(found) == (stage in stages), (stage, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["command", "program"])
 def test_other_predictions_are_other_labels(
     way: str, copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -315,6 +315,7 @@ def test_other_predictions_are_other_labels(
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -50,7 +50,6 @@ SIGNS = {
     "label written": "public/labels.npz",
     "student fit": "public/student/linear.safetensors",
 }
-LAST = "public/student/last.ckpt"
 """The sign of a student that is a network."""
 
 
@@ -101,31 +100,6 @@ ENDS = {"interrupted": (interrupt, 130), "terminated": (terminate, 143)}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("stage", ["between checkpoints", "student fit"])
-def test_lightning_adds_no_line_of_its_own(
-    stage: str, how: str, unbroken: Path, tmp_path: Path, start: Start
-) -> None:
-    """Its loops catch signals, too, and tell of them."""
-    end, code = ENDS[how]
-    # without samples held out nothing stops the student
-    student = [
-        "--student.model.network=pate.models.MLP",
-        "--student.trainer.accelerator=cpu",
-        "--student.trainer.max_epochs=1000000",
-        "--student.trainer.enable_model_summary=false",
-        "--student.data.val_fraction=0",
-    ]
-    ended = start(*run_words(unbroken / "recipe", tmp_path / "run", *student))
-    assert ended.wait_for(tmp_path / "run", LAST if stage == "student fit" else SIGNS[stage])
-    end(ended)
-    assert ended.wait() == code
-    # after a minute, on a busy machine, the stage tells how far it is
-    lines = [line for line in ended.err.splitlines() if not line.startswith("teachers: ")]
-    assert lines == [f"pate run: {how}; the same command resumes from here"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("executor", ["serial", "loky", "ray"])
 def test_ended_and_started_again(
     executor: str, how: str, unbroken: Path, tmp_path: Path, start: Start
@@ -156,27 +130,6 @@ def test_ended_and_started_again(
     assert again.wait() == 0, again.err
     for path in (unbroken / "run" / "private" / "teachers").glob("teachers_*"):
         assert (root / "private" / "teachers" / path.name).read_bytes() == path.read_bytes()
-
-
-@pytest.mark.slow
-def test_a_student_that_is_terminated_goes_on(unbroken: Path, tmp_path: Path, start: Start) -> None:
-    root = tmp_path / "run"
-    copy_run(unbroken / "run", root)
-    for name in ("public/student", "private/student_fit.json"):
-        path = root / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    network = "--student.model.network=pate.models.MLP"
-    words = run_words(unbroken / "recipe", root, "--student.trainer.max_epochs=300", network)
-    ended = start(*words)
-    assert ended.wait_for(root, LAST)
-    terminate(ended)
-    assert ended.wait() == 143, ended.err
-    assert ended.err.endswith("pate run: terminated; the same command resumes from here\n")
-    assert "Traceback" not in ended.err
-    assert not json.loads((root / "private" / "student_fit.json").read_text())["finished"]
-    assert start(*words).wait() == 0
-    assert json.loads((root / "private" / "student_fit.json").read_text())["finished"]
-    assert len(Ledger(root / "ledger.sqlite").entries()) == 1
 
 
 @pytest.mark.slow

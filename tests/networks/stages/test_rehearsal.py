@@ -56,41 +56,6 @@ class Softmax(Net):
         return logits.softmax(-1)
 
 
-class Rectified(Net):
-    def spoilt(self, logits: torch.Tensor) -> Any:
-        return logits.relu()
-
-
-class Pair(Net):
-    def spoilt(self, logits: torch.Tensor) -> Any:
-        return logits, logits
-
-
-@dataclass
-class Output:
-    logits: torch.Tensor
-
-
-class Object(Net):
-    def spoilt(self, logits: torch.Tensor) -> Any:
-        return Output(logits)
-
-
-class Narrow(Net):
-    def __init__(self, shape: tuple[int, ...], num_labels: int) -> None:
-        super().__init__(shape, num_labels - 1)
-
-
-class Whole(Net):
-    def spoilt(self, logits: torch.Tensor) -> Any:
-        return logits.long()
-
-
-class Infinite(Net):
-    def spoilt(self, logits: torch.Tensor) -> Any:
-        return logits / 0
-
-
 class Untrained(Net):
     """Answers, but learns nothing."""
 
@@ -110,16 +75,6 @@ class Branches(Net):
 
     def spoilt(self, logits: torch.Tensor) -> Any:
         return logits if float(logits.sum()) > 0 else -logits
-
-
-class Pictures(nn.Conv2d):
-    def __init__(self, shape: tuple[int, ...], num_labels: int) -> None:
-        super().__init__(shape[0], num_labels, 3)
-
-
-class TakesMore(Net):
-    def __init__(self, shape: tuple[int, ...], num_labels: int, width: int) -> None:
-        super().__init__(shape, num_labels)
 
 
 class FailsToAnswer(NoisyVotes):
@@ -197,101 +152,38 @@ DRAWN = {
 }
 WAYS: dict[str, Way] = {
     # records
-    "one column as no column": data("features of shape [N, ...]", X=np.zeros(600, np.float32)),
-    "no columns": data("with a column at least", X=np.zeros((600, 0), np.float32)),
-    "missing features": data("X", X=None),
     "features that are NaN": data("finite features", X=np.full((600, 6), np.nan)),
-    "infinite features": data("finite features", X=np.full((600, 6), np.inf)),
-    "features in words": data("string", X=np.full((600, 6), "x")),
-    "fewer features": data("600 rows in every array", X=np.zeros((599, 6), np.float32)),
-    "labels of three values": data("labels among (0, 1)", Y=LABELS * 2),
-    "labels in words": data("labels", Y=np.full((600, 4), "yes")),
-    "labels [N]": data("labels of shape", Y=LABELS[:, 0]),
-    "fewer labels": data("599 rows", Y=LABELS[:599]),
-    "too few names": data("4 label_names", label_names=np.array(["a"])),
-    "a name twice": data("occur once", label_names=np.array(list("aacd"))),
     "ids twice": data("occur once", ids=np.repeat(np.arange(300), 2)),
-    "ids in fractions": data("ids that are texts or integers", ids=np.arange(600) / 2),
-    "row numbers": data("row numbers", ids=np.arange(600)),
-    "no public samples": data("at least one public record", split=np.zeros(600, int)),
     "no private records": data("private record", split=np.repeat([1, 2], 300)),
-    "another split": data("split in 0", split=np.full(600, 7)),
     "rows in two roles": data(
         "public samples that are no private records: they are published (copies=True says that",
         X=make_arrays()["X"][np.r_[:400, :100, 500:600]],
     ),
-    "a misspelled array": data("did you mean group?", groups=np.zeros(600)),
     "a missing file": Way("gone.npz", ("--data.init_args.path=gone.npz",)),
-    "another source": Way("Sources", ("--data.class_path=Sources",)),
-    "labels that are not there": Way("unknown", ('--data.init_args.labels=["a","q"]',)),
-    "more components than columns": Way(
-        "PublicPCA", ("--data.init_args.features={class_path: PublicPCA, init_args: {dim: 99}}",)
-    ),
-    "drawn samples of pictures": Way(
-        "rows of numbers",
-        files=DRAWN,
-        arrays={"X": np.zeros((600, 2, 3), np.float32)},
-    ),
     # teachers
-    "a module that is not there": teachers("models.Gone", "network=models.Gone"),
     "a network of other arguments": teachers(
         "Expected a network of (input_shape, num_labels)", "network=torch.nn.Linear"
     ),
-    "a network that takes more": teachers("width", f"network={HERE}.TakesMore"),
-    "a network of pictures": teachers("got Pictures (", f"network={HERE}.Pictures"),
     "a sigmoid": teachers("from the network Sigmoid, of both signs", f"network={HERE}.Sigmoid"),
-    "a softmax": teachers("from the network Softmax, of both signs", f"network={HERE}.Softmax"),
-    "a ReLU": teachers("outputs='never below 0'", f"network={HERE}.Rectified"),
-    "a tuple": teachers("network Pair, got type='tuple'", f"network={HERE}.Pair"),
-    "an object": teachers("network Object, got type='Output'", f"network={HERE}.Object"),
-    "a wrong width": teachers("network Narrow, got shape=[8, 3]", f"network={HERE}.Narrow"),
-    "integers": teachers("dtype='int64'", f"network={HERE}.Whole"),
-    "infinite logits": teachers("finite logits", f"network={HERE}.Infinite"),
     "no gradient": teachers("pate teachers fit", f"network={HERE}.Untrained"),
     "a fault in training": teachers("got KeyError", f"network={HERE}.FailsInTraining"),
     "a branch in a stack": teachers("pate teachers fit", f"network={HERE}.Branches"),
-    "one teacher": teachers("num_teachers >= 2", "num_teachers=1"),
-    "no steps": teachers("num_steps >= 1", "num_steps=0"),
-    "no batch": teachers("batch_size >= 1", "batch_size=0"),
-    "no chunk": teachers("chunk_size >= 1", "chunk_size=0"),
-    "a negative rate": teachers(
-        "learning rate", "optimizer={class_path: SGD, init_args: {lr: -1}}"
-    ),
     "an optimizer of whole tensors": teachers("entry by entry", "optimizer=LBFGS"),
-    "an optimizer that is not there": teachers("Adamm", "optimizer=Adamm"),
     "a schedule that looks": teachers(
         "looks at no loss", "scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"
     ),
-    "half precision": teachers("16-mixed", "precision=16-mixed"),
-    "a loss that is not there": teachers("Hinge", "loss=Hinge"),
     "augmented rows": teachers(
         "for augment", "augment=[torchvision.transforms.v2.RandomHorizontalFlip]"
     ),
-    "a negative norm": teachers("clip_norm > 0", "clip_norm=-1"),
-    "a negative seed": teachers("seed >= 0", "seed=-1"),
-    "another unit": teachers("person", "unit=person"),
     "groups that are not there": teachers("group", "unit=group"),
     "a release that is not there": teachers("student fit", "start_from=gone"),
     "a device that is not there": teachers("accelerator", "accelerator=abacus"),
-    "an option of no teacher": teachers("nodes", "nodes=3"),
     # labels
-    "more queries than samples": label("num_queries <= 100", "num_queries=101"),
-    "no query": label("num_queries >= 1", "num_queries=0"),
     "a delta of nothing": label("which promises something", "delta=0.01"),
-    "no delta": label("0 < delta < 1", "delta=0"),
-    "a mechanism that is not there": label("Sparse", "aggregator=Sparse"),
-    "sets that are too large": label(
-        "k", "aggregator={class_path: Peeling, init_args: {k: 9}}", "num_queries=40"
-    ),
     "noise without a target": label("aggregator.scale_gap", "target_epsilon=null"),
     "a target that no noise meets": label("at least 10% of the queries", "target_epsilon=0.4"),
     "a target above the budget": label("max_epsilon", "max_epsilon=3"),
-    "a negative target": label("target_epsilon", "target_epsilon=-1"),
     "scores for sets": Way("which", ("--votes=scores",)),
-    "a choice of no number": label("num_queries", "query_choice=margin", "num_queries=null"),
-    "predictions for nothing": label("does not use", "predictions=gone.npz"),
-    "a negative seed of noise": label("noise_seed >= 0", "noise_seed=-1"),
-    "units of no teacher": label("max_teachers_per_unit >= 1", "max_teachers_per_unit=0"),
     "units of too many teachers": label("max_teachers_per_unit <= 40", "max_teachers_per_unit=41"),
     "no answer": label(
         "FailsToAnswer to answer made-up votes", f"aggregator={OWN % 'FailsToAnswer'}"
@@ -300,19 +192,12 @@ WAYS: dict[str, Way] = {
     "counts in words": label("Expected", f"aggregator={OWN % 'FailsToSettle'}"),
     "votes from elsewhere": label("own teachers", "votes=votes.npz"),
     # the student
-    "a student that is not there": student("models.Gone", "model.network=models.Gone"),
     "a sigmoid of the student": student(
         "from the network Sigmoid, of both signs", f"model.network={HERE}.Sigmoid"
     ),
-    "a tuple of the student": student("got type='tuple'", f"model.network={HERE}.Pair"),
-    "a width of the student": student("got shape=[8, 3]", f"model.network={HERE}.Narrow"),
     "a student that fails in training": student(
         "`pate student fit` to finish on made-up records, got KeyError",
         f"model.network={HERE}.FailsInTraining",
-    ),
-    "a student without a gradient": student("grad", f"model.network={HERE}.Untrained"),
-    "a negative rate of the student": student(
-        "Invalid learning rate", "model.optimizer={class_path: SGD, init_args: {lr: -1}}"
     ),
     "a rate of the student that overflows": student(
         "finite weights (a smaller learning rate",
@@ -325,23 +210,8 @@ WAYS: dict[str, Way] = {
     "unlabeled samples behind a first release of all": student(
         "no --data.unlabelled with start_from: first", "data.unlabelled=2"
     ),
-    "unlabeled samples where all are asked about": Way(
-        "num_queries < 100, for samples without labels that --data.unlabelled shows",
-        student("", "data.unlabelled=2").words,
-        {"teachers.yaml": CLOSED, "label.yaml": "target_epsilon: 4\ndelta: 1.0e-5\n"},
-    ),
-    "a schedule without a metric": student(
-        "ReduceLROnPlateau", "model.scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"
-    ),
-    "no batch of the student": student("batch_size >= 1", "data.batch_size=0"),
-    "all held out": student("val_fraction < 1", "data.val_fraction=1"),
     "cuts by no samples": student(
         "--data.val_fraction > 0", "data.val_fraction=0", "optimize=macro_f1"
-    ),
-    "another metric": student("optimize", "optimize=beauty"),
-    "unsure labels": student("pseudo_confidence", "model.pseudo_confidence=2"),
-    "augmented rows of the student": student(
-        "for augment", "model.augment=[torchvision.transforms.v2.RandomHorizontalFlip]"
     ),
     "Lightning's smoke test": student(
         "no trainer.fast_dev_run, which leaves no student: `pate run --dry_run`",
@@ -350,54 +220,36 @@ WAYS: dict[str, Way] = {
     "no epochs": student(
         "a trainer that leaves a student with figures, got max_epochs=0", "trainer.max_epochs=0"
     ),
-    "no steps of the student": student("got max_steps=0", "trainer.max_steps=0"),
-    "no batches": student("got limit_train_batches=0", "trainer.limit_train_batches=0"),
-    "no figures": student("got limit_test_batches=0", "trainer.limit_test_batches=0"),
-    "no time": student(
-        "a trainer that leaves a student with figures, got max_time='00:00:00:00'",
-        "trainer.max_time=00:00:00:00",
-    ),
-    "no epoch that is checked": student(
-        "trainer.check_val_every_n_epoch <= 2",
-        "trainer.max_epochs=2",
-        "trainer.check_val_every_n_epoch=5",
-    ),
     "no checkpoints": student(
         "got enable_checkpointing=False", "trainer.enable_checkpointing=false"
     ),
     "several processes": student("ddp_spawn", "trainer.devices=2"),
-    "a device of no student": student("accelerator", "trainer.accelerator=abacus"),
-    "a precision that is not there": student("precision", "trainer.precision=12"),
     "a metric to monitor": student(
         "did you mean val_loss?",
         "trainer.callbacks=[{class_path: EarlyStopping, init_args: {monitor: val_los}}]",
     ),
-    "a callback that is not there": student("Gone", "trainer.callbacks=[Gone]"),
-    "training in closed form": Way("closed form", ("--student.trainer.max_epochs=3",)),
     # files and places
     "the folder of the recipe": Way(
         "a folder of a run, or a new one: choose another with --run", ("--run=recipe",)
     ),
-    "a folder that is a file": Way("", ("--run=recipe/data.yaml",)),
-    "a ledger that is a folder": Way("", ("--ledger=recipe",)),
     "a ledger of other bytes": Way("", ("--ledger=data.npz",)),
-    "a recipe without a stage": Way(
-        "Expected settings in each file of --config", files={"label.yaml": ""}
-    ),
-    "a key that is no setting": Way("trainers", files={"student.yaml": "trainers: {}\n"}),
     "a setting twice": Way(
         "each setting once in recipe/label.yaml, got twice=['delta']",
         files={"label.yaml": LABEL + "delta: 1.0e-3\n"},
     ),
-    "a setting twice, within another": Way(
-        "each setting once in recipe/data.yaml, got twice=['path']",
-        files={
-            "data.yaml": "data:\n  class_path: Arrays\n  init_args: {path: data.npz, path: b.npz}\n"
-        },
-    ),
-    "a file that is no YAML": Way("Problems parsing config", files={"teachers.yaml": "a: [\n"}),
     "a stage that is none": Way("overrides such as", ("--labels.num_queries=3",)),
 }
+
+
+FAST = (
+    "rows in two roles",
+    "a fault in training",
+    "a target above the budget",
+    "no answer",
+    "counts in words",
+    "a student that fails in training",
+    "a ledger of other bytes",
+)
 
 
 def place(folder: Path, way: Way) -> Path:
@@ -423,7 +275,13 @@ def reserved(folder: Path) -> int:
     return sum(len(read_ledger(path).entries) for path in folder.rglob("*.sqlite"))
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(way, id=name, marks=() if name in FAST else pytest.mark.slow)
+        for name, way in WAYS.items()
+    ],
+)
 def test_whatever_fails_fails_before_anything_is_reserved(
     way: Way,
     tmp_path: Path,
@@ -440,6 +298,7 @@ def test_whatever_fails_fails_before_anything_is_reserved(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "stage", "way"),
     [
@@ -488,6 +347,7 @@ def test_a_run_without_test_records_leaves_out_its_last_stage(
     assert "at least one test record (`test_fraction`" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_stages_say_what_is_hopeless_as_a_run_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -574,6 +434,7 @@ def test_callbacks_see_no_made_up_records(tmp_path: Path) -> None:
     assert not Loud.seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plan", "settings", "student", "message"),
     [

@@ -83,6 +83,7 @@ def test_a_network_of_the_student_s_class_has_its_weights(warm: Path, tmp_path: 
         assert 0 < moved.max() < 3.1 * 0.02  # by three steps of Adam
 
 
+@pytest.mark.slow
 def test_another_network_learns_the_student_s_answers(warm: Path, tmp_path: Path) -> None:
     plan = plan_of(warm, "another", steps=200, chunk_size=TEACHERS)
     weights = fitted(warm, tmp_path / "fit", plan)
@@ -115,6 +116,7 @@ class Own(Linear):
     """A network of a user."""
 
 
+@pytest.mark.slow
 def test_a_release_is_read_by_the_classes_that_its_plan_names(tmp_path: Path) -> None:
     """However its folder is spelled, and wherever it lies; others are nobody's own."""
     np.savez(tmp_path / "data.npz", **make_arrays(200))  # type: ignore[arg-type]

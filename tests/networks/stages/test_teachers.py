@@ -4,10 +4,7 @@ runs."""
 import csv
 import json
 import os
-import re
 import shutil
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Callable
@@ -22,7 +19,7 @@ from pate import cli
 from pate._core.files.writing import make_once
 from pate._networks.teachers.jobs import Report
 from pate.aggregators import Ballots
-from pate.teachers import TrainJob, VoteManifest, VoteStore
+from pate.teachers import TrainJob, VoteStore
 from tests.conftest import make_arrays
 from tests.networks.conftest import recipe
 from tests.processes import Start
@@ -122,30 +119,6 @@ def test_overwriting_together_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            ("--shared", "true", "--workers", "2"),
-            "one worker in each shared process, got executor='loky'",
-        ),
-        (("--workers", "0"), "workers >= 1"),
-        (("--workers", "2", "--executor", "serial"), "executor loky or ray for several workers"),
-        (("--clip_norm", "0"), "clip_norm > 0, got clip_norm=0.0"),
-    ],
-)
-def test_bad_settings(
-    more: tuple[str, ...],
-    message: str,
-    words: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert fit(words, tmp_path / "run", *more) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 def test_the_chunk_size_is_chosen_once(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -176,22 +149,6 @@ def test_a_dry_run_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.slow
-def test_losses_schedules_and_clipping_by_command(
-    again: list[str], finished: Path, tmp_path: Path
-) -> None:
-    more = [
-        *("--loss", "AsymmetricLoss", "--loss.gamma_negative", "2", "--clip_norm", "1"),
-        *("--scheduler", "torch.optim.lr_scheduler.CosineAnnealingLR", "--scheduler.T_max", "20"),
-    ]
-    root = tmp_path / "run"
-    same_partition(finished, root)
-    assert fit(again, root, *more) == 0
-    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-    pairs = zip(states(root), states(finished), strict=True)
-    assert not any(torch.equal(one[name], other[name]) for one, other in pairs for name in one)
-
-
 CURVES = ["min", "q10", "median", "q90", "max"]
 
 
@@ -204,35 +161,6 @@ def test_curves_of_losses_are_kept(finished: Path) -> None:
     spread = np.array([[row[name] for name in CURVES] for row in rows])
     assert (np.diff(spread, axis=1) >= 0).all()
     assert spread[-5:, 2].mean() < 0.8 * spread[0, 2]
-
-
-@pytest.mark.slow
-def test_curves_in_the_format_of_tensorboard(
-    again: list[str],
-    finished: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    root = tmp_path / "run"
-    same_partition(finished, root)
-    assert fit(again, root, "--logger", "tensorboard") == 0
-    lines = contents(finished)["PRIVATE_losses/metrics.csv"].decode().splitlines()
-    events = accumulator.EventAccumulator(
-        str(root / "private" / "teachers" / "PRIVATE_losses")
-    ).Reload()
-    for name in CURVES:
-        values = [event.value for event in events.Scalars(name)]
-        assert values == pytest.approx(
-            [float(row[name]) for row in csv.DictReader(lines)], rel=1e-6
-        )
-    counts = [(event.step, event.value) for event in events.Scalars("teachers_of_finite_loss")]
-    assert counts == [(step, 10) for step in range(1, 21)]
-    monkeypatch.setattr("pate._networks.teachers.stage.find_spec", lambda name: None)
-    assert fit(again, tmp_path / "c", "--logger", "tensorboard") == 2
-    assert "pip install 'pate[tensorboard]'" in capsys.readouterr().err
-    assert not (tmp_path / "c" / "private" / "teachers").exists()
 
 
 def test_the_first_of_many_decides(tmp_path: Path) -> None:
@@ -304,23 +232,6 @@ def test_a_group_is_protected_where_there_are_groups(
     assert fit(words, tmp_path / "run", "--unit=group") == 2
     assert "Expected groups of the private records (`group` in an .npz" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_a_person_behind_records_is_spoken_of_once(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where the data say whose each record is, and records are protected one by one."""
-    said = "`unit: record` protects one record alone, not the person; `unit: group` protects all records of a person"
-    few = ("--num_steps=1",)
-    assert fit(words, tmp_path / "none", *few) == 0
-    assert said not in capsys.readouterr().err
-    np.savez(tmp_path / "data.npz", **make_arrays(), group=np.arange(600) // 3)  # type: ignore[arg-type]
-    for times in (1, 0):  # a finished stage has nothing to say
-        assert fit(words, tmp_path / "records", *few) == 0
-        assert capsys.readouterr().err.count(said) == times
-    assert fit(words, tmp_path / "groups", *few, "--unit=group") == 0
-    assert said not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -452,19 +363,6 @@ def test_a_truncated_chunk_is_noticed_on_the_way(
 
 
 @pytest.mark.slow
-def test_help_needs_no_lightning() -> None:
-    """It takes longer to import than all else together."""
-    script = (
-        "import sys\nfrom pate import cli\n"
-        "for name in ('fit', 'vote'):\n"
-        "    try:\n        cli.main(['teachers', name, '--help'])\n"
-        "    except SystemExit as stop:\n        assert stop.code == 0\n"
-        "assert 'pytorch_lightning' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
-
-
-@pytest.mark.slow
 def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
     """Each teacher alone in its chunk: of ten, seven or more have no record."""
     root = tmp_path / "run"
@@ -539,17 +437,6 @@ def test_absent_teachers_by_command(
     assert "absent" not in "".join(path.read_text() for path in (root / "public").glob("*.yaml"))
 
 
-@pytest.mark.slow
-def test_two_workers_by_command(again: list[str], finished: Path, tmp_path: Path) -> None:
-    several = tmp_path / "several"
-    same_partition(finished, several)
-    assert fit(again, several, "--workers", "2") == 0
-    assert contents(several) == contents(finished)
-    assert cli.main(["teachers", "vote", "--run", str(several), "--workers", "2"]) == 0
-    votes = [sorted((root / "private" / "votes").glob("*.npy")) for root in (finished, several)]
-    assert [path.read_bytes() for path in votes[0]] == [path.read_bytes() for path in votes[1]]
-
-
 def flip_weight(path: Path) -> None:
     """Change a weight and nothing else: the file is as long as it was, and can be read."""
     with zipfile.ZipFile(path) as archive:
@@ -577,49 +464,6 @@ def test_a_damaged_chunk_does_not_slip_in_beside_a_lost_one(
     assert contents(root) == before
 
 
-CONTENTS = ["{}", "[]", '{"finished": true}', '{"finished": 1, "config": {}, "inputs": {}}']
-STAGES = ["teachers_fit", "teachers_vote", "label"]
-
-
-@pytest.mark.parametrize(
-    ("stage", "content"),
-    # all stages' states are read by one function
-    [
-        pytest.param(
-            stage, content, marks=[] if stage == "label" or content == "{}" else [pytest.mark.slow]
-        )
-        for stage in STAGES
-        for content in CONTENTS
-    ],
-)
-def test_damaged_states_are_one_line_with_a_way_on(
-    stage: str, content: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = Path(shutil.copytree(finished, tmp_path / "run"))
-    (root / "private" / f"{stage}.json").write_text(content)
-    labelling = ["label", "--config", str(root / "public" / "label.yaml")]
-    command = ["teachers", "vote"] if stage == "teachers_fit" else labelling
-    assert cli.main([*command, "--run", str(root)]) == 2
-    one_line(capsys, f"private/{stage}.json, got another content", "elete it")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"label_nams": []}, "got label_nams; did you mean label_names?"),
-        ({"ids": ["r0", "r0"]}, "ids that occur once, got twice=['r0']"),
-        ({"label_names": ["a", "a"]}, "label_names that occur once, got twice=['a']"),
-    ],
-)
-def test_a_manifest_says_what_is_read_of_it(
-    finished: Path, tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
-    left = finished / "private" / "votes" / "manifest.json"
-    (tmp_path / "manifest.json").write_text(json.dumps(json.loads(left.read_text()) | change))
-    with pytest.raises(ValueError, match=re.escape(message)):
-        VoteManifest.read(tmp_path / "manifest.json")
-
-
 def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> None:
     """The file that tells readers how is none that later stages believe."""
     for number, text in enumerate((None, "", "num_teachers: 4\n")):
@@ -630,16 +474,3 @@ def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> N
         else:
             saved.write_text(text)
         assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-
-
-@pytest.mark.parametrize("content", ["", "{}", pytest.param("[]", marks=pytest.mark.slow)])
-def test_damaged_marks_of_votes_are_told(
-    content: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = Path(shutil.copytree(finished, tmp_path / "run"))
-    (root / "private" / "votes" / "votes_00004.json").write_text(content)
-    assert cli.main(["teachers", "vote", "--run", str(root)]) in (0, 2)
-    (root / "private" / "votes" / "manifest.json").unlink()
-    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
-    one_line(capsys, "votes_00004", "--overwrite")
-    assert cli.main(["teachers", "vote", "--run", str(root), "--overwrite"]) == 0

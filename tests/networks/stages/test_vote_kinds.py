@@ -27,6 +27,7 @@ def student_of(run: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_networks_leave_scores_which_are_labelled_for_a_target_alone(
     copied: Path, capsys: Captured
 ) -> None:

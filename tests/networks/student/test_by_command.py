@@ -3,14 +3,12 @@ none elsewhere."""
 
 import csv
 import io
-import re
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -89,43 +87,6 @@ def rows(root: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_training_has_one_bar_in_a_terminal(copied: Path, terminal: Callable[[], Terminal]) -> None:
-    shown = terminal()
-    assert fit(copied) == 0
-    assert len(shown.lines) == 1, shown.lines
-    last = shown.lines[0].split("\r")[-1]
-    done = re.search(r" (\d+)/(\d+) ", last)
-    assert last.startswith("student fit: 100%") and done and done[1] == done[2]
-    assert "epoch 4, val_loss 0." in last
-    for command in ("test",):
-        shown = terminal()
-        assert cli.main(["student", command, "--run", str(copied)]) == 0
-        assert len(shown.lines) == 1, shown.lines
-        assert shown.lines[0].split("\r")[-1].startswith(f"student {command}: 100%")
-
-
-@pytest.mark.slow
-def test_nothing_but_results_is_printed_where_there_is_no_terminal(
-    copied: Path, capfd: Captured
-) -> None:
-    assert fit(copied) == 0
-    captured = capfd.readouterr()
-    assert captured.err == captured.out == ""
-    assert cli.main(["student", "test", "--run", str(copied)]) == 0
-    captured = capfd.readouterr()
-    assert captured.err == "" and "test_macro_f1" in captured.out and "\r" not in captured.out
-
-
-@pytest.mark.slow
-def test_no_bar_is_shown_where_none_is_wanted(
-    copied: Path, terminal: Callable[[], Terminal]
-) -> None:
-    shown = terminal()
-    assert fit(copied, "--trainer.enable_progress_bar=false") == 0
-    assert shown.lines == []
-
-
-@pytest.mark.slow
 def test_training_that_goes_on_continues_its_curves(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,17 +115,6 @@ def test_training_that_goes_on_continues_its_curves(
     # begun anew, it has no rows of what was before
     assert fit(cut, "--trainer.max_epochs=1") == 0
     assert rows(cut) == rows(whole)[:2]
-
-
-@pytest.mark.parametrize("name", ["best", "last", "path"])
-def test_checkpoints_have_names(name: str, network: Path) -> None:
-    """Without held-out samples the last checkpoint is the best."""
-    metrics = network / "public" / "student" / "metrics.json"
-    before = metrics.read_bytes()
-    metrics.unlink()
-    given = str(network / "public" / "student" / "last.ckpt") if name == "path" else name
-    assert cli.main(["student", "test", "--run", str(network), "--ckpt_path", given]) == 0
-    assert metrics.read_bytes() == before
 
 
 @pytest.mark.slow
@@ -215,23 +165,6 @@ def test_a_checkpoint_is_data(
     assert marker.exists()
 
 
-@pytest.mark.parametrize("name", ["worst", "nowhere.ckpt", ""])
-def test_checkpoints_that_are_not_there(name: str, network: Path, capsys: Captured) -> None:
-    assert cli.main(["student", "test", "--run", str(network), f"--ckpt_path={name}"]) == 2
-    error = capsys.readouterr().err
-    assert (
-        "a checkpoint of the run: best, last or the path of one" in error
-        and len(error.splitlines()) == 1
-    )
-
-
-def test_without_a_student_the_way_to_one_is_named(tmp_path: Path, capsys: Captured) -> None:
-    assert cli.main(["student", "test", "--run", str(tmp_path / "run")]) == 2
-    error = capsys.readouterr().err
-    assert "Expected `pate student fit` to be finished" in error and len(error.splitlines()) == 1
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(
     copied: Path, capsys: Captured
 ) -> None:
@@ -271,13 +204,6 @@ def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Cap
     assert cli.main(["student", "test", f"--run={copied}"]) == 0
 
 
-def test_a_student_in_bfloat16_learns_and_leaves(copied: Path) -> None:
-    assert fit(copied, "--trainer.precision=bf16-true", "--trainer.max_epochs=1") == 0
-    assert cli.main(["student", "test", "--run", str(copied)]) == 0
-    answers = pate.load_student(copied).predict_proba(np.zeros((3, 6), np.float32))
-    assert answers.shape == (3, 4) and np.isfinite(answers).all()
-
-
 def test_a_student_that_diverged_is_refused(
     finished: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -288,25 +214,3 @@ def test_a_student_that_diverged_is_refused(
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "Expected a student of finite weights" in error
     assert everything(root / "public" / "student") == before
-
-
-def test_a_metric_that_nobody_logs_is_named(
-    finished: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    root = copy_run(finished, tmp_path / "run")
-    for kind in ("pytorch_lightning.callbacks.EarlyStopping", "EarlyStopping"):
-        words = [f"--trainer.callbacks={kind}", "--trainer.callbacks.monitor=val_f1"]
-        assert fit(root, *words, "--trainer.max_epochs=1") == 2
-        error = capsys.readouterr().err
-        assert len(error.splitlines()) == 1 and "such as val_loss, got" in error
-        assert "val_f1" in error and "train_loss" in error
-
-
-def test_paths_of_lightning_are_mapped_in_words(
-    finished: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    root = copy_run(finished, tmp_path / "run")
-    with pytest.raises(SystemExit, match=r"^2$"):
-        fit(root, "--trainer.callbacks=lightning.pytorch.callbacks.EarlyStopping")
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1 and "pytorch_lightning.callbacks" in error

@@ -31,9 +31,7 @@ from pate._labeling.votes.kinds import rows_of
 from pate._networks.settings import restored_network, without_weights
 from pate._networks.student.answers import export_program, weights_of_tensors
 from pate.data import (
-    ArrayFeatures,
     Arrays,
-    AutoFeatures,
     CelebA,
     DataSource,
     FeatureMap,
@@ -41,8 +39,6 @@ from pate.data import (
     FrozenBackbone,
     PictureTransforms,
     PublicPCA,
-    PublicScaling,
-    RandomFeatures,
     Role,
 )
 from pate.student import MapModule, Student, agreement, as_module, choose_thresholds, load_student
@@ -50,19 +46,6 @@ from tests.conftest import make_arrays
 from tests.statements import made_statement
 
 Network = Callable[[tuple[int, ...], int], nn.Module]
-
-
-class Own(nn.Sequential):
-    """A network of the user's own."""
-
-    def __init__(self, input_shape: Sequence[int], num_labels: int, width: int) -> None:
-        super().__init__(
-            nn.Flatten(), nn.Linear(int(np.prod(input_shape)), width), nn.Linear(width, num_labels)
-        )
-
-
-def own_function(input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
-    return Own(input_shape, num_labels, width=2)
 
 
 class Backbone(nn.Sequential):
@@ -311,68 +294,6 @@ def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
     assert away.predict([]).shape == (0, len(source.label_names))
 
 
-def test_raw_rows_in_units_of_their_own(tmp_path: Path) -> None:
-    """Those who have the student hand it rows as they come: it scales them as teachers and student
-    saw them."""
-    arrays = make_arrays()
-    arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6) + 1000).astype(np.float32)
-    arrays["X"][500, 2] = 1e30
-    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
-    source = Arrays(tmp_path / "data.npz", features=PublicScaling())
-    student = student_on(source, models.Linear)
-    away = carried(tmp_path, student, "pate.models.Linear", source)
-    expected = answers_in_run(student, source)
-    assert (
-        np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6
-        and np.ptp(expected[:, 2:], axis=0).min() > 0.05
-    )
-
-
-@pytest.mark.parametrize("feature_map", [RandomFeatures(50), AutoFeatures(seed=3)])
-def test_random_features_leave_with_their_student(
-    feature_map: RandomFeatures, tmp_path: Path
-) -> None:
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    source = Arrays(tmp_path / "data.npz", features=feature_map)
-    student = student_on(source, models.Linear)
-    away = carried(tmp_path, student, "pate.models.Linear", source)
-    expected = answers_in_run(student, source)
-    assert np.abs(away.predict_proba(raw(source)) - expected).max() < 1e-6
-    module = as_module(feature_map, (6,)).module
-    mapped = module(torch.from_numpy(raw(source))).numpy()
-    assert np.abs(mapped - feature_map.transform(ArrayFeatures(raw(source)))).max() < 1e-6
-
-
-def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
-    source = CelebA(faces, size=12)
-    student = student_on(source, partial(models.SmallCNN, widths=(8, 16), channels_last=True))
-    settings = {
-        "class_path": "pate.models.SmallCNN",
-        "init_args": {"widths": [8, 16], "channels_last": True},
-    }
-    away = carried(tmp_path, student, settings, source)
-    assert (away.predict_proba(pictures_of(faces)) == answers_in_run(student, source)).all()
-
-
-@pytest.mark.parametrize(
-    ("network", "settings"),
-    [
-        (partial(Own, width=3), {"class_path": f"{__name__}.Own", "init_args": {"width": 3}}),
-        (own_function, f"{__name__}.own_function"),
-    ],
-)
-def test_networks_of_one_s_own(
-    network: Network, settings: Any, table: Arrays, tmp_path: Path
-) -> None:
-    student = student_on(table, network)
-    with pytest.raises(
-        ValueError, match=r"or `trust`, .* got class_path='tests\.networks\.student"
-    ):
-        carried(tmp_path / "run", student, settings, table)
-    away = carried(tmp_path / "run", student, settings, table, trust=True)
-    assert (away.predict_proba(raw(table)) == answers_in_run(student, table)).all()
-
-
 def test_a_backbone_leaves_with_its_student(faces: Path, tmp_path: Path) -> None:
     """Its weights travel; its cache of features stays, and so does the file of weights that it
     began with."""
@@ -401,13 +322,6 @@ def test_a_map_without_a_module_stays(table: Arrays, tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "model").exists()
 
 
-def test_a_map_of_one_s_own(table: Arrays, tmp_path: Path) -> None:
-    source = Arrays(table.path, features=Doubled())
-    student = student_on(source, models.Linear)
-    away = carried(tmp_path / "run", student, "pate.models.Linear", source, trust=True)
-    assert (away.predict_proba(raw(table)) == answers_in_run(student, source)).all()
-
-
 @pytest.mark.slow
 def test_offline_and_without_what_trained_it(finished: Path) -> None:
     """In a new process without sockets, Lightning or matplotlib."""
@@ -424,120 +338,6 @@ assert not {{"pytorch_lightning", "matplotlib", "torchmetrics", "torchvision"}} 
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("samples", "message"),
-    [
-        (np.zeros((3, 5)), r"features of shape \[N, 6\], got shape=\[3, 5\]"),
-        (np.full((3, 6), np.nan), "finite features, got numbers_that_are_not=18"),
-        (np.array(["a"]), "an array of numbers"),
-        ("data.npz", "samples in a list or an array, got samples='str'"),
-        (7, "samples in a list or an array, got samples='int'"),
-    ],
-)
-def test_features_that_do_not_fit(finished: Path, samples: Any, message: str) -> None:
-    student = load_student(finished / "public" / "student" / "model")
-    with pytest.raises(ValueError, match=message):
-        student.predict(samples)
-
-
-@pytest.mark.parametrize(
-    ("samples", "message"),
-    [
-        (
-            np.zeros((3, 6), dtype=np.uint8),
-            r"pictures of shape \[N, 3, 12, 12\], got shape=\[3, 6\]",
-        ),
-        (
-            np.full((2, 3, 12, 12), 200.0),
-            r"uint8 pictures, or floats in \[0, 1\], got minimum=200.0, maximum=200.0",
-        ),
-        (
-            np.full((2, 3, 12, 12), np.nan),
-            r"uint8 pictures, or floats in \[0, 1\], got minimum=nan",
-        ),
-        (["no.jpg"], "a readable picture, in a file, got path='no.jpg'"),
-        (
-            [np.zeros((4, 4))],
-            r"PIL pictures, paths or uint8 \[height, width, 3\], got shape=\(4, 4\)",
-        ),
-        (Path("no.jpg"), "samples in a list or an array"),
-    ],
-)
-def test_pictures_that_do_not_fit(faces: Path, tmp_path: Path, samples: Any, message: str) -> None:
-    source = CelebA(faces, size=12)
-    away = carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
-    with pytest.raises(ValueError, match=message):
-        away.predict(samples)
-
-
-def broken(folder: Path, what: str) -> None:
-    path = folder / "model.json"
-    said = json.loads(path.read_text())
-    if what == "class":
-        said["network"] = "gone_package.Network"
-    elif what == "settings":
-        said["network"] = {"class_path": "pate.models.Linear", "init_args": {"depth": 3}}
-    elif what == "layers":
-        said["network"] = {"class_path": "pate.models.MLP", "init_args": {"hidden": [7]}}
-    elif what == "format":
-        said["format"] = 1
-    elif what == "part":
-        del said["cuts"]
-    elif what == "key":
-        said["feature"] = None
-    elif what == "shape":
-        said["network_input"] = [[6]]
-    elif what == "threshold":
-        said["cuts"] = {"class_path": "os.getcwd"}
-    elif what == "number":
-        del said["cuts"][0]
-    elif what == "labels":
-        said["label_names"] = ["a", "a", "b", "c"]
-    elif what == "weights":
-        (folder / "model.safetensors").write_bytes(b"123456789")
-    elif what == "statement":
-        (folder / "privacy.txt").unlink()
-    path.write_text("{" if what == "json" else json.dumps(said))
-
-
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        (
-            "class",
-            r"the network gone_package.Network to be found here \(install its package.*missing='gone_package",
-        ),
-        (
-            "settings",
-            "a network pate.models.Linear that takes the settings it was saved with, got .*depth",
-        ),
-        ("layers", "the layers that .*model.safetensors has weights of, got .*Missing key"),
-        ("format", "a student of format 2, which this version of pate reads, got format=1"),
-        ("part", r"cuts in .*model.json, got missing=\['cuts'\]"),
-        ("key", r"keys of .*model.json among input, .*, got feature; did you mean features\?"),
-        ("shape", r"settings of a student in .*model.json, got wrong=\['network_input'\]"),
-        ("threshold", r"settings of a student in .*model.json, got wrong=\['cuts'\]"),
-        ("number", "a cut for each of 4 labels in .*model.json, got cuts=3"),
-        ("labels", r"label names of .*model.json that occur once, got twice=\['a'\]"),
-        ("weights", "Expected weights in .*model.safetensors"),
-        (
-            "statement",
-            "`pate student fit` leaves in public/student of a run, got missing='.*privacy.txt'",
-        ),
-        ("json", "Expected JSON in .*model.json"),
-    ],
-)
-def test_a_folder_that_is_not_whole(
-    finished: Path, tmp_path: Path, what: str, message: str
-) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(finished / "public" / "student" / "model", folder)
-    broken(folder, what)
-    with pytest.raises(ValueError, match=message) as refused:
-        load_student(folder, trust=True)
-    assert "\n" not in str(refused.value)
 
 
 _EVIL = """
@@ -725,15 +525,6 @@ def test_networks_of_pate_and_torchvision_need_no_trust(settings: Any) -> None:
     assert network.eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 5)
 
 
-def test_no_folder_and_no_device(finished: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match="the model/ that `pate student fit` leaves in public/student of a run"
-    ):
-        load_student(tmp_path)
-    with pytest.raises(ValueError, match="a device of this machine, got device='abacus'"):
-        load_student(finished / "public" / "student" / "model", device="abacus")
-
-
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     place = tmp_path / "model"
 
@@ -751,6 +542,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in place.iterdir()] == ["b"] and list(tmp_path.iterdir()) == [place]
 
 
+@pytest.mark.slow
 def test_transforms_go_along(faces: Path, tmp_path: Path) -> None:
     nearest = v2.Resize(6, interpolation=v2.InterpolationMode.NEAREST)
     transforms = [
@@ -773,29 +565,3 @@ def test_transforms_go_along(faces: Path, tmp_path: Path) -> None:
     program = torch.export.load(tmp_path / "student.pt2").module()
     pictures = torch.from_numpy(raw(source)[:5] * 255).round().to(torch.uint8)
     assert torch.allclose(program(pictures)[0], away.module(pictures)[0], atol=1e-6)
-
-
-class PairMean(nn.Module):
-    """The mean of the first two pictures where there are several: not the same for a batch."""
-
-    def forward(self, picture: Tensor) -> Tensor:
-        return (
-            picture if picture.dim() == 3 else picture[:2].mean(0, keepdim=True).expand_as(picture)
-        )
-
-
-@pytest.mark.parametrize(
-    ("transform", "reason"),
-    [
-        (v2.ToDtype(torch.float32), "settings that a file can hold"),
-        (PairMean(), "take batches, got transforms=.'PairMean'"),
-        (nn.Conv2d(3, 3, 1), "Conv2d with attributes named as its arguments"),
-    ],
-)
-def test_transforms_that_cannot_go_along_stay(
-    transform: nn.Module, reason: str, faces: Path, tmp_path: Path
-) -> None:
-    source = CelebA(faces, size=8, features=PictureTransforms([transform]))
-    with pytest.raises(ValueError, match=reason):
-        carried(tmp_path / "run", student_on(source, models.Linear), "pate.models.Linear", source)
-    assert not (tmp_path / "run" / "model").exists()

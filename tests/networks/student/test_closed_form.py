@@ -4,14 +4,13 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import logit
 
 from pate import ReleasedLabels, cli, load_student
-from pate._labeling.linear import constant_logits, is_linear, linear_student_of, student_of
+from pate._labeling.linear import constant_logits, linear_student_of, student_of
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import Run, labels_file, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
@@ -143,23 +142,6 @@ def test_a_student_that_is_there_is_not_fitted_again(
     )
     assert capsys.readouterr().out == f"pate student fit: finished in {copied}\n"
     assert {path.name: path.read_bytes() for path in (folder / "model").iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    ("settings", "linear"),
-    [
-        ("pate.models.Linear", True),
-        ({"class_path": "models.Linear"}, True),
-        ({"class_path": "pate.models.Linear", "init_args": {}}, True),
-        ({"class_path": "pate.models.Linear", "init_args": {"depth": 3}}, False),
-        ({"class_path": "pate.models.MLP"}, False),
-        ("torch.nn.Linear", False),
-        (None, False),
-        (["pate.models.Linear"], False),
-    ],
-)
-def test_which_settings_name_the_linear_network(settings: Any, linear: bool) -> None:
-    assert is_linear(settings) == linear
 
 
 def test_the_constant_answer_of_the_release_is_judged(finished: Path) -> None:

@@ -12,7 +12,6 @@ from pate import (
     StudentPlan,
     load_student,
 )
-from pate._labeling.votes.kinds import rows_of
 from pate.data import Arrays, ChainedFeatures, PatchFeatures, PublicPCA, PublicScaling, Role
 from pate.models import ConvNet
 from pate.student import StudentData
@@ -94,21 +93,3 @@ def test_the_order_depends_on_seed_and_epoch(finished: Path) -> None:
     second = collect(loader)[0]
     assert (first != second).any()
     assert (np.sort(first, axis=0) == np.sort(second, axis=0)).all()
-
-
-def test_a_run_without_labels(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`pate label` to be finished"):
-        StudentData(tmp_path)
-
-
-def test_rows_of() -> None:
-    ids = np.array(["c", "a", "b"])
-    assert rows_of(np.array(["a", "c"]), ids).tolist() == [1, 0]
-    with pytest.raises(ValueError, match=r"missing=\['x'\]"):
-        rows_of(np.array(["a", "x"]), ids)
-
-
-@pytest.mark.parametrize("changes", [{"batch_size": 0}, {"val_fraction": 1.0}, {"seed": -1}])
-def test_bad_settings(changes: dict[str, float], finished: Path) -> None:
-    with pytest.raises(ValueError, match="Expected"):
-        StudentData(finished, **changes)  # type: ignore[arg-type]

@@ -12,7 +12,6 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from torch import Tensor, nn
 
 import models
 import pate
@@ -34,18 +33,6 @@ from tests.conftest import make_arrays
 from tests.networks.student.test_carried import carried, student_on
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-
-
-class Branching(nn.Module):
-    """A network that asks what its numbers are, which no program can hold."""
-
-    def __init__(self, input_shape: tuple[int, ...], num_labels: int) -> None:
-        super().__init__()
-        self.layer = nn.Linear(input_shape[0], num_labels)
-
-    def forward(self, features: Tensor) -> Tensor:
-        found: Tensor = self.layer(features)
-        return found if found.sum() > 0 else -found
 
 
 def run_torch(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
@@ -155,35 +142,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
     return err
-
-
-@pytest.mark.slow
-def test_what_cannot_be_exported(
-    table: Arrays, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    carried(tmp_path, student_on(table, Branching), f"{__name__}.Branching", table, trust=True)
-    output = tmp_path / "out.pt2"
-    words = [str(tmp_path / "model"), "--format=torch.export", f"--output={output}", "--trust"]
-    assert "a network that torch.export takes, got" in refused(capsys, *words)
-    assert not output.exists()
-
-
-def test_bad_settings(
-    finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = str(finished / "public" / "student" / "model")
-    assert "ends in .onnx, got output='x.pt2'" in refused(
-        capsys, model, "--format=onnx", "--output=x.pt2"
-    )
-    assert "ends in .pt2, got output='x.onnx'" in refused(
-        capsys, model, "--format=torch.export", "--output=x.onnx"
-    )
-    monkeypatch.setattr(answers, "find_spec", lambda name: None)
-    options = [model, "--format=onnx", "--output=x.onnx"]
-    assert (
-        "the extra onnx (pip install 'pate[onnx]'), got missing=['onnx', 'onnxscript']"
-        in refused(capsys, *options)
-    )
 
 
 @pytest.mark.slow

@@ -104,18 +104,6 @@ def damaged(folder: Path) -> None:
     (folder / "000005.jpg").write_bytes(whole[: len(whole) // 2])
 
 
-def test_unreadable_pictures_are_refused(
-    model: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damaged(folder)
-    output = tmp_path / "out.csv"
-    assert cli.main(["predict", str(model), str(folder), f"--output={output}"]) == 2
-    err = capsys.readouterr().err
-    assert "a readable picture, got" in err and "000002.jpg" in err and "--unreadable=skip" in err
-    assert len(err.splitlines()) == 1
-    assert not output.exists() and not list(tmp_path.glob(".out*"))
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".npz"])
 def test_or_left_out_by_name(
     model: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str
@@ -163,59 +151,6 @@ def test_pictures_are_not_held(
     monkeypatch.setattr(pate.ExportedStudent, "answer", noted_answer)
     predictions.predict_files(student, folder, tmp_path / "out.csv", batch_size=4)
     assert "".join(order) == "rrrrarrrrarra"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["MODEL", "none"], "a folder of pictures or an .npz with X [N, ...], got missing='none'"),
-        (["MODEL", "EMPTY"], "pictures in"),
-        (["MODEL", "BAD"], "a readable picture in"),
-        (
-            ["MODEL", "FOLDER", "--output=out.txt"],
-            "an output that ends in .csv or .npz, got output='out.txt'",
-        ),
-        (["MODEL", "FOLDER", "--batch_size=0"], "batch_size >= 1"),
-        (
-            ["MODEL", "FOLDER", "--output=X.npz/out.csv"],
-            "an output that can be written, got X.npz/out.csv",
-        ),
-        (["EMPTY", "FOLDER"], "the model/ that `pate student fit` leaves"),
-        (["MODEL", "X.npz"], "pictures of shape [N, 3, 12, 12]"),
-        (["MODEL", "NONE.npz"], "samples in X"),
-        (["MODEL", "IDS.npz"], "as many ids as samples"),
-        (["TABLE", "FOLDER"], "an .npz of features, as the student takes"),
-    ],
-)
-def test_errors_in_one_line(
-    model: Path,
-    folder: Path,
-    finished: Path,
-    tmp_path: Path,
-    words: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "a.png").write_bytes(b"")
-    np.savez("X.npz", X=np.zeros((2, 3)))
-    np.savez("NONE.npz", X=np.zeros((0, 3)))
-    np.savez("IDS.npz", X=np.zeros((2, 3)), ids=np.array(["a"]))
-    places = {
-        "MODEL": str(model),
-        "FOLDER": str(folder),
-        "EMPTY": "empty",
-        "BAD": "bad",
-        "TABLE": str(finished / "public" / "student" / "model"),
-    }
-    asked = [places.get(word, word) for word in words]
-    assert cli.main(["predict", *asked, *(["--unreadable=skip"] if "BAD" in words else [])]) == 2
-    err = capsys.readouterr().err
-    assert message in err and len(err.splitlines()) == 1
-    assert not list(tmp_path.glob("*.csv")) and not list(tmp_path.glob(".*"))
 
 
 def test_texts_are_hashed_as_in_training(tmp_path: Path) -> None:
@@ -268,18 +203,6 @@ def test_sparse_samples_have_the_answers_of_dense_ones(
     assert Path("sparse.csv").read_text() == Path("dense.csv").read_text()
     student = pate.load_student(model)
     assert np.array_equal(student.predict(csr_array(X)), student.predict(X))
-
-
-@pytest.mark.parametrize("package", ["pandas", "polars"])
-def test_a_data_frame_is_encoded_as_its_file(package: str, tmp_path: Path) -> None:
-    levels = {"city": ("Bern", "Rome")}
-    encoding = ColumnEncoding(("age", "city", "note"), levels, {"age": 40.5}, texts={"note": 4})
-    columns = {"note": ["so late", None], "age": [1.5, None], "city": ["Rome", "Oslo"]}
-    (tmp_path / "new.csv").write_text("age,city,note\n1.5,Rome,so late\n,Oslo,\n")
-    frame = pytest.importorskip(package).DataFrame(columns)
-    found = np.asarray(InputFormat("features", (7,), encoding).encoded(frame))
-    assert found.tolist() == np.asarray(_read_table(tmp_path / "new.csv", encoding)[0]).tolist()
-    assert found[:, :3].tolist() == [[1.5, 0, 1], [40.5, 0, 0]] and found[0, 3:].any()
 
 
 def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:

@@ -143,17 +143,3 @@ def test_the_average_follows_the_network(soft_run: Path) -> None:
     after = list(student.average.parameters())
     assert not any(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert "average.module.1.weight" in student.state_dict()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"pseudo_confidence": 0.4},
-        {"pseudo_confidence": 1.0},
-        {"average_decay": 1.0},
-        {"pseudo_weight": 0.0},
-    ],
-)
-def test_bad_settings_raise(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-        Student(Linear, input_shape=(5,), label_names=("a",), **wrong)

@@ -1,6 +1,5 @@
 """Pictures that are altered while teachers and students train, step by step the same."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import torch
 from torchvision.transforms import v2
 
 import pate.models
-from pate import cli
 from pate._networks.data.augmentation import augmented
 from pate._networks.teachers.training import ChunkBatches
 from pate.data import ArrayFeatures, Records
@@ -108,64 +106,3 @@ def test_a_student_of_altered_pictures() -> None:
         ValueError, match=r"records of shape \[channels, height, width\] for augment.*shape=\(64,\)"
     ):
         Student(network, input_shape=(64,), label_names=("a", "b"), augment=AUGMENT)
-
-
-@pytest.mark.slow
-def test_augmentation_by_command(
-    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Once for teachers, which remember it, and twice for a student, who ends the same."""
-    words = json.dumps(
-        [{"class_path": f"torchvision.transforms.v2.{name}"} for name in ("RandomHorizontalFlip",)]
-    )
-    network = ["network=pate.models.SmallCNN", "network.widths=[8]"]
-    place = {"root": str(faces), "size": 8, "labels": ["Smiling", "Male"]}
-    described: dict[str, Any] = {"class_path": "CelebA", "init_args": place}
-    small = [
-        "--num_teachers=4",
-        "--num_steps=2",
-        "--batch_size=4",
-        f"--data={json.dumps(described)}",
-    ]
-    run = [f"--run={tmp_path / 'run'}"]
-    fit = ["teachers", "fit", *small, *(f"--{each}" for each in network)]
-    assert cli.main([*fit, f"--augment={words}", *run]) == 0
-    assert cli.main([*fit, *run]) == 2
-    assert "augment=None (was" in capsys.readouterr().err
-    described["init_args"]["features"] = {
-        "class_path": "PublicPCA",
-        "init_args": {"num_components": 4},
-    }
-    flat = [
-        *fit[:-3],
-        f"--data={json.dumps(described)}",
-        "--network=pate.models.Linear",
-        f"--augment={words}",
-    ]
-    assert cli.main([*flat, f"--run={tmp_path / 'flat'}"]) == 2
-    assert "records of shape [channels, height, width] for augment" in capsys.readouterr().err
-    assert not (tmp_path / "flat").exists()
-    assert cli.main(["teachers", "vote", *run]) == 0
-    assert (
-        cli.main(["label", "--aggregator=NoisyVotes", "--target_epsilon=1e5", "--delta=1e-6", *run])
-        == 0
-    )
-    student = [
-        "student",
-        "fit",
-        *(f"--model.{each}" for each in network),
-        f"--model.augment={words}",
-        "--overwrite",
-    ]
-    quiet = [
-        "--trainer.max_epochs=2",
-        "--trainer.log_every_n_steps=1",
-        "--trainer.enable_progress_bar=false",
-    ]
-    weights = []
-    for _ in range(2):
-        assert cli.main([*student, *quiet, *run]) == 0
-        path = tmp_path / "run" / "public" / "student" / "last.ckpt"
-        weights.append(torch.load(path, weights_only=True)["state_dict"])
-        (tmp_path / "run" / "private" / "student_fit.json").unlink()
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])

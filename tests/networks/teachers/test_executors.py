@@ -399,23 +399,3 @@ def test_the_chunk_of_a_process_that_died_is_the_next_to_be_taken(tmp_path: Path
     chunks = [range(start, start + 2) for start in range(0, 12, 2)]
     run_jobs(LeasedJob(work, tmp_path), chunks, Execution(shared=True), lambda steps: None)
     assert begun == [0, 4, 2, 6, 8, 10]
-
-
-def test_a_job_without_leases_is_not_shared(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a job for several processes"):
-        run_jobs(BareJob(print, tmp_path), [range(2)], Execution(shared=True), print)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"executor": "dask"}, "executor in serial, loky, ray, got executor='dask'"),
-        ({"workers": 0}, "workers >= 1"),
-        ({"workers": 2, "executor": "serial"}, "executor loky or ray for several workers"),
-        ({"workers": 2, "shared": True}, "one worker in each shared process, got executor='loky'"),
-        ({"executor": "loky", "gpus": 0.5}, "gpus >= 0, only with ray, got gpus=0.5"),
-    ],
-)
-def test_bad_executors(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Execution(**settings)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pate._networks.teachers import jobs
-from pate._networks.teachers.jobs import Progress, Report, steps_writer
+from pate._networks.teachers.jobs import Progress, Report
 from pate.teachers import ChunkJob
 
 CHUNKS = [range(2), range(2, 4), range(4, 5)]
@@ -92,16 +92,3 @@ def test_without_files_steps_are_told_at_the_end(folder: Path) -> None:
     with Progress(told, Job(None), CHUNKS) as counts:
         counts.finish(CHUNKS[1])
         assert told.total == 10
-
-
-def test_a_job_tells_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("pate._networks.teachers.jobs.time.monotonic", lambda: now[0])
-    report = steps_writer(folder / "steps")
-    report(3)
-    assert not (folder / "steps").exists()
-    now[0] = 5.0
-    report(1)
-    report(1)
-    assert (folder / "steps").read_text() == "4"
-    steps_writer(None)(3)

@@ -16,15 +16,11 @@ from pate._networks.teachers import sizing
 from pate._networks.teachers.sizing import (
     choose_size,
     chunk_bytes,
-    describe_training,
     disk_bytes,
-    step_seconds,
 )
-from pate.teachers import Execution
 from tests.networks.teachers.test_independence import NormedMLP
 from tests.networks.teachers.test_training import plan
 
-CPU = torch.device("cpu")
 PLENTY = 10**12
 
 
@@ -77,36 +73,6 @@ def test_the_fastest_size_is_chosen(
     assert size == expected and messages[-1] == f"Teachers are trained {expected} at once."
 
 
-def test_sizes_that_do_not_fit_or_are_too_many_are_not_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tried: list[int] = []
-
-    def taken(
-        plan: Any, shape: Sequence[int], num_labels: int, size: int, *, device: torch.device
-    ) -> float:
-        tried.append(size)
-        return 1e-3
-
-    monkeypatch.setattr(sizing, "step_seconds", taken)
-    settings = plan(num_teachers=20, chunk_size="auto")
-    assert choose_size(settings, (6,), 4, available=PLENTY)[0] == 20
-    assert tried == [1, 5, 20]
-    tried.clear()
-    available = chunk_bytes(settings, (6,), 4, 6)
-    assert choose_size(settings, (6,), 4, available=available)[0] == 5
-    assert tried == [1, 5]
-
-
-def test_the_trial_leaves_the_random_state_alone() -> None:
-    before = torch.get_rng_state()
-    assert (
-        step_seconds(plan(network=partial(MLP, dropout=0.5)), (6,), 4, 3, device=CPU, limit=0.01)
-        > 0
-    )
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.slow
 def test_linear_heads_are_stacked_and_convolutions_are_not() -> None:
     heads = plan(network=Linear, num_teachers=100, batch_size=32, chunk_size="auto")
@@ -125,23 +91,3 @@ def test_the_disk_that_teachers_take_is_there_before_they_train(tmp_path: Path) 
         match=rf"^Expected {re.escape(needed)} GB of free disk for the teachers in .*, got free_gb=",
     ):
         require_disk(10**18, tmp_path / "new" / "teachers", "teachers")
-
-
-def test_a_dry_run_says_what_will_run_where() -> None:
-    text = describe_training(
-        plan(num_teachers=10),
-        [0, 5, 6, 7, 8, 9, 10, 11, 12, 100],
-        shape=(6,),
-        num_labels=4,
-        execution=Execution(executor="ray", workers=2, gpus=0.25),
-    )
-    lines = text.splitlines()
-    assert (
-        lines[0]
-        == "PRIVATE: 168 records in 10 partitions of 0 to 100, median 8; 1 without a record."
-    )
-    assert lines[1] == "3 chunks of 4 teachers, 12 steps of 8 records."
-    assert lines[2].startswith("Memory: about ")
-    assert lines[3].startswith("Disk: about ")
-    assert lines[4].startswith("Time: about ")
-    assert lines[5] == "Place: 2 workers by ray, 1 thread(s) each, 0.25 of a GPU each, on cpu."
