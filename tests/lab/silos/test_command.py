@@ -3,16 +3,13 @@
 import re
 import shutil
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pate import cli
 from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation
-from pate.lab.silos.exchange import Exchange, waiting
 from pate.lab.silos.secrets import read_public_keys
 from tests.lab.silos.exchanges import Hospitals
 from tests.statements import RECORDS
@@ -176,8 +173,13 @@ def test_nothing_is_sent_before_its_cost_is_accepted(
         assert ("south" in hospitals.exchange.absent("keys")) == bool(status)
 
 
-@pytest.mark.parametrize("option", ["state", "votes", "signing_key", "ledger"])
-@pytest.mark.parametrize("how", ["inside", "linked", "itself", "around"])
+@pytest.mark.parametrize(
+    ("option", "how"),
+    [
+        *(("state", "inside"), ("votes", "linked"), ("ledger", "itself"), ("ledger", "around")),
+        ("signing_key", "inside"),
+    ],
+)
 def test_what_is_private_lies_outside_of_the_exchange(
     tmp_path: Path, option: str, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,32 +212,6 @@ def test_what_is_private_lies_outside_of_the_exchange(
         )
     assert set(shared.rglob("*")) == before
     assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 0
-
-
-def test_a_silo_that_waits_reads_its_votes_a_few_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For their digest, however long it waits, since they may be large."""
-    monkeypatch.setattr("pate.lab.silos.places.Folder.poll", 0.001)
-    hospitals = Hospitals(tmp_path)
-    opened: list[str] = []
-
-    real_open = Path.open
-
-    def open_path(path: Path, *arguments: Any, **options: Any) -> Any:
-        opened.append(path.name)
-        return real_open(path, *arguments, **options)
-
-    monkeypatch.setattr(Path, "open", open_path)
-    polls, real = [0], Exchange.absent
-
-    def absent(exchange: Exchange, kind: str) -> list[str]:
-        polls[0] += 1
-        return real(exchange, kind)
-
-    monkeypatch.setattr(Exchange, "absent", absent)
-    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.5")) == 0
-    assert polls[0] > 10 and 0 < opened.count("votes.npz") <= 4
 
 
 def test_drafts_of_killed_silos_go(tmp_path: Path) -> None:
@@ -299,24 +275,6 @@ def test_a_key_is_made_once_and_may_be_of_another_program(
         ValueError, match=r"^Expected the public key of west at .*west.pub, got none$"
     ):
         read_public_keys(public.parent, ["west"])
-
-
-def test_silos_that_wait_finish_together(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pate.lab.silos.places.Folder.poll", 0.01)
-    hospitals = Hospitals(tmp_path)
-    silos = [
-        threading.Thread(target=cli.main, args=(words(hospitals, name, *agreed(hospitals)),))
-        for name in hospitals.teachers
-    ]
-    for silo in silos:
-        silo.start()
-    server = hospitals.server()
-    waiting(server.exchange, server.open, 30)
-    for silo in silos:
-        silo.join()
-    assert "west: done. In the sum: north, south, west" in capsys.readouterr().out
 
 
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

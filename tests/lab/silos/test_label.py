@@ -207,29 +207,6 @@ def test_a_server_that_is_killed_goes_on(
     silos.require_curators("north", "south", "west")
 
 
-@pytest.mark.slow
-def test_a_target_finds_the_noise_of_as_many_silos(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    silos = Labelling(tmp_path)
-    silos.more = [
-        "--target_epsilon",
-        "2",
-        "--aggregator.colluding",
-        "1",
-        "--max_teachers_per_unit",
-        "2",
-    ]
-    assert silos.label() == 0
-    terms = silos.exchange.invitation
-    assert (terms.mechanism.silos, terms.colluding, terms.dropouts) == (3, 1, 0)
-    wide = terms.sigma_silos
-    silos.more = silos.more[:-2]
-    silos.folder.joinpath("exchange").rename(tmp_path / "first")
-    assert silos.label(run="second") == 0
-    assert silos.exchange.invitation.sigma_silos == pytest.approx(wide / 2, rel=1e-3)
-
-
 def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     silos = Labelling(tmp_path)
     for more, refusal in (

@@ -50,7 +50,7 @@ fsspec.register_implementation("plain", Plain, clobber=True)
 STORES = ("memory", "plain")
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["plain", pytest.param("memory", marks=pytest.mark.slow)])
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the address of an exchange in an empty store, which is asked again at once."""
     monkeypatch.setattr(Store, "poll", 0.001)
@@ -188,8 +188,14 @@ CHEATS = (
 )
 
 
-@pytest.mark.parametrize("kind", ["keys", "shares", "masked"])
-@pytest.mark.parametrize("cheat", CHEATS)
+@pytest.mark.parametrize(
+    ("cheat", "kind"),
+    [
+        pytest.param(cheat, kind, marks=[] if (i + j) % 3 == 0 else [pytest.mark.slow])
+        for i, cheat in enumerate(CHEATS)
+        for j, kind in enumerate(("keys", "shares", "masked"))
+    ],
+)
 def test_a_party_that_cheats_is_refused_and_nothing_is_paid(
     tmp_path: Path, where: str, kind: str, cheat: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -392,6 +398,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
         Folder(tmp_path).get("x", 9)
 
 
+@pytest.mark.slow
 def test_a_silo_waits_in_a_thread_of_its_own_for_each_request(tmp_path: Path, where: str) -> None:
     """Silos that wait for each other in one store finish together."""
     hospitals = Hospitals(tmp_path, where=where)

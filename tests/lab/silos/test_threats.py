@@ -26,6 +26,7 @@ PARTIES = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_has_what_is_measured(tmp_path: Path) -> None:
     """Of each party a row: the noise that it faces within 4%, and the epsilon that follows from
     it."""
