@@ -54,7 +54,6 @@ TAKEN_BY_PLACE = {
         "LabelSettings",
         "LazyReal",
         "PendingRelease",
-        "StatementText",
     ),
     *("Directions", "Geometry", "LinearStudent", "PartitionedRecords", "_Losses"),
 }

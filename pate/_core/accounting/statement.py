@@ -307,7 +307,7 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
             relation.value: _guarantee(book, total, relation, delta)
             | {
                 "unit": words[relation],
-                "neighbors": describe_neighbors(kind, published, total, relation, words[relation]),
+                "neighbors": describe_neighbors(published, total, relation, words[relation]),
                 "missing": describe_missing_total(book, entry.privacy_unit, relation),
             }
             for relation, total in totals.items()

@@ -7,7 +7,6 @@ too. `Statement.verify` compares the sentences that a statement holds, so that a
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,21 +60,6 @@ _LEDGERS = {
 """By the scope of a ledger: its name, the owner of its releases, and the releases that it lacks."""
 
 
-@dataclass(frozen=True)
-class StatementText:
-    """The wording of a kind of statement.
-
-    Attributes:
-        neighbors: words the difference between neighbors, from a relation and the published facts.
-        published: words the release in lines, from the statement.
-        reached: words the group of a row of ``reach``, and its use, from the statement.
-    """
-
-    neighbors: Callable[[NeighboringRelation, Mapping[str, Any]], str]
-    published: Callable[[Mapping[str, Any]], list[str]]
-    reached: Callable[[Mapping[str, Any]], tuple[str, str]]
-
-
 def _uses(statement: Mapping[str, Any], accountant: Accountant) -> bool:
     parts = (statement.get(name, {}) for name in ("guarantees", "this_release", "costs", "world"))
     return any({*accountant.figures} <= {*figures} for part in parts for figures in part.values())
@@ -95,7 +79,6 @@ Total = tuple[PrivacyUnit, LedgerSnapshot]
 
 
 def describe_neighbors(
-    kind: str,
     published: Mapping[str, Any],
     total: Total | None,
     relation: NeighboringRelation,
@@ -104,20 +87,19 @@ def describe_neighbors(
     """Return the difference between neighbors of a total, or of a release without one.
 
     Args:
-        kind: the kind of the release.
-        published: its published facts.
+        published: the published facts of the release.
         total: the total, if there is one.
         relation: its relation.
         word: the word for the unit of the total.
     """
     if total is None or len(total[1].entries) == 1:
-        return WORDS[kind].neighbors(relation, published)
+        return _neighbors(relation, published)
     (unit, book), kept = total, ""
     if unit.unit == "record" and any(e.privacy_unit.grouping for e in book.entries):
         kept = " and its group"
     elif unit.unit == "group" and any(e.privacy_unit.unit == "record" for e in book.entries):
         kept = ", as its records do,"
-    return WORDS[kind].neighbors(relation, {**published, "unit": word, "kept": kept})
+    return _neighbors(relation, {**published, "unit": word, "kept": kept})
 
 
 def describe_missing_total(
@@ -154,7 +136,7 @@ def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
         *describe_guarantee(statement, book),
         *_reach(statement),
         "",
-        *WORDS[statement["kind"]].published(statement),
+        *WORDS[statement["kind"]](statement),
         *describe_ledger(statement),
         "",
         *_arithmetic(statement, book),
@@ -234,16 +216,14 @@ def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]
 
 
 def _headline(statement: Mapping[str, Any], book: LedgerSnapshot) -> Iterator[str]:
-    kind, whose = statement["kind"], ledger_words(statement)[1]
+    whose = ledger_words(statement)[1]
     own = book.entries[statement["release"] - 1].privacy_unit
     for name, guarantee in by_relation(statement, "guarantees"):
         relation = NeighboringRelation(name)
         at, epsilon = format_exact(guarantee["delta"]), format_epsilon(guarantee["epsilon"])
         total = book.total_for(own, relation)
         neighbors = "    neighbors are data sets where {}."
-        differ = neighbors.format(
-            describe_neighbors(kind, statement, total, relation, guarantee["unit"])
-        )
+        differ = neighbors.format(describe_neighbors(statement, total, relation, guarantee["unit"]))
         if len(statement["releases"]) == 1:
             yield f"epsilon = {epsilon} at delta = {at} under {name.upper()}:"
             yield differ
@@ -261,7 +241,7 @@ def _headline(statement: Mapping[str, Any], book: LedgerSnapshot) -> Iterator[st
             yield differ
             continue
         yield f"{this}:"
-        yield neighbors.format(describe_neighbors(kind, statement, None, relation, None))
+        yield neighbors.format(describe_neighbors(statement, None, relation, None))
         if total is not None:
             yield f"{where}: all releases of {whose} {epsilon}:"
             yield differ
@@ -307,10 +287,9 @@ def describe_conditions(statement: Mapping[str, Any]) -> Iterator[str]:
 def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
     names = [name for name, _ in by_relation(statement, "costs")]
     unit = by_relation(statement, "guarantees")[0][1]["unit"] or statement["unit"]
-    whom, when = WORDS[statement["kind"]].reached({**statement, "unit": unit})
     yield (
         f"Epsilon of all releases, as reserved, at delta = {format_exact(statement['delta'])} if"
-        f" {whom}:"
+        f" a {unit} reaches m teachers:"
     )
     yield "    m" + "".join(f"{name.upper():>22}" for name in names)
     guarantees = statement["guarantees"]
@@ -320,7 +299,7 @@ def _reach(statement: Mapping[str, Any]) -> Iterator[str]:
             for name in names
         )
         yield f"    {row['teachers']}" + "".join(f"{epsilon:>22}" for epsilon in epsilons)
-    yield f"    {when}"
+    yield f"    Replacing a {unit} by one with a new id counts as two changes: read the row 2m."
 
 
 def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
@@ -399,7 +378,7 @@ def _sum(
     ]
 
 
-def _neighbors_of_labels(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
+def _neighbors(relation: NeighboringRelation, published: Mapping[str, Any]) -> str:
     teachers, unit = published["max_teachers_per_unit"], published["unit"]
     if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
         return (
@@ -446,16 +425,8 @@ def _call(value: Any) -> str:
     return str(value)
 
 
-def _reached_by_unit(statement: Mapping[str, Any]) -> tuple[str, str]:
-    unit = statement["unit"]
-    return (
-        f"a {unit} reaches m teachers",
-        f"Replacing a {unit} by one with a new id counts as two changes: read the row 2m.",
-    )
-
-
-WORDS: Mapping[str, StatementText] = {
-    "labels": StatementText(_neighbors_of_labels, _published_labels, _reached_by_unit),
-    "samples": StatementText(_neighbors_of_labels, _published_samples, _reached_by_unit),
+WORDS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "labels": _published_labels,
+    "samples": _published_samples,
 }
-"""The kinds of statements."""
+"""Words what was released, in lines, by the kind of a statement."""

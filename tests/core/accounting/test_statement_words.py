@@ -12,7 +12,7 @@ from pate._core.accounting.statement_words import (
     FIXED_BEFOREHAND,
     _call,
     _headline,
-    _neighbors_of_labels,
+    _neighbors,
     describe_conditions,
     describe_keeping,
     describe_ledger,
@@ -42,13 +42,13 @@ def test_neighbors_are_named_by_what_a_unit_reaches(
     relation: NeighboringRelation, teachers: int, sentence: str
 ) -> None:
     published = {"max_teachers_per_unit": teachers, "unit": "record"}
-    assert _neighbors_of_labels(relation, published).startswith(sentence)
+    assert _neighbors(relation, published).startswith(sentence)
 
 
 @pytest.mark.parametrize("teachers", [1, 2])
 def test_sentences_on_neighbors_are_whole(teachers: int) -> None:
     published = {"max_teachers_per_unit": teachers, "unit": "patient"}
-    sentence = _neighbors_of_labels(NeighboringRelation.REPLACE_RECORD, published)
+    sentence = _neighbors(NeighboringRelation.REPLACE_RECORD, published)
     assert sentence.endswith("is added, removed or altered, and keeps its id where it is altered")
 
 
