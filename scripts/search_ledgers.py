@@ -37,7 +37,6 @@ from pate._core.settings import Partial
 from pate._core.validation import IntArray
 from pate._labeling.data.records import assign_teachers, parts_of_groups
 from pate._labeling.release.completion import resolve_settings
-from pate._labeling.release.privacy_units import members_file
 from pate._labeling.runs.run import KEY_BYTES, KEY_FILE, LABEL, Run
 from pate._labeling.runs.vote_store import finished_votes
 from pate.aggregators import Canonical, NoisyVotes, Peeling
@@ -231,12 +230,9 @@ def make(
         arrays["group"] = table[column]
         np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type, unused-ignore]
         sources.append(Arrays(folder / f"{name}.npz"))
+        sources[-1].grouping = column  # as an owner does, who knows of other groups
     made: list[Made | None] = []
-    regrouped = False
     for place, planned in enumerate(releases):
-        if regrouped is not planned.regrouped:  # as an owner does, who knows of other groups
-            members_file(ledger).unlink(missing_ok=True)
-            regrouped = planned.regrouped
         earlier = [origin for origin in (planned.start, planned.again) if origin is not None]
         if any(made[origin] is None for origin in earlier):
             made.append(None)

@@ -270,7 +270,7 @@ class RunPlan:
         releases, public = self.releases, self.known.load(Role.PUBLIC)
         for folder in (self.root, self.run.ledger_path.parent):
             require_place(folder)
-        unit, unpaid = planned_unit(self.run, self.sized_teachers), list[Charge]()
+        unit, unpaid = planned_unit(self.run, self.sized_teachers, self.known), list[Charge]()
         for each in releases:
             if isinstance(each.settings, LabelSettings) and each.shape is not None:
                 facts = each.shape, public.ids, self.known.label_names

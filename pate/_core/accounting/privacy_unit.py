@@ -34,8 +34,10 @@ class PrivacyUnit:
 
     Args:
         unit: ``record``, ``group``, ``user``, or the word of imported votes, such as ``patient``.
-        grouping: the name of the groups of records: the same name where no record changed its
-            group. None without groups.
+        grouping: the public name of the groups of records, such as ``patient``, which the owner of
+            the data declares. Releases by groups of one name add up: that each record was in one
+            group in all of them is the owner's promise, and statements print it. None without
+            groups.
         partition: a keyed digest of who the teachers were, or `EACH`. None if it is not known.
         max_teachers_per_group: the largest number of teachers that the records of one group reach,
             enforced before training, in a release that was priced for a record. None without a
@@ -102,13 +104,15 @@ class PrivacyUnit:
         """Return the unit in words, as it is protected under a relation."""
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER and self.partition != EACH:
             return "one teacher"
-        return f"one {self.unit}"
+        by = f" by `{self.grouping}`" if self.unit == "group" and self.grouping else ""
+        return f"one {self.unit}{by}"
 
     def why_alone(self, other: PrivacyUnit, relation: NeighboringRelation) -> str:
         """Return the reason why this release says nothing about ``other``."""
         if relation is NeighboringRelation.ADD_REMOVE_TEACHER:
             return "of teachers not known to be the same"
-        return f"priced for one {self.unit}" + ", by other groups" * (self.unit == other.unit)
+        other_groups = ", by other groups" * (self.unit == other.unit)
+        return f"priced for {self.describe(relation)}{other_groups}"
 
     def covers(self, other: PrivacyUnit, relation: NeighboringRelation) -> bool:
         """Return whether a guarantee for this unit is one for ``other``."""

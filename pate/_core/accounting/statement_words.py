@@ -95,6 +95,9 @@ def describe_neighbors(
     if total is None or len(total[1].entries) == 1:
         return _neighbors(relation, published)
     (unit, book), kept = total, ""
+    if unit.unit == "group" and unit.grouping:
+        same = f"a record has one `{unit.grouping}` in all these releases"
+        word = f"group by `{unit.grouping}` ({same})"
     if unit.unit == "record" and any(e.privacy_unit.grouping for e in book.entries):
         kept = " and its group"
     elif unit.unit == "group" and any(e.privacy_unit.unit == "record" for e in book.entries):

@@ -292,6 +292,8 @@ class CelebAAttributes(TableSource):
         ValueError: if the file is missing or damaged, where it is read.
     """
 
+    grouping = "identity"
+
     def __init__(
         self,
         path: Path,

@@ -109,6 +109,11 @@ class TableReading:
         return self.names.get(special, special)
 
     @property
+    def grouping(self) -> str:
+        """The public name of the groups: their column's, or the pattern of the ids."""
+        return self.group_pattern or self.column("group") or "group"
+
+    @property
     def unknown(self) -> UnknownLabels | None:
         """The sign of a label that is unknown, where a coding has no other."""
         codings = self.labels.values() if isinstance(self.labels, dict) else ()

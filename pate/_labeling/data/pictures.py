@@ -372,6 +372,8 @@ class CelebA(PictureFolder):
             picture, is missing or damaged.
     """
 
+    grouping = "identity"
+
     def __init__(
         self,
         root: Path,
@@ -529,6 +531,7 @@ class PictureTable(PictureFolder):
         )
         super().__init__(root, size, None, features, reading.unknown, copies=copies)
         self.path, self._reading = self.root / expand_path(table), reading
+        self.grouping = reading.grouping
 
     def _read_table(self) -> Table:
         def made(columns: Columns, _: BoolArray) -> ImageFiles:

@@ -69,9 +69,13 @@ class DataSource(RecordsInitArgs, ABC):
 
     Attributes:
         is_audit: whether its records are made for an audit, whose releases protect no person.
+        grouping: the public name of the groups of its records, such as the name of their column.
+            Releases of a ledger by groups of one name add up, so that a record must have one group
+            under one name.
     """
 
     is_audit: ClassVar[bool] = False
+    grouping: str = "group"
 
     def __init__(
         self,
@@ -416,6 +420,7 @@ class PythonFile(DataSource):
         self.name = name
         self._settings = settings or {}
         super().__init__(features=features or self.source.feature_map)
+        self.grouping = self.source.grouping
 
     @cached_property
     def source(self) -> DataSource:

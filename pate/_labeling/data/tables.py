@@ -83,6 +83,7 @@ class LabeledTable(TableSource):
             copies=copies,
         )
         self._reading = reading
+        self.grouping = reading.grouping
 
 
 class TextTable(LabeledTable):

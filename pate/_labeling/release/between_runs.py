@@ -55,7 +55,6 @@ from pate._labeling.data.arrays import DrawnPublic, drawn_ids
 from pate._labeling.data.features.numeric import save_map
 from pate._labeling.data.records import Role, Unit, blocks_of
 from pate._labeling.data.source import DataSource, expand_path
-from pate._labeling.release.privacy_units import name_grouping
 from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
     EXPORTED,
@@ -390,7 +389,7 @@ class SamplesRelease(Releasable):
         )
         private.units(settings.unit)
         ledger = open_ledger(self._run, settings.max_teachers_per_unit)
-        grouping = name_grouping(ledger.path, private) if settings.unit == "group" else None
+        grouping = self._data.grouping if settings.unit == "group" else None
         events, count = settings.charge
         yield ReservationRequest(
             ledger=ledger,

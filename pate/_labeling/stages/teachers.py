@@ -48,7 +48,6 @@ from pate._labeling.release.between_runs import (
     require_start_for,
     start_digest,
 )
-from pate._labeling.release.privacy_units import name_grouping
 from pate._labeling.runs.run import (
     TEACHERS_FIT,
     TEACHERS_VOTE,
@@ -212,7 +211,8 @@ def begin_fit(
     folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
     if run.needs(TEACHERS_FIT, inputs):
         if uses_groups(plan):
-            grouping = name_grouping(run.ledger_path, data.records(Role.PRIVATE))
+            data.records(Role.PRIVATE).units("group")
+            grouping = data.grouping
         if plan.start_from is not None:
             require_start_for(run, plan.start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
     if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):

@@ -154,6 +154,7 @@ class Without(DataSource):
             copies=source.copies,
         )
         self._source, self._ids = source, ids
+        self.grouping = source.grouping
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -622,7 +623,7 @@ def _totals_tests(
 
 
 # of a statement and its ledger: they differ between any two runs
-_OWN = ("at", "digest", "token", "grouping")
+_OWN = ("at", "digest", "token")
 _TIMES = re.compile(r"\d+:\d\d")
 
 

@@ -143,7 +143,7 @@ def test_records_and_groups_have_a_total_for_a_record(tmp_path: Path) -> None:
     assert stated(ledger, TEACHER) == (None, None)
     text = Statement.of(ledger.snapshot(), 2).text
     assert (
-        "There is no total for one group under REPLACE_RECORD: release 1 is priced for one record."
+        "There is no total for one group by `a` under REPLACE_RECORD: release 1 is priced for one record."
         in text
     )
     assert "release 1 is of teachers not known to be the same." in text
@@ -217,7 +217,7 @@ def test_a_budget_keeps_to_the_unit_that_it_was_declared_for(
 
 def test_a_budget_refuses_earlier_releases_for_others(tmp_path: Path) -> None:
     reserved(tmp_path, VOTERS)
-    with pytest.raises(ValueError, match=r"release 1 priced for one group, for whom"):
+    with pytest.raises(ValueError, match=r"release 1 priced for one group by `a`, for whom"):
         reserved(tmp_path, GROUPS, budget=budget(REPLACE))
     # one that can be priced is, also where it came before the budget
     other = reserved(tmp_path / "other", BOUNDED)
@@ -231,4 +231,4 @@ def test_a_budget_for_records_promises_groups_nothing(tmp_path: Path) -> None:
     statement = Statement.of(ledger.snapshot(), 2)
     guarantee = statement["guarantees"]["replace_record"]
     assert (guarantee["unit"], guarantee["fixed_by"]) == ("record", "budget")
-    assert "There is no total for one group under REPLACE_RECORD" in statement.text
+    assert "There is no total for one group by `a` under REPLACE_RECORD" in statement.text

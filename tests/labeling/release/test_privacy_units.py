@@ -2,75 +2,20 @@
 
 import hashlib
 import json
-import sqlite3
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pate import PateClassifier, cli
+from pate import cli
 from pate._core.accounting.privacy_unit import EACH
-from pate._labeling.data.records import Records, as_features, parts_of_groups
-from pate._labeling.release.privacy_units import members_file, name_grouping
+from pate._labeling.data.records import parts_of_groups
 from pate.accounting import read_ledger
 from tests.conftest import make_arrays
 
 Captured = pytest.CaptureFixture[str]
 GROUPS = np.char.mod("g%02d", np.arange(600) % 40)
-
-
-def records(groups: list[str], ids: list[str] | None = None) -> Records:
-    names = [f"r{i}" for i in range(len(groups))] if ids is None else ids
-    return Records(
-        features=as_features(np.zeros((len(groups), 1), dtype=np.float32)),
-        labels=np.zeros((len(groups), 1), dtype=np.uint8),
-        ids=np.array(names),
-        groups=np.array(groups),
-    )
-
-
-def test_records_without_groups_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^Expected groups of the private records"):
-        name_grouping(tmp_path / "ledger.sqlite", replace(records(["a", "b"]), groups=None))
-
-
-def test_a_record_that_changed_its_group_is_refused(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger.sqlite"
-    name = name_grouping(ledger, records(list("aabb")))
-    # on neighbors, and on data that records joined or left, it is the same
-    assert name_grouping(ledger, records(list("abb"), ["r1", "r2", "r3"])) == name
-    assert name_grouping(ledger, records(list("aabbc"))) == name
-    assert members_file(ledger).stat().st_mode & 0o777 == 0o600
-    with pytest.raises(
-        ValueError, match=r"If groups were corrected, delete .*ledger\.sqlite\.groups"
-    ):
-        name_grouping(ledger, records(list("abbb")))
-    # it is not remembered
-    assert name_grouping(ledger, records(list("aabb"))) == name
-    members_file(ledger).unlink()
-    assert name_grouping(ledger, records(list("abbb"))) != name
-
-
-def test_members_are_keyed_hashes(tmp_path: Path) -> None:
-    names = []
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        folder.mkdir()
-        names.append(name_grouping(folder / "ledger.sqlite", records(["ann", "ann", "bob"])))
-    members = [
-        set(rows(path / "ledger.sqlite.groups")) for path in (tmp_path / "one", tmp_path / "two")
-    ]
-    # a bare digest of something private would confirm a guess
-    assert names[0] != names[1]
-    assert not members[0] & members[1]
-    assert b"ann" not in (tmp_path / "one" / "ledger.sqlite.groups").read_bytes()
-
-
-def rows(path: Path) -> list[tuple[bytes, bytes]]:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT record, of FROM member").fetchall()
 
 
 def test_a_part_of_a_group_depends_on_its_own_record_alone() -> None:
@@ -138,11 +83,11 @@ def test_a_run_by_groups_after_one_by_records(data: Path, capsys: Captured) -> N
         "budget",
     )
     assert (
-        "There is no total for one group under REPLACE_RECORD: release 1"
+        "There is no total for one group by `group` under REPLACE_RECORD: release 1"
         in Path("two/public/privacy.txt").read_text()
     )
     assert cli.main(["ledger", "verify", "--ledger=data.ledger.sqlite"]) == 0
-    assert "There is no total for one group" in capsys.readouterr().out
+    assert "There is no total for one group by `group`" in capsys.readouterr().out
 
 
 def test_groups_add_up_with_records_of_a_bound(data: Path) -> None:
@@ -168,7 +113,6 @@ def test_teachers_of_a_run_that_is_overwritten_are_others(data: Path, changed: s
     arrays = make_arrays() | {"group": GROUPS}
     if changed == "group":
         arrays["group"] = np.roll(GROUPS, 7)
-        members_file(Path("data.ledger.sqlite")).unlink()
     else:
         arrays["ids"] = np.char.add("other", arrays["ids"].astype(np.str_))
     np.savez("data.npz", **arrays)  # type: ignore[arg-type]
@@ -201,21 +145,31 @@ def test_teachers_of_votes_that_replace_others_are_others(
     assert [g["unit"] for g in guarantees.values()] == ["record", None]
 
 
-def test_a_column_that_was_corrected_is_another_grouping(data: Path, capsys: Captured) -> None:
-    """By a decision of the owner: no record may decide which totals are printed."""
-    assert run(data, "one", "--teachers.unit=group") == 0
-    other = GROUPS.copy()
-    other[0] = "g01"
-    np.savez("data.npz", **(make_arrays() | {"group": other}))  # type: ignore[arg-type]
-    assert run(data, "two", "--teachers.unit=group") == 2
-    assert "each record in the group that it had in earlier releases" in capsys.readouterr().err
-    assert len(read_ledger(Path("data.ledger.sqlite")).entries) == 1
-    members_file(Path("data.ledger.sqlite")).unlink()
-    assert run(data, "two", "--teachers.unit=group") == 0
-    assert (
-        "release 1 is priced for one group, by other groups"
-        in Path("two/public/privacy.txt").read_text()
+def test_groups_add_up_by_their_name_alone_and_the_statement_prints_the_promise(
+    data: Path,
+) -> None:
+    """No record decides which totals are printed: the owner's name for the groups does."""
+    arrays = make_arrays()
+    split = np.array(["private", "public", "test"])[arrays["split"]]
+    names = [f"x{i}" for i in range(arrays["X"].shape[1])]
+    labels = [f"y{i}" for i in range(arrays["Y"].shape[1])]
+    rows = zip(arrays["ids"], split, GROUPS, arrays["X"], arrays["Y"], strict=True)
+    lines = [",".join(map(str, (*start, *x, *y))) for *start, x, y in rows]
+    texts = []
+    for name, column in (("one", "patient"), ("two", "patient"), ("three", "ward")):
+        head = ",".join(["id", "split", column, *names, *labels])
+        Path("data.csv").write_text("\n".join([head, *lines]))
+        source = {"path": "data.csv", "labels": labels, "names": {"group": column}}
+        content = {"data": {"class_path": "NumberTable", "init_args": source}}
+        (data / "data.yaml").write_text(json.dumps(content))
+        assert run(data, name, "--teachers.unit=group") == 0
+        texts.append(Path(name, "public", "privacy.txt").read_text().replace("\n", " "))
+    assert "one group by `patient` (a record has one `patient` in all these releases)" in " ".join(
+        texts[1].split()
     )
+    third = " ".join(texts[2].split())
+    assert "no total for one group by `ward` under REPLACE_RECORD" in third
+    assert "releases 1, 2 are priced for one group by `patient`, by other groups" in third
 
 
 def test_a_budget_for_groups_pays_for_records_of_a_bound(data: Path, capsys: Captured) -> None:
@@ -268,35 +222,3 @@ def test_a_warm_run_has_a_total_for_a_record_and_none_for_teachers(data: Path) -
         "There is no total for one teacher under ADD_REMOVE"
         in Path("warm/public/privacy.txt").read_text()
     )
-
-
-@pytest.mark.filterwarnings("ignore:the release shows no label")
-def test_the_estimator_names_its_groups(tmp_path: Path) -> None:
-    arrays = make_arrays()
-    rows = arrays["split"] == 0
-    X, Y, public = arrays["X"][rows], arrays["Y"][rows], arrays["X"][~rows]
-    X[1], Y[1] = X[0], Y[0]
-    groups, ledger = GROUPS[rows], str(tmp_path / "ledger.sqlite")
-
-    def unit(keep: slice, groups: Any = None, ledger: str = ledger) -> Any:
-        classifier = PateClassifier(epsilon=1.0, ledger=ledger, noise_seed=0)
-        given = None if groups is None else groups[keep]
-        classifier.fit(X[keep], Y[keep], X_public=public, groups=given)
-        return classifier.statement_["guarantees"]["replace_record"]["unit"]
-
-    assert unit(slice(None), groups) == "group"
-    # neither does a record of another group that equals one of these
-    twice = np.append(np.arange(len(X)), 7)
-    of = np.append(groups, "g39")
-    classifier = PateClassifier(epsilon=1.0, ledger=ledger, noise_seed=0)
-    classifier.fit(X[twice], Y[twice], X_public=public, groups=of)
-    assert classifier.statement_["guarantees"]["replace_record"]["unit"] == "group"
-    # rows that left, and another order, are the same grouping
-    assert unit(slice(None, 2, -1), groups) == "group"
-    assert unit(slice(None)) == "record"
-    other = str(tmp_path / "other.sqlite")
-    assert unit(slice(None), groups, other) == "group"
-    corrected = groups.copy()
-    corrected[5] = "g09"
-    with pytest.raises(ValueError, match="each record in the group that it had"):
-        unit(slice(None), corrected, other)
