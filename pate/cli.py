@@ -101,7 +101,7 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     if line is None:
         return None, None
     from pate._core.validation import InputError, one_line
-    from pate._labeling.commands.faults import with_options
+    from pate._labeling.commands.own_code import with_options
 
     faults = stop.args if isinstance(stop, InputError) else [line]
     return "\n".join(one_line(with_options(fault)) for fault in faults), 2

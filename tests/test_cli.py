@@ -193,23 +193,6 @@ def test_a_closed_output_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        (["account", "--aggregator", "StableTopk"], "StableTopK"),
-        (["account", "--num_querys=3"], "--num_queries"),
-        (["label", "--aggregatr=NoisyVotes"], "--aggregator"),
-    ],
-)
-def test_what_was_meant_is_named(
-    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(words)
-    assert stopped.value.code == 2
-    assert f"did you mean {meant}?" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["teachers fit", "label", "student fit"])
 def test_print_config_is_what_config_takes(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: pytest.TempPathFactory

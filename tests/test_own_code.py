@@ -197,6 +197,7 @@ def place(finished: Path, tmp_path: Path) -> Place:
     return Place(tmp_path, words)
 
 
+@pytest.mark.slow
 def test_quick_commands_run_nothing_of_a_stranger(place: Place) -> None:
     """One after the other in one interpreter, without the working directory in its path, as the
     script has it; the settings of plots, which could name a program, are not read either."""

@@ -241,7 +241,7 @@ def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
                     class_path=path,
                 )
                 with parser_context(parent_parser=parser):
-                    within = ActionTypeHint.get_class_parser(made)
+                    within = ActionTypeHint.get_class_parser(made, {"fail_untyped": False})
                 require_classes(within, named.get("init_args") or Namespace())
 
 

@@ -36,21 +36,19 @@ def test_no_command_takes_a_setting_that_an_option_does_not_have(
     ],
 )
 def test_a_misspelled_option_has_a_suggestion(line: str, said: str, capsys: Captured) -> None:
-    test_suggestions.test_a_mistake_is_one_line(line, said, capsys)
+    test_suggestions.require_said(line, said, capsys)
 
 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
         ("", "model.network"),
-        ("--model.network models.MPL", "; did you mean MLP?"),
+        ("--model.network models.MPL", "; did you mean models.MLP?"),
         ("--model.network models.MLP --model.network.hiden 3", "hiden"),
     ],
 )
 def test_a_slip_in_a_network_is_one_line(words: str, named: str, capsys: Captured) -> None:
-    test_suggestions.test_what_jsonargparse_refuses_is_told_in_its_words(
-        f"student fit --run x {words}", named, capsys
-    )
+    test_suggestions.require_said(f"student fit --run x {words}", named, capsys)
 
 
 def test_a_missing_network_is_named_as_it_is_given(
@@ -59,5 +57,5 @@ def test_a_missing_network_is_named_as_it_is_given(
     with pytest.raises(SystemExit, match="2"):
         cli.main(["student", "fit", "--run", str(tmp_path / "run")])
     assert capsys.readouterr().err.startswith(
-        "pate student fit: Expected the argument --model.network ("
+        "pate student fit: the following arguments are required: model.network ("
     )

@@ -26,7 +26,7 @@ from pate._core.accounting.statement_words import (
 )
 from pate._core.files.reading import read_json
 from pate._core.validation import Faults, one_line, require, require_in_open_unit_interval
-from pate._labeling.commands.faults import with_options
+from pate._labeling.commands.own_code import with_options
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.release.between_runs import require_ledger
 from pate._labeling.release.labels import require_stated, verify_published

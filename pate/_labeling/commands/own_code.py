@@ -4,6 +4,7 @@ Nothing else makes a command import from the working directory, or from the fold
 run or a model: a ``json.py`` that a stranger left there does not run.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,3 +45,32 @@ def importable(folders: Sequence[Path]) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
+
+
+_OPTIONS = re.compile(
+    r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|code|confirm|counts|data|delta|items|ledger"
+    r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
+    r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)"
+    r"(=\w+)?`"
+)
+"""Fields and arguments that errors of other rooms mark and commands take as options."""
+
+
+def with_options(message: str) -> str:
+    """Return an error of another room with options in place of the fields that it marks.
+
+    >>> with_options("Expected no `predictions`, which NoisyVotes does not use")
+    'Expected no --predictions, which NoisyVotes does not use'
+    """
+    return with_own_code(_OPTIONS.sub(r"--\1\2", message))
+
+
+def with_own_code(line: str) -> str:
+    """Return an error with the option for code of one's own, where a module is missing.
+
+    >>> with_own_code("No module named 'mine'")
+    "No module named 'mine'; --code FOLDER names the folder of your own modules"
+    """
+    if "No module named" not in line or "No module named 'lightning'" in line:
+        return line
+    return f"{line}; --code FOLDER names the folder of your own modules"

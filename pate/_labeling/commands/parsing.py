@@ -1,8 +1,8 @@
 """The command line that all commands share, from their words to the arguments of a typed function.
 
-First the layout of `--help`: required options, then paragraphs and an example. Then the parser,
-whose short errors suggest the meant option or class. Then the options, files and functions that
-parsers are made of.
+First the layout of `--help`: required options, then paragraphs and an example. Then the refusal of
+a setting, and the parser, whose short errors suggest the meant option or class. Then the options,
+files and functions that parsers are made of.
 """
 
 import argparse
@@ -13,28 +13,23 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from enum import Enum
+from functools import wraps
 from inspect import getdoc, signature
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NoReturn, TypeVar
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Literal, NoReturn, Self, TypeVar, Union, get_args, get_origin
 
 import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from jsonargparse._parameter_resolvers import get_signature_parameters
-from jsonargparse._typehints import ActionTypeHint
+from jsonargparse._typehints import ActionTypeHint, NestedArg
 
 from pate._core.files.reading import read_yaml
 from pate._core.settings import SettingsParser
 from pate._core.validation import did_you_mean, one_line, require
 from pate._labeling.aggregators.base import load_plugins
-from pate._labeling.commands.faults import (
-    brief,
-    class_meant,
-    in_our_words,
-    unknown_option,
-    with_own_code,
-)
-from pate._labeling.commands.own_code import OPTION
+from pate._labeling.commands.own_code import OPTION, with_own_code
 from pate._labeling.commands.table import commands
 from pate._labeling.data.source import DataSource
 
@@ -130,6 +125,141 @@ def _letters(action: argparse.Action) -> str:
     return str(action.metavar or action.dest.rpartition(".")[-1].upper())
 
 
+def unknown_option(
+    args: Iterable[str], options: Iterable[str], plain: Iterable[str] = ()
+) -> str | None:
+    """Return the first word of ``args`` that looks like an option but is not known, or None.
+
+    Settings within an option, such as ``--aggregator.k`` in ``--aggregator``, are known too;
+    ``plain`` options have none.
+    """
+    valid = set(options)
+    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")} | set(
+        plain
+    )
+    for word in args:
+        name = word.partition("=")[0].removesuffix("+")
+        if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in valid:
+            continue
+        above = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
+        if not any(outer in valid and outer not in groups for outer in above):
+            return name
+    return None
+
+
+class SettingError(TypeError):
+    """A setting with a value that it does not take, or one that a class does not have.
+
+    Attributes:
+        field: the setting, with those that it is within.
+        expected: what it takes.
+        more: the rest of the line: the value, its reason, and what may be meant.
+        kind: the class that lacks the setting. None if it is there.
+    """
+
+    def __init__(self, field: str, expected: str, more: str, kind: type | None = None) -> None:
+        self.field, self.expected, self.more, self.kind = field, expected, more, kind
+        of = f"got --{field}" if kind else f"for --{field}"
+        super().__init__(f"Expected {expected}{',' * bool(kind)} {of}{more}")
+
+    @classmethod
+    def unknown(cls, field: str, kind: type, known: Sequence[str]) -> Self:
+        """Return the refusal of a setting that a class does not have."""
+        expected = f"a setting of {kind.__name__} ({', '.join(known)})"
+        return cls(field, expected, did_you_mean(field, known), kind)
+
+    @classmethod
+    def of(cls, action: Any, value: Any, error: BaseException) -> Self:
+        """Return the refusal of the value of an option, or of a setting within it."""
+        causes = [*_causes(error)]
+        within = next((each for each in causes if isinstance(each, cls)), None)
+        if within is not None:
+            return cls(f"{action.dest}.{within.field}", within.expected, within.more, within.kind)
+        kinds = [*dict.fromkeys(_kinds(action._typehint))]
+        if isinstance(value, NestedArg):
+            return cls(action.dest, "a class", f", which takes these settings, got {value.key}")
+        told = [word for kind in kinds for word in _names(kind) or [_word(kind)]]
+        names = [name for kind in kinds for name in _names(kind)]
+        classes = [kind for kind in kinds if isinstance(kind, type) and kind not in _KINDS]
+        missing = next((each for each in causes if isinstance(each, ImportError)), None)
+        reason = f" ({missing})" if missing is not None else ""
+        meant = did_you_mean(str(value), names or _class_names(str(value), classes))
+        expected = " or ".join(filter(None, [", ".join(told[:-1]), told[-1]]))
+        return cls(action.dest, expected, f", got {value}{reason}{meant}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+_KINDS: dict[Any, str] = {
+    float: "a finite number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "a text",
+    list: "a list such as [a,b]",
+    tuple: "a list such as [a,b]",
+    dict: "a mapping such as {a: b}",
+    Path: "a path",
+}
+
+
+def _kinds(hint: Any) -> Iterator[Any]:
+    """Yield the types of a declaration, without None."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        for part in get_args(hint):
+            yield from _kinds(part)
+    elif hint is not NoneType:
+        yield hint if origin in (None, Literal) else origin
+
+
+def _names(kind: Any) -> list[str]:
+    """Return the values of a choice by name; none of other types."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [*kind.__members__]
+    return [*map(str, get_args(kind))] if get_origin(kind) is Literal else []
+
+
+def _word(kind: Any) -> str:
+    return _KINDS.get(kind, "a class, by name or import path,")
+
+
+def _class_names(value: str, bases: Iterable[type]) -> set[str]:
+    """Return the names of classes that a value may be a misspelling of."""
+    module = value.rpartition(".")[0]
+    if module:
+        known = sys.modules.get(module)
+        return (
+            {f"{module}.{key}" for key, each in vars(known).items() if isinstance(each, type)}
+            if known
+            else set()
+        )
+    return {kind.__name__ for base in bases for kind in _subclasses(base)}
+
+
+def _subclasses(base: type) -> list[type]:
+    direct: list[type] = type.__subclasses__(base)
+    return [kind for subclass in direct for kind in (subclass, *_subclasses(subclass))]
+
+
+def _checked(action: Any, check: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the check of an option's type, with a refusal that knows field, value and reason."""
+
+    @wraps(check)
+    def checked(value: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return check(value, *args, **options)
+        except (TypeError, ValueError) as error:
+            raise SettingError.of(action, value, error) from error
+
+    checked.is_ours = True  # type: ignore[attr-defined]
+    return checked
+
+
 class CommandParser(SettingsParser):
     """A parser that refuses abbreviated options and suggests names for unknown ones.
 
@@ -140,6 +270,7 @@ class CommandParser(SettingsParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": BriefHelp, **options})
         self._words: tuple[str, ...] = ()
+        self._made: type | None = None
         self.elsewhere: Callable[[str], str | None] = lambda option: None
         if self.epilog is None:
             self.epilog = example(self.prog.removeprefix("pate "))
@@ -159,6 +290,7 @@ class CommandParser(SettingsParser):
 
         An unknown option is reported before a missing one, because it may be its misspelling.
         """
+        self._check_by_ourselves()
         self.require_known(args)
         return super().parse_args(args if args is None else self._words, *rest, **settings)
 
@@ -175,15 +307,15 @@ class CommandParser(SettingsParser):
             self._words = tuple(_with_run(self._words, "--run" in options and not places, taken))
         plain = [name for name, action in options.items() if not isinstance(action, ActionTypeHint)]
         if (unknown := unknown_option(self._words, options, plain)) is not None:
-            self._refuse_elsewhere(unknown)
-            self.error(f"Expected a known option, got {unknown}{did_you_mean(unknown, options)}")
+            self._refuse(unknown.removeprefix("--"))
 
     def instantiate(self, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed options as objects. Raises ``ValueError`` in one line."""
         try:
             return super().instantiate(*args, **settings)
         except ValueError as error:
-            raise ValueError(in_our_words(brief(str(error)), self.shown._actions)) from None
+            refused = next((e for e in _causes(error) if isinstance(e, SettingError)), error)
+            raise ValueError(one_line(str(refused))) from None
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help, and raise if the pipe is closed, which argparse would ignore."""
@@ -193,29 +325,54 @@ class CommandParser(SettingsParser):
 
     def _refuse_elsewhere(self, option: str) -> None:
         """Raise ``ValueError`` if an option that is unknown here belongs with another one."""
-        needed = self.elsewhere("--" + option.removeprefix("--").partition(".")[0])
-        require(needed is None, f"{needed}", option=option)
+        needed = self.elsewhere("--" + option.partition(".")[0])
+        require(needed is None, f"{needed}", option=f"--{option}")
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and the message; without exits on errors, raise ``ArgumentError``."""
         if not self.exit_on_error:
             super().error(message, ex)
-        if unknown := re.fullmatch(r"Option '([\w.]+)' is not accepted", message):
-            self._refuse_elsewhere(unknown[1])
-        name = self.shown.prog.replace(" [options]", "")
-        meant, listing = class_meant(message, self._words), "--help"
-        line = brief(message)
-        if "No module named 'lightning'" in message:
-            line += "; its package is pytorch_lightning here, as in pytorch_lightning.callbacks"
-        for key, path, setting in _OF_A_CLASS.findall(line)[-1:]:
-            module, _, kind = path.rpartition(".")
-            known = list(signature(getattr(sys.modules[module], kind)).parameters)
-            line = f"Expected a setting of {kind} ({', '.join(known)}), got --{key}.{setting}"
-            line, listing = line + did_you_mean(setting, known), f"--{key}.help {kind}"
-        line = in_our_words(line, self.shown._actions)
-        line = with_own_code(line + ("" if "did you mean" in line else meant))
-        sys.stderr.write(f"{name}: {one_line(line)} (`{name} {listing}` lists them)\n")
+        refused = (
+            next((e for e in _causes(ex) if isinstance(e, SettingError)), None) if ex else None
+        )
+        name, listing = self.shown.prog.replace(" [options]", ""), "--help"
+        if refused is not None:
+            message = str(refused)
+            if refused.kind is not None:
+                listing = f"--{refused.field.rpartition('.')[0]}.help {refused.kind.__name__}"
+        sys.stderr.write(
+            f"{name}: {one_line(with_own_code(message))} (`{name} {listing}` lists them)\n"
+        )
         self.exit(2)
+
+    def add_class_arguments(self, theclass: Any, *args: Any, **options: Any) -> list[str]:
+        """Add the arguments of a class, which a refusal may name."""
+        self._made = theclass if isinstance(theclass, type) else None
+        return super().add_class_arguments(theclass, *args, **options)
+
+    def _apply_actions(self, cfg: Any, *args: Any, **options: Any) -> Namespace:
+        """Return the checked settings of a file, an object or a class."""
+        self._check_by_ourselves()
+        content = vars(cfg) if isinstance(cfg, Namespace) else cfg
+        for name in content if isinstance(content, dict) and not any(args[:1]) else ():
+            if not self._accepts(name):
+                self._refuse(name)
+        return super()._apply_actions(cfg, *args, **options)
+
+    def _check_by_ourselves(self) -> None:
+        """Let each option tell field, value and reason of what it refuses."""
+        for action in self._actions:
+            check = getattr(action, "_check_type", None)
+            if isinstance(action, ActionTypeHint) and not hasattr(check, "is_ours"):
+                vars(action)["_check_type"] = _checked(action, check)
+
+    def _refuse(self, name: str) -> None:
+        """Refuse an unknown setting: of the class whose parser this is, or of the command."""
+        self._refuse_elsewhere(name)
+        if self._made is not None and not self.exit_on_error:
+            raise SettingError.unknown(name, self._made, [*signature(self._made).parameters])
+        option, options = f"--{name}", self.shown._option_string_actions
+        self.error(f"Expected a known option, got {option}{did_you_mean(option, options)}")
 
 
 def _with_values(words: Sequence[str], options: Mapping[str, argparse.Action]) -> Iterator[str]:
@@ -257,13 +414,6 @@ def _with_run(words: Sequence[str], optional: bool, positional: bool) -> Iterato
             yield word.removeprefix("--run=")
         elif word != "--run":
             yield word
-
-
-_OF_A_CLASS = re.compile(
-    r'key "([\w.]+)": Problem with given class_path \'([\w.]+)\': Option \'([\w.]+)\' is not'
-    r" accepted"
-)
-"""An option and a class that lacks the setting given of it, in an error of jsonargparse."""
 
 
 Kind = TypeVar("Kind")

@@ -50,6 +50,7 @@ def test_required_options_come_first_and_general_ones_last(
     assert names[-3:] == ["--help", "--config", "--print_config"]
 
 
+@pytest.mark.slow
 def test_label_does_not_ask_for_an_aggregator() -> None:
     # in an interpreter of its own: which classes are listed follows from all that a process has
     # imported

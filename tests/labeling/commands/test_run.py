@@ -87,6 +87,7 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     assert format_epsilon(statement["guarantees"]["replace_record"]["epsilon"]) in text
 
 
+@pytest.mark.slow
 def test_a_dry_run_checks_everything_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def test_files_of_shipped_recipes_are_found_elsewhere(
     assert with_shipped_files(written) == written
 
 
+@pytest.mark.slow
 def test_accounts_start_without_what_they_do_not_need() -> None:
     """Neither the guesses of `pate init`, nor scipy.stats, nor torch."""
     pytest.importorskip("pate.lab")  # which offers the command

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 BLOCKED = Path(__file__).parents[2] / "without"
 
@@ -62,6 +63,7 @@ def test_a_table_needs_no_network_and_no_lab(tmp_path: Path) -> None:
         assert len([*csv.DictReader(file)]) == 900
 
 
+@pytest.mark.slow
 def test_what_needs_a_network_says_so_in_one_line(tmp_path: Path) -> None:
     lines = (
         "teachers fit --network=pate.models.MLP",

@@ -374,6 +374,7 @@ def test_a_release_that_was_killed_is_another_one_of_other_records(
     assert not folder.exists()  # no seed is left to draw from
 
 
+@pytest.mark.slow
 def test_records_on_another_scale_than_public_samples_are_told(
     tmp_path: Path, capsys: Captured
 ) -> None:
