@@ -9,8 +9,7 @@ if TYPE_CHECKING:
         Execution as Execution,
         Plan as Plan,
     )
-    from pate._networks.teachers.executors import run_jobs as run_jobs
-    from pate._networks.teachers.jobs import ChunkJob as ChunkJob
+    from pate._networks.teachers.executors import ChunkJob as ChunkJob, run_jobs as run_jobs
     from pate._networks.teachers.plan import (
         AsymmetricLoss as AsymmetricLoss,
         BinaryCrossEntropy as BinaryCrossEntropy,

@@ -14,7 +14,7 @@ import pate
 from models import MLP, Linear
 from pate import cli
 from pate._labeling.runs.run import TEACHERS_FIT, Run
-from pate._networks.teachers.jobs import Report
+from pate._networks.teachers.executors import Report
 from pate.accounting import read_ledger
 from pate.aggregators import StableTopK
 from pate.data import Arrays

@@ -1,15 +1,20 @@
 """The stages of teachers: each is trained on its own partition, and votes on each public sample."""
 
+import csv
+import io
 import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import torch
+from lightning_utilities.core.rank_zero import rank_zero_only
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from safetensors.torch import save
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -19,6 +24,7 @@ from pate._core.files.writing import (
     FINISH,
     atomic_write,
     lease,
+    make_folder,
     make_once,
     require_disk,
     write_text,
@@ -26,7 +32,7 @@ from pate._core.files.writing import (
 from pate._core.progress import stage_bar
 from pate._core.settings import encode_fields
 from pate._core.validation import Float32Array, require
-from pate._labeling.data.records import Role
+from pate._labeling.data.records import Role, known_truth
 from pate._labeling.data.source import DataSource
 from pate._labeling.release.between_runs import Start
 from pate._labeling.runs.run import (
@@ -47,14 +53,12 @@ from pate._networks.teachers.executors import available_bytes, root_device, run_
 from pate._networks.teachers.plan import PartitionedRecords, TeacherPlan, draw_batches
 from pate._networks.teachers.sizing import choose_size, describe_training, disk_bytes
 from pate._networks.teachers.training import (
+    SavedChunk,
     TrainJob,
     VoteJob,
     chunk_file,
     foreign_files,
-    log_curves,
     make_networks,
-    read_losses,
-    teachers_table,
 )
 
 _COMPARED = 64  # public samples, which tell two feature maps apart
@@ -205,9 +209,9 @@ def fit_teachers(
         # left by processes that were killed
         for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):
             left.unlink(missing_ok=True)
-        losses = read_losses(sized_plan, folder)
-        write_text(folder / "PRIVATE_log.csv", teachers_table(partitioned, losses[-1]))
-        log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
+        losses = _read_losses(sized_plan, folder)
+        write_text(folder / "PRIVATE_log.csv", _teachers_table(partitioned, losses[-1]))
+        _log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
         run.finish(
             TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path
@@ -292,3 +296,52 @@ def vote_teachers(
                 ballots=kind_cast(voting).form,
             ),
         )
+
+
+def _read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:
+    """Return the loss curves of all teachers, ``[points, num_teachers]``."""
+    return np.concatenate(
+        [
+            SavedChunk.read(chunk_file(folder, teachers)).losses.numpy()
+            for teachers in plan.chunks()
+        ],
+        axis=1,
+    )
+
+
+def _teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
+    """Return a CSV table of teachers: records, labels with both classes, final loss, votes."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
+    for (teacher, rows), loss in zip(data.rows.items(), final_losses, strict=True):
+        right, known = known_truth(data.records.labels[rows])
+        both = int((right.any(axis=0) & (known & ~right).any(axis=0)).sum())
+        votes = "trained" if len(rows) and np.isfinite(loss) else "constant"
+        table.writerow([teacher, len(rows), both, f"{loss:.6g}", votes])
+    return text.getvalue()
+
+
+def _log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFormat) -> None:
+    """Log the spread over teachers of losses ``[points, num_teachers]``, span by span."""
+    rmtree(folder, ignore_errors=True)
+    make_folder(folder)
+    # the process that finishes writes, whatever its rank under torchrun
+    rank_zero_only.rank = 0  # type: ignore[attr-defined]
+    logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(
+        folder, name="", version=""
+    )
+    shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
+    for point, row in enumerate(losses, 1):
+        finite = row[np.isfinite(row)]
+        spread = (
+            np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
+        )
+        logger.log_metrics(
+            {
+                "teachers_of_finite_loss": finite.size,
+                **dict(zip(shares, map(float, spread), strict=True)),
+            },
+            step=-(-point * num_steps // len(losses)),
+        )
+    logger.finalize("success")

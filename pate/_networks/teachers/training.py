@@ -1,27 +1,22 @@
 """Chunks of teachers: trained together, sharing nothing, each a job that writes one PRIVATE file.
 
 A chunk is one LightningModule. First its training, by a job that goes on from a checkpoint; then
-its file, and the votes of its teachers. At the end tables and logs of all teachers.
+its file, and the votes of its teachers.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
-from shutil import rmtree
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.callbacks import Callback, LambdaCallback, ModelCheckpoint
-from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -31,17 +26,21 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, Dataset
 
 from pate._core.files.os_errors import explain_shortage
-from pate._core.files.writing import atomic_write, make_folder
+from pate._core.files.writing import atomic_write
 from pate._core.validation import UNKNOWN, Float32Array, FloatArray, UInt8Array, require
 from pate._labeling.data.records import Features, known_truth
 from pate._labeling.runs.vote_store import VoteStore
-from pate._labeling.teachers import CurveFormat
 from pate._labeling.votes.kinds import Voting, highest, pack_ballots
 from pate._labeling.votes.voters import encode_scores
 from pate._networks.data.augmentation import augmented
 from pate._networks.settings import make_network
-from pate._networks.teachers.executors import make_trainer, quiet_lightning, root_device
-from pate._networks.teachers.jobs import ChunkJob, Report
+from pate._networks.teachers.executors import (
+    ChunkJob,
+    Report,
+    make_trainer,
+    quiet_lightning,
+    root_device,
+)
 from pate._networks.teachers.plan import (
     BinaryCrossEntropy,
     PartitionedRecords,
@@ -216,19 +215,10 @@ class TeacherChunk(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Store the loss curves in the checkpoint."""
-        checkpoint |= {"losses": self.losses, "turned": True}
+        checkpoint |= {"losses": self.losses}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the loss curves from the checkpoint.
-
-        Raises ``ValueError`` if the moments of its optimizer are in the order of version 0.4.
-        """
-        require(
-            "turned" in checkpoint or self.chunk == 1,
-            "a checkpoint of this version of pate. Delete the .ckpt files of the teachers, and"
-            " their training begins anew",
-            turned=False,
-        )
+        """Restore the loss curves from the checkpoint."""
         self.losses.copy_(checkpoint["losses"])
 
 
@@ -692,52 +682,3 @@ def cast_votes(
     return np.stack(
         [pack_ballots(highest(*teacher)) for teacher in zip(votes, shares, strict=True)]
     )
-
-
-def read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:
-    """Return the loss curves of all teachers, ``[points, num_teachers]``."""
-    return np.concatenate(
-        [
-            SavedChunk.read(chunk_file(folder, teachers)).losses.numpy()
-            for teachers in plan.chunks()
-        ],
-        axis=1,
-    )
-
-
-def teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
-    """Return a CSV table of teachers: records, labels with both classes, final loss, votes."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
-    for (teacher, rows), loss in zip(data.rows.items(), final_losses, strict=True):
-        right, known = known_truth(data.records.labels[rows])
-        both = int((right.any(axis=0) & (known & ~right).any(axis=0)).sum())
-        votes = "trained" if len(rows) and np.isfinite(loss) else "constant"
-        table.writerow([teacher, len(rows), both, f"{loss:.6g}", votes])
-    return text.getvalue()
-
-
-def log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFormat) -> None:
-    """Log the spread over teachers of losses ``[points, num_teachers]``, span by span."""
-    rmtree(folder, ignore_errors=True)
-    make_folder(folder)
-    # the process that finishes writes, whatever its rank under torchrun
-    rank_zero_only.rank = 0  # type: ignore[attr-defined]
-    logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(
-        folder, name="", version=""
-    )
-    shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
-    for point, row in enumerate(losses, 1):
-        finite = row[np.isfinite(row)]
-        spread = (
-            np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
-        )
-        logger.log_metrics(
-            {
-                "teachers_of_finite_loss": finite.size,
-                **dict(zip(shares, map(float, spread), strict=True)),
-            },
-            step=-(-point * num_steps // len(losses)),
-        )
-    logger.finalize("success")

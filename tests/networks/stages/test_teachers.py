@@ -17,7 +17,7 @@ import torch
 
 from pate import cli
 from pate._core.files.writing import make_once
-from pate._networks.teachers.jobs import Report
+from pate._networks.teachers.executors import Report
 from pate.aggregators import Ballots
 from pate.teachers import TrainJob, VoteStore
 from tests.conftest import make_arrays

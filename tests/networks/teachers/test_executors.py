@@ -21,8 +21,7 @@ from torch import Tensor
 from models import MLP, Linear
 from pate._core.files.writing import lease
 from pate._labeling.teachers import Kind
-from pate._networks.teachers.executors import local_rank
-from pate._networks.teachers.jobs import Report
+from pate._networks.teachers.executors import Report, local_rank
 from pate.data import ArrayFeatures, Records
 from pate.teachers import (
     ChunkJob,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pate._networks.teachers import jobs
-from pate._networks.teachers.jobs import Progress, Report
+from pate._networks.teachers import executors
+from pate._networks.teachers.executors import Progress, Report
 from pate.teachers import ChunkJob
 
 CHUNKS = [range(2), range(2, 4), range(4, 5)]
@@ -50,7 +50,7 @@ class Told:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(jobs, "_SECONDS", 0.01)
+    monkeypatch.setattr(executors, "_SECONDS", 0.01)
     return tmp_path
 
 
