@@ -112,50 +112,6 @@ def test_drawn_tasks_have_labels_as_frequent_as_they_say(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_maps_are_compared_by_whole_runs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    script = load("measure_maps")
-    monkeypatch.setattr(script, "SIZES", (3000, 400, 600))
-    script.main(["radial", "linear", "--epsilons", "8", "--seeds", "1"])
-    *_, radial, linear = (
-        line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()
-    )
-    assert radial[:2] == ["radial", "8"]
-    columns, features, choice = (float(cell[:5]) for cell in radial[2:])
-    assert columns + 0.2 < features < choice + 0.05
-    columns, _, choice = (float(cell[:5]) for cell in linear[2:])
-    assert 0.8 < columns < choice + 0.05
-
-
-@pytest.mark.slow
-def test_accountants_are_compared_like_with_like(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the making of objects and without it, on both sides."""
-    monkeypatch.setattr(sys, "argv", ["bench_accounting.py", "--events=300", "--repeats=1"])
-    load("bench_accounting").main()
-    table = [
-        line.strip("|").split("|")
-        for line in capsys.readouterr().out.splitlines()
-        if line.startswith("|")
-    ]
-    rows = {
-        name.strip(): [cell.strip() for cell in cells] for name, *cells in (table[0], *table[2:])
-    }
-    assert rows.pop("300 distinct events")[:4] == [
-        "made and composed, s",
-        "times the first",
-        "composed, s",
-        "times",
-    ]
-    assert (
-        rows["pate, Gaussian"][1] == rows["pate, Gaussian"][3] == "1" and "autodp, Gaussian" in rows
-    )
-    assert all(float(made) >= float(composed) for made, _, composed, *_ in rows.values())
-
-
-@pytest.mark.slow
 def test_one_command_draws_all_pictures_of_the_pages(tmp_path: Path) -> None:
     script = importlib.import_module("scripts.draw_pictures")
     script.main([str(tmp_path), "--small"])

@@ -21,8 +21,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pate._labeling.runs.run import Run, Stage, StageState, first_stage
-from scripts.pages import mathml, on_page_content, on_page_markdown, on_post_page, reference
+from scripts.pages import mathml, on_page_markdown, reference
 from tests import test_door
 from tests.test_layers import PRIVATE_PATH
 
@@ -48,18 +47,6 @@ def build(folder: Path, docs: Path) -> None:
         "theme": {"name": "mkdocs"},
     }
     build_site(load_config(str(ROOT / "mkdocs.yml"), strict=True, **settings))
-
-
-@pytest.mark.parametrize("address", [None, "https://pages.example/pate/"])
-def test_whoever_publishes_names_the_address(
-    address: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mkdocs.config import load_config
-
-    if address:
-        monkeypatch.setenv("SITE_URL", address)
-    settings: dict[str, Any] = {"plugins": [], "theme": {"name": "mkdocs"}}
-    assert load_config(str(ROOT / "mkdocs.yml"), **settings).site_url == address
 
 
 @pytest.mark.slow
@@ -121,63 +108,6 @@ def test_formulas_are_well_formed() -> None:
         assert ElementTree.fromstring(mathml(tex)).get("display") == "block"
 
 
-@pytest.mark.parametrize("tex", [r"\nonesuch{x}", "a & b", r"\begin{aligned} a &= b \end{aligned}"])
-def test_tex_that_would_be_shown_as_it_is_written_is_refused(tex: str) -> None:
-    with pytest.raises(ValueError, match="Expected TeX that latex2mathml knows"):
-        mathml(tex)
-
-
-def test_a_console_shows_what_is_typed_by_a_prompt() -> None:
-    """The lines without one are output, which the copy button leaves out."""
-    consoles = blocks("console")
-    assert len(consoles) > 30
-    assert [
-        block for block in consoles if not re.search(r"^ *\$ ", block, flags=re.MULTILINE)
-    ] == []
-
-
-GROUNDS = {"default": ("#ffffff", "#f5f5f5"), "slate": ("#1e2129", "#272a35")}  # page and code
-
-
-def contrast(first: str, second: str) -> float:
-    """Return the contrast of two colors by the Web Content Accessibility Guidelines."""
-
-    def luminance(color: str) -> float:
-        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [
-            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-        ]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    dark, light = sorted((luminance(first), luminance(second)))
-    return (light + 0.05) / (dark + 0.05)
-
-
-def test_text_is_legible_on_its_ground() -> None:
-    text = (DOCS / "stylesheets" / "extra.css").read_text()
-    header = re.findall(r"--md-primary-fg-color: (#\w{6})", text)
-    assert header and all(contrast(color, "#ffffff") >= 4.5 for color in header)
-    for scheme, grounds in GROUNDS.items():
-        (rule,) = re.findall(
-            rf'^\[data-md-color-scheme="{scheme}"\] {{(.*--.*)}}', text, re.MULTILINE
-        )
-        colors = re.findall(r"(#\w{6});", rule)
-        assert len(colors) == 4
-        assert all(contrast(color, ground) >= 4.5 for color in colors for ground in grounds)
-    assert contrast("#009485", "#ffffff") < 4.5  # the theme's own teal
-
-
-def test_the_search_and_the_lists_of_pages_have_names() -> None:
-    """The theme names a list by a label without a text, where its section has a page."""
-    icon = '<span class="md-nav__icon md-icon"></span>'
-    title = f'<label class="md-nav__title" for="__nav_1">\n {icon}\n Start\n </label>'
-    nav = f'<nav class="md-nav" aria-labelledby="__nav_1_label" aria-expanded="true">\n{title}'
-    named = on_post_page(f'<div class="md-search" role="dialog"></div>{nav}</nav>')
-    assert '<div class="md-search" role="dialog" aria-label="Search">' in named
-    assert '<nav class="md-nav" aria-label="Start" aria-expanded="true">' in named
-    assert title in named and "aria-labelledby" not in named
-
-
 @cache
 def documented() -> dict[str, Any]:
     """Return what the reference shows, by its path."""
@@ -210,18 +140,6 @@ def test_what_is_exported_is_documented(package: str) -> None:
     shown, names = {id(value) for value in documented().values()}, exported(package)
     assert names
     assert [name for name, value in names.items() if id(value) not in shown] == []
-
-
-def test_a_new_export_is_shown_at_the_end_of_its_page(tmp_path: Path) -> None:
-    text = (DOCS / "api" / "models.md").read_text()
-    (page := tmp_path / "mechanisms.md").write_text(
-        "# pate.mechanisms\n\n::: pate.mechanisms.Law\n"
-    )
-    shown = reference(tmp_path)[page.name]
-    assert "\n## More\n" in shown and shown.count("::: pate.mechanisms.Law\n") == 1
-    assert "\n::: pate.mechanisms.NoisyMax\n" in shown
-    (tmp_path / "models.md").write_text(text)
-    assert reference(tmp_path)["models.md"] == text
 
 
 def test_the_reference_names_no_private_path() -> None:
@@ -294,18 +212,6 @@ def test_signatures_name_public_classes_alone() -> None:
     assert {
         (where, cls) for value in values for where, cls in named_by(value) if id(cls) not in public
     } == set()
-
-
-def test_a_private_class_in_a_signature_is_found() -> None:
-    assert {cls for _, cls in named_by(first_stage)} == {Run, Stage}
-    assert ("Run.state(return)", StageState) in set(named_by(Run))
-
-
-def test_a_corner_of_a_table_without_a_text_is_no_heading() -> None:
-    row = '<tr><th></th><th style="text-align: right;"></th><th>k</th></tr>'
-    assert on_page_content(row) == (
-        '<tr><td></td><td style="text-align: right;"></td><th>k</th></tr>'
-    )
 
 
 @pytest.mark.slow

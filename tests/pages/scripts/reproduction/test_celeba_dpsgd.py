@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._core.accounting.cost import gaussian_delta
 from scripts.reproduction import Verdict, celeba_dpsgd as c, dp_sgd as d
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
-from scripts.reproduction.tasks import ATTRIBUTES
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 from tests.pages.scripts.reproduction.small import attributes_table
+
+pytestmark = pytest.mark.slow
 
 ORDERS = np.array([1.5, 2.0, 5.0, 32.0])
 SMALL = d.Training(num_records=1000, batch_size=50, epochs=3, delta=1e-5)
@@ -28,39 +28,12 @@ def test_curves_of_poisson_sampling() -> None:
     assert (d.poisson_added_rdp(ORDERS, 0.8, 0.01) <= sampled_gaussian_rdp(ORDERS, 0.8, 0.01)).all()
 
 
-@pytest.mark.slow
 def test_curves_are_those_of_opacus() -> None:
     rdp = pytest.importorskip("opacus.accountants.analysis.rdp")
     theirs = rdp.compute_rdp(q=0.003, noise_multiplier=0.72, steps=1, orders=ORDERS.tolist())
     np.testing.assert_allclose(d.poisson_added_rdp(ORDERS, 0.72, 0.003), theirs, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_assumptions_in_their_order() -> None:
-    assert (SMALL.rate, SMALL.num_steps) == (0.05, 60)
-    noise = d.noise_for(SMALL, 2.0)
-    assert 1.99 < d.poisson_epsilon(SMALL, noise, altered=False) <= 2.0
-    assert d.poisson_epsilon(SMALL, noise, altered=False) < d.poisson_epsilon(
-        SMALL, noise, altered=False, classic=True
-    )
-    shuffled = d.shuffled_epsilon(SMALL, noise, altered=False)
-    assert gaussian_delta(shuffled, math.sqrt(3) / noise) == pytest.approx(1e-5, rel=1e-6)
-    altered = d.poisson_epsilon(SMALL, noise, altered=True)
-    assert 2.0 < altered < shuffled < d.shuffled_epsilon(SMALL, noise, altered=True)
-
-
-def test_majorities_are_counted(tmp_path: Path) -> None:
-    path = attributes_table(tmp_path, 40) / ATTRIBUTES
-    table = np.load(path)
-    wrong = total = 0
-    for column in table["attr"].T:
-        common = 2 * int(column[:20].sum()) > 20
-        wrong += int((column[30:] != common).sum())
-        total += 10
-    assert c.majority_accuracy(path) == pytest.approx(1 - wrong / total)
-
-
-@pytest.mark.slow
 def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATE_DATA", str(attributes_table(tmp_path / "data", 6000)))
     monkeypatch.setattr(c, "_TEACHERS", 50)

@@ -1,7 +1,6 @@
 """The data-dependent bound dominates the true divergence, and its sensitivity is smooth."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import mpmath as mp
@@ -10,8 +9,7 @@ import pytest
 from scipy.special import log_ndtr
 
 from pate._core.testing.mechanisms import Laws
-from pate.accounting import Event, Ledger, NeighboringRelation, verify_ledger
-from pate.mechanisms import seeded_generator
+from pate.accounting import Event, NeighboringRelation
 from pate.testing import EventContract
 from scripts.reproduction.data_dependent import (
     SmoothSensitivityEvent,
@@ -19,13 +17,12 @@ from scripts.reproduction.data_dependent import (
     private_rdp,
     private_rdp_table,
     private_smooth_sensitivity,
-    release_events,
-    release_rdp,
     smooth_sensitivity_rdp,
 )
 from tests.core.accounting import oracles
-from tests.core.accounting.ledgers import reserve
 from tests.core.accounting.test_events import NOT_POSITIVE, rounded_to_a_hundredth
+
+pytestmark = pytest.mark.slow
 
 REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_REMOVE_TEACHER
 TEACHERS = 60
@@ -58,15 +55,6 @@ def test_theorem_6_bounds_one_direction_alone() -> None:
     assert any(there)
 
 
-def test_agreement_costs_less_and_disagreement_what_the_event_says() -> None:
-    table = private_rdp_table(8.0, sigma=4.0, num_teachers=TEACHERS)
-    assert table[TEACHERS // 2] == pytest.approx(8.0 / 32)
-    assert table[0] < 1e-6 and table[0] == pytest.approx(table[TEACHERS])
-    assert private_rdp([[0, 30], [60, 30]], 8.0, sigma=4.0, num_teachers=TEACHERS) == pytest.approx(
-        2 * table[0] + 2 * table[30]
-    )
-
-
 def test_smooth_sensitivity_by_its_definition() -> None:
     teachers, arguments = 6, {"sigma": 0.7, "num_teachers": 6}
     order, beta = 2.0, 0.2
@@ -96,98 +84,6 @@ def test_smooth_sensitivity_by_its_definition() -> None:
     assert any(
         local[other] > np.exp(beta) * local[counts] for counts in grid for other in near[counts]
     )
-
-
-@pytest.mark.slow
-def test_release_is_the_value_with_noise_of_its_event() -> None:
-    counts, order = np.random.default_rng(0).integers(0, TEACHERS + 1, (30, 4)), 4.0
-    arguments: Any = {"sigma": 5.0, "num_teachers": TEACHERS}
-    generator = seeded_generator(0)
-    drawn = [
-        release_rdp(
-            counts, order, beta=0.05, noise_multiplier=6.0, generator=generator, **arguments
-        )
-        for _ in range(400)
-    ]
-    sensitivity = private_smooth_sensitivity(counts, order, beta=0.05, **arguments)
-    values = np.array([release.rdp for release in drawn])
-    assert values.mean() == pytest.approx(
-        private_rdp(counts, order, **arguments), abs=6 * sensitivity / 4
-    )
-    assert values.std() == pytest.approx(6 * sensitivity, rel=0.15)
-    assert np.isfinite(drawn[0].events[REPLACE].cost(np.array([order])).rdp[0])
-    # a beta of 1 / (2 order) and more has no finite cost there
-    wide = release_rdp(
-        counts, order, beta=0.2, noise_multiplier=6.0, generator=generator, **arguments
-    )
-    assert wide.events[REPLACE].cost(np.array([order])).rdp[0] == np.inf
-
-
-def test_a_teacher_that_stays_away_moves_the_value_within_its_sensitivity() -> None:
-    """Ballots of six teachers on two labels, enumerated: whoever leaves, nominal T stays."""
-    arguments = {"sigma": 0.7, "num_teachers": 6}
-    order, beta, moved = 2.0, 0.2, 0.0
-    votes = list(itertools.product((0, 1), repeat=2))
-    for ballots in itertools.combinations_with_replacement(votes, 6):
-        here = np.sum(ballots, axis=0)
-        value = private_rdp(here, order, **arguments)  # type: ignore[arg-type]
-        smooth = private_smooth_sensitivity(here, order, beta=beta, **arguments)  # type: ignore[arg-type]
-        for away in set(ballots):
-            there = here - np.array(away)
-            other = private_smooth_sensitivity(there, order, beta=beta, **arguments)  # type: ignore[arg-type]
-            difference = abs(value - private_rdp(there, order, **arguments))  # type: ignore[arg-type]
-            assert difference <= min(smooth, other) * (1 + 1e-12)
-            assert max(smooth, other) <= np.exp(beta) * min(smooth, other) * (1 + 1e-12)
-            moved = max(moved, difference)
-    assert moved > 0
-
-
-def test_its_cost_can_be_booked(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    events = release_events(beta=0.05, noise_multiplier=6.0)
-    release = reserve(ledger, events, 1, delta=1e-6)
-    drawn = release_rdp(
-        [[30, 60]],
-        4.0,
-        sigma=5.0,
-        num_teachers=60,
-        beta=0.05,
-        noise_multiplier=6.0,
-        generator=seeded_generator(0),
-    )
-    assert drawn.events == events
-    ledger.settle(release)
-    book = verify_ledger(ledger.path)
-    for relation in (REPLACE, TEACHER):
-        spent = book.spent(relation, np.array([4.0])).rdp[0]
-        # a neighbor with the same sensitivity moves the value by that much, over noise of 6 times
-        # as much
-        assert 4.0 / (2 * 36) <= spent < 1
-
-
-def test_bad_input_raises() -> None:
-    for wrong in ([61], [-1], [0.5]):
-        with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-            private_rdp(wrong, 2.0, sigma=1.0, num_teachers=60)
-    with pytest.raises(ValueError, match=r"Expected order - 1 > 0"):
-        private_rdp([1], 1.0, sigma=1.0, num_teachers=60)
-
-
-@pytest.mark.parametrize(("beta", "sigma"), [(1e-4, 3.0), (0.01, 0.5), (0.1, 20.0), (1.0, 2.0)])
-def test_smooth_sensitivity_curve_is_exact(beta: float, sigma: float) -> None:
-    orders = np.array([1.01, 1.3, 2.0, 4.9, 40.0, 600.0])
-    found = smooth_sensitivity_rdp(orders, beta, sigma)
-    for order, value in zip(orders.tolist(), found.tolist(), strict=True):
-        ratios = np.exp(beta * np.linspace(-1, 1, 21))
-        # the value moves by the smaller of the two sensitivities
-        worst = max(
-            oracles.normal_divergence(order, min(1, ratio), sigma, sigma * ratio)
-            for ratio in ratios
-        )
-        if worst == np.inf:
-            assert value == np.inf
-        else:
-            assert worst * (1 - 1e-9) <= value <= worst * (1 + 1e-5)
 
 
 @pytest.mark.parametrize("sigma", [0.5, 20.0, 1e6])

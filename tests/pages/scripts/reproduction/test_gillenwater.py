@@ -25,14 +25,13 @@ from scripts.reproduction.gillenwater import (
     RIVALS,
     VECTORS,
     Rival,
-    error_place,
     round_epsilon,
-    trial_rows,
 )
 from tests.core.mechanisms import oracles
 
+pytestmark = pytest.mark.slow
+
 COUNTS = np.array([7, 5, 5, 2, 0])
-FLAT = np.arange(100)
 
 
 @pytest.mark.parametrize("k", [1, 5, 195])
@@ -45,26 +44,11 @@ def test_rounds_of_cdp_peel_spend_the_budget_by_the_published_conversion(k: int)
     assert spent.get_epsilon(delta=DELTA) <= EPSILON
 
 
-def test_the_place_of_the_largest_error_by_hand() -> None:
-    # lost are 0, 0, 3 and then 2, 0, -2 votes
-    chosen = np.array([[0, 1, 3], [1, 2, 0]])
-    assert error_place(np.tile(COUNTS, (2, 1)), chosen).tolist() == [3, 1]
-
-
 @pytest.mark.parametrize("rival", RIVALS, ids=lambda each: each.name)
 def test_rivals_return_the_best_of_far_apart_counts(rival: Rival) -> None:
     counts = np.tile(np.array([0, 10**7, 3 * 10**7, 2 * 10**7]), (5, 1))
     found = rival.draw(counts, 2, np.random.default_rng(0))
     assert found.tolist() == [[2, 3]] * 5
-
-
-def test_rows_have_quartiles_and_the_same_seeds_the_same_numbers() -> None:
-    rows = trial_rows("GAMES", FLAT, [5], 9, Effort(seed=3), lambda: None)
-    assert [row["mechanism"] for row in rows] == [rival.name for rival in RIVALS]
-    for row in rows:
-        assert float(row["l_inf_low"]) <= float(row["l_inf_median"]) <= float(row["l_1_high"])
-    assert rows == trial_rows("GAMES", FLAT, [5], 9, Effort(seed=3), lambda: None)
-    assert rows != trial_rows("GAMES", FLAT, [5], 9, Effort(seed=4), lambda: None)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 6, 20])
@@ -96,13 +80,6 @@ def test_the_pruned_table_draws_from_the_law_of_the_joint_mechanism() -> None:
     assert np.abs((drawn - trials * other) / np.sqrt(trials * other * (1 - other))).max() > 6
 
 
-def test_the_cut_by_hand() -> None:
-    # 5 * 4 sequences, a thousandth
-    assert pruned_joint.cut(k=2, num_items=5, epsilon=0.5, beta=1e-3) == math.ceil(
-        4 * math.log(20_000)
-    )
-
-
 def test_theorem_3_3_by_all_sequences() -> None:
     """All 5 * 4 sequences, one by one; the table is cut off at twice the loss."""
     losses = oracles.sequence_losses(COUNTS.tolist(), 2)
@@ -123,33 +100,6 @@ def test_theorem_3_3_by_all_sequences() -> None:
     assert near[oracles.sequence_losses(list(range(5)), 2) > 2].sum() > beta
 
 
-def test_the_example_of_permute_and_flip_by_draws() -> None:
-    claim = gillenwater_joint._differ_claim()
-    assert (
-        "0.9820 under Joint, 0.9908 under PNFJoint" in claim.ours
-        and claim.verdict is Verdict.REPRODUCED
-    )
-    generator, trials = np.random.default_rng(0), 200_000
-    keys = np.array([4.0, 0.0]) + np.stack(
-        (generator.gumbel(size=(trials, 2)), generator.standard_exponential((trials, 2)))
-    )
-    for share, chance in zip(
-        (keys[..., 0] > keys[..., 1]).mean(axis=1), (0.9820, 0.9908), strict=True
-    ):
-        assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / trials) + 5e-5
-
-
-def test_forms_that_differ_are_not_alike() -> None:
-    place: dict[str, str | int | float] = {"vector": "GAMES", "k": 4}
-    near = [
-        place | {"mechanism": name, "low": 1.0, "median": 2.0, "high": 3.0}
-        for name in gillenwater_joint.NOISES
-    ]
-    assert gillenwater_joint._alike_claim(near).verdict is Verdict.DIFFERENT  # said of other data
-    apart = [near[0], near[1] | {"low": 4.0, "median": 5.0, "high": 6.0}]
-    assert gillenwater_joint._alike_claim(apart).verdict is Verdict.UNTESTABLE
-
-
 @pytest.fixture
 def effort(tmp_path: Path) -> Effort:
     """A data folder of counts that are few, but more than the largest k."""
@@ -161,15 +111,6 @@ def effort(tmp_path: Path) -> Effort:
     return Effort(data=tmp_path)
 
 
-def test_gaps_and_histograms_of_small_vectors(effort: Effort) -> None:
-    found = gillenwater_figures.vectors(effort)
-    # all three are one vector, so that none has the wider gaps
-    assert found.claims[0].verdict is Verdict.UNTESTABLE
-    # between squares the gaps are odd numbers
-    assert [row["gap"] for row in found.rows[:3]] == [2197, 2195, 2193]
-
-
-@pytest.mark.slow
 def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Effort, "trials", lambda *_: 2)
     errors, places = gillenwater_figures.errors(effort), gillenwater_figures.places(effort)

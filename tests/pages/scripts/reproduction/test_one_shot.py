@@ -17,22 +17,9 @@ from scripts.reproduction import Verdict, one_shot as o, one_shot_claims
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
 
+pytestmark = pytest.mark.slow
+
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
-
-
-def test_deviations_by_hand() -> None:
-    assert o.laplace_by_theorem(4, 100, 0.2, 0.05) == pytest.approx(
-        8 * math.sqrt(2 * 4 * math.log(2000)) / 0.2
-    )
-    assert o.laplace_by_pure_bound(3, 0.5, REPLACE) == pytest.approx(
-        math.sqrt(2) * 3 * 2 / 0.5, rel=1e-4
-    )
-    assert o.laplace_by_pure_bound(3, 0.5, ADD) == pytest.approx(math.sqrt(2) * 3 / 0.5, rel=1e-4)
-    # zCDP of e'^2 / 4 in all, so that epsilon is rho + 2 sqrt(rho log(1 / delta))
-    found = o.gumbel_by_the_post(9, 0.2, 1e-6)
-    rho = (math.sqrt(9) / (found.finding / o.GUMBEL_SD)) ** 2 / 4
-    assert rho + 2 * math.sqrt(rho * math.log(1e6)) == pytest.approx(0.2)
-    assert found.counts == pytest.approx(2 * math.sqrt(2) * found.finding / o.GUMBEL_SD)
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
@@ -67,19 +54,6 @@ def test_permute_and_flip_by_all_orders(scores: tuple[float, ...]) -> None:
     )
 
 
-def test_bounded_ranges_by_hand() -> None:
-    one_way = o.worst_bounded_range(2, 3, 1.0, ADD)
-    assert (
-        one_way.bounded_range
-        == pytest.approx(o.bound_of_the_post(1.0))
-        == pytest.approx(1 + math.log(2 - math.exp(-1)))
-    )
-    either = o.worst_bounded_range(2, 3, 1.0, REPLACE)
-    assert either.bounded_range == pytest.approx(2 * math.log(2 * math.exp(0.5) - 1))
-    # never above that of two pure guarantees, one in each direction
-    assert one_way.bounded_range < either.bounded_range < 2
-
-
 def test_noise_added_once_has_the_law_of_rounds() -> None:
     """By integrals over the noise, by the product of rounds, and by draws; another scale has
     another law."""
@@ -102,7 +76,6 @@ def test_noise_added_once_has_the_law_of_rounds() -> None:
     assert chi_square_p_value(np.array(observed), expected) > 1e-3
 
 
-@pytest.mark.slow
 def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = one_shot_claims.Grid((1, 10), (0.5, 1.0), ((2, 2), (3, 1)))
     monkeypatch.setattr(one_shot_claims, "QUICK", small)

@@ -17,12 +17,11 @@ from scripts.reproduction.shekelyan import (
     VECTORS,
     Contender,
     Crossing,
-    arrow,
-    crossings,
     epsilon_at,
-    load,
     zipf_scores,
 )
+
+pytestmark = pytest.mark.slow
 
 CLAIM = Claim(
     where="7.3", published="1 s", ours="2 s", reason=Reason.NOT_AT_HAND, why="another machine"
@@ -51,22 +50,6 @@ def test_one_shot_is_what_is_drawn() -> None:
         expected = one_shot.probability(SCORES, 10, 0.6, name)
         deviation = math.sqrt(expected * (1 - expected) / len(rows)) + 1e-4
         assert abs(values.mean() - expected) < 4 * deviation, name
-
-
-def test_by_hand_the_lead_saves_half_of_the_budget_where_it_is_all_that_counts() -> None:
-    """Two scores, k = 1: ours has odds exp(epsilon gap), the published loss exp(epsilon gap /
-    2)."""
-    scores = np.array([10.0, 0.0])
-    log_odds = math.log(SURE / (1 - SURE))
-    epsilons = {each.name: epsilon_at(each, scores, 1, "top") for each in CONTENDERS[:2]}
-    assert epsilons["canonical (ours)"] == pytest.approx(log_odds / 10, rel=2e-3)
-    assert epsilons["canonical"] == pytest.approx(2 * log_odds / 10, rel=2e-3)
-
-
-def test_arrows_never_exceed_99() -> None:
-    assert arrow(1.0) == pytest.approx(1.0)
-    assert arrow(54.0) == pytest.approx((0.01 + 0.99 * 54) / (0.99 + 0.54))
-    assert 98 < arrow(1e6) < 99
 
 
 def reached_at(times: float) -> list[Crossing]:
@@ -102,11 +85,6 @@ def effort(tmp_path: Path) -> Effort:
     return Effort(data=tmp_path)
 
 
-def test_scores_are_loaded_in_descending_order(effort: Effort) -> None:
-    assert (np.diff(load(effort.path("topk/HEPTH.n4096.npy"))) < 0).all()
-
-
-@pytest.mark.slow
 def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shekelyan_figures, "PUBLISHED_TIMES", {100: 34, 10: 6, 20: 1})
     monkeypatch.setattr(shekelyan_figures, "_SIZES", (10, 20, 100))
@@ -121,27 +99,6 @@ def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatc
     assert [len(made.claims) for made in found] == [6, 2, 1]
     assert {row["vector"] for row in found[1].rows} == {"HEPTH"}
     assert all("epsilon" in row for made in found for row in made.rows)
-
-
-@pytest.mark.slow
-def test_the_figure_of_zipfs_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Effort, "trials", lambda *_: 3)
-    found = shekelyan_figures.zipf(Effort())
-    assert [claim.verdict for claim in found.claims] == [Verdict.REPRODUCED] * 2
-    last = [row for row in found.rows if row["exponent"] == 1.0]
-    assert all(float(row["good"]) > 0.99 for row in last if row["k"] != 1000)
-
-
-def test_where_scores_tie_only_larger_sets_become_certain() -> None:
-    scores = np.array([900.0] * 10 + [500.0] * 9 + [400.0] * 3 + [0.0] * 200)
-    reached = crossings(CONTENDERS[1:], scores, 20, lambda: None)
-    epsilons = {(at.contender, at.grade): at.epsilon for at in reached}
-    for name in ("canonical", "one-shot exponential", "peeling"):
-        assert epsilons[name, "top"] == math.inf > epsilons[name, "great"] >= epsilons[name, "good"]
-    # gamma 1 asks for the worst member alone: the best items are chosen no more than others
-    assert epsilons["canonical, gamma 1", "good"] == math.inf
-    claim = shekelyan_figures._least_claim("all", {"A": reached})
-    assert "in 2 of 2 cases" in claim.ours
 
 
 def test_the_caption_of_figure_3_by_inclusion_and_exclusion() -> None:

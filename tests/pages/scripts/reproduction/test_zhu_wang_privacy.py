@@ -1,7 +1,6 @@
 """Laws of what StableTopK releases, by hand and by draws, and the accountings of Table 2."""
 
 import importlib
-import itertools
 import math
 from pathlib import Path
 
@@ -21,37 +20,13 @@ from scripts.reproduction.noisy_max import (
     GapNoise,
     Pair,
     choice_divergence,
-    gaps_of,
-    group_law,
     worst_pair,
 )
 
+pytestmark = pytest.mark.slow
+
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 SMALL = GapNoise(choice=2.0, test=3.0, delta_test=0.05)
-
-
-def test_laws_of_groups_by_hand() -> None:
-    first = group_law([1, 1], [3.0, 1.0], 2.0)[0]
-    assert first == pytest.approx(norm.cdf((3 - 1) / (2 * math.sqrt(2))), abs=1e-13)
-    np.testing.assert_allclose(group_law([2, 3, 5], [4.0] * 3, 1.0), [0.2, 0.3, 0.5], rtol=1e-12)
-    alone = group_law([1] * 6, [0.0, 0.0, 1.0, 1.0, 1.0, -2.0], 1.5)
-    grouped = group_law([2, 3, 1], [0.0, 1.0, -2.0], 1.5)
-    np.testing.assert_allclose(grouped, [alone[:2].sum(), alone[2:5].sum(), alone[5]], rtol=1e-12)
-
-
-@pytest.mark.parametrize(("up", "down"), [(1, 1), (2, 1), (1, 2), (3, 3)])
-def test_pairs_are_neighbors_of_the_mechanism(up: int, down: int) -> None:
-    pair = Pair(up=up, down=down, wide_up=5, wide_down=3, still=2, noise=SMALL)
-    before, after = pair.counts
-    assert set((after - before).tolist()) <= {0, 1} and len(before) == up + down + 3
-    gaps = gaps_of(before, pair.num_teachers)
-    moves = gaps_of(after, pair.num_teachers) - gaps
-    assert sorted(zip(gaps, moves, strict=True)) == [(0, 0)] * 2 + [(3, -1)] * down + [(5, 1)] * up
-
-
-def test_gaps_that_one_teacher_cannot_move_are_refused() -> None:
-    with pytest.raises(ValueError, match="in turn"):
-        Pair(up=3, down=1, wide_up=4, wide_down=4, noise=SMALL)
 
 
 def sizes_released(
@@ -76,21 +51,6 @@ def test_a_law_is_that_of_draws_of_the_algorithm() -> None:
         shares = np.array([often[1] + often[3], often[2], often[0] + often[4]])
         assert (np.abs(shares - law) < 4 * np.sqrt(law * (1 - law) / draws)).all()
         assert np.abs(shares - pair.laws[0] * 0.9).max() > 0.01  # the negative control
-
-
-def test_deltas_of_a_few_queries_by_enumeration() -> None:
-    pair = Pair(up=2, down=1, wide_up=6, wide_down=8, noise=SMALL)
-    both = []
-    for one, other in (pair.laws, pair.laws[::-1]):
-        words = itertools.product(range(3), repeat=3)
-        laws = [
-            (float(np.prod(one[list(word)])), float(np.prod(other[list(word)]))) for word in words
-        ]
-        both.append(sum(max(0.0, a - math.exp(0.4) * b) for a, b in laws))
-    composed = Composed(pair.laws, 3)
-    assert composed.delta(0.4) == pytest.approx(max(both), rel=1e-12)
-    assert composed.delta(composed.epsilon(1e-3)) == pytest.approx(1e-3, rel=1e-3)
-    assert composed.delta(50.0) == 0
 
 
 def test_a_choice_behind_a_failed_test_is_not_seen() -> None:
@@ -133,7 +93,6 @@ def test_six_gaps_need_more_than_the_published_epsilon_with_2400_teachers() -> N
     np.testing.assert_allclose((up, down), pair.laws[0][:2], rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_another_accountant_agrees_on_the_six_gaps() -> None:
     """Privacy-loss distributions of another package, rounded so that delta is too small."""
     pld = importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
@@ -173,24 +132,6 @@ def test_stable_top_k_with_gumbel_noise_costs_nearly_what_its_two_curves_say() -
     assert composed.epsilon(4e-7) == pytest.approx(7.374, abs=1e-3)
 
 
-def test_arithmetic_by_hand() -> None:
-    assert z.implied(4e-7) == pytest.approx(3.665, abs=1e-3)
-    assert z.implied(1e-6) == pytest.approx(3.555, abs=1e-3)
-    orders = np.linspace(1.01, 200, 200_000)
-    printed = 600 * (2 * orders / 2500 + math.log(39) / (orders - 1) + orders / 7200) + math.log(
-        2.5e6
-    ) / (orders - 1)
-    assert (
-        z.corollary_9(4e-7)
-        == pytest.approx(printed.min(), rel=1e-6)
-        == pytest.approx(71.2, abs=0.05)
-    )
-    assert z.epsilon(next(iter(z.released().values())), ADD, "tightest") == pytest.approx(
-        19.4, abs=0.05
-    )
-
-
-@pytest.mark.slow
 def test_the_proven_curve_covers_the_exact_one() -> None:
     for up, down in ((1, 1), (5, 5), (20, 19)):
         pair = Pair(up=up, down=down, wide_up=400, wide_down=400, noise=z.NOISE)
@@ -201,17 +142,6 @@ def test_the_proven_curve_covers_the_exact_one() -> None:
             )
 
 
-@pytest.mark.slow
-def test_noise_of_voting() -> None:
-    binary, tau = z.voting(1.0)
-    found = {
-        name: z.noise_for(aggregator, 3.6, REPLACE) for name, aggregator in z.voting(1.0).items()
-    }
-    assert found[tau] == pytest.approx(found[binary] * math.sqrt(20 / 40), rel=1e-5)
-    assert z.epsilon(z.voting(found[tau])[tau], REPLACE, "tightest") == pytest.approx(3.6, rel=1e-5)
-
-
-@pytest.mark.slow
 def test_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(z, "_ENSEMBLES", (800, 1200))
     main(["zhu_wang_table2_privacy", "--output", str(tmp_path / "found")])

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from scripts.rivals import convolutions
-from scripts.rivals.convolutions import NetworkDescent, descend_network, network_of
+from scripts.rivals.convolutions import NetworkDescent, descend_network
+
+pytestmark = pytest.mark.slow
 
 SHOWN = torch.eye(4).reshape(4, 1, 2, 2)
 FIRST = 0.9  # the share of the first step in the average
@@ -65,7 +67,6 @@ def test_one_step_follows_the_clipped_gradients(clip: float) -> None:
     assert found != pytest.approx(other, rel=1e-2)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("linear")
 def test_noise_has_the_law_that_is_paid_for() -> None:
     """Pictures of zeros have no gradient but that of the bias: what else moves is noise."""
@@ -76,22 +77,3 @@ def test_noise_has_the_law_that_is_paid_for() -> None:
     spread = float(np.std(drawn)) / (FIRST * settings.speed * 2.0 / (0.5 * 5000))
     assert spread == pytest.approx(1, abs=5 / math.sqrt(2 * 1200))
     assert spread != pytest.approx(1.2, abs=5 / math.sqrt(2 * 1200))
-
-
-def test_random_streams_are_its_own() -> None:
-    pytest.importorskip("opacus")
-    pictures, labels = records(9)
-    settings, before = NetworkDescent(num_steps=2), torch.random.get_rng_state()
-    one, again, other = (
-        descend_network(pictures, labels, settings, 1.0, generator=np.random.default_rng(seed))(
-            SHOWN
-        )
-        for seed in (0, 0, 1)
-    )
-    assert np.array_equal(one, again) and not np.array_equal(one, other)
-    assert torch.equal(before, torch.random.get_rng_state())
-
-
-@pytest.mark.parametrize("side", [8, 14, 28, 33])
-def test_networks_fit_pictures_of_any_size(side: int) -> None:
-    assert network_of((3, side, side), 5)(torch.zeros(2, 3, side, side)).shape == (2, 5)

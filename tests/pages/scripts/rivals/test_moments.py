@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from pate._core.validation import FloatArray
-from pate.data import ArrayFeatures, Records
+from pate.data import ArrayFeatures
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.moments import (
     Moments,
     noised_crosses,
     noised_moments,
     noisy_coding,
-    solve_known,
-    solve_ridge,
 )
+
+pytestmark = pytest.mark.slow
 
 ANGLES = np.linspace(0, 2 * np.pi, 9)[:-1]
 POINTS = [
@@ -120,24 +120,9 @@ def standard(noise_multiplier: float, believed: float) -> bool:
     return all(abs(ratio - 1) < 5 / np.sqrt(2 * draws) for ratio in ratios.values())
 
 
-@pytest.mark.slow
 def test_noise_has_the_law_that_is_paid_for() -> None:
     assert standard(3.0, 3.0)
     assert not standard(3.0, 3.5)
-
-
-def test_weights_are_those_of_least_squares_without_noise() -> None:
-    generator = np.random.default_rng(1)
-    x = (generator.normal(size=(500, 3)) / 5).astype(np.float32)
-    truth = generator.normal(size=(3, 2))
-    labels = (x @ truth > 0).astype(np.float32)
-    exact = Moments.of(Contributions(features=x, labels=labels, starts=np.arange(500)), 2.0)
-    plain = np.linalg.lstsq(x.astype(np.float64), labels.astype(np.float64), rcond=None)[0]
-    assert solve_ridge(exact, 1e-9) == pytest.approx(plain, rel=1e-5)
-    known = noised_crosses(exact, exact.products / 500, 1e-9, generator=generator)
-    assert solve_known(known, 1e-9) == pytest.approx(plain, rel=1e-4)
-    # much noise leaves little
-    assert np.abs(solve_known(known, 1e6)).max() < 1e-3 * np.abs(plain).max()
 
 
 def test_features_are_scaled_by_public_records_alone() -> None:
@@ -161,23 +146,6 @@ def test_features_are_scaled_by_public_records_alone() -> None:
     assert np.isinf(scale.spread[3])
     with pytest.raises(ValueError, match="public features that differ"):
         PublicScale.of(ArrayFeatures(np.ones((5, 2), dtype=np.float32)), standardise=False)
-
-
-def test_units_are_told_apart_by_name() -> None:
-    labels = np.array([[0, 1], [1, 1], [0, 0], [1, 0]], dtype=np.uint8)
-    ids, groups = np.array(list("abcd")), np.array(["x", "y", "x", "z"])
-    features = np.eye(4, 3, dtype=np.float32) + 1
-    records = Records(features=ArrayFeatures(features), labels=labels, ids=ids, groups=groups)
-    scale = PublicScale.of(ArrayFeatures(features), standardise=False)
-    found = Contributions.of(records, scale, groups)
-    assert found.sizes.tolist() == [2, 1, 1]
-    assert found.shares.tolist() == [0.5, 0.5, 1, 1]
-    assert found.labels.tolist() == [[0, 1], [0, 0], [1, 1], [1, 0]]
-    rows, real = found.rows_of(np.array([2, 0]))
-    assert rows[real].tolist() == [3, 0, 1]
-    assert real.tolist() == [[True, False], [True, True]]
-    none, nothing = found.rows_of(np.array([], dtype=np.int64))
-    assert none.shape == nothing.shape == (0, 1)
 
 
 def test_the_coding_of_labels_is_the_shortest_and_costs_a_twentieth() -> None:

@@ -12,6 +12,8 @@ from scripts.rivals.__main__ import main
 from scripts.rivals.descent import is_installed
 from tests.conftest import Write
 
+pytestmark = pytest.mark.slow
+
 # of all records in each step, whose curve needs no integral
 SMALL = ["--epsilons=[1,30]", "--delta=1e-3", "--seeds=1", "--num_steps=20", "--sampling_rate=1"]
 ONE_RELEASE = ["least squares", "least squares, public features"]
@@ -29,7 +31,6 @@ def read(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(lines[1:]))
 
 
-@pytest.mark.slow
 def test_a_run_is_measured(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = read_ledger(copied / "ledger.sqlite").entries
     main(["--run", str(copied), *SMALL])
@@ -71,49 +72,3 @@ def test_data_are_enough(
     assert "one group added, removed or altered" in capsys.readouterr().out
     names = {row["rival"] for row in read(run / "private" / "rivals" / "rivals.csv")}
     assert names == {*ONE_RELEASE, *DESCENT, *OPEN}
-
-
-def test_without_opacus_others_are_measured(
-    copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scripts.rivals.__main__.is_installed", lambda: False)
-    output = copied.parent / "elsewhere"
-    main(["--run", str(copied), f"--output={output}", *SMALL])
-    asked = [line for line in capsys.readouterr().err.splitlines() if "opacus" in line]
-    assert len(asked) == 1
-    names = [row["rival"] for row in read(output / "rivals.csv")]
-    assert "logistic regression by DP-SGD" not in names
-    assert "least squares" in names
-    assert not (copied / "private" / "rivals").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--epsilons=[]"], "at least one epsilon"),
-        (["--epsilons=[-1]"], "epsilons[0] > 0"),
-        (["--delta=2"], "0 < delta < 1"),
-        (["--seeds=0"], "an integer seeds >= 1"),
-        (["--clip=0"], "clip > 0"),
-        (["--sampling_rate=2"], "sampling_rate <= 1"),
-        (["--unit=group"], "groups of the private records"),
-    ],
-)
-def test_bad_input_is_one_line(
-    words: list[str], message: str, finished: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--run", str(finished), *words])
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert message in error and error.splitlines()[-1].startswith(
-        "python -m scripts.rivals: Expected"
-    )
-    assert not (finished / "private" / "rivals").exists()
-
-
-def test_a_run_without_data_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--run", str(tmp_path / "run")])
-    assert stopped.value.code == 2
-    assert "a run with a data.yaml" in capsys.readouterr().err

@@ -11,6 +11,8 @@ from pate._core.validation import FloatArray
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, RDPAccountant, RenyiCurveEvent
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
 
+pytestmark = pytest.mark.slow
+
 ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
 
 
@@ -70,19 +72,6 @@ def test_no_sampling_is_the_gaussian_of_twice_the_clip() -> None:
     assert sampled_gaussian_rdp(ORDERS, 3.0, 1.0) == pytest.approx(ORDERS * 2**2 / (2 * 3.0**2))
     low = ORDERS[(ORDERS > 1.1) & (ORDERS < 6)]
     assert sampled_gaussian_rdp(low, 3.0, 1 - 1e-9) == pytest.approx(low * 2 / 9, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_more_noise_and_rarer_samples_cost_less() -> None:
-    by_noise = np.stack(
-        [sampled_gaussian_rdp(ORDERS, noise, 0.05) for noise in (0.1, 0.24, 0.25, 0.5, 1, 4, 50)]
-    )
-    by_rate = np.stack(
-        [sampled_gaussian_rdp(ORDERS, 2.0, rate) for rate in (1, 0.5, 0.1, 1e-3, 1e-6)]
-    )
-    for curves in (by_noise, by_rate):
-        assert (np.diff(curves, axis=0) <= 0).all()
-    assert np.isfinite(by_noise).all()
 
 
 @pytest.mark.parametrize(
