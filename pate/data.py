@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from pate._labeling.data.arrays import (
         Arrays as Arrays,
         CelebAAttributes as CelebAAttributes,
-        DrawnPublic as DrawnPublic,
     )
     from pate._labeling.data.features.numeric import (
         AutoFeatures as AutoFeatures,

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from pate._core.mechanisms.noisy_counts import (
         GammaCounts as GammaCounts,
         LaplaceCounts as LaplaceCounts,
-        Moments as Moments,
-        NoisyMoments as NoisyMoments,
     )
     from pate._core.mechanisms.peeling import (
         CountedTopK as CountedTopK,

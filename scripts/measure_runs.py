@@ -3,7 +3,7 @@
     export PATE_DATA=...    # the folder that holds multilabel/
     python -m scripts.measure_runs    # the tables and fixed features of docs/measured.md
     python -m scripts.measure_runs tmc2007_500:1:8 --ways votes rivals
-    python -m scripts.measure_runs yeast:1:4 20ng:1 --ways votes drawn
+    python -m scripts.measure_runs yeast:1:4 20ng:1 --ways votes networks
     python -m scripts.measure_runs yeast:0.5:1:2:8 corel5k:0.5:1:2:8 --seeds 40 --ways votes
 
 A task is followed by its epsilons, or has those of `TASKS`. Its recipe comes from `pate init`, for
@@ -69,7 +69,6 @@ BITS: dict[str, tuple[str, ...]] = {
 }
 WAYS: dict[str, dict[str, tuple[str, ...]]] = {
     "votes": {VOTES: ()},
-    "drawn": {"**pate**, without public samples": ()},
     "networks": {f"{name}, 400 linear networks": words for name, words in BITS.items()},
 }
 NETWORKS = """
@@ -81,13 +80,6 @@ optimizer:
   class_path: torch.optim.AdamW
   init_args: {lr: 0.02, weight_decay: 0.01}
 chunk_size: 50
-"""
-DRAWN = """
-data:
-  class_path: DrawnPublic
-  init_args:
-    source: {{class_path: Arrays, init_args: {{path: {data}}}}}
-    samples: {samples}
 """
 FIGURES = ("accuracy", "mAP", "macro_f1", "macro_f1_at_its_cut")
 TITLES = ("accuracy", "mAP", "macro-F1", "macro-F1 at its cut")
@@ -182,11 +174,6 @@ class Task:
             )
         return place
 
-    @property
-    def samples(self) -> Path:
-        """The file of public samples that are drawn."""
-        return self.folder / "drawn.npz"
-
     def options(self, way: str) -> list[str]:
         """Return the words of `pate run`: a recipe, a run, and public facts about the records."""
         run = self.folder / way
@@ -197,15 +184,7 @@ class Task:
         recipe = self.folder / "recipe"
         if not recipe.exists():
             call("init", str(recipe), "--kind=npz", f"--data={self.data}")
-        if way == "drawn":
-            drawn = self.folder / f"{way}-recipe"
-            shutil.copytree(recipe, drawn, dirs_exist_ok=True)
-            (drawn / "data.yaml").write_text(DRAWN.format(data=self.data, samples=self.samples))
-            recipe = drawn
-            # each run draws its own
-            for path in self.folder.glob(f"{self.samples.stem}.*"):
-                path.unlink()
-        elif way != "votes":
+        if way != "votes":
             trained = self.folder / f"{way}-recipe"
             shutil.copytree(recipe, trained, dirs_exist_ok=True)
             (trained / "teachers.yaml").write_text(NETWORKS)

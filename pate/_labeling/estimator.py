@@ -42,7 +42,7 @@ from pate._core.validation import (
     require_label_names,
     require_positive,
 )
-from pate._labeling.data.arrays import Arrays, DrawnPublic, column_bounds
+from pate._labeling.data.arrays import Arrays, column_bounds
 from pate._labeling.data.features.numeric import AutoFeatures, PublicScaling
 from pate._labeling.data.records import (
     ArrayFeatures,
@@ -56,7 +56,6 @@ from pate._labeling.data.records import (
     copied_rows,
     known_truth,
 )
-from pate._labeling.data.source import DataSource
 from pate._labeling.linear import student_of
 from pate._labeling.pipeline import RunPlan, label
 from pate._labeling.release.completion import resolve_settings
@@ -105,10 +104,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     nothing else of the private records.
 
     PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
-    drawn from noisy moments, which are paid for. They are not protected. Earlier steps of a
-    pipeline transform ``X_public`` only if its ``transform_input`` names it, and are not protected
-    if they are fitted to private records: scale by public records, or leave scaling to this
-    estimator. Each fit costs anew: cross-validation and a search over parameters make several
+    drawn uniformly from ``bounds``, on which less is learned. They are not protected. Earlier steps
+    of a pipeline transform ``X_public`` only if its ``transform_input`` names it, and are not
+    protected if they are fitted to private records: scale by public records, or leave scaling to
+    this estimator. Each fit costs anew: cross-validation and a search over parameters make several
     releases, and the choice among them depends on the records once more.
 
     Args:
@@ -123,9 +122,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in
             closed form None lets each record (each group) vote for itself.
         bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
-            known without a look at the records. `fit` refuses ``X_public`` outside of it; without
-            ``X_public`` it measures features by it. None then means one unit for all features, and
-            only the direction of a row counts.
+            known without a look at the records. `fit` refuses ``X_public`` outside of it, and
+            draws samples from it without any.
         unknown_labels: ``nan`` if labels ``[N, C]`` may be NaN, unknown; -1 if -1 is unknown, too.
             None if all must be known.
         classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
@@ -195,9 +193,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             X: ``[N, F]``, the features of the private records; sparse ones are made dense.
             Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
                 says; or ``[N]``, the class of each.
-            X_public: ``[P, F]``, samples that anyone may see, at least 2; None to draw them from
-                noisy moments of the records, for 15% of the squared budget (`DrawnPublic`);
-                with ``teacher`` uniformly from ``bounds``.
+            X_public: ``[P, F]``, samples that anyone may see, at least 2; None to draw them
+                uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
                 are then the protected units, and the same in all fits of a ledger: a change is
                 seen, and refused, only in records whose content has stayed.
@@ -252,10 +249,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         names = self._label_names(Y, labels.shape[1])
         random = check_random_state(self.random_state)
-        if X_public is None and self.teacher is None:  # drawn from noisy moments
-            public = np.zeros((0, records.shape[1]))
-        else:
-            public = self._public_samples(X_public, random)
+        public = self._public_samples(X_public, random)
         if X_public is not None and not self.copies:
             copied = copied_rows(*(ArrayFeatures(as_float32(rows)) for rows in (records, public)))
             require(
@@ -276,17 +270,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self, folder: Path, content: Content, settings: LabelSettings
     ) -> tuple[StatedLabels, FloatArray, StrArray]:
         """Release labels by records that vote, or their parts; return them and their samples."""
-        drawn = len(content.public) == 0
-        data: DataSource = _OneFit(
+        data = _OneFit(
             content.save(folder / "records.npz"),
-            features=None if drawn else AutoFeatures(),
+            features=AutoFeatures(),
             permanent_ids=True,
             unknown_labels=self.unknown_labels,
             copies=True,
         )
-        if drawn:
-            bounds = [bound.tolist() for bound in self._checked_bounds() or ()] or None
-            data = DrawnPublic(data, samples=folder / "samples.npz", bounds=bounds)
         plan = RunPlan(
             root=folder / type(self).__name__,
             data=data,
@@ -300,10 +290,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         plan.check()
         plan.rehearse()
         released, samples = plan.execute(), data.load(Role.PUBLIC)
-        assert data.feature_map is not None, "either source has one"
+        assert data.feature_map is not None
         self._map: FeatureMap = data.feature_map.fit(samples.features)
-        public = np.asarray(samples.features, dtype=np.float64) if drawn else content.public
-        return released, public, samples.ids
+        return released, content.public, samples.ids
 
     def _by_classifiers(
         self, folder: Path, content: Content, settings: LabelSettings
@@ -541,7 +530,7 @@ class Content:
         records: ``[N, F]``, the private records.
         labels: ``[N, C]`` in {0, 1}, or `UNKNOWN`.
         names: names of the labels.
-        public: ``[P, F]``, the public samples; none if they are drawn from noisy moments.
+        public: ``[P, F]``, the public samples.
         units: ``[N]``, the group of each record, or its number.
         unit: the protected unit.
         random: public randomness.

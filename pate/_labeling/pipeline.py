@@ -24,15 +24,11 @@ from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_e
 from pate._core.files.reading import Json
 from pate._core.files.writing import locked, require_place
 from pate._core.validation import MOST_VOTERS, require, require_given
-from pate._labeling.data.arrays import DrawnPublic
-from pate._labeling.data.records import Role, Unit
+from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.release.between_runs import (
-    SampleSettings,
-    draw_public_samples,
     open_run,
     released_before,
-    released_samples,
 )
 from pate._labeling.release.completion import (
     describe_absent,
@@ -42,7 +38,6 @@ from pate._labeling.release.completion import (
     describe_unanswered,
     first_settings,
     resolve_settings,
-    sample_settings,
     teachers_for,
 )
 from pate._labeling.release.label_settings import LabelSettings, is_paid, require_possible
@@ -91,17 +86,17 @@ class PlannedRelease:
 
     Attributes:
         run: the run that makes it.
-        settings: its settings, complete: of public samples or of labels.
+        settings: its settings, complete.
         charge: the amount that the ledger reserves for it.
         is_paid: whether the ledger holds the amount, or may hold it.
-        shape: the numbers of teachers and labels. None for public samples.
+        shape: the numbers of teachers and labels.
     """
 
     run: Run
-    settings: LabelSettings | SampleSettings
+    settings: LabelSettings
     charge: Charge
     is_paid: bool
-    shape: VoteShape | None = None
+    shape: VoteShape
 
     @classmethod
     def of_labels(cls, run: Run, settings: LabelSettings, shape: VoteShape) -> PlannedRelease:
@@ -126,17 +121,13 @@ class PlannedRelease:
             f"    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
             f" {settings.relation.name}"
         )
-        if isinstance(settings, SampleSettings):
-            multiplier = f"{settings.noise_multiplier:.6g}"
-            return f"Public samples with noise multiplier {multiplier}:\n{price}"
-        mechanism, shape = settings.mechanism, self.shape
-        assert shape is not None, "labels have votes"
+        mechanism = settings.mechanism
         noise = ", ".join(
             f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters
         )
         head = f"Labels of {count} public samples by {type(mechanism).__name__}"
         head += f" with {noise}:" if noise else ":"
-        lines = (head, price, explain_epsilon(epsilon), describe_gap(mechanism, shape))
+        lines = (head, price, explain_epsilon(epsilon), describe_gap(mechanism, self.shape))
         return "\n".join(line for line in lines if line is not None)
 
 
@@ -185,13 +176,6 @@ class RunPlan:
         return open_run(self.root, self.data, ledger=self.ledger, overwrite=self.overwrite)
 
     @cached_property
-    def known(self) -> DataSource:
-        """The source; as long as its public samples are not drawn, one of the same public facts."""
-        data = self.data
-        undrawn = isinstance(data, DrawnPublic) and not data.samples.is_file()
-        return data.rehearsal() if isinstance(data, DrawnPublic) and undrawn else data
-
-    @cached_property
     def voting(self) -> Voting | None:
         """The form of the teachers' votes. None for the default."""
         if self.votes is None and not isinstance(self.teachers, ClosedFormPlan):
@@ -201,29 +185,21 @@ class RunPlan:
     @cached_property
     def is_tested(self) -> bool:
         """Whether there are test records."""
-        return len(self.known.load(Role.TEST)) > 0
+        return len(self.data.load(Role.TEST)) > 0
 
     @cached_property
     def _size(self) -> int:
-        return len(self.known.load(Role.PUBLIC).ids)
+        return len(self.data.load(Role.PUBLIC).ids)
 
     @cached_property
     def _earlier(self) -> tuple[PlannedRelease, ...]:
         """The releases before the labels, which the target of the labels covers."""
-        releases: list[PlannedRelease] = []
-        if isinstance(self.data, DrawnPublic):
-            unit, drawn = self.teachers.unit, self.known is self.data
-            samples = sample_settings(self.labels, unit)
-            charge = released_samples(self.run, self.data, unit) if drawn else samples.charge
-            releases.append(
-                PlannedRelease(run=self.run, settings=samples, charge=charge, is_paid=drawn)
-            )
-        if self.teachers.start_from == FIRST:
-            shape = VoteShape(MOST_VOTERS, self.known.num_labels)
-            settings = resolve_settings(first_settings(self.labels), shape, self._size, Moments)
-            run = replace(self.run, root=self.root / FIRST, ledger=self.run.ledger_path)
-            releases.append(PlannedRelease.of_labels(run, settings, shape))
-        return tuple(releases)
+        if self.teachers.start_from != FIRST:
+            return ()
+        shape = VoteShape(MOST_VOTERS, self.data.num_labels)
+        settings = resolve_settings(first_settings(self.labels), shape, self._size, Moments)
+        run = replace(self.run, root=self.root / FIRST, ledger=self.run.ledger_path)
+        return (PlannedRelease.of_labels(run, settings, shape),)
 
     @cached_property
     def sized_teachers(self) -> Plan:
@@ -232,7 +208,7 @@ class RunPlan:
         if teachers.start_from is None or teachers.num_teachers is not None:
             return teachers
         before = [each.charge for each in self._earlier]
-        number = teachers_for(self.labels, self.known.num_labels, self._size, before)
+        number = teachers_for(self.labels, self.data.num_labels, self._size, before)
         return replace(teachers, num_teachers=number)
 
     @cached_property
@@ -248,11 +224,11 @@ class RunPlan:
 
     @property
     def _shape(self) -> VoteShape:
-        return VoteShape(self.sized_teachers.num_teachers or MOST_VOTERS, self.known.num_labels)
+        return VoteShape(self.sized_teachers.num_teachers or MOST_VOTERS, self.data.num_labels)
 
     @cached_property
     def releases(self) -> tuple[PlannedRelease, ...]:
-        """All releases in order: public samples, if they are drawn, a first release, the labels.
+        """All releases in order: a first release, if there is one, and the labels.
 
         Raises ``ValueError`` if the numbers of samples, teachers and labels do not allow them.
         """
@@ -267,18 +243,17 @@ class RunPlan:
         All releases must be possible, and the ledger able to pay for all, so that none is refused
         after another was paid for.
         """
-        releases, public = self.releases, self.known.load(Role.PUBLIC)
+        releases, public = self.releases, self.data.load(Role.PUBLIC)
         for folder in (self.root, self.run.ledger_path.parent):
             require_place(folder)
         unit, unpaid = planned_unit(self.run, self.sized_teachers, self.known), list[Charge]()
         for each in releases:
-            if isinstance(each.settings, LabelSettings) and each.shape is not None:
-                facts = each.shape, public.ids, self.known.label_names
-                require_possible(each.run, each.settings, *facts, unit=unit, unpaid=unpaid)
+            facts = each.shape, public.ids, self.data.label_names
+            require_possible(each.run, each.settings, *facts, unit=unit, unpaid=unpaid)
             if not each.is_paid:
                 unpaid.append(each.charge)
         if self.overwrite or not self.run.is_finished(TEACHERS_FIT):
-            self.known.require_distinct()
+            self.data.require_distinct()
 
     def rehearse(self) -> None:
         """Run all stages on made-up records, to an exported student that predicts, at no cost.
@@ -287,7 +262,7 @@ class RunPlan:
         """
         rehearse_run(
             self.run,
-            self.known,
+            self.data,
             self.sized_teachers,
             self.complete_labels,
             self.student,
@@ -299,9 +274,8 @@ class RunPlan:
 
         Writes nothing.
         """
-        if self.known is self.data:
-            print(f"[1/{len(self._stages())}] {TEACHERS_FIT.name}", flush=True)
-            fit(self.run, self.data, self.sized_teachers, self.execution, dry_run=True)
+        print(f"[1/{len(self._stages())}] {TEACHERS_FIT.name}", flush=True)
+        fit(self.run, self.data, self.sized_teachers, self.execution, dry_run=True)
         for each in self.releases:
             print(each.describe())
 
@@ -317,13 +291,8 @@ class RunPlan:
         stages = self._stages()
         with locked(self.root):
             for each in self._earlier:
-                if isinstance(each.settings, SampleSettings):
-                    say(f"[0/{len(stages)}] public samples")
-                    assert isinstance(self.data, DrawnPublic)
-                    draw_public_samples(each.run, self.data, each.settings)
-                else:
-                    say(f"[0/{len(stages)}] first release")
-                    self._release_first(each)
+                say(f"[0/{len(stages)}] first release")
+                self._release_first(each)
             for number, (name, stage) in enumerate(stages.items(), 1):
                 say(f"[{number}/{len(stages)}] {name}")
                 done = stage()
@@ -468,26 +437,6 @@ class Pipeline:
             ledger=self.ledger,
             overwrite=self.overwrite,
         ).rehearse()
-
-    def draw_public_samples(self, settings: LabelSettings, *, unit: Unit = "record") -> None:
-        """Draw the public samples of a `DrawnPublic`, unless they exist. Their file is PUBLIC.
-
-        Args:
-            settings: the settings of the labels. 15% of the squared budget of their target
-                epsilon pays for the samples, and `label` then takes the rest.
-            unit: the unit that is protected, as in the plan of the teachers.
-
-        Raises:
-            ValueError: in one line, if they cannot be drawn or paid for. Nothing is spent then.
-        """
-        data: Any = self.data
-        require(isinstance(data, DrawnPublic), "data whose public samples are drawn")
-        with locked(self.folder):
-            draw_public_samples(
-                open_run(self.folder, data, ledger=self.ledger, overwrite=self.overwrite),
-                data,
-                sample_settings(settings, unit),
-            )
 
     def fit_teachers(
         self,

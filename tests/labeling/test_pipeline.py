@@ -13,7 +13,7 @@ from pate._labeling.pipeline import RunPlan
 from pate._labeling.stages.teachers import load_plan
 from pate.accounting import read_ledger
 from pate.aggregators import ScoreVotes
-from pate.data import Arrays, DrawnPublic, PublicScaling
+from pate.data import Arrays, PublicScaling
 from tests.conftest import make_arrays
 
 LABELS = LabelSettings(delta=1e-4, target_epsilon=3.0, noise_seed=1)
@@ -34,21 +34,20 @@ def plan_of(root: Path, data: Any, **settings: Any) -> RunPlan:
 def test_the_releases_that_are_planned_are_those_that_are_paid(
     data: Arrays, tmp_path: Path
 ) -> None:
-    """In their order: drawn samples, a first release, the labels."""
-    drawn = DrawnPublic(Arrays(data.path), samples=tmp_path / "drawn.npz")
+    """In their order: a first release, the labels."""
     teachers = ClosedFormPlan(start_from="first", num_teachers=40)
-    plan = plan_of(tmp_path / "run", drawn, teachers=teachers)
+    plan = plan_of(tmp_path / "run", data, teachers=teachers)
     planned = plan.releases
-    assert [each.is_paid for each in planned] == [False] * 3
+    assert [each.is_paid for each in planned] == [False] * 2
     plan.check()
     assert not (tmp_path / "run").exists()
     said: list[str] = []
     plan.execute(said.append)
     paid = [(entry.events, entry.count) for entry in read_ledger(plan.run.ledger_path).entries]
     assert paid == [each.charge for each in planned]
-    assert said[:3] == ["[0/5] public samples", "[0/5] first release", "[1/5] teachers fit"]
-    again = plan_of(tmp_path / "run", drawn, teachers=teachers)
-    assert [each.is_paid for each in again.releases] == [True] * 3
+    assert said[:2] == ["[0/5] first release", "[1/5] teachers fit"]
+    again = plan_of(tmp_path / "run", data, teachers=teachers)
+    assert [each.is_paid for each in again.releases] == [True] * 2
     assert [each.charge for each in again.releases] == paid
 
 

@@ -66,7 +66,7 @@ class Statement:
 
     @property
     def kind(self) -> str:
-        """The kind of release: ``labels``, or ``samples``."""
+        """The kind of release: ``labels``."""
         return str(self["kind"])
 
     def __getitem__(self, name: str) -> Any:

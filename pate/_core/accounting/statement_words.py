@@ -409,13 +409,6 @@ def _published_labels(statement: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _published_samples(statement: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{statement['num_samples']} samples of {statement['num_columns']} columns were drawn from"
-        " noisy moments of all records."
-    ]
-
-
 def _call(value: Any) -> str:
     """Return settings as Python would write them, each object of a list on its own line."""
     if isinstance(value, Mapping) and "class_path" in value:
@@ -430,6 +423,5 @@ def _call(value: Any) -> str:
 
 WORDS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "labels": _published_labels,
-    "samples": _published_samples,
 }
 """Words what was released, in lines, by the kind of a statement."""

@@ -1,12 +1,7 @@
-"""Data in one ``.npz`` file of arrays, and CelebA's attribute table as a task without pictures.
-
-`DrawnPublic` is for those who have no public samples: a file of them is drawn from noisy moments of
-the private records, and paid for.
-"""
+"""Data in one ``.npz`` file of arrays, and CelebA's attribute table as a task without pictures."""
 
 from __future__ import annotations
 
-import math
 import mmap
 import zlib
 from collections.abc import Mapping, Sequence
@@ -32,13 +27,10 @@ from pate._core.validation import (
     require,
     require_distinct,
 )
-from pate._labeling.data.features.numeric import AutoFeatures, PublicScaling
 from pate._labeling.data.records import (
     ArrayFeatures,
     FeatureMap,
     Features,
-    Records,
-    Role,
     SparseFeatures,
     UnknownLabels,
     as_text,
@@ -47,7 +39,6 @@ from pate._labeling.data.records import (
     select_labels,
 )
 from pate._labeling.data.source import (
-    DataSource,
     Table,
     TableSource,
     expand_path,
@@ -354,152 +345,6 @@ def _finite_features(values: NDArray[Any], *, source: str) -> Features:
     )
     require(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
     return features
-
-
-Bound = float | list[float]
-
-# of a drawn row, in place of the length that it adds to every row: only directions are left
-_SHORT = 1e-3
-_LEAST_SAMPLES = 1200  # two for each random feature
-_LONGEST = 0.97  # of a drawn row of norm 1 at most, so that it has a finite length
-
-
-class DrawnPublic(DataSource):
-    """The private and test records of another source, with public samples that are drawn.
-
-    Without public samples, name the file for them. `pate run`, or
-    `Pipeline.draw_public_samples`, draws them once from noisy moments of the private records
-    (`pate.mechanisms.NoisyMoments`), enters this release in the ledger, and writes the file, which
-    is public. A target epsilon covers the samples and the labels together.
-
-    The drawn samples have about the mean of the records and their widest directions. No record
-    resembles them more than others do. `AutoFeatures` reads narrow rows by random features, too.
-
-    A row ``x`` of the source becomes ``sqrt(2) x / sqrt(m^2 + |x|^2)``, by `PublicScaling` with
-    constants that follow from the bounds: columns in units of their range, from the value nearest
-    to 0, and ``m`` a quarter of the length of a row of uniform numbers. Without bounds only the
-    direction of a row counts, and columns need one unit.
-
-    Args:
-        source: the source of private and test records, each a row of numbers. It needs no public
-            records, and those that it has are not read.
-        samples: the ``.npz`` of the drawn samples.
-        bounds: the range of each column, ``[low, high]``, each a number or one for every column,
-            known without a look at the records. Values beyond are clipped. None for columns of one
-            unit, so that only the direction of a row counts.
-
-    Raises:
-        ValueError: if the source has a feature map of its own.
-    """
-
-    def __init__(
-        self, source: DataSource, *, samples: Path, bounds: list[Bound] | None = None
-    ) -> None:
-        super().__init__(permanent_ids=source.permanent_ids, unknown_labels=source.unknown_labels)
-        require(
-            source.feature_map is None,
-            "a source without `features` in DrawnPublic, which scales its rows",
-            features=type(source.feature_map).__name__,
-        )
-        self._source, self.samples, self._bounds = source, expand_path(samples), bounds
-        self._rehearses = False
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return self._source.label_names
-
-    @property
-    def ledger_path(self) -> Path | None:
-        """The ledger of the source."""
-        return self._source.ledger_path
-
-    @cached_property
-    def feature_map(self) -> FeatureMap:
-        """The map of rows: `AutoFeatures` of drawn samples, after `scaling`."""
-        return AutoFeatures.after(self.scaling)
-
-    def load(self, role: Role) -> Records:
-        if role is not Role.PUBLIC:
-            return self._source.load(role)
-        if self._rehearses:
-            shape = (self.num_samples, self._num_columns)
-            rows = np.random.default_rng(0).standard_normal(shape) / math.sqrt(self._num_columns)
-            features, ids = self.unscaled(rows), drawn_ids(self.num_samples)
-        else:
-            require(
-                self.samples.is_file(),
-                "public samples, which `pate run` or Pipeline.draw_public_samples draws",
-                missing=str(self.samples),
-            )
-            arrays = read_arrays(self.samples, ("X", "ids"))
-            features, ids = arrays["X"], arrays["ids"]
-        return Records(
-            features=ArrayFeatures(features),
-            labels=np.zeros((len(features), self.num_labels), dtype=np.uint8),
-            ids=ids,
-        )
-
-    @property
-    def num_samples(self) -> int:
-        """The number of samples that are drawn: two for each column, and 1,200 at least."""
-        return max(_LEAST_SAMPLES, 2 * self._num_columns)
-
-    def rehearsal(self) -> DrawnPublic:
-        """Return the same source with other public samples, from a fixed seed.
-
-        Whatever depends only on their number and shape can be checked by them before they are paid
-        for.
-        """
-        return self._changed(_rehearses=True)
-
-    def instead(self, source: DataSource, samples: Path) -> DrawnPublic:
-        """Return the same for the records of another source and another file of samples."""
-        return self._changed(_source=source, samples=samples, _rehearses=False)
-
-    @cached_property
-    def scaling(self) -> PublicScaling:
-        """The map of a row, with twice its squared norm below 1 when it is halved."""
-        size = self._num_columns
-        centre, unit, length = np.zeros(size), np.ones(size), _SHORT
-        if self._bounds is not None:
-            low, high = column_bounds(self._bounds, size)
-            centre = np.zeros(size).clip(low, high)
-            unit, length = np.maximum(high - centre, centre - low), float(np.sqrt(size / 3)) / 4
-        return PublicScaling.restored(
-            {
-                "centre": as_float32(centre),
-                "bounds": np.full(size, np.inf) if self._bounds is None else unit,
-                "units": unit,
-                "length": np.array(length),
-            }
-        )
-
-    @cached_property
-    def _num_columns(self) -> int:
-        shape = tuple(self._source.load(Role.PRIVATE).features.shape[1:])
-        require(
-            len(shape) == 1,
-            "records that are rows of numbers, to draw public samples from them",
-            shape=list(shape),
-        )
-        return shape[0]
-
-    def unscaled(self, rows: FloatArray) -> Float32Array:
-        """Return the features ``[P, F]`` that `scaling` maps to ``sqrt(2)`` times ``rows``.
-
-        Longer rows are shortened to a norm of 0.97.
-        """
-        state = self.scaling.state(rows.shape[1:])
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        inner = rows * np.minimum(1, _LONGEST / np.maximum(norms, _LONGEST))
-        squares = (inner**2).sum(axis=1, keepdims=True)
-        lengths = float(state["length"]) / np.sqrt(1 - squares)
-        return as_float32(inner * lengths * state["units"] + state["centre"])
-
-
-def drawn_ids(number: int) -> StrArray:
-    """Return the ids of samples that are drawn."""
-    return np.char.mod("drawn%06d", np.arange(number))
 
 
 def column_bounds(bounds: Sequence[ArrayLike], size: int) -> tuple[FloatArray, FloatArray]:

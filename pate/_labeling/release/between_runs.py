@@ -1,21 +1,15 @@
-"""What runs on the same private data share: one ledger, public samples, and a released student.
+"""What runs on the same private data share: one ledger, and a released student.
 
-A run chooses its **ledger**: one for all runs on these data, where possible. **Public samples** are
-drawn from noisy moments of the records, and paid for once. The **student** that teachers start from
-is compared with their data and their ledger.
+A run chooses its **ledger**: one for all runs on these data, where possible. The **student** that
+teachers start from is compared with their data and their ledger.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import math
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,37 +17,20 @@ import numpy as np
 
 from pate._core.accounting.charges import Charge
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.ledger import Ledger, is_ledger_of, one_ledger, read_ledger
-from pate._core.accounting.privacy_unit import EACH, PrivacyUnit
-from pate._core.accounting.statement import Statement
+from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.statement_words import AUDIT
 from pate._core.files.reading import Json, digest, read_json
-from pate._core.files.writing import atomic_write, locked_output, make_folder, require_place
-from pate._core.mechanisms.noisy_counts import NoisyMoments
-from pate._core.release.transaction import (
-    PendingRelease,
-    Releasable,
-    ReleaseOutcome,
-    ReservationRequest,
-    release,
-    request_text,
-    require_promise,
-)
 from pate._core.settings import decode, named_class, texts_in
 from pate._core.validation import (
-    MOST_VOTERS,
     Float32Array,
     FloatArray,
     expecting,
     require,
-    require_positive,
 )
-from pate._core.version import __version__
 from pate._labeling.aggregators.base import Aggregator
-from pate._labeling.data.arrays import DrawnPublic, drawn_ids
 from pate._labeling.data.features.numeric import save_map
-from pate._labeling.data.records import Role, Unit, blocks_of
+from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.runs.released import ReleasedLabels, require_student
 from pate._labeling.runs.run import (
@@ -68,7 +45,6 @@ from pate._labeling.runs.run import (
     describe_data,
     first_stage,
     labels_file,
-    load_data,
     load_ledger,
     require_data_config,
 )
@@ -278,173 +254,6 @@ def scope_beside(ledger: Path | None, beside: Path | str | None) -> str:
     return "private data" if beside and is_ledger_of(ledger, Path(beside)) else "named"
 
 
-_MOST_COLUMNS = 4096  # whose products are released
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleSettings:
-    """The cost of public samples, and the unit that it protects.
-
-    Args:
-        noise_multiplier: of the Gaussian mechanisms together.
-        delta: the delta of the statement.
-        relation: the relation of the guarantee that is stated first.
-        unit: the protected unit, a record or a group of records.
-        max_teachers_per_unit: as in `LabelSettings`.
-        noise_seed: a fixed seed of the noise, for tests: the samples are NOT private.
-    """
-
-    noise_multiplier: float
-    delta: float
-    relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
-    unit: Unit = "record"
-    max_teachers_per_unit: int = 1
-    noise_seed: int | None = None
-
-    def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.noise_multiplier)
-        require_promise(self.delta)
-
-    @property
-    def charge(self) -> Charge:
-        """The cost of the release, under both relations."""
-        mechanism = NoisyMoments(noise_multiplier=self.noise_multiplier)
-        return {relation: mechanism.event(relation) for relation in NeighboringRelation}, 1
-
-
-def draw_public_samples(run: Run, data: DrawnPublic, settings: SampleSettings) -> Charge:
-    """Draw the public samples that ``data`` names, unless they exist, and return their cost.
-
-    The cost is in the ledger before the noise is drawn. After a kill, the same call continues with
-    its reservation and its noise. Samples that exist are compared with the ledger.
-
-    Args:
-        run: the run, with the ledger that pays.
-        data: the source of the private records.
-        settings: the cost.
-
-    Raises:
-        ValueError: before anything is spent, if samples exist that the ledger did not pay for, the
-            records are no rows of numbers, or the ledger cannot pay.
-    """
-    if not data.samples.is_file():
-        require_place(data.samples.parent)
-        make_folder(data.samples.parent)
-        with locked_output(data.samples.resolve()):
-            release(SamplesRelease(run, data, settings))
-    return released_samples(run, data, settings.unit)
-
-
-def released_samples(run: Run, data: DrawnPublic, unit: Unit) -> Charge:
-    """Return the charge of the drawn samples of a source, as the ledger of a run holds it.
-
-    Raises ``ValueError`` unless the ledger holds their release, for the same protected ``unit``: a
-    group moves moments of records by more than was paid for.
-    """
-    with expecting(
-        f"samples in {data.samples}, drawn from these records and paid for in {run.ledger_path}",
-        ValueError,
-        got="others",
-    ):
-        require(run.ledger_path.is_file(), "a ledger that holds their release", ledger=None)
-        statement = Statement.read(data.samples.with_suffix(".privacy.json"))
-        statement.verify(ledger=run.ledger_path, released=data.samples)
-        require(statement.kind == "samples", "a statement on samples", kind=statement.kind)
-        require(statement["unit"] == unit, f"samples for unit: {unit}", unit=statement["unit"])
-    entry = read_ledger(run.ledger_path).entries[statement["release"] - 1]
-    return entry.events, entry.count
-
-
-class SamplesRelease(Releasable):
-    """The public samples that are drawn from the moments of a source."""
-
-    _content: bytes
-    _shape: tuple[int, ...]
-
-    def __init__(self, run: Run, data: DrawnPublic, settings: SampleSettings) -> None:
-        self._run, self._data, self._settings = run, data, settings
-        self.file, self.statement_file = data.samples, data.samples.with_suffix(".privacy.json")
-        self.seeds = run.ledger_path.with_suffix(".pending")
-        self.noise_seed = settings.noise_seed
-
-    def request_digest(self) -> str:
-        facts = {**vars(self._settings), "output": self.file.resolve()}
-        described = json.dumps(describe_data(self._data), sort_keys=True)
-        return digest(request_text(facts), described, self._data.fingerprint(Role.PRIVATE))
-
-    @contextmanager
-    def prepared(
-        self, pending: PendingRelease, generator: np.random.Generator
-    ) -> Iterator[ReservationRequest]:
-        settings = self._settings
-        self.require_new(pending, self._run.ledger_path)
-        private = self._data.load(Role.PRIVATE)
-        _ = self._data.scaling
-        columns = private.features.shape[1]
-        require(columns <= _MOST_COLUMNS, f"at most {_MOST_COLUMNS} columns", columns=columns)
-        # their number is private
-        require(
-            len(private) <= MOST_VOTERS,
-            f"at most {MOST_VOTERS} private records, whose sums are exact",
-        )
-        private.units(settings.unit)
-        ledger = open_ledger(self._run, settings.max_teachers_per_unit)
-        grouping = self._data.grouping if settings.unit == "group" else None
-        events, count = settings.charge
-        yield ReservationRequest(
-            ledger=ledger,
-            events=events,
-            count=count,
-            relation=settings.relation,
-            delta=settings.delta,
-            budget=None,
-            run=self._run.root.absolute().name,
-            description=DrawnPublic.__name__,
-            privacy_unit=PrivacyUnit(unit=settings.unit, grouping=grouping, partition=EACH),
-        )
-
-    def draw(self, release: int, generator: np.random.Generator) -> None:
-        mechanism = NoisyMoments(noise_multiplier=self._settings.noise_multiplier)
-        moments = mechanism(self._blocks(), generator=generator)
-        samples = self._data.unscaled(moments.draw(self._data.num_samples, generator=generator))
-        content = io.BytesIO()
-        np.savez(content, X=samples, ids=drawn_ids(len(samples)))
-        self._content, self._shape = content.getvalue(), samples.shape
-
-    def _blocks(self) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Yield rows of private records of norm 1 at most, and the share of each in its unit."""
-        private, scaling = self._data.load(Role.PRIVATE), self._data.scaling
-        _, units, sizes = np.unique(
-            private.units(self._settings.unit), return_inverse=True, return_counts=True
-        )
-        for index in blocks_of(private.features, range(len(private))):
-            rows = scaling.transform(private.features.select(index))
-            yield rows.astype(np.float64) / math.sqrt(2), 1 / sizes[units[index]]
-
-    def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
-        number, columns = self._shape
-        return ReleaseOutcome(
-            published={
-                "kind": "samples",
-                "neighboring_relation": self._settings.relation.value,
-                "delta": self._settings.delta,
-                "unit": self._settings.unit,
-                "max_teachers_per_unit": self._settings.max_teachers_per_unit,
-                "num_samples": number,
-                "num_columns": columns,
-                "versions": {"pate": __version__, "numpy": np.__version__},
-                "ledger": (entry.published or {}).get("ledger")
-                or scope_beside(self._run.ledger, self._data.ledger_path),
-                "sha256": sha256(self._content).hexdigest(),
-            }
-        )
-
-    def publish(self) -> None:
-        """Write the samples last, so that none exist without their statement."""
-        with atomic_write(self.file) as file:
-            file.write(self._content)
-
-
 _FOLDER = STUDENT.outputs[0] / MODEL
 
 
@@ -558,15 +367,10 @@ def require_start_for(run: Run, start_from: str, unit: PrivacyUnit) -> None:
 def released_before(run: Run) -> list[Charge]:
     """Return the charges that a run's target covers before its labels, if any.
 
-    They are those of public samples that were drawn, and of a first release of its own.
+    They are those of a first release of its own.
     """
-    settings, charges = run.inputs_of(TEACHERS_FIT).settings, []
-    described = settings.get("data") or {}
-    data = load_data(run) if described.get("class_path", "").endswith("DrawnPublic") else None
-    if isinstance(data, DrawnPublic):
-        charges.append(released_samples(run, data, settings["unit"]))
-    if settings.get("start_from") == FIRST:
-        released = ReleasedLabels.load(run.root / FIRST)
-        aggregator: Aggregator = decode(Aggregator, released.aggregator)
-        charges.append((aggregator.events(released.shape), len(released.ids)))
-    return charges
+    if run.inputs_of(TEACHERS_FIT).settings.get("start_from") != FIRST:
+        return []
+    released = ReleasedLabels.load(run.root / FIRST)
+    aggregator: Aggregator = decode(Aggregator, released.aggregator)
+    return [(aggregator.events(released.shape), len(released.ids))]

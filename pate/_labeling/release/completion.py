@@ -30,8 +30,6 @@ from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggre
 from pate._labeling.aggregators.clipped_votes import Rounds
 from pate._labeling.aggregators.noisy_votes import SiloVotes
 from pate._labeling.aggregators.score_votes import ScoreVotes
-from pate._labeling.data.records import Unit
-from pate._labeling.release.between_runs import SampleSettings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels
 from pate._labeling.teachers import ClosedFormPlan
@@ -271,7 +269,6 @@ def scale_to_target(
     return candidate.scaled(smallest_where(admitted, 1.0, high, tolerance=_TOLERANCE))
 
 
-_OF_SAMPLES = 0.15  # of the squared budget
 _MANY = 10_000  # teachers that noise is tried with before their number is known
 _ANSWERED = 0.9  # the probability of an answer at the predicted gap
 _SPARE = 1.5  # teachers for each vote of that gap
@@ -295,21 +292,6 @@ def first_settings(settings: LabelSettings) -> LabelSettings:
             count=1,
             delta=settings.delta,
         ),
-        max_teachers_per_unit=settings.max_teachers_per_unit,
-        noise_seed=settings.noise_seed,
-    )
-
-
-def sample_settings(settings: LabelSettings, unit: Unit) -> SampleSettings:
-    """Return the settings of public samples that are drawn, for 15% of the squared budget.
-
-    Raises ``ValueError`` as `first_settings` does.
-    """
-    return SampleSettings(
-        noise_multiplier=_share(settings, _OF_SAMPLES).noise_multiplier,
-        delta=settings.delta,
-        relation=settings.relation,
-        unit=unit,
         max_teachers_per_unit=settings.max_teachers_per_unit,
         noise_seed=settings.noise_seed,
     )

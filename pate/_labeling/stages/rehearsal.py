@@ -23,12 +23,11 @@ from pate._core.registry import find
 from pate._core.settings import Partial, decode_fields, encode_fields
 from pate._core.validation import MOST_VOTERS, IntArray, StrArray, require
 from pate._labeling.aggregators.score_votes import ScoreVotes
-from pate._labeling.data.arrays import DrawnPublic
 from pate._labeling.data.records import Records, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import is_linear
-from pate._labeling.release.between_runs import Start, draw_public_samples
-from pate._labeling.release.completion import resolve_settings, sample_settings
+from pate._labeling.release.between_runs import Start
+from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.label_settings import LabelSettings, is_paid
 from pate._labeling.release.labels import chosen_rows, label
 from pate._labeling.runs.named_votes import NamedVotes
@@ -166,11 +165,6 @@ def rehearse_run(
     rows = _rows(settings, available, voters * data.num_labels)
     made_up = MadeUp(data, grouped=uses_groups(plan), rows=rows.tolist())
     with _scene(run, made_up) as here:
-        if isinstance(data, DrawnPublic) and not data.samples.is_file():
-            with _stage("run"):
-                again = data.instead(made_up, here.root.with_name("samples.npz"))
-                samples = sample_settings(settings, plan.unit)
-                draw_public_samples(here, again, replace(samples, noise_seed=0))
         if plan.start_from is not None:  # a release that is made up, too
             first = LabelSettings(Partial(ScoreVotes), delta=settings.delta, target_epsilon=8.0)
             everybody = VoteShape(MOST_VOTERS, data.num_labels)

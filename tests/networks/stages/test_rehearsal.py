@@ -144,12 +144,6 @@ def data(message: str, **arrays: Any) -> Way:
 
 LABELS, CLOSED = make_arrays()["Y"], "fit: closed_form\n"
 OWN = f"{{class_path: {HERE}.%s, init_args: {{sigma_votes: 3.0}}}}"
-DRAWN = {
-    "data.yaml": "data:\n  class_path: DrawnPublic\n  init_args:\n    samples: s.npz\n"
-    "    source: {class_path: Arrays, init_args: {path: data.npz}}\n",
-    "teachers.yaml": CLOSED,
-    "label.yaml": "target_epsilon: 4\ndelta: 1.0e-5\n",
-}
 WAYS: dict[str, Way] = {
     # records
     "features that are NaN": data("finite features", X=np.full((600, 6), np.nan)),
@@ -302,7 +296,6 @@ def test_whatever_fails_fails_before_anything_is_reserved(
 @pytest.mark.parametrize(
     ("part", "stage", "way"),
     [
-        ("mechanisms.NoisyMoments.__call__", "run", Way("", files=DRAWN)),
         ("_labeling.release.labels.farthest_first", "label", label("", "query_choice=k_center")),
         ("_labeling.release.labels.Start", "label", label("", "query_choice=margin")),
         ("_labeling.release.labels.Start", "label", label("", "query_choice=entropy")),
