@@ -41,7 +41,7 @@ from pate._labeling.release.completion import (
     teachers_for,
 )
 from pate._labeling.release.label_settings import LabelSettings, is_paid, require_possible
-from pate._labeling.release.labels import StatedLabels, label as release_labels, require_student_for
+from pate._labeling.release.labels import StatedLabels, label as release_labels
 from pate._labeling.release.privacy_units import planned_unit
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import (
@@ -163,7 +163,6 @@ class RunPlan:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        require_student_for(self.labels.query_choice, self.teachers.start_from)
         require(
             self.votes is None or not isinstance(self.teachers, ClosedFormPlan),
             "no `votes` of teachers in closed form, whose ballots follow from how they were made",

@@ -123,14 +123,6 @@ def test_a_pipeline_continues_what_a_plan_began(data: Arrays, tmp_path: Path) ->
     ("settings", "message"),
     [
         ({"votes": "bits"}, "no `votes` of teachers in closed form"),
-        (
-            {
-                "labels": LabelSettings(
-                    delta=1e-4, target_epsilon=3.0, num_queries=5, query_choice="margin"
-                )
-            },
-            "a released student that chooses the queries",
-        ),
     ],
 )
 def test_settings_that_contradict_each_other_make_no_plan(

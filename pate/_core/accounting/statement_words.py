@@ -398,14 +398,13 @@ def _neighbors(relation: NeighboringRelation, published: Mapping[str, Any]) -> s
 
 
 def _published_labels(statement: Mapping[str, Any]) -> list[str]:
-    number, by = statement["num_teachers"], statement.get("query_choice")
+    number = statement["num_teachers"]
     teachers = f"a teacher for each {statement['unit']}" if number is None else f"{number} teachers"
     return [
         f"{statement['num_answered']} of {statement['num_queries']} queries were answered, each on"
         f" {statement['num_labels']} labels voted by {teachers}, through",
         *(f"    {line}" for line in f"{_call(statement['aggregator'])}.".splitlines()),
-        f"The samples that were asked about are public{f', chosen by {by}' if by else ''}: nothing"
-        " protects them.",
+        "The samples that were asked about are public: nothing protects them.",
     ]
 
 

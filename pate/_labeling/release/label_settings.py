@@ -6,12 +6,11 @@ synthetic votes.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -47,9 +46,6 @@ from pate._labeling.votes.kinds import (
 )
 from pate._labeling.votes.voters import RecordVoters
 
-QueryChoice = Literal["entropy", "margin", "k_center"]
-"""A choice of the samples that are asked about."""
-
 
 @dataclass(frozen=True)
 class LabelSettings:
@@ -79,10 +75,6 @@ class LabelSettings:
             filter admits a third fewer choices and tests, a Renyi filter a tenth fewer Gaussian
             ones, and a mixed filter 1% fewer of narrow cost and a third fewer of the rest.
         query_seed: seed of the public order of queries.
-        query_choice: the choice of the num_queries samples, at no cost. None for the first in that
-            order; ``entropy`` or ``margin`` for those on which the student that teachers start from
-            is least certain, over all labels or on one; ``k_center`` for samples far from each
-            other in public features.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
             None for noise from the operating system's entropy.
         target_epsilon: the largest epsilon of this release, at this delta and under the
@@ -107,7 +99,6 @@ class LabelSettings:
     num_queries: int | None = None
     max_epsilon: float | None = None
     query_seed: int = 0
-    query_choice: QueryChoice | None = None
     noise_seed: int | None = None
     target_epsilon: float | None = None
     predictions: Path | None = None
@@ -118,18 +109,6 @@ class LabelSettings:
     def __post_init__(self) -> None:
         require_count(1, **given(num_queries=self.num_queries))
         require_count(0, query_seed=self.query_seed, **given(noise_seed=self.noise_seed))
-        if self.query_choice is not None:
-            choices = get_args(QueryChoice)
-            require(
-                self.query_choice in choices,
-                f"query_choice in {', '.join(choices)}",
-                query_choice=self.query_choice,
-            )
-            require(
-                self.num_queries is not None,
-                f"`num_queries`, which {self.query_choice} chooses among the samples",
-                num_queries=None,
-            )
         require_promise(self.delta)
         require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
         _ = self.budget  # checks its parts
@@ -186,9 +165,7 @@ class LabelSettings:
         )
 
 
-def label_inputs(
-    run: Run, settings: LabelSettings, store: VoteStore, queries: Queries
-) -> StageInputs:
+def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> StageInputs:
     """Return everything that determines labels, except the noise. PRIVATE.
 
     The manifest holds the digests of all votes, which were compared with their files. Raises
@@ -202,8 +179,6 @@ def label_inputs(
             " takes those that are there",
         )
     digests = {"votes": digest(store.manifest_file)}
-    if settings.query_choice is not None:
-        digests["queries"] = digest(json.dumps(queries.ids.tolist()))
     if settings.predictions is not None:
         require_predictions(settings.predictions)
         digests["predictions"] = digest(settings.predictions)
@@ -217,21 +192,11 @@ def label_inputs(
     return StageInputs(encode_fields(settings), digests)
 
 
-def queries_on(
-    manifest: VoteManifest, settings: LabelSettings, rows: IntArray | None = None
-) -> Queries:
-    """Return the queries of a release: samples in their public order, and the aggregator.
-
-    Args:
-        manifest: of the votes.
-        settings: the settings of the release.
-        rows: ``[Q]``, the rows of `chosen_rows`. None for those that are first in a seeded order.
-    """
+def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
+    """Return the queries of a release: samples in their public order, and the aggregator."""
     ids = np.array(manifest.ids)
-    if rows is None:
-        rows = settings.order_of(len(ids), settings.num_queries)
     return Queries(
-        ids=ids[rows],
+        ids=ids[settings.order_of(len(ids), settings.num_queries)],
         label_names=tuple(manifest.label_names),
         num_teachers=manifest.num_teachers,
         delta=float(settings.delta),
@@ -316,11 +281,8 @@ def require_possible(
         privacy_unit=unit,
     )
     if settings.predictions is not None:
-        # chosen queries are not known yet, and may be any
-        number = count if settings.query_choice is None else len(ids)
-        read_predictions(
-            settings.predictions, ids[settings.order_of(len(ids), number)], label_names
-        )
+        rows = settings.order_of(len(ids), count)
+        read_predictions(settings.predictions, ids[rows], label_names)
     require_answers(aggregator, shape)  # a rehearsal of all stages tries the rest
 
 

@@ -1,11 +1,6 @@
 """The stage `label`: a mechanism turns PRIVATE votes into PUBLIC labels, which bear a statement.
 
-First the choice of the public samples that are asked about. It follows from public facts and costs
-nothing. By a released student: ``entropy`` and ``margin`` take the samples where it is least
-certain (Settles (2009)). By public features: ``k_center`` takes samples far from each other
-(Gonzalez (1985); Sener & Savarese (2018)).
-
-Then the release, whose labels are written where space is reserved for them. At the end statements
+First the release, whose labels are written where space is reserved for them. At the end statements
 are compared with the files next to them.
 """
 
@@ -14,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
@@ -22,7 +17,6 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from scipy.special import entr
 
 from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.statement import Statement, sha256
@@ -37,14 +31,12 @@ from pate._core.release.transaction import (
     require_no_other,
     write_statement,
 )
-from pate._core.validation import FloatArray, IntArray, expecting, given, require
+from pate._core.validation import expecting, require
 from pate._core.version import __version__
 from pate._labeling.aggregators.base import Release
-from pate._labeling.data.records import Role
-from pate._labeling.release.between_runs import Start, ledger_scope, open_ledger
+from pate._labeling.release.between_runs import ledger_scope, open_ledger
 from pate._labeling.release.label_settings import (
     LabelSettings,
-    QueryChoice,
     digest_of,
     label_inputs,
     queries_on,
@@ -58,86 +50,12 @@ from pate._labeling.runs.released import (
 )
 from pate._labeling.runs.run import (
     LABEL,
-    TEACHERS_FIT,
     Run,
     first_stage,
     labels_file,
 )
-from pate._labeling.runs.vote_store import VoteStore, load_votes, public_features, voted_data
-from pate._labeling.votes.kinds import NoisyTotal, Votes, rows_of
-
-
-def least_margin(probabilities: FloatArray) -> FloatArray:
-    """Return minus the distance ``[N]`` of the least certain label from one half."""
-    return np.asarray(-np.abs(probabilities - 0.5).min(axis=1))
-
-
-def total_entropy(probabilities: FloatArray) -> FloatArray:
-    """Return the entropy ``[N]`` of all labels, in nats, as if they were independent."""
-    return np.asarray((entr(probabilities) + entr(1 - probabilities)).sum(axis=1))
-
-
-_BY_STUDENT: dict[QueryChoice, Callable[[FloatArray], FloatArray]] = {
-    "entropy": total_entropy,
-    "margin": least_margin,
-}
-"""The uncertainty ``[N]`` of a student's probabilities ``[N, C]``, by choice."""
-
-
-def require_student_for(choice: QueryChoice | None, start_from: str | None) -> None:
-    """Raise ``ValueError`` if a choice takes a released student, and teachers start from none."""
-    require(
-        choice not in _BY_STUDENT or start_from is not None,
-        "teachers with start_from, a released student that chooses the queries",
-        query_choice=choice,
-    )
-
-
-def chosen_rows(run: Run, store: VoteStore, settings: LabelSettings) -> IntArray:
-    """Return the rows ``[Q]``, in order, of the samples with votes that are asked about.
-
-    Ties go to the first samples in the public order of ``query_seed``.
-
-    Raises:
-        ValueError: if there are not enough samples, or no released student chooses among them.
-    """
-    manifest, choice, number = store.manifest(), settings.query_choice, settings.num_queries
-    assert choice is not None and number is not None, "settings are complete"
-    ids = np.array(manifest.ids)
-    require(number <= len(ids), f"num_queries <= {len(ids)}", num_queries=number)
-    order = settings.order_of(len(ids))
-    if choice == "k_center":
-        return order[farthest_first(public_features(run, store, order), number)]
-    plan = run.inputs_of(TEACHERS_FIT).settings
-    require_student_for(choice, plan.get("start_from"))
-    data = voted_data(run, manifest)
-    public = data.load(Role.PUBLIC)
-    answers = Start.of(run, plan, data).answers(public.features[rows_of(ids[order], public.ids)])
-    uncertainty = _BY_STUDENT[choice](answers)
-    return order[np.argsort(-uncertainty, kind="stable")[:number]]
-
-
-def farthest_first(features: FloatArray, number: int) -> IntArray:
-    """Return the rows ``[number]`` of samples far from each other.
-
-    The first comes first, then the one that is farthest from all before it. The largest distance of
-    a sample from the nearest of them is at most twice the least possible (Gonzalez (1985), Theorem
-    2.2).
-
-    Args:
-        features: ``[N, F]``.
-        number: the number of samples, at most N.
-    """
-    squares = np.einsum("nf,nf->n", features, features)
-    rows = np.zeros(number, dtype=np.int64)
-    nearest = np.full(len(features), np.inf)
-    for place in range(1, number):
-        latest = rows[place - 1]
-        distances = squares - 2 * (features @ features[latest]) + squares[latest]
-        np.minimum(nearest, distances, out=nearest)
-        nearest[rows[:place]] = -np.inf  # a copy of a sample is still another sample
-        rows[place] = np.argmax(nearest)
-    return rows
+from pate._labeling.runs.vote_store import VoteStore, load_votes
+from pate._labeling.votes.kinds import NoisyTotal, Votes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -275,9 +193,8 @@ class LabelsRelease(Releasable):
         self._run, self._store, self._settings, self._total = run, votes, settings, total
         # labels that could not be sealed would be paid for and lost
         self._key = sealing_key(run)
-        rows = None if settings.query_choice is None else chosen_rows(run, votes, settings)
-        self.queries = queries_on(votes.manifest(), settings, rows)
-        self.inputs = label_inputs(run, settings, votes, self.queries)
+        self.queries = queries_on(votes.manifest(), settings)
+        self.inputs = label_inputs(run, settings, votes)
         self._versions = versions_here()
         self.noise_seed = settings.noise_seed
         self.file, self.statement_file = labels_file(run), run.root / LABEL.outputs[1]
@@ -346,7 +263,6 @@ class LabelsRelease(Releasable):
                 ),
                 "ledger": settled.get("ledger") or ledger_scope(self._run),
                 **facts,
-                **given(query_choice=settings.query_choice),
                 "sha256": sha256(self.file),
                 "versions": settled.get("versions", self._versions),
             },

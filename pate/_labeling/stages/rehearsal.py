@@ -29,7 +29,7 @@ from pate._labeling.linear import is_linear
 from pate._labeling.release.between_runs import Start
 from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.label_settings import LabelSettings, is_paid
-from pate._labeling.release.labels import chosen_rows, label
+from pate._labeling.release.labels import label
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
 from pate._labeling.runs.run import (
@@ -174,10 +174,6 @@ def rehearse_run(
             _student(before, made_up, student)
             plan = replace(plan, start_from=FIRST)
         _fit_and_vote(here, made_up, plan, voting)
-        if settings.query_choice is not None:
-            with _stage(LABEL.name):
-                some = replace(settings, num_queries=max(1, len(rows) // 2))
-                chosen_rows(here, finished_votes(here), some)
         if kind is not Moments:
             # all teachers of the plan vote in a run of their own
             here = replace(here, root=here.root.with_name("votes"))
@@ -316,7 +312,6 @@ def _label(run: Run, settings: LabelSettings) -> None:
     brief = replace(
         settings,
         num_queries=len(store.manifest().ids),
-        query_choice=None,
         max_epsilon=None,
         max_delta0=None,
         budget_filter=None,

@@ -283,11 +283,6 @@ def invited(
     )
     assert isinstance(mechanism, SiloVotes)
     require(mechanism.silos == silos, f"silos={silos}, as `teachers` names", silos=mechanism.silos)
-    require(
-        complete.query_choice is None,
-        "no query_choice with silos, which agree on a seeded order",
-        query_choice=complete.query_choice,
-    )
     manifest = VoteManifest(
         num_teachers=shape.num_teachers,
         label_names=names,

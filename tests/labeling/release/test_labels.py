@@ -51,14 +51,6 @@ def public(run: Path) -> dict[str, bytes]:
         (("--noise_seed=-1",), "noise_seed >= 0, got noise_seed=-1"),
         (("--query_seed=-1",), "query_seed >= 0, got query_seed=-1"),
         (("--num_queries=0",), "num_queries >= 1"),
-        (
-            ("--query_choice=margin", "--num_queries=null"),
-            "`num_queries`, which margin chooses among the samples",
-        ),
-        (
-            ("--query_choice=entropy", "--num_queries=9"),
-            "teachers with start_from, a released student that chooses the queries",
-        ),
         (("--delta=2",), "0 < delta < 1"),
         (
             ("--predictions=x.npz",),

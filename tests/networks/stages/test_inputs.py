@@ -54,7 +54,6 @@ LABELS: dict[str, Any] = {
     "num_queries": 70,
     "max_epsilon": 900.0,
     "query_seed": 1,
-    "query_choice": "k_center",
     "noise_seed": 4,
     "target_epsilon": 30.0,
     "max_delta0": 1e-4,

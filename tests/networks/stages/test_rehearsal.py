@@ -292,35 +292,6 @@ def test_whatever_fails_fails_before_anything_is_reserved(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("part", "stage", "way"),
-    [
-        ("_labeling.release.labels.farthest_first", "label", label("", "query_choice=k_center")),
-        ("_labeling.release.labels.Start", "label", label("", "query_choice=margin")),
-        ("_labeling.release.labels.Start", "label", label("", "query_choice=entropy")),
-    ],
-)
-def test_samples_are_drawn_and_chosen_before_anything_is_reserved(
-    part: str,
-    stage: str,
-    way: Way,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    place(tmp_path, way)
-    with monkeypatch.context() as patch:
-        patch.setattr(f"pate.{part}", fail)
-        assert run(*way.words) == 2
-        captured = capsys.readouterr()
-        assert f"`pate {stage}` to finish on made-up records, got " in captured.err
-        assert "[0/" not in captured.out and reserved(tmp_path) == 0
-    assert run("--dry_run", *way.words) == 0
-    assert not (tmp_path / "run").exists() and not (tmp_path / "s.npz").exists()
-
-
 def test_a_run_without_test_records_leaves_out_its_last_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
