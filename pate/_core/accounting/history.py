@@ -296,6 +296,7 @@ class History:
         self._settled_by: dict[int, int] = {}  # the row that settled each release
         self._totals = Totals(DEFAULT_ORDERS)
         self._orders = DEFAULT_ORDERS  # with those of the filter
+        self._above = Cost.nothing(DEFAULT_ORDERS)  # all that was reserved under the budget
 
     @property
     def head(self) -> LedgerHead:
@@ -419,6 +420,7 @@ class History:
         for entry in priced.entries:
             self._totals.add(*entry.charges)
         self._orders = np.union1d(DEFAULT_ORDERS, bounds.orders)
+        self._above = self._totals.cost(relation)
 
     def _fold_reserve(self, body: Mapping[str, Any]) -> None:
         entry = LedgerEntry.from_row(len(self.entries) + 1, body)
@@ -432,12 +434,16 @@ class History:
                 " for",
                 max_teachers_per_unit=entry.max_teachers_per_unit,
             )
-            total = totals.cost(relation, [charge])
-            if not bounds.admits(total):
+            # a sum that takes nothing back, beyond its roundings: mostly it is within the bounds
+            above = self._above + summed([charge], relation, bounds.orders, reach)
+            within = bounds.admits(above * (1 + 1e-9))
+            total = above if within else totals.cost(relation, [charge])
+            if not (within or bounds.admits(total)):
                 query = charge[0][relation].for_group_size(reach)
                 once, spent = on_orders(bounds.orders, query.cost), totals.cost(relation)
                 left = describe_remainder(bounds, spent, once)
                 refuse(budget, bounds, total, remainder=left)
+            self._above = above
         totals.add(charge)
         self.entries.append(entry)
 
