@@ -245,7 +245,7 @@ class RunPlan:
         releases, public = self.releases, self.data.load(Role.PUBLIC)
         for folder in (self.root, self.run.ledger_path.parent):
             require_place(folder)
-        unit, unpaid = planned_unit(self.run, self.sized_teachers, self.known), list[Charge]()
+        unit, unpaid = planned_unit(self.run, self.sized_teachers, self.data), list[Charge]()
         for each in releases:
             facts = each.shape, public.ids, self.data.label_names
             require_possible(each.run, each.settings, *facts, unit=unit, unpaid=unpaid)
