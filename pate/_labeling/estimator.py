@@ -5,7 +5,6 @@ At the end stand its teachers that are classifiers of scikit-learn, each fitted 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
+from pate._core.accounting.statement import Statement
 from pate._core.files.reading import digest
 from pate._core.files.writing import locked, make_folder
 from pate._core.validation import (
@@ -136,6 +136,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             between bounds) goes on there without paying again. None for a statement of only this
             fit; other fits to the same records add to its cost, and a killed one leaves private
             files in the folder of temporary files.
+        grouping: the public name of the groups of `fit`, such as ``"patient"``, by which releases
+            of a ledger add up: a record has one group under one name, in all fits. Required with
+            groups and a ledger.
         random_state: seed of public randomness: drawn samples and the teachers' training, but
             neither noise nor partition.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
@@ -161,6 +164,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         unknown_labels: UnknownLabels | None = None,
         copies: bool = False,
         ledger: Path | str | None = None,
+        grouping: str | None = None,
         random_state: Any = None,
         noise_seed: int | None = None,
     ) -> None:
@@ -173,6 +177,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.unknown_labels = unknown_labels
         self.copies = copies
         self.ledger = ledger
+        self.grouping = grouping
         self.random_state = random_state
         self.noise_seed = noise_seed
 
@@ -196,8 +201,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             X_public: ``[P, F]``, samples that anyone may see, at least 2; None to draw them
                 uniformly from ``bounds``.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
-                are then the protected units, and the same in all fits of a ledger: a change is
-                seen, and refused, only in records whose content has stayed.
+                are then the protected units, and with a ledger have a name, ``grouping``.
 
         Raises:
             ValueError: in one line, if anything does not fit. Nothing is spent then.
@@ -211,7 +215,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         release = self._by_records if self.teacher is None else self._by_classifiers
         with self._place(content) as folder:
             released, public, ids = release(folder, content, settings)
-        self.released_, self.statement_ = released, released.statement
+        self.released_, self.statement_ = released, self._counted(released.statement, content)
         self.X_public_ = public[rows_of(released.ids, ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
         self._taken_for = None if X_public is None else _moments(self.X_public_)
@@ -220,6 +224,25 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         elif not self._student.departs.any():
             warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
         return self
+
+    def _counted(self, statement: Statement, content: Content) -> Statement:
+        """Return a statement with the number of fits in this process, if no ledger counts them.
+
+        Fits whose records have as many features and labels count, since they may be of the same
+        records: to compare records would tell whether one of them is there.
+        """
+        if self.ledger is not None:
+            return statement
+        shape = content.records.shape[1], content.labels.shape[1]
+        _FITS[shape] += 1
+        if _FITS[shape] == 2:
+            warnings.warn(
+                f"this is the second fit of this process to records of {shape[0]} features and"
+                f" {shape[1]} labels: what fits to the same records cost adds up. Name a `ledger`"
+                " that counts it",
+                stacklevel=3,
+            )
+        return Statement({**statement.content, "fits": {"number": _FITS[shape], "shape": [*shape]}})
 
     def _content(
         self,
@@ -264,6 +287,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             groups=len(units),
         )
         unit: Unit = "record" if groups is None else "group"
+        require(
+            unit == "record" or self.ledger is None or self.grouping is not None,
+            "`grouping`, the name of the groups, such as grouping='patient', with a ledger:"
+            " releases by groups of one name add up",
+            grouping=self.grouping,
+        )
         return Content(records, labels, names, public, units, unit, random)
 
     def _by_records(
@@ -277,6 +306,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             unknown_labels=self.unknown_labels,
             copies=True,
         )
+        data.grouping = self.grouping or data.grouping
         plan = RunPlan(
             root=folder / type(self).__name__,
             data=data,
@@ -484,6 +514,10 @@ def _moments(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
     return samples.mean(axis=0), samples.std(axis=0)
 
 
+_FITS = Counter[tuple[int, int]]()
+"""The fits of this process without a ledger, by the numbers of features and labels."""
+
+
 class _OneFit(Arrays):
     """Records that exist for one fit, and so have no place for a ledger."""
 
@@ -558,13 +592,10 @@ class Content:
         """Write private records and public samples for `Arrays`, with one unused test record.
 
         If each record votes for itself, ids do not matter. Parts are assigned by a key that is
-        drawn for this fit only, so that row numbers suffice as ids. Groups are compared with those
-        of other fits on one ledger, by ids that follow from records.
+        drawn for this fit only, so that row numbers suffice as ids.
         """
         X, labels, public = self.records, self.labels, self.public
         own, grouped = np.char.mod("private%09d", np.arange(len(X))), self.unit == "group"
-        if grouped:
-            own = _ids_by_content(X, labels, self.units)
         private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
         blank = np.zeros((len(public) + 1, labels.shape[1]), np.float32)
         arrays = {
@@ -579,24 +610,6 @@ class Content:
             arrays["group"] = np.concatenate((self.units, rest))
         np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
         return file
-
-
-def _ids_by_content(X: FloatArray, labels: UInt8Array, groups: StrArray) -> StrArray:
-    """Return ids ``[N]``: a digest of the record, and a number where records are equal.
-
-    Where records of several groups are equal, the digest is of the group, too: they tell nothing of
-    a record that changed its group.
-    """
-    contents = [row.tobytes() + known.tobytes() for row, known in zip(X, labels, strict=True)]
-    named = [*zip(contents, groups.tolist(), strict=True)]
-    owners = Counter(content for content, _ in set(named))
-    seen, ids = Counter[str](), []
-    for content, group in named:
-        shared = group.encode() if owners[content] > 1 else b""
-        digest = hashlib.blake2b(content + shared, digest_size=12).hexdigest()
-        ids.append(f"private{seen[digest]}-{digest}")
-        seen[digest] += 1
-    return np.array(ids, dtype=np.str_)
 
 
 def ballots_of(classifier: Any, content: Content, num_teachers: int) -> UInt8Array:

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pate import PateClassifier, read_ledger
 from pate._core.validation import FloatArray, UInt8Array
-from pate._labeling.estimator import Content, ballots_of
+from pate._labeling.estimator import _FITS, Content, ballots_of
 from pate.accounting import Ledger
 
 ANY_LABELS = "labels other than 0 and 1 are not read off the target, unless classes says so"
@@ -404,7 +404,9 @@ def test_bad_input_is_one_line_and_spends_nothing(
         with pytest.raises(ValueError, match=message):
             PateClassifier(ledger=ledger, **settings).fit(X, labels)
     with pytest.raises(ValueError, match="Expected groups that are texts or integers"):
-        PateClassifier(ledger=ledger).fit(X, Y, X_public=X + 1, groups=np.arange(len(X)) / 2)
+        PateClassifier(ledger=ledger, grouping="pair").fit(
+            X, Y, X_public=X + 1, groups=np.arange(len(X)) / 2
+        )
     assert not ledger.exists()
 
 
@@ -531,3 +533,44 @@ def test_another_process_finds_what_a_killed_one_left(tmp_path: Path) -> None:
         assert done.returncode == status
         assert len(read_ledger(ledger).entries) == 1
     assert not (tmp_path / "records.fits").exists()
+
+
+@pytest.mark.filterwarnings("ignore:the release shows no label")
+def test_fits_of_one_process_without_a_ledger_are_counted() -> None:
+    _FITS.clear()
+    X, Y = np.random.default_rng(0).normal(size=(60, 3)), np.ones((60, 2), int)
+    Y[::2] = 0
+
+    def told(columns: int) -> str:
+        classifier = PateClassifier(epsilon=1.0, noise_seed=0)
+        classifier.fit(X[:40, :columns], Y[:40], X_public=X[40:, :columns])
+        return classifier.statement_.text
+
+    assert "This is fit 1 of its process" in told(3)
+    with pytest.warns(UserWarning, match="second fit of this process to records of 3 features"):
+        assert "This is fit 2 of its process without a ledger, to records of 3 feat" in told(3)
+    assert "This is fit 3 of its process" in told(3)  # warned once
+    assert "This is fit 1 of its process" in told(2)
+
+
+@pytest.mark.filterwarnings("ignore:the release shows no label")
+def test_groups_have_a_name_where_a_ledger_adds_up(tmp_path: Path) -> None:
+    X, Y = np.random.default_rng(0).normal(size=(60, 3)), np.ones((60, 2), int)
+    Y[::2] = 0
+    ledger = tmp_path / "ledger.sqlite"
+
+    def fit(scale: float, persons: Any, grouping: str | None) -> Any:
+        classifier = PateClassifier(
+            epsilon=1.0, noise_seed=0, ledger=ledger, grouping=grouping, copies=True
+        )
+        classifier.fit(scale * X[:40], Y[:40], X_public=scale * X[40:], groups=persons)
+        return classifier.statement_
+
+    with pytest.raises(ValueError, match="grouping='patient', with a ledger"):
+        fit(1, np.arange(40) // 20, None)
+    assert not ledger.exists()
+    fit(1, np.arange(40) // 20, "patient")
+    other = fit(2, np.arange(40), "visit")
+    assert "no total for one group by `visit`" in " ".join(other.text.split())
+    same = " ".join(fit(3, np.arange(40) // 20, "patient").text.split())
+    assert "no total for one group by `patient`" in same  # release 2 is by others

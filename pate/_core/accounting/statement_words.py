@@ -315,6 +315,12 @@ def describe_ledger(statement: Mapping[str, Any]) -> Iterator[str]:
         yield f"    {unknown}"
     if lost:
         yield f"    {lost} of them were reserved by runs that were broken off; they count in full."
+    if "fits" in statement:
+        (features, labels), number = statement["fits"]["shape"], statement["fits"]["number"]
+        yield (
+            f"    This is fit {number} of its process without a ledger, to records of {features}"
+            f" features and {labels} labels: what fits to the same records cost adds up."
+        )
 
 
 def _arithmetic(statement: Mapping[str, Any], book: LedgerSnapshot) -> list[str]:
