@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -32,11 +32,11 @@ from pate._core.accounting.charges import (
 )
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.filters import affordable
-from pate._core.accounting.history import LedgerEntry, LedgerHead, LedgerSnapshot
+from pate._core.accounting.history import LedgerEntry, LedgerSnapshot
 from pate._core.accounting.ledger import Ledger, read_ledger, require_payable
 from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.statement import Statement
-from pate._core.files.reading import code_version, read_json
+from pate._core.files.reading import read_json
 from pate._core.files.writing import (
     atomic_write,
     output_errors,
@@ -84,12 +84,6 @@ def require_promise(delta: float, *, num_units: int | None = None) -> None:
         )
 
 
-def request_text(facts: Mapping[str, Any]) -> str:
-    """Return all that determines an answer, as texts, with the code that computes it."""
-    texts = {name: str(value) for name, value in facts.items()}
-    return json.dumps([texts, code_version(), np.__version__], sort_keys=True)
-
-
 @dataclass(frozen=True)
 class PendingRelease:
     """A release under way.
@@ -126,22 +120,6 @@ class PendingRelease:
                 f"Expected a folder for releases under way, got {self.file.parent}"
                 f" ({error.strerror})"
             ) from None
-
-    def matches_statement(self, statement_file: Path, ledger: Path) -> bool:
-        """Return whether a statement describes this release, killed after writing it.
-
-        The statement then names a row of the ledger, and the ledger's number for this token.
-        """
-        if not (self.file.is_file() and ledger.is_file()):
-            return False
-        book = read_ledger(ledger)
-        number = next((entry.release for entry in book.entries if entry.token == self.token), None)
-        try:
-            statement = read_json(statement_file.read_text(encoding="utf-8"))
-            head = LedgerHead(statement["ledger"]["rows"], statement["ledger"]["digest"])
-            return number is not None and number == statement["release"] and book.follows(head)
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
 
 
 def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelease:
@@ -249,23 +227,19 @@ class ReleaseOutcome:
 
 
 class Releasable(ABC):
-    """A release: one kind of file, with its statement.
+    """A release: one kind of file, with its statement, which a later release replaces.
 
     Attributes:
         file: the released file.
         statement_file: the ``.json`` of the statement. Its text is next to it.
         seeds: the folder of the seeds of releases under way. PRIVATE.
         noise_seed: a seed in place of private noise, for tests. None for noise.
-        replaces_earlier: whether a later release takes the place of an earlier one, as the labels
-            of a run do. Its seed is then the only one in its folder, and its statement is made
-            again on the whole ledger.
     """
 
     file: Path
     statement_file: Path
     seeds: Path
     noise_seed: int | None
-    replaces_earlier: ClassVar[bool] = False
 
     @abstractmethod
     def request_digest(self) -> str:
@@ -288,19 +262,6 @@ class Releasable(ABC):
     def settlement(self, entry: LedgerEntry) -> ReleaseOutcome:
         """Return the outcome of the release that the ledger holds as ``entry``."""
 
-    def publish(self) -> None:  # noqa: B027 (labels need none)
-        """Write files that must not appear before the statement."""
-
-    def require_new(self, pending: PendingRelease, ledger: Path) -> None:
-        """Raise ``ValueError`` if outputs exist, unless this release wrote them and was killed."""
-        places = (self.file, self.statement_file, self.statement_file.with_suffix(".txt"))
-        existing = ", ".join(str(path) for path in places if path.exists())
-        require(
-            not existing or pending.matches_statement(self.statement_file, ledger),
-            "another output, because every release is paid for",
-            existing=existing,
-        )
-
 
 def release(publication: Releasable) -> Statement:
     """Make a release, or continue one that was killed, and return its statement.
@@ -316,8 +277,7 @@ def release(publication: Releasable) -> Statement:
         bar.update()
         with publication.prepared(pending, generator) as terms:
             number = _reserve(publication, terms, pending)
-            if publication.replaces_earlier:
-                delete_other_seeds(pending)
+            delete_other_seeds(pending)
             if seed is not None:
                 generator = seeded_generator(seed, release=number)
             bar.update()
@@ -338,18 +298,11 @@ def write_statement(publication: Releasable, ledger: Ledger, release: int) -> St
     """
     entry = ledger.entries()[release - 1]
     settlement = publication.settlement(entry)
-    head = ledger.settle(release, realised=settlement.realised, published=settlement.published)
-    # a statement that is never made again ends with its own release
-    book = (
-        ledger.snapshot()
-        if publication.replaces_earlier
-        else read_ledger(ledger.path, rows=head.rows)
-    )
-    statement = Statement.of(book, release)
+    ledger.settle(release, realised=settlement.realised, published=settlement.published)
+    statement = Statement.of(ledger.snapshot(), release)
     with output_errors(publication.file):
         write_json(publication.statement_file, statement.content)
         write_text(publication.statement_file.with_suffix(".txt"), statement.text)
-        publication.publish()
     destroy(publication.seeds, entry.token)
     return statement
 

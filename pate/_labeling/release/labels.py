@@ -182,7 +182,6 @@ class LabelsRelease(Releasable):
     appear, so that no statement ever describes labels that do not exist.
     """
 
-    replaces_earlier = True
     released: ReleasedLabels
     _votes: Votes
     _room: IO[bytes]
@@ -289,31 +288,22 @@ def require_stated(run: Run) -> int:
         ReleasedLabels.load(run.root)
     if not (labels_file(run).is_file() and statement.is_file()):
         return 0
-    return _verify(statement, run.ledger_path if run.ledger_path.is_file() else None, None)[0]
+    return _verify(statement, run.ledger_path if run.ledger_path.is_file() else None, None)
 
 
-def verify_published(statement: Path, ledger: Path | None, released: Path | None = None) -> int:
+def verify_published(statement: Path, ledger: Path, released: Path | None = None) -> None:
     """Verify the statement of labels, with the files next to it.
 
     Args:
         statement: the file.
-        ledger: the file of the ledger. None to verify only the releases that the statement lists.
+        ledger: the file of the ledger.
         released: the released file. None for the one next to the statement.
 
-    Returns:
-        The number of releases in the ledger after the release of a list; 0 for labels.
-
     Raises:
-        ValueError: in one line, at the first figure that differs, or if a file is missing or
-            damaged; also if the ledger holds releases after the statement on labels.
+        ValueError: in one line, at the first figure that differs, if a file is missing or damaged,
+            or if the ledger holds releases after the statement.
     """
-    since, kind = _verify(statement, ledger, released)
-    require_newest(since if kind == "labels" else 0)
-    return since
-
-
-def require_newest(since: int) -> None:
-    """Raise ``ValueError`` if there were releases ``since`` a statement on labels."""
+    since = _verify(statement, ledger, released)
     require(
         since == 0,
         "a statement on all releases of the ledger; the same `pate label` makes it",
@@ -321,17 +311,11 @@ def require_newest(since: int) -> None:
     )
 
 
-def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tuple[int, str]:
-    """Verify a statement; return the number of releases after it, and the kind of its own."""
-    stated, facts = Statement.read(statement), {}
-    name = statement.name.removesuffix(".privacy.json")
-    beside = [statement.with_name(f"{name}{suffix}") for suffix in (".csv", ".json", ".npz")]
-    if stated.kind == "labels":
-        beside = [statement.with_name(LABEL.outputs[0].name)]
-    file = released or next((path for path in beside if path.is_file()), beside[0])
-    if stated.kind == "labels":
-        facts = ReleasedLabels.read(file).facts
-    since = stated.verify(ledger=ledger, released=file, facts=facts)
+def _verify(statement: Path, ledger: Path | None, released: Path | None) -> int:
+    """Verify a statement; return the number of releases after it."""
+    stated = Statement.read(statement)
+    file = released or statement.with_name(LABEL.outputs[0].name)
+    since = stated.verify(ledger=ledger, released=file, facts=ReleasedLabels.read(file).facts)
     text = statement.with_suffix(".txt")
     if text.is_file():
         made_by = stated["versions"].get("pate")
@@ -340,4 +324,4 @@ def _verify(statement: Path, ledger: Path | None, released: Path | None) -> tupl
             text.read_text(encoding="utf-8") == stated.text,
             f"the words of the statement in {text}{'' if made_by == __version__ else other}",
         )
-    return since, stated.kind
+    return since

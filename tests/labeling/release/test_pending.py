@@ -8,8 +8,6 @@ import pytest
 
 from pate._core.mechanisms.noise import KEY_BITS
 from pate._core.release.transaction import delete_other_seeds, destroy, pending_release
-from pate.accounting import Ledger
-from tests.core.accounting.ledgers import gaussian, reserve
 
 
 @pytest.mark.parametrize("key", [0, 5, 2**KEY_BITS - 1])
@@ -60,30 +58,3 @@ def test_a_seed_is_destroyed_by_its_token_alone(tmp_path: Path) -> None:
     destroy(folder, one.token)
     assert not folder.exists()
     destroy(folder, one.token)
-
-
-def test_a_statement_is_of_the_release_whose_row_it_names(tmp_path: Path) -> None:
-    pending, statement = pending_release(tmp_path / "seeds", "one", 7), tmp_path / "privacy.json"
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    for token in ("another", pending.token):
-        reserve(ledger, gaussian(60), 1, token=token)
-    head = ledger.head._asdict()
-
-    def states(content: Any, place: Path = ledger.path) -> bool:
-        statement.write_text(json.dumps(content))
-        return pending.matches_statement(statement, place)
-
-    right = {"release": 2, "ledger": head}
-    assert not states(right)  # nothing is under way
-    pending.write()
-    assert states(right) and not states(right, tmp_path / "missing.sqlite")
-    wrong: tuple[Any, ...] = (
-        {"release": 1},
-        {"release": None},
-        {"ledger": head | {"rows": 1}},
-        {"ledger": {}},
-    )
-    assert not any(states(right | change) for change in wrong)
-    assert not states([])
-    statement.unlink()
-    assert not pending.matches_statement(statement, ledger.path)

@@ -1,7 +1,5 @@
-"""The one transaction, killed at each of its steps, for both kinds of release."""
+"""The one transaction, killed at each of its steps."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +12,7 @@ import pate
 from pate._core.accounting.charges import BudgetExceededError
 from pate._core.accounting.filters import affordable
 from pate._core.release import transaction
-from pate._core.release.transaction import PendingRelease, Releasable, pending_release
+from pate._core.release.transaction import PendingRelease, pending_release
 from pate._labeling.release.labels import LabelsRelease
 from pate.accounting import Budget, Ledger, NeighboringRelation, Statement, read_ledger
 from pate.aggregators import NoisyVotes
@@ -32,23 +30,12 @@ STEPS = {
     "settle": Ledger,
     "write_json": transaction,
     "write_text": transaction,
-    "publish": None,
     "destroy": transaction,
 }
-"""What is called at each step, and of what; None for the kind of release."""
+"""What is called at each step, and of what, or None for the labels."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of release, of files in one folder."""
-
-    publication: type[Releasable]
-    lay_out: Callable[[Path], object]
-    release: Callable[[Path], object]
-    file: str
-    statement: str
-    seeds: str
-    earlier: int  # releases of the ledger before
+FILE, STATEMENT = "public/labels.npz", "public/privacy.json"
 
 
 def lay_out_votes(folder: Path) -> None:
@@ -72,19 +59,6 @@ def release_labels(folder: Path) -> None:
     label_votes(folder, pate.LabelSettings(SCREEN, num_queries=60, delta=1e-3))
 
 
-KINDS = {
-    "labels": Kind(
-        publication=LabelsRelease,
-        lay_out=lay_out_votes,
-        release=release_labels,
-        file="public/labels.npz",
-        statement="public/privacy.json",
-        seeds="private/label",
-        earlier=1,
-    ),
-}
-
-
 def content(file: Path) -> object:
     """Return what a release says, but for the seal of its votes, which are imported each time."""
     if file.suffix != ".npz":
@@ -93,21 +67,19 @@ def content(file: Path) -> object:
         return {name: arrays[name].tolist() for name in arrays.files if name != "seal"}
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def unbroken(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Kind, list[object]]:
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """What a release that is never killed leaves, of the first seed and of the second."""
-    kind, left = KINDS[request.param], []
+    left = []
     for seed in (1, 2):
         folder = tmp_path_factory.mktemp("unbroken") / "run"
-        kind.lay_out(folder)
+        lay_out_votes(folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(transaction, "draw_key", lambda seed=seed: seed)
-            kind.release(folder)
-        left.append(content(folder / kind.file))
+            release_labels(folder)
+        left.append(content(folder / FILE))
     assert left[0] != left[1]
-    return kind, left
+    return left
 
 
 # in the fast suite where it has paid and drawn nothing, and where nothing is settled
@@ -122,19 +94,18 @@ KILLS = [(step, after) for step in STEPS for after in (False, True)]
 def test_killed_at_any_step_it_pays_once_and_draws_the_same(
     step: str,
     after: bool,
-    unbroken: tuple[Kind, list[object]],
+    unbroken: list[object],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kind, expected = unbroken
     monkeypatch.setattr(
         "pate._labeling.pipeline.rehearse_release", lambda *_: None
     )  # it would be killed
     folder, seeds = tmp_path / "run", count(1)
-    kind.lay_out(folder)
-    before = (folder / kind.file).read_bytes() if (folder / kind.file).is_file() else None
+    lay_out_votes(folder)
+    before = (folder / FILE).read_bytes() if (folder / FILE).is_file() else None
     monkeypatch.setattr(transaction, "draw_key", lambda: next(seeds))
-    owner: Any = STEPS[step] or kind.publication
+    owner: Any = STEPS[step] or LabelsRelease
     original = getattr(owner, step)
 
     def cut(*args: Any, **kwargs: Any) -> None:
@@ -142,31 +113,27 @@ def test_killed_at_any_step_it_pays_once_and_draws_the_same(
             original(*args, **kwargs)
         raise Killed
 
-    if step == "delete_other_seeds" and not kind.publication.replaces_earlier:
-        pytest.skip("other releases keep their seeds in the same folder")
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, cut)
         with pytest.raises(Killed):
-            kind.release(folder)
-    file, statement = folder / kind.file, folder / kind.statement
-    if statement.exists() and kind.publication.replaces_earlier:
+            release_labels(folder)
+    file, statement = folder / FILE, folder / STATEMENT
+    if statement.exists():
         Statement.read(statement).verify(released=file)
-    elif file.exists() and not kind.publication.replaces_earlier:
-        assert Statement.read(statement)["release"] == 1
     paid = (folder / "ledger.sqlite").is_file() and len(
         read_ledger(folder / "ledger.sqlite").entries
-    ) > kind.earlier
+    ) > 1
     assert paid == ((list(STEPS).index(step), after) >= (list(STEPS).index("reserve"), True))
     if file.exists() and file.read_bytes() != before:
         assert paid
-    kind.release(folder)
+    release_labels(folder)
     entries = read_ledger(folder / "ledger.sqlite").entries
-    assert len(entries) == kind.earlier + 1 and entries[-1].settled
+    assert len(entries) == 2 and entries[-1].settled
     # what is reserved has its own noise; before that, a seed that never served may be left for
     # another
-    assert content(file) == expected[0] if paid else content(file) in expected
+    assert content(file) == unbroken[0] if paid else content(file) in unbroken
     Statement.read(statement).verify(ledger=folder / "ledger.sqlite", released=file)
-    assert not (folder / kind.seeds).exists()
+    assert not (folder / "private/label").exists()
 
 
 def test_a_refusal_says_whose_releases_have_used_up_a_budget(tmp_path: Path) -> None:
