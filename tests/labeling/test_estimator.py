@@ -280,6 +280,7 @@ def test_released_labels_keep_their_names(
     assert list(classifier.released_.label_names) == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_data_frames_are_taken_by_their_columns(
     package: str, arrays: tuple[FloatArray, UInt8Array]

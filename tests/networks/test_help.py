@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from pate import cli
 from tests.labeling.commands import test_help, test_suggestions
 from tests.labeling.commands.test_help import OF_NETWORKS
 
@@ -37,25 +36,3 @@ def test_no_command_takes_a_setting_that_an_option_does_not_have(
 )
 def test_a_misspelled_option_has_a_suggestion(line: str, said: str, capsys: Captured) -> None:
     test_suggestions.require_said(line, said, capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("", "model.network"),
-        ("--model.network models.MPL", "; did you mean models.MLP?"),
-        ("--model.network models.MLP --model.network.hiden 3", "hiden"),
-    ],
-)
-def test_a_slip_in_a_network_is_one_line(words: str, named: str, capsys: Captured) -> None:
-    test_suggestions.require_said(f"student fit --run x {words}", named, capsys)
-
-
-def test_a_missing_network_is_named_as_it_is_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["student", "fit", "--run", str(tmp_path / "run")])
-    assert capsys.readouterr().err.startswith(
-        "pate student fit: the following arguments are required: model.network ("
-    )

@@ -13,12 +13,8 @@ import torch
 import pate
 from models import MLP, Linear
 from pate import cli
-from pate._labeling.runs.run import TEACHERS_FIT, Run
-from pate._networks.teachers.executors import Report
 from pate.accounting import read_ledger
-from pate.aggregators import StableTopK
 from pate.data import Arrays
-from pate.teachers import TrainJob
 from tests.conftest import copy_run
 from tests.labeling.commands.test_run import everything
 
@@ -105,73 +101,6 @@ def test_the_command_goes_on_with_it(made: Path, finished: Path, tmp_path: Path)
     assert len(read_ledger(copy / "ledger.sqlite").entries) == 1
 
 
-@pytest.mark.slow
-def test_it_goes_on_with_the_command(copied: Path, finished: Path) -> None:
-    before = everything(copied)
-    figures = run_all(pate.Pipeline(copied, Arrays(finished.parent / "data.npz")))
-    assert figures == run_all(pate.Pipeline(str(copied), Arrays(finished.parent / "data.npz")))
-    changed = {name for name, content in everything(copied).items() if content != before.get(name)}
-    assert changed <= CHANGED
-    assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
-
-
-@pytest.mark.slow
-def test_teachers_that_were_killed_go_on(finished: Path, made: Path, tmp_path: Path) -> None:
-    """Who finishes does not matter."""
-    root = tmp_path / "run"
-    (root / "private").mkdir(parents=True)
-    shutil.copy(finished / "private" / "partition.json", root / "private")
-    pipeline = pate.Pipeline(
-        root, Arrays(finished.parent / "data.npz"), ledger=tmp_path / "ledger.sqlite"
-    )
-    work = TrainJob.work
-
-    def first_alone(job: TrainJob, teachers: range, report: Report) -> None:
-        if teachers.start:
-            raise KeyboardInterrupt
-        work(job, teachers, report)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainJob, "work", first_alone)
-        with pytest.raises(KeyboardInterrupt):
-            pipeline.fit_teachers(PLAN)
-    assert not Run(root).is_finished(TEACHERS_FIT)
-    recipe = finished.parent / "recipe"
-    files = [f"--config={recipe}/{part}.yaml" for part in ("data", "teachers")]
-    words = ["teachers", "fit", *files, f"--ledger={tmp_path}/ledger.sqlite", "--run", str(root)]
-    assert cli.main(words) == 0
-    for path in (made / "private" / "teachers").glob("*.pt"):
-        assert (root / "private" / "teachers" / path.name).read_bytes() == path.read_bytes()
-
-
-def released(root: Path, aggregator: type[pate.Aggregator] | None) -> pate.ReleasedLabels:
-    given = {"delta": 1e-3, "target_epsilon": 50.0, "num_queries": 20, "noise_seed": 1}
-    settings = pate.LabelSettings(aggregator and pate.Partial(aggregator), **given)  # type: ignore[arg-type]
-    return pate.Pipeline(root, overwrite=True).label(settings)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("aggregator", [None, StableTopK, pate.NoisyVotes])
-def test_a_target_is_met_as_by_the_command(
-    aggregator: type[pate.Aggregator] | None, copied: Path, tmp_path: Path
-) -> None:
-    """What a class lacks is found in one place: the same settings, the same labels, nothing paid
-    twice."""
-    found = released(copied, aggregator)
-    epsilon = found.statement["releases"][-1]  # type: ignore[attr-defined]
-    assert epsilon["count"] == 20
-    (tmp_path / "label.yaml").write_text(
-        "delta: 0.001\ntarget_epsilon: 50.0\nnum_queries: 20\nnoise_seed: 1\n"
-    )
-    words = ["label", "--config", str(tmp_path / "label.yaml"), "--run", str(copied)]
-    if aggregator is not None:
-        words.append(f"--aggregator={aggregator.__name__}")
-    before = everything(copied)
-    assert cli.main(words) == 0
-    assert everything(copied) == before
-    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
-
-
 def test_labels_that_were_interrupted_are_paid_for_once(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +126,7 @@ def test_labels_that_were_interrupted_are_paid_for_once(
     ).all()
 
 
+@pytest.mark.slow
 def test_data_beside_the_program_are_found_from_any_folder(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,26 +151,6 @@ def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
     assert everything(copied / "private" / "votes") == before
     with pytest.raises(ValueError, match="absent"):
         pate.Pipeline(copied).vote(absent=[3])
-
-
-def test_a_changed_setting_is_refused(copied: Path) -> None:
-    before = everything(copied)
-    with pytest.raises(ValueError, match=r"num_queries=20 \(was 80\)"):
-        pate.Pipeline(copied).label(
-            pate.LabelSettings(ANSWERS, delta=0.001, num_queries=20, noise_seed=3)
-        )
-    with pytest.raises(ValueError, match="soft=False"):
-        pate.Pipeline(copied).fit_student(pate.StudentPlan(data={"soft": False}))
-    assert everything(copied) == before
-
-
-def test_a_class_without_noise_needs_a_target(copied: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"scale_gap.* of StableTopK, or `target_epsilon`, which finds it"
-    ):
-        pate.Pipeline(copied, overwrite=True).label(
-            pate.LabelSettings(pate.Partial(StableTopK), delta=0.001)
-        )
 
 
 def test_a_student_has_its_schedule_and_callbacks() -> None:

@@ -1,49 +1,15 @@
 """`pate run` of networks: by scores, on pictures, and what is refused before any is trained."""
 
-import json
 import os
 import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pate import cli
-from tests.conftest import make_arrays
-from tests.labeling.commands import test_run
-from tests.labeling.commands.test_run import everything
 from tests.labeling.stages import test_closed_form
 from tests.labeling.stages.test_closed_form import RECORDS
-from tests.networks.conftest import recipe
-
-
-@pytest.mark.slow
-def test_networks_vote_by_scores_in_a_whole_run(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = recipe(copied.parent / "recipe", copied.parent / "data.npz")
-    np.savez(copied.parent / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    (folder / "label.yaml").write_text("target_epsilon: 50\ndelta: 0.001\n")
-    words = [
-        "run",
-        str(folder),
-        "--run",
-        str(copied),
-        "--ledger",
-        str(copied / "ledger.sqlite"),
-        "--overwrite",
-    ]
-    assert cli.main([*words, "--votes=scores"]) == 0
-    assert (
-        json.loads((copied / "private" / "votes" / "manifest.json").read_text())["ballots"]
-        == "scores"
-    )
-    assert "ScoreVotes" in (copied / "public" / "label.yaml").read_text()
-    # it is said once
-    before = everything(copied / "public")
-    assert cli.main(words) == 0
-    assert everything(copied / "public") == before
 
 
 def test_a_copied_folder_of_pictures_is_told_calmly(
@@ -76,27 +42,6 @@ def test_a_copied_folder_of_pictures_is_told_calmly(
     )
     assert "--overwrite" in error and len(error.splitlines()) == 1
     assert not re.search(r"[0-9a-f]{16}", error.replace(str(tmp_path), ""))
-
-
-def student(
-    *, data: str = "{}", trainer: str = "{}", optimize: str = "accuracy", **model: str
-) -> dict[str, str]:
-    """Return the file of a student's settings, written as YAML."""
-    settings = ", ".join(
-        f"{name}: {value}" for name, value in ({"network": "models.MLP"} | model).items()
-    )
-    return {
-        "student.yaml": f"model: {{{settings}}}\ndata: {data}\ntrainer: {trainer}\noptimize: {optimize}\n"
-    }
-
-
-def test_a_slip_in_the_options_of_a_student_is_told(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--student.model.network=models.MLP", "--student.optimise=f1"]
-    test_run.test_a_slip_in_the_last_stage_is_told_before_the_first(
-        words, "mean --optimize?", finished, tmp_path, capsys
-    )
 
 
 @pytest.mark.parametrize(

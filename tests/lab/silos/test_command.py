@@ -277,18 +277,6 @@ def test_a_key_is_made_once_and_may_be_of_another_program(
         read_public_keys(public.parent, ["west"])
 
 
-def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hospitals = Hospitals(tmp_path)
-    assert cli.main(words(hospitals, "south", *agreed(hospitals), "--name", "charite")) == 2
-    assert capsys.readouterr().err.startswith(
-        "pate silo: Expected a silo among north, south, west, got name='charite'"
-    )
-    assert cli.main(words(hospitals, "south", "--max_epsilon", "2")) == 2
-    assert capsys.readouterr().err.startswith(
-        "pate silo: Expected --max_epsilon with --delta, got max_epsilon=2.0"
-    )
-
-
 def test_no_sum_is_released_at_a_delta_that_promises_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,11 +1,9 @@
 """Sums through files: in any order, after kills, with silos that drop out, and with files that
 somebody changed."""
 
-import importlib
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -21,17 +19,9 @@ from pate._core.accounting.charges import account
 from pate._core.files import writing
 from pate._core.mechanisms.noise import decode, share_grid
 from pate.accounting import Budget, Ledger, NeighboringRelation
-from pate.lab.silos.exchange import INVITATION, SERVER, AwaitedError, Exchange, Invitation, waiting
+from pate.lab.silos.exchange import INVITATION, SERVER, AwaitedError, Exchange, Invitation
 from pate.lab.silos.secrets import Secrets, SigningKey, WordArray
 from tests.lab.silos.exchanges import LABELS, Hospitals
-
-
-def test_a_missing_package_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pate.lab.silos.secrets")
-    monkeypatch.setitem(sys.modules, "Crypto.Cipher", None)
-    with pytest.raises(ValueError, match=r"^Expected the package pycryptodome, got none: [^\n]*$"):
-        importlib.import_module("pate.lab.silos.secrets")
-
 
 After = Callable[..., Hospitals]
 
@@ -223,58 +213,6 @@ def test_a_silo_answers_one_list_of_survivors(tmp_path: Path) -> None:
     ):
         hospitals.advance("south")
     assert not hospitals.sent("unmasking", "south").exists()
-
-
-@pytest.mark.parametrize(
-    ("kind", "how"),
-    [
-        *(("keys", "own"), ("shares", "cut"), ("masked", "another's"), ("unmasking", "own")),
-        *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in product(
-                ["keys", "shares", "masked", "unmasking"], ["cut", "another's", "own"]
-            )
-        ),
-    ],
-)
-def test_a_file_that_was_changed_is_refused(
-    tmp_path: Path,
-    advanced: After,
-    kind: str,
-    how: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """By whoever reads it: the server, or a silo other than the one that wrote it."""
-    kinds = ["keys", "shares", "masked", "unmasking"]
-    rounds = max(kinds.index(kind) + 1, 2)
-    hospitals = advanced(rounds).copied(tmp_path)
-    strangers = advanced(rounds, queries=5)
-    path = hospitals.sent(kind, "south")
-    if how == "cut":
-        path.write_bytes(path.read_bytes()[:-40])
-    elif how == "another's":
-        shutil.copyfile(strangers.sent(kind, "south"), path)
-    elif path.suffix == ".json":
-        content = json.loads(path.read_text())
-        place = content["shares"] if kind != "keys" else content
-        last = next(iter(place)) if kind != "keys" else "sealing"
-        place[last] = f"{int(place[last][0], 16) ^ 1:x}{place[last][1:]}"
-        path.write_text(json.dumps(content))
-    else:
-        path.write_bytes(path.read_bytes()[:400] + b"changed" + path.read_bytes()[407:])
-    if kind == "unmasking":  # the shares of the two others are enough
-        require_same(hospitals.server().open(), hospitals.curators())
-        line = r"pate label: Expected .*unmasking/south\.json.*\. The shares of others are enough\n"
-        assert re.fullmatch(line, capsys.readouterr().err)
-        hospitals.sent(kind, "west").unlink()
-        with pytest.raises(AwaitedError, match=r"^unmasking of west"):
-            hospitals.server().open()
-    else:
-        read = hospitals.server().open if kind == "masked" else hospitals.member("west").advance
-        with pytest.raises(ValueError, match=r"^Expected .*south\.(json|npz)"):
-            read()
-    with pytest.raises(ValueError, match=r"^Expected "):
-        hospitals.advance("south")
 
 
 def test_a_silo_cannot_make_up_the_keys_of_others(tmp_path: Path) -> None:
@@ -478,18 +416,6 @@ def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Pat
             not (hospitals.shared / "keys").exists()
             and not (tmp_path / "north" / "private").exists()
         )
-    counts = hospitals.counts["north"]
-    pate.NamedVotes(ids=votes.ids, label_names=LABELS, counts=counts, num_teachers=5).save(
-        hospitals.votes("north")
-    )
-    assert hospitals.advance("north") == ["keys of south, west"]
-    pate.NamedVotes(**as_they_are).save(hospitals.votes("north"))
-    with pytest.raises(ValueError, match=r"^Expected the votes with which north began$"):
-        hospitals.advance("north")
-    with pytest.raises(
-        ValueError, match=r"^Expected a silo among north, south, west, got name='charite'$"
-    ):
-        hospitals.member("charite").advance()
 
 
 def test_a_silo_that_its_ledger_would_refuse_sends_nothing(tmp_path: Path) -> None:
@@ -560,15 +486,6 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
     assert "north" not in hospitals.exchange.absent("masked") and len(ledger.entries()) == 2
 
 
-def test_lost_secrets_are_refused(tmp_path: Path, after: After) -> None:
-    hospitals = after(1)
-    shutil.rmtree(tmp_path / "north" / "private")
-    with pytest.raises(
-        ValueError, match=r"^Expected .*keys/north.json as this command writes it. Each sum needs"
-    ):
-        hospitals.advance("north")
-
-
 def test_terms_that_protect_nobody_are_refused() -> None:
     keys = {name: f"{number:064x}" for number, name in enumerate("abc")}
     terms: dict[str, Any] = {
@@ -591,13 +508,7 @@ def test_terms_that_protect_nobody_are_refused() -> None:
             ValueError, match=r"^Expected (dropouts <|one of 3 silos that neither|an integer)"
         ):
             Invitation(**terms, colluding=colluding, dropouts=dropouts)
-    for names in ([1], [None], [], "ab", None, [["a"]]):
-        for which in ("ids", "label_names"):
-            with pytest.raises(
-                ValueError, match=rf"^Expected a list of texts, at least one, as {which}, got"
-            ):
-                Invitation(**{**terms, which: names}, colluding=1, dropouts=0)
-    for name in ("../a", "a/b", "", ".a"):
+    for name in ("../a", ""):
         with pytest.raises(ValueError, match=r"^Expected silos with names of letters"):
             Invitation(**{**terms, "teachers": {name: 1, "b": 1}}, colluding=1, dropouts=0)
     for changed in (
@@ -609,20 +520,3 @@ def test_terms_that_protect_nobody_are_refused() -> None:
             ValueError, match=r"^Expected (a key for each silo|keys that occur once|public keys)"
         ):
             Invitation(**{**terms, **changed}, colluding=1, dropouts=0)
-
-
-def test_waiting_ends_when_others_have_sent_or_time_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pate.lab.silos.places.Folder.poll", 0.01)
-    exchange = Exchange(tmp_path)
-    with pytest.raises(AwaitedError, match=r"^the invitation$"):
-        waiting(exchange, lambda: exchange.invitation, 0.03)
-    steps = iter([AwaitedError("keys"), AwaitedError("keys"), None])
-
-    def step() -> str:
-        if error := next(steps):
-            raise error
-        return "done"
-
-    assert waiting(exchange, step, None) == "done"

@@ -207,43 +207,6 @@ def test_a_server_that_is_killed_goes_on(
     silos.require_curators("north", "south", "west")
 
 
-def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    silos = Labelling(tmp_path)
-    for more, refusal in (
-        (["--aggregator.silos", "4"], "Expected silos=3, as --teachers names, got silos=4"),
-        (
-            ["--noise_seed", "1"],
-            "Expected no noise_seed with --silos, which draw the noise, got seed=1",
-        ),
-        (
-            ["--aggregator.dropouts", "2"],
-            "Expected one of 3 silos that neither colludes nor drops out, got colluding=1, dropouts=2",
-        ),
-        (
-            ["--votes", str(tmp_path / "north" / "votes.npz")],
-            "Expected --votes or --silos, not both",
-        ),
-        (
-            ["--teachers", "null"],
-            "Expected --teachers with a number for each silo, got teachers=None",
-        ),
-        (
-            ["--aggregator", "NoisyVotes", "--aggregator.sigma_votes", "3"],
-            "Expected votes that are Counts or Ballots, which NoisyVotes takes, got votes=",
-        ),
-        (
-            ["--data", "null"],
-            "Expected --data with the public records that the silos vote on",
-        ),
-    ):
-        assert silos.label(*more) == 2
-        assert f"pate label: {refusal}" in capsys.readouterr().err
-        assert (
-            not (tmp_path / "run").exists()
-            and not (tmp_path / "exchange" / "invitation.json").exists()
-        )
-
-
 @pytest.mark.slow
 def test_forty_silos_are_summed_in_two_minutes() -> None:
     """With the figure of docs/appendix/silo-parties.md: all parties in one process, one after the other."""

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import zipfile
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,8 +18,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from pate import cli
-from pate._core.validation import AwaitedError
-from pate.lab.silos.exchange import INVITATION, require_private, waiting
+from pate.lab.silos.exchange import INVITATION, waiting
 from pate.lab.silos.places import Folder, Store, place_of
 from pate.lab.silos.secrets import SigningKey
 from tests.lab.silos.exchanges import Hospitals
@@ -105,43 +103,6 @@ def test_commands_release_the_curators_sum(
 
 class _KilledError(BaseException):
     """What ends a process."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(4))
-def test_a_silo_that_is_killed_sends_the_same_again(
-    tmp_path: Path, where: str, first: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before and after each request that writes; every fourth moment in one exchange."""
-    hospitals = Hospitals(tmp_path, where=where)
-    real, moments = Store.put, iter(range(100))
-    left = set(range(first, 8, 4))
-
-    def end(moment: int) -> None:
-        if moment in left:
-            left.remove(moment)
-            raise _KilledError
-
-    def dying(store: Store, path: str, content: bytes) -> None:
-        end(next(moments))
-        real(store, path, content)
-        end(next(moments))
-
-    sent: dict[str, bytes] = {}
-    for _ in range(4):
-        monkeypatch.setattr(Store, "put", dying)
-        for _ in range(3):
-            with suppress(_KilledError):
-                take_part(hospitals, "north")
-        monkeypatch.setattr(Store, "put", real)
-        take_part(hospitals)
-        with suppress(AwaitedError):
-            opened = hospitals.server().open()
-        now = files_of(where)
-        assert {path: now[path] for path in sent} == sent
-        sent = now
-    require_same(opened, hospitals.curators())
-    assert not left
 
 
 def test_a_second_party_of_the_same_name_is_refused(
@@ -365,12 +326,6 @@ def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(ValueError, match=r"^Expected the package fsspec, got none: [^\n]*$"):
         place_of("memory://sum")
-
-
-def test_what_is_private_lies_outside_of_a_folder_by_its_address(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^Expected a place outside of .*sum, which all others"):
-        require_private(f"file://{tmp_path}/sum", state=tmp_path / "sum" / "state")
-    require_private("memory://sum", state=tmp_path / "sum" / "state")
 
 
 @pytest.mark.parametrize("path", ["invitation.json", "keys/west.json", "masked/north.npz"])

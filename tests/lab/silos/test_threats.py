@@ -1,14 +1,12 @@
 """The threat table of docs/appendix/silo-parties.md: what each party learns is measured, and
 is what the page says."""
 
-import ast
 import re
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-import pate
 from pate.aggregators import SiloVotes
 from pate.lab.silos.exchange import say
 from scripts.measure_silos import SMALL, measure
@@ -123,21 +121,3 @@ def test_words_of_others_are_printed_without_their_control_characters(
     """An answer of a wrong server could look like a line of ours."""
     say("waiting for \x1b[2K\rnorth: done")
     assert capsys.readouterr().out == "waiting for \\x1b[2K\\rnorth: done\n"
-
-
-def test_strangers_have_one_printer_and_one_way_to_unpack() -> None:
-    """No other code of silos prints, and archives are unpacked in one place."""
-    root = Path(pate.__file__).parent
-    calls = {
-        (name, path.relative_to(root).as_posix())
-        for path in root.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        for name in [getattr(node.func, "id", None) or getattr(node.func, "attr", None)]
-        if name in ("extractall", "unpack_archive")
-        or (name == "print" and path.parent.name == "silos" and path.stem != "command")
-    }
-    assert calls == {
-        ("print", "lab/silos/exchange.py"),
-        ("extractall", "_labeling/data/features/sentences.py"),
-    }

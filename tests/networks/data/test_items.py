@@ -18,7 +18,7 @@ from tests.labeling.data.features.test_sentences import (
     model,
     stand_in as stand_in,
 )
-from tests.labeling.data.test_row_numbers import NAMES, NUMBERED, SPLIT, Open
+from tests.labeling.data.test_row_numbers import NUMBERED, SPLIT, Open
 from tests.labeling.stages.test_extreme_records import LONG
 
 
@@ -116,12 +116,6 @@ def test_row_numbers_are_refused_unless_they_are_permanent(
     source: Open, ids: list[str], tmp_path: Path
 ) -> None:
     row_numbers.test_row_numbers_are_refused_unless_they_are_permanent(source, ids, tmp_path)
-
-
-@pytest.mark.parametrize("source", [in_torch, in_columns])
-@pytest.mark.parametrize("ids", NAMES.values(), ids=NAMES)
-def test_ids_of_the_records_are_taken(source: Open, ids: list[str], tmp_path: Path) -> None:
-    source(tmp_path, ids).require_distinct()
 
 
 @pytest.mark.usefixtures("stand_in")

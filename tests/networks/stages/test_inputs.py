@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -106,7 +105,12 @@ def of_file(settings: Any, place: Path, data: Arrays | None = None) -> str:
     return f"--config={path}"
 
 
-@pytest.mark.parametrize("name", TEACHERS)
+def fast(names: Iterable[str], *kept: str) -> list[Any]:
+    """Return cases of which all but those that are ``kept`` are slow."""
+    return [name if name in kept else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", fast(TEACHERS, "network", "unit", "seed", "start_from"))
 def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, data = replace(PLAN, **{name: TEACHERS[name]}), Arrays(begun.parent / "data.npz")
     message = f"was begun with, got {name}"
@@ -137,7 +141,7 @@ def test_settings_of_the_data(
     )
 
 
-@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.parametrize("name", fast(LABELS, "aggregator", "delta", "noise_seed"))
 def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed: dict[str, Any] = {name: LABELS[name]}
     if name in ("max_delta0", "budget_filter"):
@@ -148,13 +152,7 @@ def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixtur
     assert name in refused(["label", of_file(settings, begun.parent)], begun, capsys)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name == "data.soft" else pytest.param(name, marks=pytest.mark.slow)
-        for name in STUDENTS
-    ],
-)
+@pytest.mark.parametrize("name", fast(STUDENTS, "data.soft"))
 def test_settings_of_a_student(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "student",
@@ -312,41 +310,3 @@ def test_other_predictions_are_other_labels(
         released()
     assert released(overwrite=True) != first
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (
-            "{class_path: Arrays, init_args: {path: PATH}}",
-            "got data.init_args.public_fraction=None (was 0.2)",
-        ),
-        ("{class_path: CelebAAttributes, init_args: {labels: [a]}}", "required: path"),
-    ],
-)
-def test_a_data_file_is_taken_as_it_is(
-    data: str, message: str, begun: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What was deleted from it has its default again, and nothing of the class that it named is
-    left."""
-    source = Arrays(begun.parent / "data.npz", public_fraction=0.2)
-    plan = replace(PLAN, num_teachers=2, num_steps=1)
-    words = [
-        "teachers",
-        "fit",
-        f"--ledger={tmp_path}/ledger.sqlite",
-        of_file(plan, tmp_path),
-        "--run",
-        str(tmp_path),
-    ]
-    (tmp_path / "data.yaml.first").write_text(yaml.safe_dump({"data": describe_data(source)}))
-    assert cli.main([*words, f"--config={tmp_path}/data.yaml.first"]) == 0
-    (tmp_path / "own.yaml").write_text(
-        "data: " + data.replace("PATH", str(begun.parent / "data.npz"))
-    )
-    with pytest.raises(SystemExit) if "labels" in data else nullcontext():
-        assert cli.main([*words, f"--config={tmp_path}/own.yaml"]) == 2
-    assert message in capsys.readouterr().err
-    # settings alone are those of the run's data
-    assert cli.main([*words, "--data.init_args.public_fraction=0.2"]) == 0

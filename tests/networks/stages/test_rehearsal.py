@@ -1,6 +1,6 @@
 """A run is rehearsed on made-up records: whatever can fail fails before anything is reserved."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,30 +51,11 @@ class Sigmoid(Net):
         return logits.sigmoid()
 
 
-class Softmax(Net):
-    def spoilt(self, logits: torch.Tensor) -> Any:
-        return logits.softmax(-1)
-
-
-class Untrained(Net):
-    """Answers, but learns nothing."""
-
-    def spoilt(self, logits: torch.Tensor) -> Any:
-        return logits.detach()
-
-
 class FailsInTraining(Net):
     def spoilt(self, logits: torch.Tensor) -> Any:
         if self.training:
             raise KeyError("a batch")
         return logits
-
-
-class Branches(Net):
-    """Looks at a value, which stacked networks cannot."""
-
-    def spoilt(self, logits: torch.Tensor) -> Any:
-        return logits if float(logits.sum()) > 0 else -logits
 
 
 class FailsToAnswer(NoisyVotes):
@@ -147,48 +128,26 @@ OWN = f"{{class_path: {HERE}.%s, init_args: {{sigma_votes: 3.0}}}}"
 WAYS: dict[str, Way] = {
     # records
     "features that are NaN": data("finite features", X=np.full((600, 6), np.nan)),
-    "ids twice": data("occur once", ids=np.repeat(np.arange(300), 2)),
-    "no private records": data("private record", split=np.repeat([1, 2], 300)),
     "rows in two roles": data(
         "public samples that are no private records: they are published (copies=True says that",
         X=make_arrays()["X"][np.r_[:400, :100, 500:600]],
     ),
-    "a missing file": Way("gone.npz", ("--data.init_args.path=gone.npz",)),
     # teachers
-    "a network of other arguments": teachers(
-        "Expected a network of (input_shape, num_labels)", "network=torch.nn.Linear"
-    ),
     "a sigmoid": teachers("from the network Sigmoid, of both signs", f"network={HERE}.Sigmoid"),
-    "no gradient": teachers("pate teachers fit", f"network={HERE}.Untrained"),
     "a fault in training": teachers("got KeyError", f"network={HERE}.FailsInTraining"),
-    "a branch in a stack": teachers("pate teachers fit", f"network={HERE}.Branches"),
-    "an optimizer of whole tensors": teachers("entry by entry", "optimizer=LBFGS"),
     "a schedule that looks": teachers(
         "looks at no loss", "scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau"
     ),
-    "augmented rows": teachers(
-        "for augment", "augment=[torchvision.transforms.v2.RandomHorizontalFlip]"
-    ),
-    "groups that are not there": teachers("group", "unit=group"),
     "a release that is not there": teachers("student fit", "start_from=gone"),
-    "a device that is not there": teachers("accelerator", "accelerator=abacus"),
     # labels
-    "a delta of nothing": label("which promises something", "delta=0.01"),
-    "noise without a target": label("aggregator.scale_gap", "target_epsilon=null"),
-    "a target that no noise meets": label("at least 10% of the queries", "target_epsilon=0.4"),
     "a target above the budget": label("max_epsilon", "max_epsilon=3"),
     "scores for sets": Way("which", ("--votes=scores",)),
-    "units of too many teachers": label("max_teachers_per_unit <= 40", "max_teachers_per_unit=41"),
     "no answer": label(
         "FailsToAnswer to answer made-up votes", f"aggregator={OWN % 'FailsToAnswer'}"
     ),
     "answers of one label": label("4 labels", f"aggregator={OWN % 'AnswersOneLabel'}"),
     "counts in words": label("Expected", f"aggregator={OWN % 'FailsToSettle'}"),
-    "votes from elsewhere": label("own teachers", "votes=votes.npz"),
     # the student
-    "a sigmoid of the student": student(
-        "from the network Sigmoid, of both signs", f"model.network={HERE}.Sigmoid"
-    ),
     "a student that fails in training": student(
         "`pate student fit` to finish on made-up records, got KeyError",
         f"model.network={HERE}.FailsInTraining",
@@ -201,21 +160,11 @@ WAYS: dict[str, Way] = {
         "whose outputs stay small in 3 steps (a smaller learning rate)",
         "model.optimizer={class_path: SGD, init_args: {lr: 1e12}}",
     ),
-    "unlabeled samples behind a first release of all": student(
-        "no --data.unlabelled with start_from: first", "data.unlabelled=2"
-    ),
     "cuts by no samples": student(
         "--data.val_fraction > 0", "data.val_fraction=0", "optimize=macro_f1"
     ),
-    "Lightning's smoke test": student(
-        "no trainer.fast_dev_run, which leaves no student: `pate run --dry_run`",
-        "trainer.fast_dev_run=true",
-    ),
     "no epochs": student(
         "a trainer that leaves a student with figures, got max_epochs=0", "trainer.max_epochs=0"
-    ),
-    "no checkpoints": student(
-        "got enable_checkpointing=False", "trainer.enable_checkpointing=false"
     ),
     "several processes": student("ddp_spawn", "trainer.devices=2"),
     "a metric to monitor": student(
@@ -231,7 +180,6 @@ WAYS: dict[str, Way] = {
         "each setting once in recipe/label.yaml, got twice=['delta']",
         files={"label.yaml": LABEL + "delta: 1.0e-3\n"},
     ),
-    "a stage that is none": Way("overrides such as", ("--labels.num_queries=3",)),
 }
 
 
@@ -242,7 +190,7 @@ FAST = (
     "no answer",
     "counts in words",
     "a student that fails in training",
-    "a ledger of other bytes",
+    "a setting twice",
 )
 
 
@@ -312,40 +260,6 @@ def test_a_run_without_test_records_leaves_out_its_last_stage(
 
 
 @pytest.mark.slow
-def test_stages_say_what_is_hopeless_as_a_run_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Before networks are trained, and before labels are paid for, once."""
-    monkeypatch.chdir(tmp_path)
-    words = ("--config=recipe/data.yaml", "--config=recipe/teachers.yaml", "--run=run")
-    place(tmp_path, Way("", files={"teachers.yaml": FIRST.replace("start_from: first\n", "")}))
-    assert cli.main(["teachers", "fit", *words, "--num_teachers=201", "--dry_run"]) == 0
-    assert "400 private records (or groups) for 201 teachers: most" in capsys.readouterr().err
-    names = make_arrays()["label_names"]
-    absent = np.where(names == "c", 0, np.where(names == "d", 1, make_arrays()["Y"]))
-    np.savez(tmp_path / "data.npz", **(make_arrays() | {"Y": absent}))  # type: ignore[arg-type]
-    assert run("--dry_run") == 0
-    said = capsys.readouterr().err
-    assert "PRIVATE: no private record has c: nothing can" in said
-    assert "PRIVATE: all private records that know d have it: it will always be given" in said
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    (tmp_path / "recipe" / "teachers.yaml").write_text(CLOSED)
-    assert cli.main(["teachers", "fit", *words]) == cli.main(["teachers", "vote", "--run=run"]) == 0
-    assert "hopeless" not in capsys.readouterr().err
-    paying = ["label", "--run=run", "--target_epsilon=0.02", "--delta=1e-5"]
-    line = "PRIVATE: 400 private records (or groups), each with a vote, for noise of "
-    with monkeypatch.context() as patch:
-        patch.setattr("pate._labeling.pipeline.release_labels", fail)
-        with pytest.raises(KeyError):
-            cli.main(paying)
-    assert line in capsys.readouterr().err and reserved(tmp_path) == 0
-    assert cli.main(paying) == 0
-    assert line in capsys.readouterr().err and reserved(tmp_path) == 1
-    assert cli.main(paying) == 0
-    assert not capsys.readouterr().err
-
-
-@pytest.mark.slow
 def test_where_nothing_fails_both_releases_are_reserved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -390,49 +304,13 @@ def test_nothing_private_is_read_and_nothing_is_left(
     assert not (tmp_path / "run").exists() and reserved(tmp_path) == 0
 
 
+@pytest.mark.slow
 def test_callbacks_see_no_made_up_records(tmp_path: Path) -> None:
     trainer = {"callbacks": [{"class_path": f"{HERE}.Loud"}], "accelerator": "cpu"}
     Pipeline(tmp_path / "run", source(tmp_path)).rehearse(
         ClosedFormPlan(), TARGET, StudentPlan(network=Net, trainer=trainer)
     )
     assert not Loud.seen
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("plan", "settings", "student", "message"),
-    [
-        (
-            ClosedFormPlan(),
-            TARGET,
-            StudentPlan(trainer={"max_epochs": 0, "accelerator": "cpu"}, network=Net),
-            "got max_epochs=0",
-        ),
-        (ClosedFormPlan(), TARGET, StudentPlan(network=Softmax), "the network Softmax"),
-        (
-            ClosedFormPlan(),
-            replace(TARGET, aggregator=NoisyVotes(sigma_votes=3.0)),
-            None,
-            "votes that are",
-        ),
-        (
-            ClosedFormPlan(unit="group"),
-            replace(TARGET, num_queries=101),
-            None,
-            "num_queries <= 100",
-        ),
-    ],
-)
-def test_a_program_rehearses_as_the_command_does(
-    plan: ClosedFormPlan,
-    settings: LabelSettings,
-    student: StudentPlan | None,
-    message: str,
-    tmp_path: Path,
-) -> None:
-    with pytest.raises(ValueError, match=r"^Expected ") as caught:
-        Pipeline(tmp_path / "run", source(tmp_path)).rehearse(plan, settings, student)
-    assert message in str(caught.value)
 
 
 VOTES = NamedVotes(

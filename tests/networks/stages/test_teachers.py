@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import threading
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,14 +108,6 @@ def test_processes_that_work_together_end_where_one_ends(
     assert not [
         name for name in ("workers", "executor", "shared", "gpus", "dry_run") if name in saved
     ]
-
-
-def test_overwriting_together_is_refused(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fit(words, tmp_path / "run", "--shared=true", "--overwrite") == 2
-    assert "Expected overwrite without shared" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
@@ -224,14 +215,6 @@ def test_a_record_that_is_removed_reaches_one_teacher_by_command(
     assert first.ballots is not None and second.ballots is not None
     moved = (first.ballots != second.ballots).any(axis=(0, 2))
     assert [teacher for teacher in np.flatnonzero(moved) if not differing[teacher]] == []
-
-
-def test_a_group_is_protected_where_there_are_groups(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fit(words, tmp_path / "run", "--unit=group") == 2
-    assert "Expected groups of the private records (`group` in an .npz" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -360,108 +343,6 @@ def test_a_truncated_chunk_is_noticed_on_the_way(
         "teachers_00000.pt, got a damaged file",
         "delete it, and `pate teachers fit` makes it again",
     )
-
-
-@pytest.mark.slow
-def test_empty_partitions_by_command(again: list[str], tmp_path: Path) -> None:
-    """Each teacher alone in its chunk: of ten, seven or more have no record."""
-    root = tmp_path / "run"
-    few = tmp_path / "few.npz"
-    arrays = make_arrays()
-    kept = np.r_[:3, 400:600]
-    np.savez(few, **arrays | {name: arrays[name][kept] for name in ("X", "Y", "ids", "split")})  # type: ignore[arg-type]
-    options = [
-        "--data.init_args.path",
-        str(few),
-        "--ledger=null",
-        "--num_steps=2",
-        "--chunk_size=1",
-    ]
-    assert fit(again, root, *options) == 0
-    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-    votes, _ = VoteStore(root / "private" / "votes").load(Ballots)
-    assert votes.ballots is not None and not votes.ballots.any(axis=(0, 2)).all()
-
-
-@pytest.mark.slow
-def test_data_that_change_between_stages(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = tmp_path / "run"
-    assert fit(words, root) == 0
-    described = root / "data.yaml"
-    text = described.read_text()
-    other = tmp_path / "other.npz"
-    np.savez(other, **make_arrays(seed=1))  # type: ignore[arg-type]
-    described.write_text(text.replace("data.npz", "other.npz"))
-    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
-    one_line(capsys, "the data that `pate teachers fit` was begun with", "data.yaml", "--overwrite")
-    assert fit(words, root) == 0  # says again where they are
-    assert described.read_text() == text
-    kept = (tmp_path / "data.npz").read_bytes()
-    shutil.copy(other, tmp_path / "data.npz")
-    assert cli.main(["teachers", "vote", "--run", str(root)]) == 2
-    one_line(
-        capsys, f"the data that `teachers fit` of {root} was begun with", "other private records"
-    )
-    (tmp_path / "data.npz").write_bytes(kept)
-    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-
-
-@pytest.mark.slow
-def test_absent_teachers_by_command(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Their ballots are zeros, all others stay what they are, and so does the number of
-    teachers."""
-    root = Path(shutil.copytree(finished, tmp_path / "run"))
-    vote = ["teachers", "vote", "--run", str(root)]
-    everybody, ids = VoteStore(root / "private" / "votes").load(Ballots)
-    for wrong in ("[10]", "[-1]", "[3, 3]"):
-        assert cli.main([*vote, "--overwrite", f"--absent={wrong}"]) == 2
-        one_line(capsys, "absent teachers in 0..9, each once")
-    assert cli.main([*vote, "--absent=[3, 7]"]) == 2
-    one_line(capsys, "absent=[3, 7] (was [])", "--overwrite")
-    assert cli.main([*vote, "--absent=[3, 7]", "--overwrite"]) == 0
-    store = VoteStore(root / "private" / "votes")
-    present, same = store.load(Ballots)
-    assert same == ids and present.num_teachers == everybody.num_teachers == 10
-    assert present.ballots is not None and everybody.ballots is not None
-    assert everybody.ballots.any(axis=(0, 2)).all()
-    away = np.isin(np.arange(10), (3, 7))
-    assert (present.ballots[:, away] == 0).all()
-    assert (present.ballots[:, ~away] == everybody.ballots[:, ~away]).all()
-    assert (present.counts == everybody.counts - everybody.ballots[:, away].sum(axis=1)).all()
-    assert cli.main(vote) == 0  # said once
-    assert store.load(Ballots)[0].counts.tolist() == present.counts.tolist()
-    assert "absent" not in "".join(path.read_text() for path in (root / "public").glob("*.yaml"))
-
-
-def flip_weight(path: Path) -> None:
-    """Change a weight and nothing else: the file is as long as it was, and can be read."""
-    with zipfile.ZipFile(path) as archive:
-        weights = [record for record in archive.infolist() if "/data/" in record.filename]
-        values = archive.read(largest := max(weights, key=lambda record: record.file_size))
-    content = bytearray(path.read_bytes())
-    content[content.index(values, largest.header_offset)] ^= 1
-    path.write_bytes(bytes(content))
-
-
-@pytest.mark.slow
-def test_a_damaged_chunk_does_not_slip_in_beside_a_lost_one(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = Path(shutil.copytree(finished, tmp_path / "run"))
-    before = contents(root)
-    teachers = root / "private" / "teachers"
-    (teachers / "teachers_00000.pt").unlink()
-    flip_weight(teachers / "teachers_00004.pt")
-    again = ["--config", str(root / "private" / "teachers_fit.yaml")]
-    assert fit(again, root) == 2
-    one_line(capsys, "private/teachers/teachers_00004.pt changed since", "Delete it")
-    (teachers / "teachers_00004.pt").unlink()
-    assert fit(again, root) == 0
-    assert contents(root) == before
 
 
 def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> None:

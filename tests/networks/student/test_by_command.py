@@ -2,10 +2,7 @@
 none elsewhere."""
 
 import csv
-import io
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +18,6 @@ from tests.labeling.commands.test_run import everything
 from tests.networks.conftest import DESCENT
 
 Captured = pytest.CaptureFixture[str]
-
-
-class Terminal(io.StringIO):
-    """What is written to a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-    @property
-    def lines(self) -> list[str]:
-        """What stays, line by line; each with all that was drawn over."""
-        return [line for line in self.getvalue().split("\n") if line.strip()]
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
-    """Make stderr a terminal from now on."""
-
-    def opened() -> Terminal:
-        stream = Terminal()
-        monkeypatch.setattr(sys, "stderr", stream)
-        return stream
-
-    return opened
 
 
 def fit(root: Path, *more: str) -> int:

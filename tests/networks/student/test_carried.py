@@ -16,7 +16,6 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torchvision.transforms import v2
 
 import models
 import pate
@@ -29,7 +28,7 @@ from pate._labeling.student.carried import Trained, export_student
 from pate._labeling.student.metrics import DECISION_METRICS, Metric
 from pate._labeling.votes.kinds import rows_of
 from pate._networks.settings import restored_network, without_weights
-from pate._networks.student.answers import export_program, weights_of_tensors
+from pate._networks.student.answers import weights_of_tensors
 from pate.data import (
     Arrays,
     CelebA,
@@ -37,7 +36,6 @@ from pate.data import (
     FeatureMap,
     Features,
     FrozenBackbone,
-    PictureTransforms,
     PublicPCA,
     Role,
 )
@@ -540,28 +538,3 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with atomic_folder(place) as new:
         (new / "b").write_text("new")
     assert [path.name for path in place.iterdir()] == ["b"] and list(tmp_path.iterdir()) == [place]
-
-
-@pytest.mark.slow
-def test_transforms_go_along(faces: Path, tmp_path: Path) -> None:
-    nearest = v2.Resize(6, interpolation=v2.InterpolationMode.NEAREST)
-    transforms = [
-        v2.CenterCrop(8),
-        v2.Grayscale(),
-        v2.Normalize([0.5], [0.25]),
-        v2.Compose([nearest]),
-    ]
-    source = CelebA(faces, size=12, features=PictureTransforms(transforms))
-    student = student_on(source, models.Linear)
-    away = carried(tmp_path / "run", student, "pate.models.Linear", source)
-    found = away.predict_proba(pictures_of(faces))
-    assert np.abs(found - answers_in_run(student, source)).max() < 1e-6 and np.ptp(found) > 0.1
-    again = away.settings["features"]["init_args"]["transforms"]
-    assert again[0] == {
-        "class_path": "torchvision.transforms.v2.CenterCrop",
-        "init_args": {"size": [8, 8]},
-    }
-    export_program(away, tmp_path / "student.pt2", format="torch.export")
-    program = torch.export.load(tmp_path / "student.pt2").module()
-    pictures = torch.from_numpy(raw(source)[:5] * 255).round().to(torch.uint8)
-    assert torch.allclose(program(pictures)[0], away.module(pictures)[0], atol=1e-6)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
@@ -44,6 +43,8 @@ def run_torch(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
 
 
 def run_onnx(path: Path, samples: np.ndarray) -> tuple[list[np.ndarray], Any]:
+    import onnxruntime
+
     session = onnxruntime.InferenceSession(path)
     said = json.loads(session.get_modelmeta().custom_metadata_map[answers.METADATA])
     assert [each.name for each in session.get_inputs()] == [said["input"]["name"]]

@@ -85,6 +85,7 @@ def test_labels_that_follow_the_features_are_answered_by_the_network() -> None:
     assert not found.departs.any()
 
 
+@pytest.mark.slow
 def test_noise_alone_departs_rarely() -> None:
     departed = 0
     for seed in range(5):
@@ -93,19 +94,6 @@ def test_noise_alone_departs_rarely() -> None:
         targets = (generator.random((200, 4)) < 0.45) + 2 * generator.standard_normal((200, 4))
         departed += bool(trained(features, targets, held=40, epochs=3).departs.any())
     assert departed <= 1
-
-
-@pytest.mark.slow
-def test_what_departs_is_in_the_checkpoint() -> None:
-    generator = np.random.default_rng(1)
-    features = generator.standard_normal((300, 5)).astype(np.float32)
-    found = trained(
-        features, np.stack((features[:, 0] > 0, generator.random(300) < 0.3), axis=1).astype(float)
-    )
-    state = found.state_dict()
-    again = Student(MLP, input_shape=(5,), label_names=("a", "b"))
-    again.load_state_dict(state)
-    assert torch.equal(again(torch.from_numpy(features)), found(torch.from_numpy(features)))
 
 
 def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:
@@ -120,18 +108,6 @@ def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:
         )
     np.testing.assert_allclose(found.state_dict()["cuts"], choose_thresholds(held_out), rtol=1e-6)
     assert np.abs(choose_thresholds(learned_from) - choose_thresholds(held_out)).max() > 1e-4
-
-
-def test_without_held_out_samples_there_is_nothing_to_cut_by(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = fit_words(copied, "--model.network=models.MLP", "--data.val_fraction=0", "--overwrite")
-    assert cli.main([*words, "--optimize=macro_f1"]) == 2
-    said = capsys.readouterr().err
-    assert (
-        "Expected held-out samples to choose cuts for macro_f1 by, --data.val_fraction > 0" in said
-    )
-    assert cli.main(["student", "test", "--run", str(copied)]) == 0
 
 
 MLP_WORDS = (
@@ -185,35 +161,3 @@ def test_the_checkpoint_of_the_lowest_loss_is_kept(
         best["state_dict"]["cuts"][1],
     )
     assert (best["state_dict"]["cuts"] != last["state_dict"]["cuts"]).any()
-
-
-@pytest.mark.slow
-def test_early_stopping_of_ones_own_takes_its_place(copied: Path) -> None:
-    own = '--trainer.callbacks=[{"class_path":"EarlyStopping","init_args":{"monitor":"val_loss","patience":2}}]'
-    assert (
-        cli.main(
-            fit_words(copied, *MLP_WORDS, "--model.optimizer.init_args.lr=0.3", own, "--overwrite")
-        )
-        == 0
-    )
-    folder = copied / "public" / "student"
-    best, last = (
-        torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last")
-    )
-    assert last["epoch"] == best["epoch"] + 2
-
-
-@pytest.mark.slow
-def test_without_held_out_samples_the_last_network_answers(copied: Path) -> None:
-    words = (
-        "--model.network=models.MLP",
-        "--data.val_fraction=0",
-        "--trainer.max_epochs=2",
-        "--overwrite",
-    )
-    assert cli.main(fit_words(copied, *words)) == 0
-    folder = copied / "public" / "student"
-    assert not (folder / "best.ckpt").exists()
-    assert torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]["departs"].all()
-    assert cli.main(["student", "test", "--run", str(copied)]) == 0
-    assert json.loads((folder / "metrics.json").read_text())["student"]["macro_f1"] > 0

@@ -121,15 +121,6 @@ def test_average_precision_equals_that_of_torchmetrics() -> None:
     np.testing.assert_allclose(average_precision(scores, truth), expected.numpy(), rtol=1e-5)
 
 
-def test_a_label_without_samples_has_average_precision_0() -> None:
-    assert average_precision(np.ones((30, 4)), np.zeros((30, 4), dtype=np.bool_)).tolist() == [
-        0,
-        0,
-        0,
-        0,
-    ]
-
-
 @pytest.mark.parametrize("digits", [1, 12])
 def test_roc_auc_equals_that_of_scikit_learn(digits: int) -> None:
     """With scores that tie, and without."""

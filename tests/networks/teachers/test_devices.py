@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from pate._networks.teachers.executors import available_bytes, local_rank, make_trainer, root_device
+from pate._networks.teachers.executors import local_rank, make_trainer
 from pate.teachers import VoteJob, VoteStore
 from tests.networks.teachers.test_training import partitions, plan, records, train
 
@@ -73,8 +73,3 @@ def test_teachers_vote_on_the_device_that_they_are_trained_on(
     )
     with pytest.raises(NotImplementedError, match="meta"):  # it computes nothing, and says so
         job.work(range(4), lambda steps: None)
-
-
-def test_the_processor_has_memory() -> None:
-    assert root_device("cpu") == torch.device("cpu")
-    assert 0 < available_bytes(torch.device("cpu")) < 2**50

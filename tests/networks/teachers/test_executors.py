@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -91,42 +90,6 @@ class NumberedJob(TrainJob):
         said = f"{os.getpid()} {multiprocessing.current_process().name} {local_rank()}"
         (self.names / str(teachers.start)).write_text(said)
         super().work(teachers, report)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlacedJob(TrainJob):
-    """Leaves the node of Ray on which each chunk was begun, and never ends a chunk on the node that is ``stuck``.
-
-    No chunk goes on until so many nodes as ``num_nodes`` have begun one.
-    """
-
-    places: Path
-    num_nodes: int
-    stuck: str | None = None
-
-    def work(self, teachers: range, report: Report) -> None:
-        import ray
-
-        node: str = ray.get_runtime_context().get_node_id()
-        (self.places / f"{teachers.start}.{node}").touch()
-        deadline = time.monotonic() + 120
-        while len(begun_on(self.places)) < self.num_nodes and time.monotonic() < deadline:
-            time.sleep(0.05)
-        steps = 0
-
-        def report_or_wait(more: int) -> None:
-            nonlocal steps
-            steps += more
-            if node == self.stuck and steps == 8:  # the checkpoint is of step 5
-                (self.places / "stuck").touch()
-                threading.Event().wait()
-            report(more)
-
-        super().work(teachers, report_or_wait)
-
-
-def begun_on(places: Path) -> set[str]:
-    return {path.suffix[1:] for path in places.iterdir() if path.suffix}
 
 
 class SentVoteJob(VoteJob):
@@ -229,100 +192,6 @@ def test_a_worker_that_is_killed_is_replaced(kind: Kind, tmp_path: Path) -> None
     assert told == 6 * 12 + 6
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _workers_of_ray_start_as_soon_as_others() -> Iterator[None]:
-    """Ray's own niceness of 15 starves its workers on a loaded machine, which looks like a hang."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_worker_niceness", "0")
-        yield
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Any]:
-    """A cluster of Ray with two nodes of one processor each."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-    )
-    try:
-        cluster.add_node(num_cpus=1)
-        yield cluster
-    finally:
-        cluster.shutdown()
-
-
-def train_on_ray(
-    folder: Path, *, num_nodes: int = 1, stuck: str | None = None
-) -> tuple[dict[str, bytes], set[str]]:
-    """Return the files of six chunks by name, and the nodes on which they were begun."""
-    places = folder.with_name(f"{folder.name}_places")
-    for made in (folder, places):  # the stage makes its folder before workers tell of their steps
-        made.mkdir()
-    data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
-    settings = plan(chunk_size=1)
-    job = PlacedJob(
-        plan=settings, data=data, folder=folder, places=places, num_nodes=num_nodes, stuck=stuck
-    )
-    run_jobs(job, settings.chunks(), Execution(executor="ray", workers=2), lambda steps: None)
-    return files_of(folder), begun_on(places)
-
-
-def train_here(folder: Path) -> dict[str, bytes]:
-    settings = plan(chunk_size=1)
-    data = PartitionedRecords(records(), dict(enumerate(PARTITIONS)))
-    run_jobs(
-        TrainJob(plan=settings, data=data, folder=folder),
-        settings.chunks(),
-        Execution(),
-        lambda steps: None,
-    )
-    return files_of(folder)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] != "."}
-
-
-@pytest.mark.slow
-def test_two_nodes_of_ray_leave_the_files_of_one_process(
-    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", nodes.address)
-    made, begun = train_on_ray(tmp_path / "ray", num_nodes=2)
-    assert begun == {node.node_id for node in nodes.list_all_nodes()}
-    assert made == train_here(tmp_path / "here") and len(made) == 6
-
-
-@pytest.mark.slow
-def test_a_cluster_that_nobody_named_is_not_used(
-    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    _, begun = train_on_ray(tmp_path / "ray")
-    assert len(begun) == 1 and not begun & {node.node_id for node in nodes.list_all_nodes()}
-
-
-@pytest.mark.slow
-def test_a_node_of_ray_that_is_lost_loses_nothing(
-    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", nodes.address)
-    lost = nodes.add_node(num_cpus=1)
-
-    def remove() -> None:
-        while not (tmp_path / "ray_places" / "stuck").exists():
-            time.sleep(0.1)
-        nodes.remove_node(lost, allow_graceful=False)
-
-    remover = threading.Thread(target=remove, daemon=True)
-    remover.start()
-    made, begun = train_on_ray(tmp_path / "ray", num_nodes=3, stuck=lost.node_id)
-    remover.join()
-    assert lost.node_id in begun
-    assert made == train_here(tmp_path / "here") and len(made) == 6
-
-
 def _die(teachers: range) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -367,6 +236,7 @@ def test_shared_work_is_done_once_and_waits_for_others(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.lease"))
 
 
+@pytest.mark.slow
 def test_the_chunk_of_a_process_that_died_is_taken_over(tmp_path: Path) -> None:
     script = (
         "import os, signal\nfrom pathlib import Path\nfrom pate._core.files.writing import lease\n"

@@ -82,7 +82,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 # what is among "all" of them
-TOGETHER = ("batch norm and dropout", "clipping", "schedule", "asymmetric loss")
+TOGETHER = ("batch norm and dropout", "clipping", "schedule", "asymmetric loss", "focal loss")
 
 
 # alone, each teacher has a Trainer of its own, and nothing by which settings could let it see
@@ -90,7 +90,7 @@ TOGETHER = ("batch norm and dropout", "clipping", "schedule", "asymmetric loss")
 @pytest.mark.parametrize(
     ("name", "chunk_size"),
     [
-        ("all", 1),
+        pytest.param("all", 1, marks=pytest.mark.slow),
         *(
             pytest.param(name, 4, marks=[pytest.mark.slow] if name in TOGETHER else [])
             for name in SETTINGS
@@ -117,7 +117,14 @@ class InFloat64(nn.Module):
         return logits
 
 
-@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in ("all", "bfloat16")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("clipping", "focal loss") else [pytest.mark.slow])
+        for name in SETTINGS
+        if name not in ("all", "bfloat16")
+    ],
+)
 def test_chunk_sizes_agree_in_float64(name: str, tmp_path: Path) -> None:
     changes = dict(SETTINGS[name])
     network = changes.get("network", Linear)

@@ -85,10 +85,3 @@ def test_what_is_unfinished_leaves_no_file(folder: Path) -> None:
         interrupted(told, folder)
     assert told.total == 10
     assert not list(folder.iterdir())
-
-
-def test_without_files_steps_are_told_at_the_end(folder: Path) -> None:
-    told = Told()
-    with Progress(told, Job(None), CHUNKS) as counts:
-        counts.finish(CHUNKS[1])
-        assert told.total == 10

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from models import MLP, Linear, SmallCNN
+from models import MLP, Linear
 from pate._core.files.writing import require_disk
 from pate._networks.teachers import sizing
 from pate._networks.teachers.sizing import (
@@ -71,14 +71,6 @@ def test_the_fastest_size_is_chosen(
     settings = plan(num_teachers=60, chunk_size="auto")
     size, messages = choose_size(settings, (6,), 4, available=PLENTY)
     assert size == expected and messages[-1] == f"Teachers are trained {expected} at once."
-
-
-@pytest.mark.slow
-def test_linear_heads_are_stacked_and_convolutions_are_not() -> None:
-    heads = plan(network=Linear, num_teachers=100, batch_size=32, chunk_size="auto")
-    assert choose_size(heads, (512,), 20)[0] > 1
-    pictures = plan(network=SmallCNN, num_teachers=100, batch_size=32, chunk_size="auto")
-    assert choose_size(pictures, (3, 32, 32), 20)[0] == 1
 
 
 def test_the_disk_that_teachers_take_is_there_before_they_train(tmp_path: Path) -> None:

@@ -111,9 +111,9 @@ DROPPING = partial(MLP, hidden=(5,), dropout=0.3)
     ("network", "chunk_size"),
     [
         (Linear, 4),
-        (DROPPING, 1),
+        pytest.param(DROPPING, 1, marks=pytest.mark.slow),
         pytest.param(Linear, 1, marks=pytest.mark.slow),
-        pytest.param(DROPPING, 4, marks=pytest.mark.slow),
+        (DROPPING, 4),
     ],
 )
 def test_one_record_changes_one_teacher_bit_for_bit(
@@ -177,7 +177,7 @@ def test_one_class_partition_learns_its_class(tmp_path: Path) -> None:
     assert (np.unpackbits(packed[0], axis=-1, count=4) == 1).mean() > 0.95
 
 
-@pytest.mark.parametrize("chunk_size", [1, 4])
+@pytest.mark.parametrize("chunk_size", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_a_loss_that_is_nan_stays_in_its_teacher(chunk_size: int, tmp_path: Path) -> None:
     settings = plan(chunk_size=chunk_size)
     parts = partitions([30, 30, 30, 30])
