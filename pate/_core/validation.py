@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, TypeAlias, TypeVar
 from unicodedata import category
 
@@ -116,6 +118,30 @@ def expecting(requirement: str, *errors: type[Exception], got: object = None) ->
         reason = " ".join(str(error).split())[:_LONGEST_REASON] or type(error).__name__
         values = reason if got is None else f"{got} ({reason})"
         raise ValueError(f"Expected {requirement}, got {values}") from None
+
+
+@contextmanager
+def naming_own_faults(what: str, *places: Path) -> Iterator[None]:
+    """Turn an error of a user's own code, below ``places``, into a ``ValueError`` in one line.
+
+    The line has the error's type, its text and its place. Errors of input and of the machine stay.
+    """
+    try:
+        yield
+    except (ValueError, OSError, MemoryError, ImportError):
+        raise
+    except Exception as error:
+        own = [
+            frame
+            for frame in extract_tb(error.__traceback__)
+            if any(Path(frame.filename).is_relative_to(place) for place in places)
+        ]
+        if not own:
+            raise
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        raise ValueError(
+            f"Expected {what}, got {said} ({own[-1].filename}, line {own[-1].lineno})"
+        ) from error
 
 
 def require_given(value: Given | None, requirement: str, **got: Any) -> Given:

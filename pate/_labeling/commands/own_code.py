@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pate._core.validation import require
+from pate._core.validation import naming_own_faults, require
 
 OPTION = "--code"
 
@@ -42,7 +42,8 @@ def importable(folders: Sequence[Path]) -> Iterator[None]:
     before = list(sys.path)
     sys.path += map(str, folders)
     try:
-        yield
+        with naming_own_faults("code of your own that works", *folders):
+            yield
     finally:
         sys.path[:] = before
 

@@ -12,6 +12,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +35,7 @@ from pate._core.validation import (
     UInt8Array,
     expecting,
     given,
+    naming_own_faults,
     require,
     require_given,
     require_in_open_unit_interval,
@@ -420,13 +422,17 @@ class PythonFile(DataSource):
         self.name = name
         self._settings = settings or {}
         super().__init__(features=features or self.source.feature_map)
-        self.grouping = self.source.grouping
+
+    @property
+    def grouping(self) -> str:  # type: ignore[override]
+        return self.source.grouping
 
     @cached_property
     def source(self) -> DataSource:
         """The source that is made of the settings."""
         require(self.path.is_file(), "a file of Python", path=str(self.path))
-        make: Any = getattr(_module(self.path), self.name, None)
+        with self._naming_faults():
+            make: Any = getattr(_module(self.path), self.name, None)
         require(
             callable(make),
             f"a subclass of pate.data.DataSource in {self.path}, or a function",
@@ -434,7 +440,8 @@ class PythonFile(DataSource):
         )
         with expecting(f"settings of {self.name} in {self.path}", TypeError):
             signature(make).bind(**self._settings)
-        source = make(**self._settings)
+        with self._naming_faults():
+            source = make(**self._settings)
         require(
             isinstance(source, DataSource),
             f"a pate.data.DataSource from {self.name} in {self.path}",
@@ -442,9 +449,13 @@ class PythonFile(DataSource):
         )
         return source
 
+    def _naming_faults(self) -> AbstractContextManager[None]:
+        return naming_own_faults(f"records from {self.name}", self.path)
+
     @property
     def label_names(self) -> tuple[str, ...]:
-        return self.source.label_names
+        with self._naming_faults():
+            return self.source.label_names
 
     @property
     def ledger_path(self) -> Path | None:
@@ -463,7 +474,8 @@ class PythonFile(DataSource):
         return self.source.copies
 
     def load(self, role: Role) -> Records:
-        return self.source.load(role)
+        with self._naming_faults():
+            return self.source.load(role)
 
 
 def _module(path: Path) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pate import cli
 from pate._core.validation import Float32Array
 from pate._labeling.data import records
 from pate._labeling.data.features import numeric
@@ -25,7 +26,7 @@ from pate.data import (
     Records,
     Role,
 )
-from tests.conftest import make_arrays
+from tests.conftest import make_arrays, recipe
 
 
 class Given(DataSource):
@@ -244,3 +245,23 @@ def test_copies_are_found_block_by_block(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ValueError, match=r"^Expected public samples .*, number=20000$"):
         Given(lazy).require_distinct()
     assert max(lazy.reads) == 1024 and sum(lazy.reads) == 40_000
+
+
+def test_a_fault_of_a_source_of_ones_own_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its type, its text and its line, whether a file or a class path leads to the source."""
+    code = (
+        "from pate.data import DataSource\n\nclass Mine(DataSource):\n    label_names = ('a',)\n\n"
+        "    def load(self, role):\n        return {}['gout']\n"
+    )
+    (tmp_path / "mine.py").write_text(code)
+    folder = recipe(tmp_path / "recipe", tmp_path / "none.npz")
+    of_file = f"PythonFile\n  init_args: {{path: {tmp_path}/mine.py, name: Mine}}"
+    for settings, words in ((of_file, ()), ("mine.Mine", ("--code", str(tmp_path)))):
+        (folder / "data.yaml").write_text(f"data:\n  class_path: {settings}\n")
+        fit = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
+        for command in (["run", str(folder)], ["teachers", "fit", *fit]):
+            assert cli.main([*command, f"--run={tmp_path / 'run'}", *words]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert f"got KeyError: 'gout' ({tmp_path}/mine.py, line 7)" in line
