@@ -13,13 +13,21 @@ from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.image import imread
 from PIL import Image
 
-from pate import cli
-from scripts import draw_release
+from pate import ReleasedLabels, cli
+from pate._labeling.linear import student_of
+from pate._labeling.runs.run import Run, load_data
+from pate._labeling.votes.kinds import rows_of
+from pate.aggregators import Release
+from pate.data import CelebA, Role
 from scripts.faces.drawing import write_celeba_folder
 
 ROOT = Path(__file__).parents[1]
+FACES = 4  # with their labels, an even number
 
 
 def call(words: Sequence[str]) -> None:
@@ -54,7 +62,49 @@ def _faces(picture: Path, small: bool) -> None:
 
 
 def _release(picture: Path, small: bool) -> None:
-    draw_release.main([str(_demo(small)), str(picture)])
+    """Draw the first queried faces of the demo with the labels that the student of its release gives them.
+
+    Red labels are wrong; labels in brackets are missing.
+    """
+    run = Run(_demo(small))
+    data, released = load_data(run), ReleasedLabels.load(run.root)
+    assert isinstance(data, CelebA), "a run on a folder of faces"
+    public = data.records(Role.PUBLIC)
+    rows = rows_of(released.ids, public.ids)
+    features = np.asarray(public.features[rows], dtype=np.float64)
+    release = Release(
+        released.labels,
+        released.mask,
+        released.noisy_counts,
+        released.noise_std,
+        linear=released.linear,
+    )
+    given_labels = student_of(release, features, released.num_teachers).predict(features) > 0.5
+    names = [name.replace("_", " ") for name in data.label_names]
+    figure = Figure(figsize=(7.2, 1.05 * FACES), layout="constrained")
+    panels = figure.subplots(FACES // 2, 4, width_ratios=(1, 1.9, 1, 1.9))
+    for i, (face, words) in enumerate(panels.reshape(-1, 2)):
+        face.imshow(imread(data.root / "img_align_celeba" / released.ids[i]))
+        face.set_anchor("N")
+        truth = public.labels[rows[i]] > 0
+        lines = [
+            (name, "black" if truth[j] else "tab:red")
+            for j, name in enumerate(names)
+            if given_labels[i, j]
+        ]
+        lines += [
+            (f"[{name}]", "dimgray")
+            for j, name in enumerate(names)
+            if truth[j] and not given_labels[i, j]
+        ]
+        for k, (text, color) in enumerate(lines):
+            place = (0.0, 1 - 0.125 * k)
+            words.annotate(
+                text, place, xycoords="axes fraction", va="top", fontsize=16, color=color
+            )
+        face.axis("off")
+        words.axis("off")
+    figure.savefig(picture, dpi=100, bbox_inches="tight")
 
 
 PICTURES: dict[str, Callable[[Path, bool], None]] = {

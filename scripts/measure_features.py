@@ -6,8 +6,7 @@
     python -m scripts.measure_features posters:1:4 --ways votes
 
 GoEmotions: the first 35,000 comments of the training set are private, the others public, with the
-official test set. `words` hashes words, as `pate init --kind text` writes it; `sentences` embeds
-comments by all-MiniLM-L6-v2. `posters` has 4,393 private posters of movies of 64 pixels, scaled to
+official test set; `sentences` embeds comments by all-MiniLM-L6-v2. `posters` has 4,393 private posters of movies of 64 pixels, scaled to
 128, which an EfficientNet-Lite0 describes. Rivals have the same features. Everything else is as in
 `scripts.measure_runs`.
 """
@@ -31,7 +30,7 @@ from pate._labeling.runs.run import read_data
 from pate.data import DataSource
 from scripts.measure_runs import Task, call, measure
 
-TASKS = {"words": (0.25, 1.0, 4.0), "sentences": (0.25, 1.0, 4.0), "posters": (1.0, 4.0)}
+TASKS = {"sentences": (0.25, 1.0, 4.0), "posters": (1.0, 4.0)}
 PRIVATE_COMMENTS, PRIVATE_POSTERS = 35_000, 4393
 NO_LABELS = {"id", "text", "file", "split"}
 SIZE = 128
@@ -83,12 +82,8 @@ class FeatureTask(Task):
             maps = [backbone, {"class_path": "AutoFeatures"}]
             features = {"class_path": "ChainedFeatures", "init_args": {"maps": maps}}
             return {"size": SIZE, "features": features}
-        if self.name == "sentences":
-            return {
-                "sentences": {"name": "all_minilm_l6_v2", "cache": cache},
-                "features": "AutoFeatures",
-            }
-        return {}
+        sentences = {"name": "all_minilm_l6_v2", "cache": cache}
+        return {"sentences": sentences, "features": "AutoFeatures"}
 
     def options(self, way: str) -> list[str]:
         """Return the words of `pate run`."""

@@ -3,7 +3,6 @@
     export PATE_DATA=...    # the folder that holds multilabel/
     python -m scripts.measure_pictures
     python -m scripts.measure_pictures pictures:0.5 --ways votes students
-    python -m scripts.measure_pictures pictures:0.5:1 --ways sets
 
 Recipes are as `pate init` writes them; only the epsilon is chosen, for the faces the size, and for
 `mnist` the delta. Figures are medians over seeds.
@@ -21,14 +20,12 @@ Recipes are as `pate init` writes them; only the epsilon is chosen, for the face
 Ways: `votes`; a convolutional student (`students`), which sees the pixels and learns from the same
 release; logistic regression by DP-SGD on the same map (`descents`), and a convolutional network by
 DP-SGD (`networks`), with settings that are the best of `MAP_GRID` and `NETWORK_GRID` by the test
-set on the first seed; both also without privacy. `sets` are exact label sets by StableTopK, of
-teachers that start from a first release, with a table of its own.
+set on the first seed; both also without privacy.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import time
@@ -46,7 +43,6 @@ from PIL import Image
 from scipy.special import expit
 from sklearn.datasets import load_digits
 
-from pate import ReleasedLabels
 from pate._core.accounting.accountant import COARSE_ORDERS
 from pate._labeling.runs.run import read_data
 from pate.accounting import Target, calibrate_scale
@@ -63,6 +59,7 @@ from scripts.measure_runs import (
     Row,
     Task as RunTask,
     call,
+    figures_of,
 )
 from scripts.rivals.__main__ import arena_of
 from scripts.rivals.contest import Contest, figures
@@ -88,9 +85,6 @@ MAP_GRID = tuple(
     for (steps, rate), speed in product(((200, 0.05), (100, 0.3)), (0.3, 1.0, 3.0))
 )
 NETWORK_GRID = tuple(NetworkDescent(speed=speed) for speed in (0.5, 1.0, 2.0))
-SETS = ("answered", "labels right", "sets exact", "accuracy", "mAP")
-QUERIES = 300
-"""The public samples that `sets` are asked for."""
 
 Settings = TypeVar("Settings", bound=Descent)
 Values = tuple[float, ...]
@@ -141,7 +135,7 @@ class Task(RunTask):
     def student(self, run: Path) -> Values:
         """Return the figures of the student of a run."""
         if not self.exclusive:
-            return _of_metrics(run, "student")
+            return figures_of(run, "student")
         output = self.folder / "predictions.npz"
         test = self.folder / "test.npz"
         with np.load(self.data) as arrays:
@@ -169,7 +163,7 @@ class Task(RunTask):
             seconds = time.perf_counter() - start
             self.add(Row(self.name, VOTES, epsilon, seed, self.student(run), seconds))
         if not self.exclusive and not self.has(CONSTANT, math.inf, 0):
-            self.add(Row(self.name, CONSTANT, math.inf, 0, _of_metrics(run, "all_majority")))
+            self.add(Row(self.name, CONSTANT, math.inf, 0, figures_of(run, "all_majority")))
         if missing:
             start = time.perf_counter()
             plan = self.recipe / "student_network.yaml"
@@ -177,26 +171,6 @@ class Task(RunTask):
             call("student", "test", f"--run={run}", "--verbose=false")
             seconds = time.perf_counter() - start
             self.add(Row(self.name, STUDENT, epsilon, seed, self.student(run), seconds))
-
-    def measure_sets(self, epsilon: float, seed: int) -> None:
-        """Add the row of exact sets by StableTopK, of teachers that start from a first release."""
-        if self.has("StableTopK", epsilon, seed):
-            return
-        # in one ledger the tests of several runs would cost more than delta
-        start, way = time.perf_counter(), f"sets-{epsilon:g}-{seed}"
-        run = self.folder / way
-        words = ["--teachers.start_from=first", "--label.aggregator=StableTopK"]
-        words += [f"--label.target_epsilon={epsilon}", f"--label.noise_seed={seed}"]
-        call("run", *self.options(way), *words, f"--label.num_queries={QUERIES}")
-        released = ReleasedLabels.load(run)
-        truth = read_data(run / "data.yaml").load(Role.PUBLIC)
-        row_of = {name: row for row, name in enumerate(truth.ids)}
-        rows = [row_of[name] for name in released.ids[released.answered]]
-        same = released.labels[released.answered] == truth.labels[rows]
-        share = (float(same.mean()), float(same.all(axis=1).mean()))
-        values = (float(len(rows)), *share, *_of_metrics(run, "student")[:2])
-        seconds = time.perf_counter() - start
-        self.add(Row(self.name, "StableTopK", epsilon, seed, values, seconds))
 
     def measure_descents(self, epsilons: Sequence[float], seeds: range) -> None:
         """Add rows of DP-SGD on the map that the votes have, and of no privacy."""
@@ -299,27 +273,6 @@ def table(task: Task, epsilons: Sequence[float]) -> str:
     return "\n".join(lines)
 
 
-def table_of_sets(task: Task, epsilons: Sequence[float]) -> str:
-    """Return Markdown with medians of exact sets at each epsilon."""
-    lines = ["| epsilon | " + " | ".join(SETS) + " |", "| ---: |" + " ---: |" * len(SETS)]
-    for epsilon in epsilons:
-        found = [
-            row.figures for row in task.rows if (row.way, row.epsilon) == ("StableTopK", epsilon)
-        ]
-        if found:
-            answered, *shares = np.median(found, axis=0)
-            cells = [f"{answered:.0f}", *(f"{share:.3f}" for share in shares)]
-            lines.append(f"| {epsilon:g} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _of_metrics(run: Path, student: str) -> Values:
-    text = (run / "public" / "student" / "metrics.json").read_text()
-    found = json.loads(text)[student]
-    at_cut = found["at_cut"]["macro_f1"]["macro_f1"]
-    return (*(found[figure] for figure in FIGURES[:3]), at_cut)
-
-
 def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a task, as `pate.data.Arrays` reads them."""
     if name == "posters_64":
@@ -417,9 +370,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    ways = ["votes", "students", "descents", "networks", "sets"]
+    ways = ["votes", "students", "descents", "networks"]
     parser.add_argument("tasks", nargs="*", default=list(TASKS), metavar="TASK[:EPSILON...]")
-    parser.add_argument("--ways", nargs="+", choices=ways, default=ways[:-1])
+    parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("runs/measured"))
@@ -432,14 +385,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed, epsilon in product(seeds, epsilons):
             if {"votes", "students"} & set(options.ways):
                 task.measure_votes(epsilon, seed, convolutional="students" in options.ways)
-            if "sets" in options.ways:
-                task.measure_sets(epsilon, seed)
         if "descents" in options.ways:
             task.measure_descents(epsilons, seeds)
         if "networks" in options.ways:
             task.measure_networks(epsilons, seeds)
-        shown = table_of_sets if "sets" in options.ways else table
-        print(f"\n{task.name}\n\n{shown(task, epsilons)}", flush=True)
+        print(f"\n{task.name}\n\n{table(task, epsilons)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
     export PATE_DATA=...    # the folder that holds multilabel/
     python -m scripts.measure_runs    # the tables and fixed features of docs/measured.md
     python -m scripts.measure_runs tmc2007_500:1:8 --ways votes rivals
-    python -m scripts.measure_runs yeast:1:4 20ng:1 --ways votes networks
     python -m scripts.measure_runs yeast:0.5:1:2:8 corel5k:0.5:1:2:8 --seeds 40 --ways votes
 
 A task is followed by its epsilons, or has those of `TASKS`. Its recipe comes from `pate init`, for
@@ -23,7 +22,6 @@ import argparse
 import json
 import math
 import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -31,6 +29,7 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,27 +59,8 @@ TASKS = {
 }
 ENDLESS = 1e5  # the epsilon of the same voters with hardly any noise
 VOTES, WITHOUT, CONSTANT = "**pate**", "the same voters, hardly any noise", "constant answer"
-STABLE = "StableTopK"
 DESCENT = "logistic regression by DP-SGD"
-BITS: dict[str, tuple[str, ...]] = {
-    "two rounds of bits": ("--label.aggregator=Rounds",),
-    STABLE: ("--label.aggregator=StableTopK",),
-    "score votes": ("--votes=scores",),
-}
-WAYS: dict[str, dict[str, tuple[str, ...]]] = {
-    "votes": {VOTES: ()},
-    "networks": {f"{name}, 400 linear networks": words for name, words in BITS.items()},
-}
-NETWORKS = """
-network: pate.models.Linear
-num_teachers: 400
-num_steps: 150
-batch_size: 100
-optimizer:
-  class_path: torch.optim.AdamW
-  init_args: {lr: 0.02, weight_decay: 0.01}
-chunk_size: 50
-"""
+WAYS = ("votes", "rivals")
 FIGURES = ("accuracy", "mAP", "macro_f1", "macro_f1_at_its_cut")
 TITLES = ("accuracy", "mAP", "macro-F1", "macro-F1 at its cut")
 PRIVATE, PUBLIC, TEST = range(3)
@@ -107,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tasks", nargs="*", default=list(TASKS), metavar="TASK[:EPSILON...]")
-    parser.add_argument("--ways", nargs="+", choices=[*WAYS, "rivals"], default=[*WAYS, "rivals"])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument(
@@ -184,11 +164,6 @@ class Task:
         recipe = self.folder / "recipe"
         if not recipe.exists():
             call("init", str(recipe), "--kind=npz", f"--data={self.data}")
-        if way != "votes":
-            trained = self.folder / f"{way}-recipe"
-            shutil.copytree(recipe, trained, dirs_exist_ok=True)
-            (trained / "teachers.yaml").write_text(NETWORKS)
-            recipe = trained
         return [str(recipe), f"--teachers.unit={self.unit}", *place]
 
     def source(self) -> DataSource:
@@ -201,16 +176,11 @@ class Task:
 
 def measure(task: Task, epsilons: Sequence[float], ways: Sequence[str], seeds: range) -> None:
     """Measure the missing figures of a task, and print its table."""
-    for way in ways:
-        if way == "rivals":
-            measure_rivals(task, epsilons, seeds)
-            continue
-        for title in WAYS[way]:
-            for seed in seeds:
-                for epsilon in epsilons:
-                    measure_run(task, way, title, epsilon, seed)
-        if way == "votes":
-            measure_run(task, way, VOTES, ENDLESS, seeds.start)
+    if "votes" in ways:
+        for seed, epsilon in [*product(seeds, epsilons), (seeds.start, ENDLESS)]:
+            measure_run(task, epsilon, seed)
+    if "rivals" in ways:
+        measure_rivals(task, epsilons, seeds)
     print(
         f"\n{task.name}\n\n{table(task.rows, epsilons)}\n\n{below_constant(task.rows)}", flush=True
     )
@@ -226,30 +196,25 @@ def call(*words: str) -> None:
         raise SystemExit(output.getvalue())
 
 
-def measure_run(task: Task, way: str, title: str, epsilon: float, seed: int) -> None:
-    """Add the rows of one run: its student, and the constant answer. Networks are trained once."""
-    if task.has(title, epsilon, seed):
+def measure_run(task: Task, epsilon: float, seed: int) -> None:
+    """Add the rows of one run: its student, and the constant answer."""
+    if task.has(VOTES, epsilon, seed):
         return
-    start, words = time.perf_counter(), [*task.options(way), *WAYS[way][title]]
-    words += [f"--label.target_epsilon={epsilon}", f"--label.noise_seed={seed}"]
-    try:
-        call("run", *words)
-    except SystemExit:
-        if not title.startswith(STABLE):
-            raise
-        # fewer than a tenth of the samples would be answered
-        task.add(Row(task.name, title, epsilon, seed, (math.nan,) * len(FIGURES)))
-        return
+    start = time.perf_counter()
+    words = (f"--label.target_epsilon={epsilon}", f"--label.noise_seed={seed}")
+    call("run", *task.options("votes"), *words)
     seconds = time.perf_counter() - start
-    metrics = json.loads((task.folder / way / "public" / "student" / "metrics.json").read_text())
-    for name, figures in ((CONSTANT, metrics["all_majority"]), (title, metrics["student"])):
-        if name == title or not task.has(CONSTANT, math.inf, -1):
-            at = (math.inf, -1) if name == CONSTANT else (epsilon, seed)
-            values = (
-                *(figures[figure] for figure in FIGURES[:3]),
-                figures["at_cut"]["macro_f1"]["macro_f1"],
-            )
-            task.add(Row(task.name, name, *at, values, seconds))
+    run = task.folder / "votes"
+    if not task.has(CONSTANT, math.inf, -1):
+        task.add(Row(task.name, CONSTANT, math.inf, -1, figures_of(run, "all_majority"), seconds))
+    task.add(Row(task.name, VOTES, epsilon, seed, figures_of(run, "student"), seconds))
+
+
+def figures_of(run: Path, student: str) -> tuple[float, ...]:
+    """Return the `FIGURES` of a student among the metrics of a run."""
+    found = json.loads((run / "public" / "student" / "metrics.json").read_text())[student]
+    at_cut = found["at_cut"]["macro_f1"]["macro_f1"]
+    return (*(found[figure] for figure in FIGURES[:3]), at_cut)
 
 
 def measure_rivals(task: Task, epsilons: Sequence[float], seeds: range) -> None:
@@ -280,9 +245,7 @@ def table(rows: Sequence[Row], epsilons: Sequence[float]) -> str:
                 name = WITHOUT if epsilon == ENDLESS else way
                 lines.append(
                     f"| {name} | {shown} | "
-                    + " | ".join(
-                        "refused" if math.isnan(value) else f"{value:.3f}" for value in medians
-                    )
+                    + " | ".join(f"{value:.3f}" for value in medians)
                     + " |"
                 )
     return "\n".join(lines)

@@ -12,7 +12,6 @@ from pate._core.mechanisms.noise import decode
 from pate.accounting import read_ledger
 from pate.lab.silos.exchange import Exchange
 from pate.lab.silos.server import Server
-from scripts.bench_silos import measure
 from tests.lab.silos.exchanges import LABELS, Hospitals
 
 QUERIES = 6
@@ -205,10 +204,3 @@ def test_a_server_that_is_killed_goes_on(
     silos.advance()
     assert silos.label() == 0 and silos.num_paid() == 1
     silos.require_curators("north", "south", "west")
-
-
-@pytest.mark.slow
-def test_forty_silos_are_summed_in_two_minutes() -> None:
-    """With the figure of docs/appendix/silo-parties.md: all parties in one process, one after the other."""
-    seconds = measure(silos=40, queries=5000, labels=40, colluding=4, dropouts=4)
-    assert sum(seconds.values()) < 120
