@@ -65,15 +65,6 @@ def stable_top_k(
 # figures
 
 
-@pytest.mark.parametrize(("relation", "epsilon"), [(REPLACE, 8.020), (TEACHER, 3.673)])
-def test_figure_of_stable_top_k(relation: NeighboringRelation, epsilon: float) -> None:
-    total = accountant(
-        (stable_top_k(relation, scale_gap=39, sigma=60, delta_test=1e-9), 600), relation=relation
-    )
-    assert total.get_epsilon(delta=1e-6, conversion="optimal") == pytest.approx(epsilon, abs=6e-4)
-    assert total.get_epsilon(delta=1e-6) < 0.952 * epsilon
-
-
 @pytest.mark.parametrize(("delta", "counts"), [(1e-6, 100), (1e-12, 3), (0.2, 1)])
 def test_conversion_is_the_minimum_over_orders(delta: float, counts: int) -> None:
     total = accountant((gaussian(12.0), counts), (pure(0.05), counts))

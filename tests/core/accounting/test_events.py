@@ -7,7 +7,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
-from pate._core.accounting.cost import gaussian_delta
 from pate._core.accounting.events import GroupEvent, leaves, total_cost
 from pate._core.testing.mechanisms import Laws
 from pate.accounting import (
@@ -26,7 +25,6 @@ from pate.accounting import (
     RepeatedEvent,
     RootPeelingEvent,
     StabilityTestEvent,
-    epsilon_of,
     event_from_dict,
 )
 from pate.mechanisms import LaplaceStabilityTest, StabilityTest
@@ -433,17 +431,6 @@ def test_unknown_events_raise(description: Any) -> None:
         event_from_dict(description)
 
 
-def test_a_mixture_of_relations_is_refused() -> None:
-    mine, other = (
-        GaussianEvent(noise_multiplier=1.0, neighboring_relation=each)
-        for each in (REPLACE, TEACHER)
-    )
-    with pytest.raises(ValueError, match="one neighboring relation"):
-        ComposedEvent(events=(mine, other))
-    with pytest.raises(ValueError, match="one neighboring relation"):
-        RepeatedEvent(event=mine, count=2, neighboring_relation=TEACHER)
-
-
 def test_leaves_multiply_nested_counts() -> None:
     part = PureDPEvent(epsilon=1.0, neighboring_relation=REPLACE)
     nested = RepeatedEvent(
@@ -461,18 +448,6 @@ def test_what_holds_for_any_release_holds_for_one_of_known_mu() -> None:
         exact = once.for_group_size(teachers).cost()
         np.testing.assert_allclose(event.cost().rdp, exact.rdp, rtol=1e-12)
         assert event.cost().mu_squared == pytest.approx(exact.mu_squared, rel=1e-12)
-
-
-def test_a_record_under_another_id_costs_as_two_teachers() -> None:
-    """The figures of the docstring of `NeighboringRelation`."""
-    once = GaussianEvent(noise_multiplier=2.0, neighboring_relation=REPLACE)
-    figures = [
-        epsilon_of(once.for_group_size(teachers), count=1, delta=1e-5) for teachers in (1, 2)
-    ]
-    assert figures == pytest.approx([1.99, 4.38], abs=0.005)
-    exact = [gaussian_delta(epsilon, teachers / 2) for teachers, epsilon in enumerate(figures, 1)]
-    assert exact == pytest.approx([1e-5, 1e-5])
-    assert all(f"{epsilon:.2f}" in str(NeighboringRelation.__doc__) for epsilon in figures)
 
 
 def test_only_bits_that_weigh_less_among_many_count_as_rounds() -> None:

@@ -20,7 +20,6 @@ from tests.core.accounting.ledgers import (
     BUDGET,
     ONE_LINE,
     bodies,
-    filled,
     forge,
     gaussian,
     require_stop,
@@ -202,9 +201,3 @@ def test_the_first_release_beyond_a_budget_is_named(path: Path, number: int) -> 
         with pytest.raises(ValueError, match=expected):
             read(forge(path.with_name("forged"), rows))
         path.with_name("forged").unlink()
-
-
-def test_rows_of_many_releases_are_read_again(path: Path) -> None:
-    ledger = filled(path)
-    assert verify_ledger(path) == read_ledger(path) == ledger.snapshot()
-    assert verify_ledger(forge(path.with_name("same"), bodies(path))) == ledger.snapshot()

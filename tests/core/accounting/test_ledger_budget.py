@@ -10,10 +10,8 @@ from pate._core.accounting.charges import account
 from pate._core.accounting.filters import affordable, make_filter
 from pate.accounting import (
     Budget,
-    FailureEvent,
     Ledger,
     NeighboringRelation,
-    PureDPEvent,
     RenyiCurveEvent,
     read_ledger,
     verify_ledger,
@@ -96,21 +94,6 @@ def test_a_later_budget_covers_earlier_reservations(path: Path) -> None:
         verify_ledger(forge(path.with_name("forged"), [*rows, declared, first]))
 
 
-def test_another_kind_of_release_is_held_to_the_order_that_was_fixed(path: Path) -> None:
-    ledger = Ledger(path)
-    reserve(ledger, gaussian(60), 100, BUDGET)
-    bounds = ledger.snapshot().filter
-    assert bounds is not None
-    pure = {r: PureDPEvent(epsilon=0.02, neighboring_relation=r) for r in NeighboringRelation}
-    paid = 0
-    while refused(ledger, pure, 10) is None:
-        paid += 10
-    book = verify_ledger(path)
-    assert paid > 0 and book.filter == bounds
-    assert bounds.admits(book.spent(REPLACE, bounds.orders))
-    assert account([(gaussian(60), 100), (pure, paid)], REPLACE).get_epsilon(delta=1e-6) <= 2.0
-
-
 def test_a_part_of_delta_is_set_aside_for_tests_from_the_first_release_on(path: Path) -> None:
     ledger = Ledger(path)
     reserve(ledger, gaussian(60), 10, BUDGET)
@@ -158,20 +141,6 @@ def test_the_filter_may_be_named(path: Path) -> None:
         ValueError, match=r"^Expected a filter among renyi, gaussian, mixed, got filter='best'$"
     ):
         Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, filter="best")  # type: ignore[arg-type]
-
-
-def test_a_first_query_that_is_too_dear_is_refused_with_what_is_left(path: Path) -> None:
-    for budget in (BUDGET, NO_TESTS):
-        with pytest.raises(
-            ValueError,
-            match=r"^Expected epsilon <= 2 at [^\n]*, got epsilon=[^\n]*: 0 such queries can be",
-        ):
-            reserve(Ledger(path), gaussian(1), 1, budget)
-    failing = {r: FailureEvent(delta=2e-6, neighboring_relation=r) for r in NeighboringRelation}
-    for budget, most in ((BUDGET, "< 1e-06, the delta of"), (NO_TESTS, "<= 0 with all")):
-        with pytest.raises(ValueError, match=rf"^Expected delta0 {most} [^\n]*, got delta0=2e-06"):
-            reserve(Ledger(path), failing, 1, budget)
-    assert not Ledger(path).entries()
 
 
 def test_what_is_settled_for_less_can_be_spent_again(path: Path) -> None:

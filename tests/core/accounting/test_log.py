@@ -1,12 +1,10 @@
 """The file of a ledger: damaged, altered, exchanged or incomplete rows stop every reader."""
 
-import os
 import random
 import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -83,28 +81,6 @@ def test_a_read_only_ledger_can_be_read_and_no_more(path: Path) -> None:
     assert len(verify_ledger(path).entries) == 40
 
 
-@pytest.mark.parametrize(("file", "folder"), [(True, True), (True, False), (False, True)])
-def test_a_reader_rolls_back_what_was_cut_short_only_where_it_may_write(
-    path: Path, file: bool, folder: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(path)
-    connect, modes = sqlite3.connect, []
-
-    def recorded(address: str, **options: Any) -> sqlite3.Connection:
-        modes.append(address.partition("?mode=")[2])
-        connection: sqlite3.Connection = connect(address, **options)
-        return connection
-
-    monkeypatch.setattr(
-        os, "access", lambda place, _: {path: file, path.parent: folder}[Path(place)]
-    )
-    monkeypatch.setattr(sqlite3, "connect", recorded)
-    read_ledger(path)
-    with _ledger.opened_log(path, writable=True):
-        pass
-    assert modes == ["rw" if file and folder else "ro", "rw"]
-
-
 def tamper(path: Path, statement: str, *values: object) -> None:
     with closing(sqlite3.connect(path)) as connection:
         for change in ("UPDATE", "DELETE"):
@@ -146,30 +122,6 @@ def test_a_row_that_was_changed_is_noticed(path: Path, statement: str) -> None:
     filled(path)
     tamper(path, statement)
     require_stop(path)
-
-
-@pytest.mark.slow
-def test_a_ledger_that_was_put_back_or_exchanged_is_noticed_by_who_had_it_open(path: Path) -> None:
-    ledger = filled(path)
-    old = path.read_bytes()
-    reserve(ledger, gaussian(600), 1)
-    path.write_bytes(old)
-    other = Ledger(path.with_name("other"))
-    for i in range(90):
-        reserve(other, gaussian(600 + i), 1)
-    for content in (old, other.path.read_bytes()):
-        path.write_bytes(content)
-        for use in (
-            lambda: reserve(ledger, gaussian(600), 1),
-            lambda: ledger.settle(1),
-            ledger.entries,
-            ledger.snapshot,
-        ):
-            with pytest.raises(
-                ValueError, match=r"^Expected a ledger at [^\n]* that continues row 82$"
-            ):
-                use()
-        assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -309,34 +309,6 @@ def test_a_played_strategy_comes_within_two_percent_of_the_published_query() -> 
     assert total.guarantee(delta=4e-7).width is not None
 
 
-def test_many_cost_less_than_each_alone_and_never_more() -> None:
-    for event, count in (
-        (choice(0.1), 600),
-        (threshold(0.03), 600),
-        (choice(0.9), 3),
-        (threshold(0.5), 50),
-    ):
-        total = RDPAccountant(relation=REPLACE).compose(event, count)
-        proofs = [
-            total.get_epsilon(delta=1e-6, conversion="optimal"),
-            total.get_epsilon(delta=1e-6),
-        ]
-        assert proofs[1] <= proofs[0] and (count < 600 or proofs[1] < 0.96 * proofs[0])
-        assert total.get_delta(proofs[1]) == pytest.approx(1e-6, rel=1e-6)
-    # nothing is known of wide ones
-    assert RDPAccountant(relation=REPLACE).compose([choice(1.01), threshold(0.26)]).cost.rounds == 0
-
-
-def test_a_wide_release_among_narrow_ones_pays_for_itself_alone() -> None:
-    narrow = RDPAccountant(relation=REPLACE).compose(choice(0.05), 2000)
-    both = RDPAccountant(relation=REPLACE).compose([choice(0.05), choice(0.9)], [2000, 1])
-    rise = float(
-        (many_bits_mu_squared(both.cost.narrow_weights)).min()
-        - (many_bits_mu_squared(narrow.cost.narrow_weights)).min()
-    )
-    assert 0 < rise <= 0.9**2 * math.pi / 8 * 1.001
-
-
 def test_what_lies_beyond_reach_is_part_of_delta() -> None:
     total = RDPAccountant(relation=REPLACE).compose(choice(0.002), 1_000_000)
     assert total.guarantee(delta=1e-6).width is not None

@@ -74,27 +74,6 @@ def tree(relation: NeighboringRelation) -> st.SearchStrategy[e.Event]:
 trees = st.sampled_from(list(NeighboringRelation)).flatmap(tree)
 
 
-def test_every_kind_of_event_is_grown() -> None:
-    made = {name for name, kind in e.Event._kinds.items() if kind.__module__ == e.__name__} - {
-        "CurveEvent",
-        "_NoiseEvent",
-        "_RangeEvent",
-    }
-    grown = {
-        "GaussianEvent",
-        "GaussianThresholdEvent",
-        "BoundedRangeEvent",
-        "PureDPEvent",
-        "GaussianNoisyMaxEvent",
-    }
-    assert made == grown | {
-        "StabilityTestEvent",
-        "FailureEvent",
-        "RenyiCurveEvent",
-        "RootPeelingEvent",
-    }
-
-
 def plainly(event: e.Event) -> Cost:
     """The cost of ``event``, part by part."""
     if isinstance(event, e.RepeatedEvent):
@@ -118,13 +97,6 @@ def require_kept(event: e.Event) -> None:
     np.testing.assert_allclose(found.rdp, expected.rdp, rtol=1e-12)
     assert found.log_survival == pytest.approx(expected.log_survival, rel=1e-12)
     assert found.mu_squared == pytest.approx(expected.mu_squared, rel=1e-12)
-
-
-@pytest.mark.slow
-@given(trees)
-@settings(PROPERTY)
-def test_a_tree_survives_json_and_costs_what_its_leaves_cost(event: e.Event) -> None:
-    require_kept(event)
 
 
 @pytest.mark.slow

@@ -223,14 +223,3 @@ def test_a_budget_needs_a_price_for_its_units(path: Path) -> None:
     ):
         reserve(path, events, 1, teachers=2, budget=SHARED)
     reserve(path, events, 1, budget=NO_PRESET)
-
-
-def test_what_is_settled_for_less_leaves_more_of_the_budget(path: Path) -> None:
-    ledger = Ledger(path, max_teachers_per_unit=2)
-    named = {"run": "run", "description": "test", "seeded": False, "privacy_unit": RECORDS}
-    ledger.reserve(gaussian(40), count=8, budget=SHARED, **named)  # type: ignore[arg-type]
-    ledger.settle(1, realised=[(gaussian(40), 2)])
-    ledger.reserve(gaussian(40), count=6, **named)  # type: ignore[arg-type]
-    book = verify_ledger(path)
-    assert book.charges() == for_group_size([(gaussian(40), 2), (gaussian(40), 6)], 2)
-    assert book.spent(REPLACE).mu_squared == pytest.approx(8 * 0.01)

@@ -21,9 +21,3 @@ def test_the_score_range_covers_all_moves(relation: NeighboringRelation) -> None
     # a gap between sorted counts moves by the same at most, either way
     gaps = -np.diff(-np.sort(-(counts + moves), axis=1)) + np.diff(-np.sort(-counts))
     assert np.abs(gaps).max() == relation.score_range
-
-
-def test_relations_are_their_names() -> None:
-    assert NeighboringRelation("replace_record") is NeighboringRelation.REPLACE_RECORD
-    with pytest.raises(ValueError, match="swap"):
-        NeighboringRelation("swap")

@@ -303,21 +303,6 @@ def test_an_accountant_uses_the_order_if_it_is_told_to(relation: NeighboringRela
     )
 
 
-def test_the_order_matters_and_a_choice_gains_by_what_it_sees() -> None:
-    rounds: Events = {
-        relation: BoundedRangeEvent(eta=1.5, neighboring_relation=relation) for relation in NOISE
-    }
-    after, before = (
-        account(charges, REPLACE).get_epsilon(delta=1e-6)
-        for charges in ([(NOISE, 1), (rounds, 3)], [(rounds, 3), (NOISE, 1)])
-    )
-    assert (
-        before
-        < after
-        < account([(NOISE, 1), (rounds, 3)], REPLACE, in_order=False).get_epsilon(delta=1e-6)
-    )
-
-
 def warm_ledger(folder: Path) -> Ledger:
     ledger = Ledger(folder / "ledger.sqlite")
     for events, count in ((NOISE, 1), (STABLE.events(SHAPE), 3)):

@@ -192,15 +192,6 @@ def test_a_test_without_votes_to_spare_has_one_gap(num_teachers: int) -> None:
     assert rare == pytest.approx(1e-60, rel=1e-9, abs=0)
 
 
-def test_stability_curve_is_near_two_over_pi_of_the_gaussian() -> None:
-    curve = stability_test_rdp(
-        DEFAULT_ORDERS, sigma=60.0, delta_test=1e-9, shift=1, window=1, num_teachers=800
-    )
-    share = curve / gaussian_rdp(DEFAULT_ORDERS, 60.0)
-    assert (share <= 1).all()
-    np.testing.assert_allclose(share[DEFAULT_ORDERS < 50], 2 / np.pi, rtol=0.02)
-
-
 @pytest.mark.parametrize(
     ("ran", "asked"),
     [(REPLACE, TEACHER), (TEACHER, REPLACE), (REPLACE, REPLACE), (TEACHER, TEACHER)],

@@ -42,7 +42,7 @@ from pate.accounting import (
     gaussian_epsilon,
 )
 from pate.aggregators import ConfidentScreen, Peeling
-from tests.core.accounting.ledgers import REPLACE, TEACHER, reserve
+from tests.core.accounting.ledgers import REPLACE, reserve
 from tests.statements import COMMON_KEYS, PUBLISHED, edits
 
 SIGMA, SCALE, DELTA_TEST, TEACHERS = 25.0, 30.0, 1e-9, 100
@@ -155,14 +155,6 @@ def test_epsilon_follows_from_the_json_and_from_the_text_by_hand(tmp_path: Path)
     epsilon = rdp + math.log(1 - 1 / order) - (math.log(d) + math.log(order)) / (order - 1)
     assert len(lines) == 3 and "GaussianEvent(noise_multiplier=40.0)" in text
     assert f"all releases of these data {format_epsilon(epsilon)}:" in text
-
-
-def test_epsilon_is_that_of_the_accountant(ledger: Ledger) -> None:
-    made = statement(ledger)
-    for relation in NeighboringRelation:
-        total = account([(EVENTS, 50), (GAUSSIAN, 7)], relation)
-        epsilon = total.get_epsilon(delta=1e-6)
-        assert made["guarantees"][relation.value]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -502,25 +494,6 @@ def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
         Statement.from_json(made.content | {"filter": other}).verify()
 
 
-def test_another_word_for_whom_it_protects_is_another_statement(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    released(ledger, EVENTS, 50)
-    before = statement(ledger)
-    ledger.settle(1, published=PUBLISHED)
-    assert statement(ledger) == before
-    ledger.settle(1, published=PUBLISHED | {"unit": "patient"})
-    after = statement(ledger)
-    assert "one patient of" in after.text and "one record of" in before.text
-    for made in (before, after):
-        assert made.verify(ledger=ledger.path) == 0
-    with pytest.raises(ValueError, match=r"^Expected unit=patient, [^\n]*got unit='record'$"):
-        Statement.from_json(after.content | {"unit": "record"}).verify(ledger=ledger.path)
-    # a total is for whom the rows were priced, whatever the word of one release is
-    released(ledger, GAUSSIAN, 7)
-    assert "one record of" in statement(ledger).text
-    assert statement(ledger)["guarantees"]["replace_record"]["unit"] == "record"
-
-
 def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     released(ledger, GAUSSIAN, 600)
@@ -542,54 +515,6 @@ def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -
     ]
     assert math.sqrt(sum(squares)) == pytest.approx(mu, rel=1e-12)
     made.verify(ledger=ledger.path)
-
-
-def test_an_epsilon_that_nothing_keeps_says_so(tmp_path: Path) -> None:
-    """A budget under one relation lets releases be chosen by earlier ones, which epsilon under the
-    other does not."""
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    budget = Budget(max_epsilon=4.0, delta=1.00000049e-6, neighboring_relation=REPLACE)
-    released(ledger, EVENTS, 5, budget=budget, delta=1.00000049e-6)
-    said = "under ADD_REMOVE_TEACHER: that epsilon holds if no release decided the number, kinds or costs of later ones"
-    assert said not in statement(ledger).text
-    reserve(ledger, EVENTS, 5)
-    text = statement(ledger).text
-    assert said in text and text.startswith(
-        "epsilon at delta = 1.00000049e-06 under REPLACE_RECORD: this release "
-    )
-    assert "all releases of these data 4.000:" in text
-
-
-def test_a_relation_whose_delta_is_spent_says_unbounded(tmp_path: Path) -> None:
-    # run for ADD_REMOVE_TEACHER with little noise: under the other relation the tests cost more
-    # than delta
-    ran = {
-        relation: StabilityTestEvent(
-            sigma=1.0, delta_test=1e-9, shift=1, num_teachers=50, neighboring_relation=relation
-        )
-        for relation in NeighboringRelation
-    }
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    released(ledger, ran, 100, seeded=True, neighboring_relation=TEACHER.value)
-    made = statement(ledger)
-    assert made["guarantees"]["replace_record"]["epsilon"] is None
-    text = made.text
-    assert "epsilon = unbounded" in text and text.startswith("NOT PRIVATE")
-    made.verify()
-
-
-@pytest.mark.parametrize("counts", ["private data", "named", "run"])
-def test_a_ledger_says_what_it_does_not_count(tmp_path: Path, counts: str) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    released(ledger, GAUSSIAN, 7, ledger=counts)
-    text = statement(ledger).text
-    names = {
-        "private data": "of the private data",
-        "named": "that was named for this run",
-        "run": "of this run alone",
-    }
-    assert f"The ledger {names[counts]} holds 1 release(s)" in text
-    assert ("adds up" in text) == (counts != "private data")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from scipy.special import log_ndtr
 
 from pate._core.accounting import curves
 from pate._core.accounting.curves import ROUNDING, gaussian_rdp, threshold_bit_rdp
-from pate.accounting import DEFAULT_ORDERS, GaussianThresholdEvent, NeighboringRelation
 from tests.core.accounting import oracles
 
 ORDERS = np.array([1.001, 1.01, 1.2, 2.0, 5.0, 17.0, 80.0, 900.0])
@@ -65,19 +64,6 @@ def test_no_statistic_and_no_smaller_move_costs_more(multiplier: float) -> None:
             assert worst <= value * (1 + 1e-9) + 1e-9, (move, order)
 
 
-@pytest.mark.parametrize("multiplier", [1.0, 20.0, 500.0])
-def test_a_bit_costs_two_over_pi_of_its_noise_at_moderate_orders(multiplier: float) -> None:
-    share = threshold_bit_rdp(DEFAULT_ORDERS, multiplier) / gaussian_rdp(DEFAULT_ORDERS, multiplier)
-    assert (share <= 1 + 1e-12).all()
-    assert (share >= 2 / np.pi).all()
-    moderate = DEFAULT_ORDERS / multiplier < 0.2
-    if moderate.any():
-        assert share[moderate].max() < 0.64
-    assert (np.diff(share) >= -1e-7).all(), (
-        "the farther the order, the nearer the bit comes to all that is told"
-    )
-
-
 def test_beyond_the_cells_it_is_the_gaussian_curve() -> None:
     orders = np.array([29.0, 30.0, 30.1, 1e9])
     found, gaussian = threshold_bit_rdp(orders, 1.0), gaussian_rdp(orders, 1.0)
@@ -91,20 +77,6 @@ def test_beyond_the_cells_it_is_the_gaussian_curve() -> None:
             threshold_bit_rdp(2.0, multiplier), gaussian_rdp(2.0, multiplier), rtol=1e-14
         )
     assert threshold_bit_rdp(2.0, 0.9e10) < gaussian_rdp(2.0, 0.9e10) * 0.9
-
-
-def test_extreme_noise_leaves_a_bound() -> None:
-    relation = NeighboringRelation.REPLACE_RECORD
-    with np.errstate(all="raise", under="ignore"):
-        for multiplier in (1e-200, 1e-3, 1e5, 1e9, 1e200):
-            rdp = (
-                GaussianThresholdEvent(noise_multiplier=multiplier, neighboring_relation=relation)
-                .cost()
-                .rdp
-            )
-            gaussian = gaussian_rdp(DEFAULT_ORDERS, multiplier)
-            assert not np.isnan(rdp).any() and (rdp <= gaussian * (1 + 1e-14)).all()
-            assert (rdp >= gaussian * 0.5 * (2 / np.pi)).all()
 
 
 @np.errstate(all="ignore")

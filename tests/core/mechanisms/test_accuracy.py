@@ -5,15 +5,12 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
 from pate import mechanisms as m
-from pate._core.mechanisms.base import chance_to_lead
-from pate._core.mechanisms.noise import Noise
 from pate.accounting import NeighboringRelation
 from pate.mechanisms import TopKMechanism
 from tests.core.mechanisms import oracles, test_limited_domain
@@ -140,64 +137,6 @@ def test_gaps_are_the_smallest_that_succeed(name: str) -> None:
             assert mechanism.accuracy(gap=0.999 * gap, num_items=d) < probability
 
 
-@pytest.mark.parametrize(("k", "d"), [(1, 3), (5, 40), (30, 60), (1000, 17_770)])
-@pytest.mark.parametrize("probability", [0.5, 0.99])
-def test_canonical_gap_has_a_closed_form(k: int, d: int, probability: float) -> None:
-    log_sets = math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
-    gap = canonical(k).gap_to_answer(probability=probability, num_items=d)
-    others = math.log(math.expm1(log_sets)) if log_sets < 30 else log_sets
-    assert gap == pytest.approx(
-        SCALE * (others + math.log(probability / (1 - probability))), rel=1e-7
-    )
-    published = canonical(k, loss="published").gap_to_answer(probability=probability, num_items=d)
-    assert published == pytest.approx(2 * gap, rel=1e-7)  # at gamma 1/2
-
-
-@pytest.mark.parametrize("probability", [0.6, 0.9, 0.999])
-def test_bounds_of_the_papers_are_never_smaller(probability: float) -> None:
-    """The exponential mechanism loses more than ``s (log n + log(1/beta))`` with probability beta at most.
-
-    So say McSherry & Talwar (2007) and Dwork & Roth (2014), Corollary 3.12: of one choice among all
-    subsets, one among all sequences, and k choices of beta / k each. McKenna & Sheldon (2020):
-    permute-and-flip errs no more often.
-    """
-    beta = 1 - probability
-    for k, d in ((1, 10), (3, 40), (20, 40), (100, 5000)):
-        log_sets = math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
-        sequences = log_sets + math.lgamma(k + 1)
-        bounds = {
-            "canonical": log_sets + math.log(1 / beta),
-            "joint": sequences + math.log(1 / beta),
-            "peeling": math.log(d) + math.log(k / beta),
-        }
-        for name, bound in bounds.items():
-            gap = MAKERS[name](k).gap_to_answer(probability=probability, num_items=d)
-            assert gap <= SCALE * bound * (1 + 1e-9), (name, k, d)
-        for ours, than in (
-            ("permute-and-flip", "peeling"),
-            ("canonical, exponential", "canonical"),
-        ):
-            flip, soft = (
-                MAKERS[name](k).gap_to_answer(probability=probability, num_items=d)
-                for name in (ours, than)
-            )
-            assert flip <= soft * (1 + 1e-6)
-
-
-def test_the_integral_of_one_shot_noise_agrees_with_simulation() -> None:
-    generator = m.seeded_generator(0)
-    for noise in get_args(Noise):
-        mechanism = m.NoisyTopK(k=4, scale=1.0, noise=noise)
-        scores = np.tile(np.repeat([5.0, 0.0], [4, 30]), (20_000, 1))
-        found = (mechanism(scores, generator=generator) == np.arange(4)).all(axis=1).mean()
-        expected = mechanism.accuracy(gap=5.0, num_items=34)
-        assert abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / 20_000), noise
-    with pytest.raises(AssertionError):  # a fifth less noise is seen
-        assert abs(found - chance_to_lead("half_logistic", 4, 30, 6.25)) < 4 * math.sqrt(
-            expected * (1 - expected) / 20_000
-        )
-
-
 def test_gaps_of_tests_are_quantiles() -> None:
     gaussian = m.StabilityTest(num_teachers=500, sigma=20.0, delta_test=1e-6, shift=2)
     expected = 2 + 20 * (norm.isf(1e-6) + norm.ppf(0.9))
@@ -209,24 +148,6 @@ def test_gaps_of_tests_are_quantiles() -> None:
         assert test.accuracy(gap=0) == pytest.approx(1e-6)
         assert test.accuracy(gap=test.shift) == pytest.approx(1e-6)
         assert test.gap_to_answer(probability=1e-7) == 0
-
-
-def test_stable_top_k_answers_by_choice_and_test() -> None:
-    mechanism = m.StableTopKMechanism(
-        num_teachers=200, num_labels=3, scale_gap=10.0, sigma_test=8.0, delta_test=1e-3, shift=2
-    )
-    # gaps 50 (sentinel), 10, 120, 20: the widest below rank 2
-    counts = np.tile([150, 140, 20], (40_000, 1))
-    members, released = mechanism(counts, generator=m.seeded_generator(0))
-    right = (released & (members == [True, True, False]).all(axis=1)).mean()
-    promised = mechanism.accuracy(gap=120, widest_other=50)
-    assert promised - 0.005 < right < promised + 0.005
-    gap = mechanism.gap_to_answer(probability=0.9)
-    assert mechanism.accuracy(gap=gap) == pytest.approx(0.9)
-    assert mechanism.accuracy(gap=gap, widest_other=30) < 0.9
-    assert gap > mechanism.test.gap_to_answer(probability=0.9)
-    # one of the other gaps is thousands of scales of noise wider
-    assert replace(mechanism, scale_gap=0.01).accuracy(gap=0, widest_other=200) == 0.0
 
 
 @pytest.mark.parametrize("penalty", [0.0, 10.0])

@@ -104,22 +104,6 @@ def test_gamma_noise_is_uniform_on_cubes_of_gamma_size() -> None:
     assert kstest(inside, "uniform", (-1, 2)).pvalue > 1e-3
 
 
-def test_laplace_counts_are_as_many_as_are_paid_for() -> None:
-    with pytest.raises(ValueError, match=r"^Expected 3 scores, got num_items=4$"):
-        m.LaplaceCounts(num_items=3, scale=1.0)([1, 2, 3, 4], generator=m.seeded_generator(0))
-    with pytest.raises(ValueError, match=r"^Expected an integer num_items >= 1, got num_items=0$"):
-        m.LaplaceCounts(num_items=0, scale=1.0)
-
-
-def test_events_grow_with_the_number_of_counts_only_for_laplace() -> None:
-    assert m.LaplaceCounts(num_items=8, scale=4.0).event(RELATION) == PureDPEvent(
-        neighboring_relation=RELATION, epsilon=2.0
-    )
-    assert m.GammaCounts(scale=4.0).event(RELATION) == PureDPEvent(
-        neighboring_relation=RELATION, epsilon=0.25
-    )
-
-
 def test_one_shot_scale_against_the_pure_bound() -> None:
     """Up to ``k = 16 log(d / delta)`` the pure guarantee at this scale is the stronger one."""
     epsilon, delta, d = 0.2, 0.05, 100

@@ -9,7 +9,7 @@ from pate import mechanisms as m
 from pate._core.mechanisms import canonical as canonical_law
 from pate._core.mechanisms.canonical import CanonicalLoss
 from tests.core.mechanisms import oracles
-from tests.core.mechanisms.test_canonical import SCORES, classes_of
+from tests.core.mechanisms.test_canonical import classes_of
 
 LOSSES: list[CanonicalLoss] = ["lead", "published"]
 
@@ -65,30 +65,3 @@ def test_tails_that_are_left_out_of_the_sum_do_not_matter(
                 patched.setattr(canonical_law, "_NEGLIGIBLE", np.inf)
                 whole = mechanism.class_probabilities(scores)
                 np.testing.assert_allclose(quick, (whole.top, whole.great, whole.good), rtol=1e-12)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_probabilities_sum_to_one_whatever_the_scale(loss: CanonicalLoss) -> None:
-    for scale in (1e-300, 1e-3, 1.0, 1e6):
-        law = m.CanonicalMechanism(k=5, scale=scale, loss=loss).class_probabilities(SCORES)
-        assert law.top + law.classes.sum() == pytest.approx(1)
-        assert law.tails.sum() == pytest.approx(1)
-        assert law.within(head=0, tail=40) == pytest.approx(1)
-    assert m.CanonicalMechanism(k=5, scale=1e-300, loss=loss).class_probabilities(SCORES).top == 1
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.3, 0.5, 0.9])
-def test_our_loss_never_makes_the_top_less_likely(gamma: float) -> None:
-    """Nothing but the utility of the top-k differs: it gains, and the other sets keep their
-    proportions."""
-    ours, theirs = (
-        m.CanonicalMechanism(k=5, scale=0.3, gamma=gamma, loss=loss).class_probabilities(SCORES)
-        for loss in LOSSES
-    )
-    lead = (1 - gamma) * (SCORES[4] - SCORES[5]) / 0.3
-    assert ours.top / (1 - ours.top) == pytest.approx(
-        theirs.top / (1 - theirs.top) * np.exp(lead), rel=1e-9
-    )
-    np.testing.assert_allclose(
-        ours.classes / (1 - ours.top), theirs.classes / (1 - theirs.top), rtol=1e-9
-    )

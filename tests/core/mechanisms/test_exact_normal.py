@@ -42,13 +42,6 @@ def test_rounded_noise_follows_its_law() -> None:
     assert misfit(drawn.ravel(), offset=OFFSET + 0.05) < 1e-4
 
 
-def test_noise_on_the_finest_grid_follows_its_law() -> None:
-    drawn = add_gaussian(np.zeros(200_000), sigma=3.0, generator=np.random.default_rng(1))
-    assert np.all(drawn * 2.0**18 % 1 == 0) and len(np.unique(drawn)) > 190_000
-    assert kstest(drawn, norm(scale=3.0).cdf).pvalue > 1e-3
-    assert kstest(drawn, norm(scale=3.06).cdf).pvalue < 1e-3
-
-
 @pytest.mark.slow
 def test_a_hundred_million_draws_follow_the_law() -> None:
     """Their tail included; a deviation that is wrong by a thousandth and a tail that is cut off are
@@ -207,13 +200,6 @@ def test_nothing_private_draws_another_normal() -> None:
         if re.search(r"generator\.(standard_)?normal\(", path.read_text())
     ]
     assert len(rooms) > 20 and drawing == []
-
-
-def test_noise_too_large_for_integers_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"^Expected noise of less than 2\^49 steps of its grid, got sigma="
-    ):
-        rounded_normal(np.zeros(1), 2.0**49, np.random.default_rng(0))
 
 
 def curve_at(word: int) -> Fraction:

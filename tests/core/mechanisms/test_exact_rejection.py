@@ -184,15 +184,6 @@ def test_what_lies_within_the_margins_is_left_to_digits_and_nothing_else(
     assert taken.tolist() == [False, False, True, True, True, True, False]
 
 
-def test_a_chance_of_one_is_too_large() -> None:
-    """Of any of the proposals."""
-    nothing: Any = None
-    for log_chance in (0.0, 1e-9):
-        chances = np.array([-1.0, log_chance])
-        with pytest.raises(ArithmeticError):
-            race._are_kept(Proposals(np.zeros((2, 1), np.int64), chances, nothing), nothing)
-
-
 @pytest.mark.parametrize("factor", [1, 1000])
 def test_chances_beyond_the_digits_of_a_float_are_met(factor: int) -> None:
     """The first digits of a uniform number leave it open, and those that follow decide by the

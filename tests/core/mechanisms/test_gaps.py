@@ -14,10 +14,8 @@ from pate._core.mechanisms.gaps import GapNoise
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.testing.mechanisms import Grid
 from pate.accounting import (
-    BoundedRangeEvent,
     GaussianNoisyMaxEvent,
     NeighboringRelation,
-    PureDPEvent,
 )
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
@@ -96,18 +94,6 @@ class TestChooseGapLaplace(TestChooseGapExponential):
     scale = 0.2
 
 
-@pytest.mark.slow
-class TestChooseGapLogistic(TestChooseGapExponential):
-    settings = MappingProxyType({"noise": "logistic", "allow_empty": False})
-    scale = 0.2
-
-
-@pytest.mark.slow
-class TestChooseGapHalfLogistic(TestChooseGapExponential):
-    settings = MappingProxyType({"noise": "half_logistic", "allow_empty": False})
-    scale = 0.3
-
-
 class TestChooseGapGaussian(TestChooseGap):
     settings = MappingProxyType({"noise": "gaussian"})
     max_count = 3
@@ -126,15 +112,6 @@ class TestChooseGapUnknownDomain(TestChooseGap):
     settings = MappingProxyType({"kbar": 2})
 
 
-@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "gaussian"])
-def test_a_lead_is_chosen_with_the_probability_that_is_foretold(noise: GapNoise) -> None:
-    choose, draws = m.GapChoice(num_labels=4, scale=2.0, noise=noise), 8000
-    for lead in (0.0, 3.0):
-        gaps = np.tile([1.0, 1.0, 1.0 + lead, 1.0, 1.0], (draws, 1))
-        share = float(np.mean(choose(gaps, generator=m.seeded_generator(3)) == 2))
-        assert abs(share - choose.probability(lead)) < 4.5 * math.sqrt(share * (1 - share) / draws)
-
-
 @pytest.mark.parametrize("noise", NOISES)
 def test_that_probability_is_the_one_of_the_law(noise: GapNoise) -> None:
     """Of odd and even numbers of other gaps, narrower ones too; far ahead it is 1."""
@@ -146,12 +123,6 @@ def test_that_probability_is_the_one_of_the_law(noise: GapNoise) -> None:
             assert choose.probability(lead) == pytest.approx(law[0], rel=precision)
         for lead in (1000.0, 1e6):
             assert choose.probability(lead) == pytest.approx(1.0)
-
-
-def test_gaps_of_sorted_counts() -> None:
-    order, gaps = m.sort_counts([[3, 9, 3, 0], [10, 10, 10, 10]], upper=10)
-    assert order.tolist() == [[1, 0, 2, 3], [0, 1, 2, 3]]
-    assert gaps.tolist() == [[1, 6, 0, 3, 0], [0, 0, 0, 0, 10]]
 
 
 @pytest.mark.parametrize(("upper", "num_labels"), [(2**33, 3), (2**53 - 1, 3), (2**53 - 1, 3000)])
@@ -238,20 +209,6 @@ def test_rounded_sums_of_neighbors_choose_alike_within_the_window(
         assert choice(gaps + moved, generator=draws) == chosen
 
 
-@pytest.mark.parametrize("relation", NeighboringRelation)
-def test_a_choice_costs_the_window_of_gaps_over_its_scale(relation: NeighboringRelation) -> None:
-    eta = 2 * relation.score_range / 5
-    events = {
-        noise: m.GapChoice(num_labels=3, scale=5.0, noise=noise).event(relation) for noise in NOISES
-    }
-    assert events["gumbel"] == BoundedRangeEvent(eta=eta, neighboring_relation=relation)
-    assert (
-        events["exponential"]
-        == events["laplace"]
-        == PureDPEvent(epsilon=eta, neighboring_relation=relation)
-    )
-
-
 @pytest.mark.parametrize("scale", [1, 4])
 @pytest.mark.parametrize("attracted", [False, True])
 def test_wide_gaps_are_chosen_by_the_law_of_their_differences(attracted: bool, scale: int) -> None:
@@ -265,14 +222,3 @@ def test_wide_gaps_are_chosen_by_the_law_of_their_differences(attracted: bool, s
     expected = draws * oracles.softmax(np.array(leads, dtype=float))
     observed = np.bincount(drawn, minlength=4)
     assert observed[3] == 0 and chi_square_p_value(observed[:3], expected) > 1e-4
-
-
-def test_a_regularizer_that_would_drown_the_noise_is_refused() -> None:
-    message = (
-        r"^Expected a regularizer of numbers within 8.58993e\+09 \(2\^32"
-        r" scales\), got spread=8589934593.0$"
-    )
-    with pytest.raises(ValueError, match=message):
-        m.GapChoice(num_labels=2, scale=2.0, regularizer=(0.0, -(2.0**33) - 1, -math.inf))
-    for numbers in ((1e300, 1e300, -math.inf), (0.0, -(2.0**33), -math.inf)):
-        assert m.GapChoice(num_labels=2, scale=2.0, regularizer=numbers).regularizer == numbers

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,13 +112,6 @@ class TestLimitedDomainOne(TestLimitedDomain):
     loose_because = ""
 
 
-class TestLimitedDomainLeaky(TestLimitedDomain):
-    """A probability of failure that is often met."""
-
-    scale = 1.0
-    delta = 0.4
-
-
 def run(scores: Any, **others: Any) -> m.TopItems:
     return m.LimitedDomain(**GIVEN | others)(scores, generator=m.seeded_generator(0))
 
@@ -142,28 +134,6 @@ def test_a_giant_score_leaves_the_others_and_the_threshold_where_they_are(giant:
     ).items
     assert (items[:, 0] == 0).all()
     assert abs((items == 1).any(axis=1).mean() - 1 / 2) < 4 * math.sqrt(1 / 4 / draws)
-
-
-@pytest.mark.parametrize("unit", [2.0**24, 2.0**-24])
-def test_a_unit_changes_nothing(unit: float) -> None:
-    mechanism = m.LimitedDomain(**GIVEN | {"delta": 1e-3, "scale": 2.0})
-    other = replace(mechanism, scale=2.0 * unit, sensitivity=unit)
-    scores = np.random.default_rng(0).integers(0, 60, (200, 7)).astype(float)
-    items, others = (
-        one(x, generator=m.seeded_generator(0)).items
-        for one, x in ((mechanism, scores), (other, scores * unit))
-    )
-    np.testing.assert_array_equal(items, others)
-    assert len(np.unique((items >= 0).sum(axis=1))) > 2
-    for relation in NeighboringRelation:
-        assert other.event(relation) == mechanism.event(relation)
-
-
-def test_event_is_peeling_but_for_delta() -> None:
-    mechanism = m.LimitedDomain(k=3, kbar=4, scale=2.0, delta=1e-6, relation=REPLACE)
-    event, peel = mechanism.event(REPLACE), m.GumbelPeeling(k=3, scale=2.0).event(REPLACE)
-    np.testing.assert_allclose(event.cost().rdp, peel.cost().rdp)
-    assert event.cost().delta0 == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pate._core.accounting.cost import gaussian_log_delta
 from pate._core.mechanisms.noise import (
     decode,
     failure,
-    require_room,
     rounded_normal,
     share_grid,
     share_sigma,
@@ -138,32 +137,11 @@ def test_sums_are_rounded_as_noise_of_one_party_is(sigma: float, num: int) -> No
     np.testing.assert_array_equal(decoded, np.array([1, 3, -1, 4]) * grid)
 
 
-@pytest.mark.parametrize(
-    ("sigma", "most"), [(1.0, 2**32 - 1), (2.0**-20, 2**12 - 1), (2.0**30, 2**53)]
-)
-def test_what_fits_is_taken(sigma: float, most: int) -> None:
-    require_room(most, sigma=sigma)
-    with pytest.raises(ValueError, match=r"^Expected shares of noise between "):
-        require_room(most + 1 if sigma < 2 else most, sigma=sigma if sigma < 2 else 2 * sigma)
-
-
 def test_a_summand_is_a_count_and_its_noise_in_steps() -> None:
     grid, counts = share_grid(5.0), np.array([0, 3, 900])
     noise = rounded_normal(np.zeros(3), 5.0 / grid, np.random.default_rng(1))
     steps = summand(counts, 5.0, np.random.default_rng(1)).view(np.int64)
     assert steps.tolist() == (counts / grid + noise).tolist()
-
-
-def test_the_largest_count_has_to_fit() -> None:
-    generator = np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"^Expected shares of noise between "):
-        summand(np.array([0, 2**32]), 1.0, generator)
-    assert summand(np.array([0]), 2.0**-32, generator).shape == (1,)
-
-
-def test_a_single_share_is_all_the_noise() -> None:
-    assert share_sigma(3.0, 1) == 3.0 and share_sigma(3.0, 9) == 1.0
-    assert summand(np.zeros((0, 3), dtype=np.int64), 1.0, np.random.default_rng(0)).shape == (0, 3)
 
 
 def test_shares_add_up_to_their_noise() -> None:
@@ -190,15 +168,3 @@ def test_sums_are_exact_modulo_two_to_the_64() -> None:
     coarse = decode(first + second, 5.0, 2)
     assert np.abs(coarse.ravel() - np.array(exact) * share_grid(5.0)).max() <= 5.0 / 2**20
     assert (coarse * 2**17 % 1 == 0).all()
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected shares of noise between 0\.0009.* votes for 1000000 teachers, got",
-    ):
-        require_room(10**6, sigma=1e-5)
-    with pytest.raises(ValueError, match=r"^Expected shares of noise between .* and 2\^30 votes"):
-        require_room(10, sigma=2.0**31)
-    with pytest.raises(ValueError, match=r"^Expected integer counts, got dtype='float64'$"):
-        summand(np.zeros((1, 1)), 1.0, np.random.default_rng(0))

@@ -1,9 +1,5 @@
 """Noise added to every score once: sets of k, and one item."""
 
-from typing import Any
-
-import pytest
-
 from pate import mechanisms as m
 from pate._core.mechanisms.noise import Noise
 from pate.accounting import BoundedRangeEvent, NeighboringRelation, PureDPEvent, RepeatedEvent
@@ -45,11 +41,6 @@ class TestReportNoisyMax(_NoisyMax):
     scale = 0.6  # steep, so that the tails in which the ratio is reached lie within the grid
 
 
-class TestNoisyMaxLogistic(_NoisyMax):
-    noise = "logistic"
-    scale = 0.4
-
-
 class TestNoisyTopK(MechanismContract):
     noise: Noise = "gumbel"
     scale = 2.0
@@ -85,21 +76,3 @@ def test_events() -> None:
     assert m.NoisyTopK(k=3, scale=2.0).event(ADD) == RepeatedEvent(event=choice, count=3)
     pure = m.NoisyTopK(k=3, scale=2.0, noise="logistic").event(REPLACE)
     assert pure == PureDPEvent(neighboring_relation=REPLACE, epsilon=3.0)
-
-
-def test_scale_for_epsilon_gives_that_epsilon() -> None:
-    scale = m.scale_for_epsilon(0.25, window=2, draws=5)
-    event = m.NoisyTopK(k=5, scale=scale, noise="laplace").event(REPLACE)
-    assert event == PureDPEvent(neighboring_relation=REPLACE, epsilon=0.25)
-
-
-def test_noise_without_a_proof_is_refused() -> None:
-    unproven: Any = "gaussian"
-    for make in (
-        lambda: m.NoisyMax(scale=1.0, noise=unproven),
-        lambda: m.NoisyTopK(k=1, scale=1.0, noise=unproven),
-    ):
-        with pytest.raises(
-            ValueError, match=r"^Expected a noise among \('gumbel', .*\), got noise='gaussian'$"
-        ):
-            make()

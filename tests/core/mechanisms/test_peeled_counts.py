@@ -63,23 +63,6 @@ class TestPeeledCountOfOne(TestPeeledCounts):
     loose_because = ""
 
 
-def test_the_price_follows_k_and_not_the_number_of_items() -> None:
-    relation = NeighboringRelation.REPLACE_RECORD
-    both = m.PeeledCounts(k=3, scale=4.0, sigma=10.0)
-    alone = m.GumbelPeeling(k=3, scale=4.0).event(relation).cost()
-    counted = both.event(relation).cost()
-    np.testing.assert_allclose(counted.rdp - alone.rdp, m_gaussian(3, 10.0), rtol=1e-9)
-    for d in (5, 5000):
-        items, scores = both(np.arange(d), generator=m.seeded_generator(0))
-        assert items.shape == scores.shape == (3,)
-
-
-def m_gaussian(k: int, sigma: float) -> oracles.Array:
-    from pate.accounting import DEFAULT_ORDERS
-
-    return DEFAULT_ORDERS * k / (2 * sigma**2)
-
-
 def test_scores_are_released_without_bias_on_a_public_grid() -> None:
     mechanism = m.PeeledCounts(k=2, scale=0.5, sigma=1.9)
     truth = np.array([10, 40, 20, 0])
@@ -89,30 +72,3 @@ def test_scores_are_released_without_bias_on_a_public_grid() -> None:
     assert error.std() == pytest.approx(1.9, rel=0.02)
     grid = 2.0**-19
     assert grid >= 1.9 / 2**20 and (noisy / grid == np.rint(noisy / grid)).all()
-
-
-def test_a_unit_changes_nothing() -> None:
-    counted = m.PeeledCounts(k=2, scale=3.0, sigma=2.0)
-    other = m.PeeledCounts(k=2, scale=12.0, sigma=8.0, sensitivity=4.0)
-    scores = np.tile([9.0, 7.0, 8.0, 1.0], (100, 1))
-    one, four = (
-        counted(scores, generator=m.seeded_generator(0)),
-        other(4 * scores, generator=m.seeded_generator(0)),
-    )
-    np.testing.assert_array_equal(one.items, four.items)
-    np.testing.assert_array_equal(4 * one.scores, four.scores)
-    for relation in NeighboringRelation:
-        assert counted.event(relation) == other.event(relation)
-
-
-def test_a_split_of_the_noise_costs_what_it_says() -> None:
-    relation = NeighboringRelation.REPLACE_RECORD
-    for share in (0.1, 0.5, 0.9):
-        scale, sigma = m.split_budget(k=4, share=share)
-        assert m.split_budget(k=1, share=share) == (scale, sigma)
-        # for much noise, where a bounded range is w^2 / 8
-        mechanism = m.PeeledCounts(k=4, scale=1e3 * scale, sigma=1e3 * sigma)
-        orders = np.array([2.0])
-        whole = mechanism.event(relation).cost(orders).rdp[0]
-        chosen = mechanism.choice.event(relation).cost(orders).rdp[0]
-        assert whole - chosen == pytest.approx(share * whole, rel=1e-3)

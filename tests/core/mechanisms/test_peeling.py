@@ -1,13 +1,11 @@
 """Peeling, beyond the few items of the contract."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from pate import mechanisms as m
 from pate._core.testing.laws import chi_square_p_value
-from pate.accounting import NeighboringRelation, PureDPEvent, RepeatedEvent
+from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
 
@@ -58,17 +56,6 @@ def test_permute_and_flip_follows_its_law_to_the_last_choice() -> None:
     assert chi_square_p_value(observed, draws * other) < 1e-9
 
 
-@pytest.mark.parametrize("mechanism", [m.GumbelPeeling, m.PermuteAndFlipPeeling])
-def test_a_unit_changes_nothing(mechanism: Any) -> None:
-    scores = np.tile(LEVELS, (50, 1))
-    chosen, *others = (
-        mechanism(k=5, scale=unit)(scores * unit, generator=np.random.default_rng(1))
-        for unit in (1.0, 2.0**24, 2.0**-60)
-    )
-    for other in others:
-        np.testing.assert_array_equal(chosen, other)
-
-
 def test_a_giant_count_does_not_drown_the_noise_of_later_choices() -> None:
     """Distances are taken from the best that is left."""
     scores = np.tile([2**50, 1, 0], (2000, 1))
@@ -82,12 +69,3 @@ def test_all_items_are_peeled_in_the_end() -> None:
         assert sorted(mechanism(scores, generator=m.seeded_generator(1)).tolist()) == list(
             range(300)
         )
-
-
-def test_event_of_one_round_is_not_repeated() -> None:
-    relation = NeighboringRelation.REPLACE_RECORD
-    choice = PureDPEvent(neighboring_relation=relation, epsilon=0.5)
-    assert m.PermuteAndFlipPeeling(k=1, scale=4.0).event(relation) == choice
-    assert m.PermuteAndFlipPeeling(k=7, scale=4.0).event(relation) == RepeatedEvent(
-        event=choice, count=7
-    )

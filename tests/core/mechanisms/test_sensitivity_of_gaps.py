@@ -65,9 +65,6 @@ class _Charged(_OfScores):
         assert (self.worst_divergence(relation) > one.event(relation).cost(ORDERS).rdp).any()  # type: ignore[attr-defined]
 
 
-class TestChoiceOfTwo(_Charged, test_gaps.TestChooseGapWithoutSentinels): ...
-
-
 class TestChoiceInQuarters(_Charged, test_gaps.TestChooseGapWithoutSentinels):
     unit = 0.25
 
@@ -94,13 +91,6 @@ class TestStableTopKOfThree(_OfScores, test_stable_top_k.TestStableTopK):
     max_move = 3
     max_count = 9
     grid: Grid = ((9, 0), (6, 6), (0, 8))
-
-
-class TestStableTopKInHalves(_OfScores, test_stable_top_k.TestStableTopK):
-    num_items = 2
-    unit = 0.5
-    max_count = 8
-    grid: Grid = ((8, 0), (6, 6), (0, 7))
 
 
 class TestFixedTopKByPeelingAloneInHalves(_Charged, test_stable_top_k.TestFixedTopKByPeelingAlone):
@@ -150,21 +140,6 @@ def test_a_unit_changes_nothing(scores: Any, unit: float) -> None:
     ]
     for part, other in zip(*found, strict=True):
         np.testing.assert_array_equal(part, other)
-
-
-def test_whole_scores_cost_what_their_gaps_may_be() -> None:
-    """Three counts of each user have all gaps between those of one count, and fewer than real
-    scores."""
-    one = m.StabilityTest(num_teachers=20, sigma=0.5, delta_test=1e-6, shift=1)
-    three = m.StabilityTest(num_teachers=60, sigma=1.5, delta_test=1e-6, shift=3, sensitivity=3)
-    real = replace(three, integer_scores=False)
-    low = ORDERS[ORDERS < 20]
-    votes, counts, scores = (test.event(ADD).cost(low) for test in (one, three, real))
-    assert (votes.rdp <= counts.rdp).all() and (counts.rdp <= scores.rdp).all()
-    assert (votes.rdp < counts.rdp * 0.999).any()
-    np.testing.assert_allclose(scores.rdp, counts.rdp, rtol=0.02)
-    assert votes.delta0 == pytest.approx(counts.delta0) == pytest.approx(scores.delta0)
-    assert votes.mu_squared == pytest.approx(counts.mu_squared) == pytest.approx(scores.mu_squared)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 20.0])
@@ -221,16 +196,6 @@ def test_events_of_scores() -> None:
         sensitivity=9.0,
     )
     assert often.event(REPLACE).cost(ORDERS).delta0 == pytest.approx(1)
-
-
-def test_a_window_counts_sensitivities() -> None:
-    given: dict[str, Any] = {"num_teachers": 60, "sigma": 4.0, "delta_test": 1e-3}
-    wide = m.StabilityTest(**given, shift=6, sensitivity=3, window=2)
-    for relation in (ADD, REPLACE):
-        assert wide.gap_window(relation) == 6
-        assert wide.event(relation).cost(ORDERS).delta0 == pytest.approx(1e-3)
-    plain = m.StabilityTest(**given, shift=6, sensitivity=3)
-    assert plain.gap_window(ADD) == 3 and plain.gap_window(REPLACE) == 6
 
 
 def test_a_bound_that_rounds_gaps_is_refused() -> None:

@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from pate import mechanisms as m
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.testing.mechanisms import Grid
-from pate.accounting import BoundedRangeEvent, ComposedEvent, Event, NeighboringRelation
+from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
 from tests.core.mechanisms.scripted import Scripted
@@ -182,25 +182,8 @@ class TestFixedTopK(TestStableTopK):
         return np.column_stack((members, released)).astype(int)
 
 
-@pytest.mark.slow
-class TestFixedTopOne(TestFixedTopK):
-    k = 1
-    num_items = 3
-    max_count = 4
-    grid: Grid = ((4, 3, 0), (4, 4, 4), (0, 4, 3))
-
-
 class TestFixedTopKWithFallback(TestFixedTopK):
     extra = MappingProxyType({"fallback": True})
-
-
-@pytest.mark.slow
-class TestFixedTopKByRoot(TestFixedTopK):
-    num_items = 3
-    grid: Grid = ((3, 3, 0), (3, 1, 0), (0, 3, 3))
-    extra = MappingProxyType(
-        {"fallback": True, "scale_noise_with_rounds": True, "test_noise": "laplace"}
-    )
 
 
 @pytest.mark.slow
@@ -270,24 +253,6 @@ def stable(counts: Any, **others: Any) -> Any:
     return m.StableTopKMechanism(**STABLE | others)(counts, generator=m.seeded_generator(0))
 
 
-def fixed(counts: Any, **others: Any) -> Any:
-    return m.FixedTopKMechanism(**FIXED | others)(counts, generator=m.seeded_generator(0))
-
-
-def test_an_event_is_that_of_the_choice_and_that_of_the_test() -> None:
-    for noise in ("gumbel", "gaussian"):
-        mechanism = m.StableTopKMechanism(**STABLE | {"allow_empty": False, "noise": noise})
-        assert mechanism.choice == m.GapChoice(
-            num_labels=4, scale=2.0, allow_empty=False, noise=mechanism.noise
-        )
-        assert mechanism.test == m.StabilityTest(
-            num_teachers=100, sigma=2.0, delta_test=1e-3, shift=2
-        )
-        for relation in NeighboringRelation:
-            parts = (mechanism.choice.event(relation), mechanism.test.event(relation))
-            assert mechanism.event(relation) == ComposedEvent(events=parts)
-
-
 @pytest.mark.parametrize(("shift", "weight"), [(1, 1), (2, 2), (3, 2)])
 @pytest.mark.parametrize("num_teachers", [99, 100])
 def test_none_and_all_are_answered_by_majority(shift: int, weight: int, num_teachers: int) -> None:
@@ -329,28 +294,6 @@ def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
     np.testing.assert_allclose(all_of_them.cost().rdp, without.cost().rdp + 3 * peel)
     with pytest.raises(ValueError, match=r"^Expected rounds <= k = 3, got rounds=4$"):
         mechanism.event(REPLACE, rounds=4)
-
-
-def test_a_row_that_fails_falls_back_on_the_peeling_of_all() -> None:
-    counts = np.tile([60, 50, 40, 30], (4000, 1))
-    members, released, rounds = fixed(
-        counts, sigma_test=100.0, delta_test=1e-9, fallback=True, scale_peel=1e-3
-    )
-    assert not released.any() and (rounds == 2).all()
-    assert (members == [True, True, False, False]).all()
-    without = fixed(counts, sigma_test=100.0, delta_test=1e-9, scale_peel=1e-3)
-    assert not without.members.any() and not without.rounds.any()
-
-
-def test_rows_that_pass_are_the_same_with_a_fallback() -> None:
-    counts, noise = np.tile(COUNTS, (50, 1)), {"sigma_test": 20.0}
-    without, behind = fixed(counts, **noise), fixed(counts, fallback=True, **noise)
-    np.testing.assert_array_equal(without.released, behind.released)
-    assert 0 < without.released.mean() < 1
-    np.testing.assert_array_equal(
-        without.members[without.released], behind.members[without.released]
-    )
-    assert (behind.members.sum(axis=1) == 2).all()
 
 
 @pytest.mark.parametrize("by_root", [False, True])

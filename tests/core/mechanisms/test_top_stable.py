@@ -2,7 +2,6 @@
 
 import math
 from collections import defaultdict
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -15,7 +14,7 @@ from scipy.stats import binom
 from pate import mechanisms as m
 from pate._core.mechanisms.limited_domain import chance_to_exceed
 from pate._core.testing.mechanisms import Grid
-from pate.accounting import ComposedEvent, Event, FailureEvent, NeighboringRelation
+from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms import TopStableOutcome
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
@@ -160,52 +159,6 @@ def run(scores: Any, **others: Any) -> m.TopItems:
     return m.TopStable(**GIVEN | others)(scores, generator=m.seeded_generator(0))
 
 
-def test_a_set_that_is_large_enough_is_released_as_it_is() -> None:
-    """Below one to ten of many, of which ten are listed; and of more, none beyond the gap."""
-    quiet = {
-        "k": 10,
-        "kbar": 60,
-        "scale_threshold": 1e-3,
-        "scale_gap": 1e-3,
-        "scale_peel": 1e9,
-        "delta": 1e-9,
-    }
-    rows = np.where(np.arange(70) < np.arange(1, 11)[:, None], 90, np.arange(70)[::-1] - 70)
-    items, listed = run(rows, **quiet)
-    for row in range(10):
-        assert (
-            items[row, : row + 1].tolist() == list(range(row + 1)) and listed[row].sum() == row + 1
-        )
-    # below twelve, of which any ten are listed
-    more = run(np.tile(np.where(np.arange(70) < 12, 90, 0), (200, 1)), **quiet).items
-    assert set(more.ravel().tolist()) == set(range(12))
-
-
-@pytest.mark.parametrize("unit", [2.0**24, 2.0**-24])
-def test_a_unit_changes_nothing(unit: float) -> None:
-    mechanism = m.TopStable(**GIVEN | {"fallback": True})
-    scales = {name: getattr(mechanism, name) * unit for name in mechanism.noise_parameters}
-    other = replace(mechanism, sensitivity=unit, **scales)
-    scores = np.random.default_rng(0).integers(0, 12, (200, 7)).astype(float)
-    peeled, others = (
-        one.peel(x, generator=m.seeded_generator(0))
-        for one, x in ((mechanism, scores), (other, scores * unit))
-    )
-    np.testing.assert_array_equal(peeled.listed.items, others.listed.items)
-    np.testing.assert_array_equal(peeled.rounds, others.rounds)
-    for relation in NeighboringRelation:
-        assert other.event(relation) == mechanism.event(relation)
-
-
-@pytest.mark.parametrize("scales", [(2.0, 5.0), (5.0, 2.0)])
-def test_failures_grow_by_the_wider_noise(scales: tuple[float, float]) -> None:
-    mechanism = m.TopStable(**GIVEN | {"scale_threshold": scales[0], "scale_gap": scales[1]})
-    for relation in NeighboringRelation:
-        event = mechanism.event(relation)
-        assert isinstance(event, ComposedEvent) and isinstance(event.events[-1], FailureEvent)
-        assert event.events[-1].step == relation.score_range / 5
-
-
 def peel(scores: Any, **others: Any) -> TopStableOutcome:
     return m.TopStable(**GIVEN | others).peel(scores, generator=m.seeded_generator(0))
 
@@ -290,20 +243,3 @@ def integrated_tail(t: float, scale_threshold: float, scale_gap: float) -> float
             for piece in pairwise(ends)
         )
     )
-
-
-def test_event_adds_the_choice_the_peeling_and_the_failure() -> None:
-    mechanism = m.TopStable(
-        k=2,
-        kbar=3,
-        scale_threshold=4.0,
-        scale_gap=8.0,
-        scale_peel=2.0,
-        delta=1e-6,
-        relation=REPLACE,
-    )
-    event = mechanism.event(REPLACE)
-    peel = m.GumbelPeeling(k=2, scale=2.0).event(REPLACE).cost().rdp
-    # at large orders a pure curve is its epsilon
-    assert event.cost().rdp[-1] - peel[-1] == pytest.approx(2 / 4 + 2 * 2 / 8, rel=1e-4)
-    assert event.cost().delta0 == pytest.approx(1e-6)

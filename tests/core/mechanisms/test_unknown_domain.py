@@ -232,17 +232,3 @@ def test_lists_follow_the_law(words: tuple[str, ...], bounds: dict[str, int]) ->
     lists = list(law)
     observed = np.bincount([lists.index(listed) for listed in drawn], minlength=len(lists))
     assert chi_square_p_value(observed, 400 * np.array(list(law.values()))) > 1e-4
-
-
-def test_counts_of_nothing_change_nothing() -> None:
-    # blanks are drawn, too
-    mechanism = m.LimitedDomain(k=2, kbar=5, scale=4.0, delta=0.9, relation=ADD)
-    few, many = (
-        [
-            mechanism.choose_unknown(counts, generator=m.seeded_generator(seed)).tolist()
-            for seed in range(50)
-        ]
-        for counts in ([0, 4, 0, 9], [0, 4, 0, 9, *[0] * 1000])
-    )
-    assert few == many and {1, 3} == set(itertools.chain(*few))
-    assert mechanism.choose_unknown([], generator=m.seeded_generator(0)).tolist() == []
