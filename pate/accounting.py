@@ -40,13 +40,13 @@ if TYPE_CHECKING:
         LedgerEntry as LedgerEntry,
         LedgerHead as LedgerHead,
         LedgerSnapshot as LedgerSnapshot,
+        PrivacyUnit as PrivacyUnit,
     )
     from pate._core.accounting.ledger import (
         Ledger as Ledger,
         read_ledger as read_ledger,
         verify_ledger as verify_ledger,
     )
-    from pate._core.accounting.privacy_unit import PrivacyUnit as PrivacyUnit
     from pate._core.accounting.proofs import (
         Accountant as Accountant,
         Composed as Composed,

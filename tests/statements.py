@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pate
-from pate._core.accounting.privacy_unit import EACH
+from pate._core.accounting.history import EACH
 from pate.accounting import GaussianEvent, Ledger, NeighboringRelation, PrivacyUnit, Statement
 
 RECORDS = PrivacyUnit(unit="record", partition=EACH)
 """Releases for which each record votes for itself: they add up under both relations."""
 COMMON_KEYS = (
     *("format", "kind", "private", "release", "neighboring_relation", "guarantees", "this_release"),
-    *("costs", "reach", "conversion", "budget", "budget_unit", "filter", "declared_after"),
+    *("costs", "reach", "budget", "budget_unit", "filter", "declared_after"),
     *("num_queries", "delta", "unit", "max_teachers_per_unit", "ledger", "releases"),
 )
 """The keys of a statement, whatever was released."""

@@ -75,7 +75,7 @@ def any_import(module: str) -> bool:
 def test_imports_run_downward_between_zones() -> None:
     """What a higher zone has is found by an entry point (`pate._core.registry`)."""
     placed = [module for module in TREES if zone_of(module)]
-    assert len(placed) > 150
+    assert len(placed) > 100
     upward = {
         f"{module} -> {name}"
         for module in placed

@@ -175,18 +175,6 @@ class RDPAccountant:
         """
         return self.guarantee(delta=delta, by=self._accountants(conversion)).epsilon
 
-    def get_epsilon_and_order(
-        self, *, delta: float, conversion: Literal["optimal", "classic"] = "optimal"
-    ) -> tuple[float, float]:
-        """Return the smallest epsilon that the Renyi curve proves, and its order."""
-        require(
-            conversion in ("optimal", "classic"),
-            "conversion optimal or classic",
-            conversion=conversion,
-        )
-        proven = self.guarantee(delta=delta, by=self._accountants(conversion))
-        return proven.epsilon, proven.order or float(self.orders[-1])
-
     def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
         """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves.
 

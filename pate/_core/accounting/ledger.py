@@ -34,8 +34,13 @@ from pate._core.accounting.charges import (
     require_charged_count,
     require_events,
 )
-from pate._core.accounting.history import History, LedgerEntry, LedgerHead, LedgerSnapshot
-from pate._core.accounting.privacy_unit import PrivacyUnit
+from pate._core.accounting.history import (
+    History,
+    LedgerEntry,
+    LedgerHead,
+    LedgerSnapshot,
+    PrivacyUnit,
+)
 from pate._core.files.writing import draft_of, remove_abandoned, sync_folder
 from pate._core.validation import (
     one_line,

@@ -152,10 +152,6 @@ class Accountant(ABC):
 
     figures: ClassVar[tuple[str, ...]] = ()
     """The fields of a `Guarantee` that its proofs fill in, and no other accountant's do."""
-    theorem: ClassVar[str] = ""
-    """Its part of the sentence on the theorems behind the figures of a statement."""
-    only_where_used: ClassVar[bool] = False
-    """Whether that sentence names it only where one of its proofs is the best."""
 
     @abstractmethod
     def supports(self, event: Event) -> bool:
@@ -198,7 +194,6 @@ class RenyiAccountant(Accountant):
     """
 
     figures = ("order", "rdp")
-    theorem = "Canonne, Kamath & Steinke (2020), Proposition 12, at the best order"
 
     def __init__(self, conversion: Literal["optimal", "classic"] = "optimal") -> None:
         self._conversion: Literal["optimal", "classic"] = conversion
@@ -254,10 +249,6 @@ class GaussianAccountant(Accountant):
     """
 
     figures: ClassVar[tuple[str, ...]] = ("mu",)
-    theorem = (
-        "Balle & Wang (2018), Theorem 8, for the Gaussian mechanisms that dominate all releases,"
-        " one by one or as many bits"
-    )
 
     def __init__(self, *, exact: bool = False) -> None:
         self._exact = exact
@@ -306,7 +297,6 @@ class ManyBitsAccountant(GaussianAccountant):
     """Sums the weights of choices and tests among many, at their best common width."""
 
     figures = ("mu", "width")
-    theorem = ""
 
     def _dominating(self, composed: Composed) -> tuple[float, float, dict[str, float]]:
         cost = composed.cost
@@ -358,10 +348,6 @@ class EqualRoundsAccountant(_Optimum):
     """Plays rounds that are all one choice, or all one pure release."""
 
     figures = ("rounds",)
-    theorem = (
-        "the optimum of rounds that are all equal"
-        " (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
-    )
 
     def supports(self, event: Event) -> bool:
         return isinstance(event, BoundedRangeEvent | PureDPEvent | FailureEvent)
@@ -403,8 +389,6 @@ class OrderedAccountant(_Optimum):
     """
 
     figures = ("in_order",)
-    theorem = "all releases in the order of their ledger"
-    only_where_used = True
 
     def supports(self, event: Event) -> bool:
         return is_known(event)

@@ -26,10 +26,8 @@ from pate._core.accounting.ledger import read_ledger
 from pate._core.accounting.proofs import Guarantee
 from pate._core.accounting.statement_words import (
     AUDIT,
-    WORDS,
     Total,
     by_relation,
-    conversion,
     describe,
     describe_guarantee,
     describe_missing_total,
@@ -40,6 +38,8 @@ from pate._core.validation import require, require_format
 
 FORMAT = 1
 """The format of a statement: its keys, and the wording of the sentences that it holds."""
+KIND = "labels"
+"""The kind of release that statements are made of."""
 REACHED = (1, 2, 3)
 """The numbers of teachers that a statement gives epsilons for."""
 
@@ -63,11 +63,6 @@ class Statement:
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = dict(content)
-
-    @property
-    def kind(self) -> str:
-        """The kind of release: ``labels``."""
-        return str(self["kind"])
 
     def __getitem__(self, name: str) -> Any:
         return self.content[name]
@@ -102,11 +97,7 @@ class Statement:
         except ValueError as error:
             raise ValueError(f"Expected a readable statement, got: {error}") from None
         kind = plain.get("kind") if isinstance(plain, Mapping) else None
-        require(
-            isinstance(kind, str) and kind in WORDS,
-            f"a statement of a kind among {', '.join(WORDS)}",
-            kind=kind,
-        )
+        require(kind == KIND, f"a statement of the kind {KIND}", kind=kind)
         require_format(FORMAT, plain.get("format"), "a statement")
         return Statement(plain)
 
@@ -175,8 +166,7 @@ class Statement:
         try:
             yield
         except (LookupError, TypeError, AttributeError) as error:
-            kind = self.content.get("kind", "privacy")
-            raise ValueError(f"Expected a whole {kind} statement, got: {error!r}") from None
+            raise ValueError(f"Expected a whole {KIND} statement, got: {error!r}") from None
 
     def today(self, book: LedgerSnapshot) -> Statement:
         """Return the same statement on all releases that its ledger holds by now.
@@ -263,8 +253,7 @@ def require_same(computed: Any, stated: Any, place: str = "") -> None:
 def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, Any]:
     """Return the statement on ``release`` of a ledger that ended at ``head``, in plain JSON types.
 
-    The wording of its sentences, ``neighbors``, ``missing`` and ``conversion``, is a part of
-    `FORMAT`.
+    The wording of its sentences, ``neighbors`` and ``missing``, is a part of `FORMAT`.
     """
     require(
         type(release) is int and 1 <= release <= len(book.entries),
@@ -275,7 +264,7 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
     published = dict(entry.published or {})
     kind, ledger = published.pop("kind", None), published.pop("ledger", None)
     require(
-        kind in WORDS,
+        kind == KIND,
         f"release {release} settled, with its published facts",
         published=entry.published,
     )
@@ -298,7 +287,7 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
             )
             for relation, total in totals.items()
         }
-    content = {
+    return {
         "format": FORMAT,
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),
@@ -331,7 +320,6 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
             }
             for m in sorted({*REACHED, teachers})
         ],
-        "conversion": "",
         "budget": None if book.budget is None else book.budget.to_dict(),
         "budget_unit": None if book.budget_unit is None else book.budget_unit.to_dict(),
         "filter": None if book.filter is None else book.filter.to_dict(),
@@ -341,7 +329,6 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
         "ledger": {**head._asdict(), "counts": ledger},
         "releases": [entry.to_dict() for entry in book.entries],
     }
-    return content | {"conversion": conversion(content)}
 
 
 def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:

@@ -2,11 +2,11 @@
 
 The conditions on which figures of several releases hold are worded here for reports and commands
 too. `Statement.verify` compares the sentences that a statement holds, so that a change of
-``neighbors`` or `conversion` comes with a new version of `pate`.
+``neighbors`` or ``missing`` comes with a new version of `pate`.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,8 @@ from pate._core.accounting.cost import (
     format_epsilon,
     format_exact,
 )
-from pate._core.accounting.history import LedgerSnapshot
-from pate._core.accounting.privacy_unit import PrivacyUnit
+from pate._core.accounting.history import LedgerSnapshot, PrivacyUnit
 from pate._core.accounting.proofs import (
-    Accountant,
     Guarantee,
     Term,
 )
@@ -58,20 +56,6 @@ _LEDGERS = {
     ),
 }
 """By the scope of a ledger: its name, the owner of its releases, and the releases that it lacks."""
-
-
-def _uses(statement: Mapping[str, Any], accountant: Accountant) -> bool:
-    parts = (statement.get(name, {}) for name in ("guarantees", "this_release", "costs", "world"))
-    return any({*accountant.figures} <= {*figures} for part in parts for figures in part.values())
-
-
-def conversion(statement: Mapping[str, Any]) -> str:
-    """Return the sentence on the theorems behind the figures of a statement."""
-    return "the smallest of " + ", and of ".join(
-        accountant.theorem
-        for accountant in TIGHTEST
-        if accountant.theorem and (not accountant.only_where_used or _uses(statement, accountant))
-    )
 
 
 Total = tuple[PrivacyUnit, LedgerSnapshot]
@@ -139,7 +123,7 @@ def describe(statement: Mapping[str, Any], book: LedgerSnapshot) -> str:
         *describe_guarantee(statement, book),
         *_reach(statement),
         "",
-        *WORDS[statement["kind"]](statement),
+        *_published_labels(statement),
         *describe_ledger(statement),
         "",
         *_arithmetic(statement, book),
@@ -424,9 +408,3 @@ def _call(value: Any) -> str:
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         return "".join(["[", *(f"\n    {_call(item)}," for item in value), "\n]"])
     return str(value)
-
-
-WORDS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
-    "labels": _published_labels,
-}
-"""Words what was released, in lines, by the kind of a statement."""

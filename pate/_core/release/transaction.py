@@ -32,9 +32,8 @@ from pate._core.accounting.charges import (
 )
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.filters import affordable
-from pate._core.accounting.history import LedgerEntry, LedgerSnapshot
+from pate._core.accounting.history import LedgerEntry, LedgerSnapshot, PrivacyUnit
 from pate._core.accounting.ledger import Ledger, read_ledger, require_payable
-from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import read_json
 from pate._core.files.writing import (

@@ -17,7 +17,7 @@ import numpy as np
 from pate._core.accounting.charges import Budget, Charge, FilterName
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import ComposedEvent, RepeatedEvent
-from pate._core.accounting.privacy_unit import PrivacyUnit
+from pate._core.accounting.history import PrivacyUnit
 from pate._core.files.reading import code_version, digest
 from pate._core.release.transaction import require_payable_release, require_promise
 from pate._core.settings import encode, encode_fields, require_made

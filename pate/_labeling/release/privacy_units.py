@@ -7,7 +7,7 @@ import json
 import secrets
 from typing import Any
 
-from pate._core.accounting.privacy_unit import EACH, PrivacyUnit
+from pate._core.accounting.history import EACH, PrivacyUnit
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import TEACHERS_FIT, Run, StageState, first_stage

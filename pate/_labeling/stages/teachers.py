@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._core.accounting.privacy_unit import PrivacyUnit
+from pate._core.accounting.history import PrivacyUnit
 from pate._core.files.reading import Json, code_version, digest, read_json
 from pate._core.files.writing import atomic_write, make_folder, require_disk
 from pate._core.progress import stage_bar

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pate._core.accounting.history import PrivacyUnit
 from pate._core.accounting.ledger import ledger_beside, ledger_in
-from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.files.reading import Json, digest
 from pate._core.progress import step_bar
 from pate._core.validation import require

@@ -28,9 +28,8 @@ import yaml
 
 from pate._core.accounting.charges import account, for_group_size
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.history import LedgerEntry
+from pate._core.accounting.history import LedgerEntry, PrivacyUnit
 from pate._core.accounting.ledger import Ledger, ledger_in, read_ledger
-from pate._core.accounting.privacy_unit import PrivacyUnit
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.progress import stage_bar
 from pate._core.registry import find

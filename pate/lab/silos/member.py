@@ -11,6 +11,7 @@ import numpy as np
 
 from pate._core.accounting.charges import Budget, Charge, account, to_world
 from pate._core.accounting.cost import NeighboringRelation, format_epsilon, format_exact
+from pate._core.accounting.history import RECORD
 from pate._core.accounting.ledger import (
     Ledger,
     ledger_beside,
@@ -18,7 +19,6 @@ from pate._core.accounting.ledger import (
     read_ledger,
     require_payable,
 )
-from pate._core.accounting.privacy_unit import RECORD
 from pate._core.files.reading import digest, read_json
 from pate._core.files.writing import output_errors, remove_abandoned, write_once
 from pate._core.mechanisms.noise import private_generator, summand

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pate._core.accounting.cost import gaussian_delta, remaining_delta
+from pate._core.accounting.proofs import RenyiAccountant
 from pate.accounting import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -69,9 +70,9 @@ def stable_top_k(
 def test_conversion_is_the_minimum_over_orders(delta: float, counts: int) -> None:
     total = accountant((gaussian(12.0), counts), (pure(0.05), counts))
     by_hand = oracles.epsilon_of_curve(total.rdp.tolist(), total.orders.tolist(), delta)
-    epsilon, order = total.get_epsilon_and_order(delta=delta)
-    assert epsilon == pytest.approx(by_hand, rel=1e-12)
-    assert order in total.orders
+    found = total.guarantee(delta=delta, by=[RenyiAccountant()])
+    epsilon = found.epsilon
+    assert epsilon == pytest.approx(by_hand, rel=1e-12) and found.order in total.orders
     assert epsilon < total.get_epsilon(delta=delta, conversion="classic") or by_hand == 0
 
 
@@ -79,10 +80,10 @@ def test_grid_is_fine_enough() -> None:
     orders = 1 + np.geomspace(1e-3, 1e6, 20_001)
     for rho in np.geomspace(1e-6, 1e3, 19):
         event = gaussian(math.sqrt(1 / (2 * rho)))
-        fine, _ = (
+        fine = (
             RDPAccountant(relation=REPLACE, orders=orders)
             .compose(event)
-            .get_epsilon_and_order(delta=1e-6)
+            .get_epsilon(delta=1e-6, conversion="optimal")
         )
         assert (
             accountant((event, 1)).get_epsilon(delta=1e-6, conversion="optimal")
@@ -156,7 +157,7 @@ def test_the_tighter_of_curve_and_gaussian_is_stated() -> None:
     )
     found = choices.guarantee(delta=1e-6)
     assert found.mu is None and found.order is not None
-    assert (found.epsilon, found.order) == choices.get_epsilon_and_order(delta=1e-6)
+    assert found == choices.guarantee(delta=1e-6, by=[RenyiAccountant()])
     assert choices.cost.mu_squared == pytest.approx(10 * 0.1**2 * math.pi / 8, rel=1e-3)
     equal = accountant((BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE), 10)).guarantee(
         delta=1e-6
@@ -205,9 +206,8 @@ def test_nothing_costs_nothing() -> None:
     total = accountant((gaussian(1.0), 0))
     assert total.events == () and total.get_epsilon(delta=1e-6) == 0 and total.get_delta(0.0) == 0
     assert total.compose([], []).events == ()
-    assert total.get_epsilon_and_order(delta=1e-6) == (0.0, total.orders[-1])
     unbounded = accountant((FailureEvent(delta=0.1, neighboring_relation=REPLACE), 1))
-    assert unbounded.get_epsilon_and_order(delta=0.01) == (math.inf, unbounded.orders[-1])
+    assert unbounded.get_epsilon(delta=0.01, conversion="optimal") == math.inf
 
 
 # the exact epsilon of Gaussian mechanisms

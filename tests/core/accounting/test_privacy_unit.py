@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pate._core.accounting.privacy_unit import EACH, RECORD
+from pate._core.accounting.history import EACH, RECORD
 from pate.accounting import (
     Budget,
     GaussianEvent,

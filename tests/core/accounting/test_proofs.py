@@ -13,7 +13,6 @@ from pate._core.accounting.proofs import (
     OrderedAccountant,
     RenyiAccountant,
 )
-from pate._core.accounting.statement_words import conversion
 from pate.accounting import (
     Accountant,
     BoundedRangeEvent,
@@ -101,18 +100,6 @@ def test_an_accountant_of_a_user_is_asked_too() -> None:
     large = accountant((pure(0.5), 4000))
     assert large.guarantee(delta=1e-6, by=[*TIGHTEST, Halves()]) == large.guarantee(delta=1e-6)
     assert Halves().get_delta(large._composed(), 1.0) == 1.0
-
-
-def test_a_statement_names_the_theorems_of_its_accountants() -> None:
-    sentence = (
-        "the smallest of Canonne, Kamath & Steinke (2020), Proposition 12, at the best order, and"
-        " of Balle & Wang (2018), Theorem 8, for the Gaussian mechanisms that dominate all"
-        " releases, one by one or as many bits, and of the optimum of rounds that are all equal"
-        " (Kairouz, Oh & Viswanath (2017), Theorem 3.3, if they are pure)"
-    )
-    assert conversion({"guarantees": {"replace_record": {"epsilon": 1.0}}}) == sentence
-    in_order = conversion({"costs": {"replace_record": {"epsilon": 1.0, "in_order": 4}}})
-    assert in_order == f"{sentence}, and of all releases in the order of their ledger"
 
 
 @pytest.mark.parametrize("mu", [0.25, 2.0])

@@ -20,7 +20,7 @@ from pate import VoteShape, cli
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import format_epsilon, format_guess
 from pate._core.accounting.filters import make_filter
-from pate._core.accounting.privacy_unit import EACH
+from pate._core.accounting.history import EACH
 from pate._core.accounting.statement import REACHED
 from pate._core.accounting.statement_words import AUDIT, AUDITED, WORLD
 from pate.accounting import (
@@ -644,7 +644,7 @@ def test_what_is_not_a_release_of_the_ledger_has_no_statement(ledger: Ledger) ->
     assert stated != Statement(stated.content | {"delta": 1e-5}) and stated != stated.content
     kind: Any
     for kind in ("none", ["labels"], 3, None):
-        with pytest.raises(ValueError, match=r"^Expected a statement of a kind among labels, "):
+        with pytest.raises(ValueError, match=r"^Expected a statement of the kind labels, "):
             Statement.from_json({"kind": kind, "format": 1})
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate._core.accounting.privacy_unit import EACH
+from pate._core.accounting.history import EACH
 from pate._labeling.data.records import parts_of_groups
 from pate.accounting import read_ledger
 from tests.conftest import make_arrays
