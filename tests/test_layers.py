@@ -207,6 +207,7 @@ WITHOUT = ROOT.parent / "tests" / "without" / "sitecustomize.py"
 WITHOUT_FRAMEWORKS = WITHOUT.read_text()
 
 
+@pytest.mark.slow  # it imports every module
 def test_the_two_lower_zones_import_no_framework() -> None:
     """Imported one after the other: the first that imports one is named."""
     lower = [

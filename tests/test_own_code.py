@@ -227,14 +227,23 @@ def test_no_command_runs_anything_of_a_stranger(name: str, place: Place) -> None
     place.run(name, str(Path(sys.executable).with_name("pate")))
 
 
-@pytest.mark.parametrize(
-    "name", ["ledger verify", *(pytest.param(n, marks=pytest.mark.slow) for n in ["predict"])]
-)
-def test_python_m_pate_runs_nothing_of_a_stranger(name: str, place: Place) -> None:
+def through_python(place: Place, name: str) -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", OF_PYTHON], capture_output=True, text=True, check=True
     ).stdout
     place.run(name, sys.executable, "-m", "pate", without=("pate", *loaded.split()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ledger verify", "predict"])
+def test_python_m_pate_runs_nothing_of_a_stranger(name: str, place: Place) -> None:
+    through_python(place, name)
+
+
+def test_an_account_by_python_m_pate_runs_nothing_of_a_stranger(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    place = Place(tmp_path, {"account": shlex.split(CASES["account"].words)})
+    through_python(place, "account")
 
 
 MINE = """

@@ -1,5 +1,6 @@
 """One finished run whose teachers are networks, in place of the one from votes."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +50,15 @@ trainer:
 """The settings of a student with one linear layer that is trained by descent."""
 
 
+@cache
+def _finished_in(place: Path) -> Path:
+    """Return the folder of one run, for all modules that import the fixture."""
+    place.mkdir()
+    np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    return finish(recipe(place / "recipe", place / "data.npz"))
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run, with seeded noise; not to be written to."""
-    place = tmp_path_factory.mktemp("finished")
-    np.savez(place / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    return finish(recipe(place / "recipe", place / "data.npz"))
+    return _finished_in(tmp_path_factory.getbasetemp() / "finished")

@@ -275,7 +275,8 @@ SMALL = {
     "name",
     [
         "faces",
-        "faces_stable_topk",  # teachers of pictures that start from a release
+        # teachers of pictures that start from a release
+        pytest.param("faces_stable_topk", marks=pytest.mark.slow),
         pytest.param("faces_networks", marks=pytest.mark.slow),
         pytest.param("celeba", marks=pytest.mark.slow),
         pytest.param("celeba_networks", marks=pytest.mark.slow),

@@ -75,9 +75,14 @@ def test_search_finds_the_navigation_alone(place: str, left_out: bool) -> None:
 @pytest.mark.parametrize(
     ("page", "line"),
     [
-        ("index.md", "[gone](nowhere.md)"),
         ("privacy.md", "[gone](accounting.md#no-such-heading)"),
-        ("lost.md", "# A page that no other leads to"),
+        *(
+            pytest.param(*wrong, marks=pytest.mark.slow)
+            for wrong in [
+                ("index.md", "[gone](nowhere.md)"),
+                ("lost.md", "# A page that no other leads to"),
+            ]
+        ),
         ("index.md", None),
     ],
 )

@@ -35,7 +35,9 @@ LONG = {
     "tutorials/demo.md",
     "tutorials/pictures.md",
     "tutorials/silos.md",
+    "tutorials/table.md",
 }
+SLOW = {*LONG, "how-to/resume.md", "tutorials/cluster.md"}
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def is_of(name: str, folder: Path) -> bool:
     "ignore:.max_epochs. was not set", "ignore:The number of training batches"
 )
 @pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=[pytest.mark.slow] if p in LONG else []) for p in PAGES]
+    "page", [pytest.param(p, marks=[pytest.mark.slow] if p in SLOW else []) for p in PAGES]
 )
 def test_a_page_does_what_it_says(
     page: str, typist: Typist, request: pytest.FixtureRequest

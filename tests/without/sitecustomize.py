@@ -7,7 +7,7 @@ import sys
 from importlib.abc import MetaPathFinder
 
 FRAMEWORKS = {"torch", "torchvision", "pytorch_lightning", "lightning_fabric"}
-FRAMEWORKS |= {"autodp", "matplotlib", "jinja2", "Crypto"}
+FRAMEWORKS |= {"matplotlib", "jinja2", "Crypto"}
 
 
 class Missing(MetaPathFinder):
@@ -20,3 +20,4 @@ class Missing(MetaPathFinder):
 
 
 sys.meta_path.insert(0, Missing())
+sys.modules["autodp"] = None  # type: ignore[assignment]  # `find_spec` has none, and raises nothing

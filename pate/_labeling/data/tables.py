@@ -55,17 +55,9 @@ from pate._labeling.data.source import Table, TableSource
 
 
 class LabeledTable(TableSource):
-    """A source of one CSV or parquet file with labels.
+    """A source of one CSV or parquet file with labels."""
 
-    Args:
-        path: the file.
-        reading: the settings of its columns.
-        features: a public map of the features.
-        permanent_ids: whether ids that number the rows are permanent.
-        copies: whether public records may be private ones, too.
-    """
-
-    def __init__(
+    def _open(
         self,
         path: Path,
         reading: TableReading,
@@ -74,6 +66,7 @@ class LabeledTable(TableSource):
         permanent_ids: bool,
         copies: bool,
     ) -> None:
+        """Take the file and the settings of its columns, as each class calls its own."""
         super().__init__(
             path,
             None,
@@ -149,7 +142,7 @@ class TextTable(LabeledTable):
             unknown_labels=unknown_labels,
             encoding=encoding,
         )
-        super().__init__(path, reading, features, permanent_ids=permanent_ids, copies=copies)
+        self._open(path, reading, features, permanent_ids=permanent_ids, copies=copies)
         require_count(2, num_features=num_features)
         self.num_features = num_features
         self.sentences = sentences
@@ -328,7 +321,7 @@ class NumberTable(LabeledTable):
             unknown_labels=unknown_labels,
             encoding=encoding,
         )
-        super().__init__(path, reading, features, permanent_ids=permanent_ids, copies=copies)
+        self._open(path, reading, features, permanent_ids=permanent_ids, copies=copies)
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns

@@ -32,7 +32,8 @@ def test_every_mutant_is_another_program(path: str) -> None:
     source = (mutants.ROOT / path).read_text()
     plain, made = ast.dump(ast.parse(source)), list(mutants.mutants_of(path))
     assert len(made) > 40
-    for mutant in made[::5] + [mutant for mutant in made if mutant.text == ""]:
+    gone = [mutant for mutant in made if mutant.text == ""]
+    for mutant in made[::25] + gone[::5]:
         changed = source[: mutant.start] + mutant.text + source[mutant.end :]
         assert ast.dump(ast.parse(changed)) != plain, mutant.show()
         assert mutant.show().startswith(path) and mutant.show().count("\n") == 2
