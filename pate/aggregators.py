@@ -6,7 +6,6 @@ if TYPE_CHECKING:
     from pate._core.settings import Partial as Partial
     from pate._labeling.aggregators.base import (
         Aggregator as Aggregator,
-        Draws as Draws,
         Gap as Gap,
         Outlook as Outlook,
         Release as Release,

@@ -1,19 +1,16 @@
 """The ground of all contracts: laws on few outcomes, and divergences of neighbors.
 
-`Contract`, the base of all contracts, refuses incomplete test classes and explains failures.
+`Contract`, the base of all contracts, refuses incomplete test classes.
 """
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import re
 from abc import ABC
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial, wraps
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -304,42 +301,6 @@ class Contract(ABC):  # noqa: B024
         ]
         if cls.__name__.startswith("Test") and missing:
             raise TypeError(f"Expected {cls.__name__} to define {', '.join(missing)}")
-
-
-Test = TypeVar("Test", bound=Callable[..., None])
-
-
-def about(*names: str) -> Callable[[Test], Test]:
-    """Let a test of a contract that fails end with the lines of the class that it is about.
-
-    Args:
-        names: methods of the class that the contract makes, of its mechanism, or of its event.
-    """
-
-    def decorate(test: Test) -> Test:
-        @wraps(test)
-        def tested(contract: Any, *arguments: Any, **named: Any) -> None:
-            try:
-                test(contract, *arguments, **named)
-            except AssertionError as error:
-                make = getattr(contract, "make", None) or partial(contract.event, 1.0)
-                cls = type(make(RELATIONS[0]))
-                places = "; ".join(_places(cls, names)) or cls.__name__
-                raise AssertionError(f"{error}\nThis is about {places}.") from error
-
-        return cast(Test, tested)
-
-    return decorate
-
-
-def _places(cls: type, names: Sequence[str]) -> Iterator[str]:
-    """Yield where a class, or that of its mechanism, itself defines some methods."""
-    for kind in dict.fromkeys((cls, getattr(cls, "kind", cls))):
-        for name in sorted(set(names) & set(vars(kind))):
-            code = getattr(inspect.unwrap(vars(kind)[name]), "__code__", None)
-            if code is not None and code.co_filename.endswith(".py"):
-                place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-                yield f"{place}, {kind.__name__}.{name}"
 
 
 def assert_refused(

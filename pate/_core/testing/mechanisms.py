@@ -32,7 +32,6 @@ from pate._core.testing.laws import (
     ORDERS,
     RELATIONS,
     Contract,
-    about,
     assert_drawn_by_law,
     assert_gaussian,
     assert_noise_matters,
@@ -111,7 +110,6 @@ class MechanismContract(Contract):
 
     # inherited by every subclass
 
-    @about("law")
     def test_stated_law_is_the_law(self) -> None:
         """The law that the mechanism states for audits equals the law of the test class."""
         if not self.counts_are_scores:
@@ -137,7 +135,6 @@ class MechanismContract(Contract):
                     f"Expected the law of the test class for {row}, got {found}"
                 )
 
-    @about("accuracy", "_accuracy")
     def test_stated_accuracy_is_reached(self) -> None:
         """The k largest scores are released at least as often as the mechanism states."""
         mechanism = self.make(RELATIONS[0])
@@ -166,7 +163,6 @@ class MechanismContract(Contract):
             )
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_curves_of_the_other_relation_and_of_two_units_hold(
         self, relation: NeighboringRelation
     ) -> None:
@@ -182,19 +178,16 @@ class MechanismContract(Contract):
             worst = renyi_divergence(laws[first], laws[second], cost.delta0).max(axis=0)
             assert_paid(worst, cost.rdp, event, self.tolerance)
 
-    @about("__call__")
     def test_sampler_follows_the_law(self) -> None:
         """Frequencies of a batch agree with the enumerated law."""
         for mechanism in {self.make(relation) for relation in RELATIONS}:
             assert_drawn_by_law(self._p_value(mechanism, self.draws), mechanism)
 
-    @about("__call__")
     def test_single_rows_follow_the_law(self) -> None:
         """Rows one by one follow the same law as a batch."""
         mechanism = self.make(RELATIONS[0])
         assert_drawn_by_law(self._p_value(mechanism, self.single_draws, single=True), mechanism)
 
-    @about("__call__")
     def test_rows_of_a_batch_are_independent(self) -> None:
         """A row's release depends on its own scores, and on noise that no other row shares."""
         mechanism, rows = self.make(RELATIONS[0]), np.asarray([self.grid[0], self.grid[-1]])
@@ -208,14 +201,12 @@ class MechanismContract(Contract):
         )
         assert p_value > 1e-4, f"Expected independent rows in a batch, got p = {p_value:.1e}"
 
-    @about("__call__")
     def test_a_fifth_less_noise_is_caught(self) -> None:
         """The test of frequencies rejects 80% of the noise."""
         mechanism = self.make(RELATIONS[0])
         assert_noise_matters(self._p_value(mechanism, self.draws, noise=0.8), mechanism)
 
     @pytest.mark.parametrize("kind", ["outlier", "shift"])
-    @about("__call__")
     def test_no_magnitude_drowns_the_noise(self, kind: str) -> None:
         """Next to an outlier, or on top of a large number, counts keep their law."""
         mechanism, row, large = (
@@ -244,7 +235,6 @@ class MechanismContract(Contract):
         )
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_divergence_between_all_neighbors_is_within_the_curve(
         self, relation: NeighboringRelation
     ) -> None:
@@ -253,7 +243,6 @@ class MechanismContract(Contract):
         assert_paid(self.worst_divergence(relation), event.cost(ORDERS).rdp, event, self.tolerance)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_gaussian_of_the_event_covers_all_neighbors(
         self, relation: NeighboringRelation
     ) -> None:
@@ -268,14 +257,12 @@ class MechanismContract(Contract):
         assert_gaussian(beyond_gaussian(laws[first], laws[second], *charges), event, self.tolerance)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
         """Some neighbors come within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.make(relation).event(relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation), rdp, self.loose_because)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_events_state_their_relation(self, relation: NeighboringRelation) -> None:
         """Events carry the relation that they were asked for."""
         mechanism = self.make(relation)
@@ -430,7 +417,6 @@ class EventContract(Contract):
     # inherited by every subclass
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("cost", "rdp")
     def test_repetition_is_multiplication(self, relation: NeighboringRelation) -> None:
         """Composing an event seven times costs seven times as much, in one call or in seven."""
         once = RDPAccountant(relation=relation).compose(self.event(1.0, relation))
@@ -443,7 +429,6 @@ class EventContract(Contract):
         assert one_by_one.delta0 == pytest.approx(many.delta0, rel=1e-12)
         assert many.delta0 == pytest.approx(1 - (1 - once.delta0) ** 7, rel=1e-6)
 
-    @about("cost", "rdp", "total")
     def test_a_batch_is_what_its_events_are_in_any_order(self) -> None:
         """A batch costs as much as its events one by one, in any order."""
         relation = RELATIONS[0]
@@ -458,7 +443,6 @@ class EventContract(Contract):
         assert batch.get_epsilon(delta=0.1) == pytest.approx(back.get_epsilon(delta=0.1), rel=1e-12)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("__post_init__")
     def test_json_round_trip(self, relation: NeighboringRelation) -> None:
         """An event survives JSON with its type, parameters and relation."""
         event = self.event(1.0, relation)
@@ -467,7 +451,6 @@ class EventContract(Contract):
         assert again.neighboring_relation is relation
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("cost", "rdp")
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         """No part of the cost rises with the noise, and some part falls."""
         ladder = [self.event(noise, relation).cost() for noise in sorted(self.noises)]
@@ -478,7 +461,6 @@ class EventContract(Contract):
         assert (ladder[-1].rdp < ladder[0].rdp).any() or ladder[-1].delta0 < ladder[0].delta0
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("cost", "rdp")
     def test_curve_is_a_curve(self, relation: NeighboringRelation) -> None:
         """A curve is not negative and does not fall with the order."""
         for noise in self.noises:
@@ -495,7 +477,6 @@ class EventContract(Contract):
             assert log_survival <= 0
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("cost", "rdp")
     def test_curve_bounds_the_enumerated_divergence(self, relation: NeighboringRelation) -> None:
         """The curve bounds the divergence of the given laws, and closely if `tight`."""
         closest = 0.0
@@ -515,7 +496,6 @@ class EventContract(Contract):
             )
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("_for_group_size", "cost")
     def test_two_teachers_of_one_unit_are_within_the_curve(
         self, relation: NeighboringRelation
     ) -> None:
@@ -556,7 +536,6 @@ class EventContract(Contract):
             with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
                 event.for_group_size(teachers)  # type: ignore[arg-type]
 
-    @about("cost", "rdp")
     def test_less_noise_than_the_event_says_is_caught(self) -> None:
         """Laws of half the noise exceed the curve."""
         if not self.tight:
@@ -567,7 +546,6 @@ class EventContract(Contract):
         assert any((enumerated_divergence(p, q) > rdp * 1.01).any() for p, q in laws)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("cost", "mu_squared")
     def test_gaussian_trade_off_bounds_the_enumerated_one(
         self, relation: NeighboringRelation
     ) -> None:
@@ -592,7 +570,6 @@ class EventContract(Contract):
                     refuted |= bool((deltas > smaller).any())
         assert refuted or not self.tight_mu
 
-    @about("__post_init__")
     def test_malformed_events_raise_in_one_line(self) -> None:
         """Wrong, surplus and missing fields raise `ValueError` with a one-line message."""
         complete = self.event(1.0, RELATIONS[0]).to_dict()

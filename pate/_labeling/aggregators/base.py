@@ -21,7 +21,6 @@ from typing import (
 )
 
 import numpy as np
-from scipy.special import ndtr
 
 from pate._core.accounting.accountant import Target, calibrate_scale
 from pate._core.accounting.charges import Charge, Events
@@ -33,8 +32,6 @@ from pate._core.registry import declared
 from pate._core.settings import Completable, Partial, require_made
 from pate._core.validation import (
     FloatArray,
-    IntArray,
-    UInt8Array,
     expecting,
     require,
     require_count,
@@ -175,42 +172,6 @@ class Gap(NamedTuple):
     """The sentence that explains it to a user, without the probability at its end."""
 
 
-class Draws(NamedTuple):
-    """The laws of the draws of a release, for audits."""
-
-    chances: FloatArray
-    """``[n, m]``: the chance of each of m outcomes of n draws."""
-    shown: Callable[[Release], IntArray]
-    """Returns the outcome ``[n]`` of each draw that a release shows; -1 without a chance."""
-
-    @classmethod
-    def of_entries(
-        cls, margins: FloatArray, lead: float, sigma: float, guess: UInt8Array | int = 0
-    ) -> Draws:
-        """Return the draws of labels one by one: denied, given, or withheld.
-
-        A label differs from its ``guess`` where its margin, with noise of ``sigma``, exceeds
-        ``lead``, and is withheld where it is as near to 0.
-        """
-        given, denied = ndtr((margins - lead) / sigma), ndtr((-margins - lead) / sigma)
-        chances = np.stack((denied, given, np.maximum(1 - given - denied, 0.0)), axis=-1)
-
-        def shown(release: Release) -> IntArray:
-            return np.where(release.mask, release.labels ^ guess, 2).astype(np.int64).ravel()
-
-        return cls(chances.reshape(-1, 3), shown)
-
-    @classmethod
-    def of_checks(cls, passed: FloatArray) -> Draws:
-        """Return the draws of checks that queries pass with a probability ``[Q]``."""
-
-        def shown(release: Release) -> IntArray:
-            assert release.tiers is not None, "screens have tiers"
-            return (release.tiers > 0).astype(np.int64)
-
-        return cls(np.column_stack((1 - passed, passed)), shown)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Aggregator(Completable, ABC):
     """Turns votes into labels through a private mechanism, and knows what that costs.
@@ -242,8 +203,6 @@ class Aggregator(Completable, ABC):
         super().__init_subclass__(**options)
         if "aggregate" in vars(cls) and not {"law", "laws"} & vars(cls).keys():
             cls.law, cls.laws = Aggregator.law, Aggregator.laws  # type: ignore[method-assign]
-        if "aggregate" in vars(cls) and "draws" not in vars(cls):
-            cls.draws = Aggregator.draws  # type: ignore[method-assign]
         if "aggregate" in vars(cls):
             cls.aggregate = _when_served(cls.aggregate)  # type: ignore[method-assign]
 
@@ -463,28 +422,6 @@ class Aggregator(Completable, ABC):
             NotStatedError: if the aggregator states none, or a query has too many outcomes.
         """
         raise NotStatedError(f"the law of {type(self).__name__} is not known")
-
-    def draws(self, votes: Any) -> Draws:
-        """Return the law of each draw of a release of ``votes``, by its definition, for audits.
-
-        By default a query is a draw, by its `law`. An aggregator that draws label by label, or
-        checks queries first, states its own.
-
-        Raises:
-            NotStatedError: as `law` does.
-        """
-        law = self.law(votes)
-        members = np.broadcast_to(law.members, (*law.chances.shape, law.members.shape[-1]))
-        nothing = [] if law.nothing is None else [law.nothing[:, None]]
-        none = law.chances.shape[1] if nothing else -1
-
-        def shown(release: Release) -> IntArray:
-            same = (members == release.labels.astype(np.bool_)[:, None]).all(axis=2)
-            same &= np.asarray(release.mask.all(axis=1))[:, None]
-            found = np.where(same.any(axis=1), same.argmax(axis=1), -1)
-            return np.where(release.mask.any(axis=1), found, none)
-
-        return Draws(np.hstack((law.chances, *nothing)), shown)
 
     def laws(self, votes: Any, neighbors: Any) -> tuple[FloatArray, FloatArray]:
         """Return the chances ``[Q, N]`` of N outcomes of each query on votes and on neighbors.

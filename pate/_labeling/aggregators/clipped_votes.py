@@ -28,7 +28,6 @@ from pate._core.validation import (
 )
 from pate._labeling.aggregators.base import (
     Aggregator,
-    Draws,
     Outlook,
     Release,
     features_of,
@@ -140,13 +139,6 @@ class TauVoting(Aggregator):
             return Release(labels, mask)
         counts = np.where(guess > 0, votes.num_teachers - noisy, noisy)
         return Release(labels, mask, counts, self.sigma_tau)
-
-    def draws(self, votes: Ballots) -> Draws:
-        """Return the law of each label."""
-        margins = self.clipped_sums(votes) - self.threshold_tau
-        return Draws.of_entries(
-            margins, 0.0, self.sigma_tau, guess_of(votes, self.around_predictions)
-        )
 
     def clipped_sums(self, votes: Ballots) -> FloatArray:
         """Return the sums ``[Q, C]`` of clipped ballots, without noise."""

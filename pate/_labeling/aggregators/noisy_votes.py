@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ from pate._core.validation import (
     require_count,
     require_positive,
 )
-from pate._labeling.aggregators.base import Aggregator, Draws, Gap, Outlook, Release, predictions_of
+from pate._labeling.aggregators.base import Aggregator, Gap, Outlook, Release, predictions_of
 from pate._labeling.votes.kinds import Ballots, Counts, MaskedTotal, Need, VoteShape
 from pate._labeling.votes.voters import blocks
 
@@ -136,18 +136,10 @@ class NoisyVotes(Aggregator):
             return Release(labels, mask)
         return Release(labels, mask, np.where(mask, margins + half, 0.0), self.sigma_votes)
 
-    def draws(self, votes: Counts) -> Draws:
-        """Return the law of each label."""
-        margins = votes.counts.astype(np.float64) - votes.num_teachers / 2
-        return Draws.of_entries(margins, self.min_lead, self.sigma_votes)
-
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on a label have it given or denied."""
         margins = np.array([shape.num_teachers / 2, -shape.num_teachers / 2])
         return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())
-
-
-Over = Literal["mean", "worst"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,15 +151,13 @@ class Screen(Aggregator):
     """
 
     answers: Aggregator
-    over: Over = "mean"
 
     @abstractmethod
-    def _checked(self, votes: Counts) -> tuple[FloatArray, FloatArray, float]:
-        """Return distances ``[Q, m]`` in votes, the worst ones ``[Q]``, and their threshold."""
+    def _checked(self, votes: Counts) -> tuple[FloatArray, float]:
+        """Return distances ``[Q, C]`` in votes, and the threshold of their mean."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.over in get_args(Over), f"over among {get_args(Over)}", over=self.over)
         relation, expected = self.answers.neighboring_relation, self.neighboring_relation
         require(
             relation is expected,
@@ -213,19 +203,12 @@ class Screen(Aggregator):
 
     def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
         (sigma,) = super().noise.values()
-        distances, compared, threshold = self._checked(votes)
-        if self.over == "mean":  # compared as a sum, which is exact
-            num, compared = distances.shape[1], distances.sum(axis=1)
-            threshold, sigma = num * threshold, num * sigma
-        passed = exceeds(compared, threshold, sigma=sigma, generator=generator)
+        distances, threshold = self._checked(votes)
+        num = distances.shape[1]  # compared as a sum, which is exact
+        passed = exceeds(
+            distances.sum(axis=1), num * threshold, sigma=num * sigma, generator=generator
+        )
         return self._ask(votes, passed, generator)
-
-    def draws(self, votes: Counts) -> Draws:
-        """Return the law of each check."""
-        (sigma,) = super().noise.values()
-        distances, worst, threshold = self._checked(votes)
-        compared = distances.mean(axis=1) if self.over == "mean" else worst
-        return Draws.of_checks(ndtr((compared - threshold) / sigma))
 
     def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
         """Pass the queries marked in ``passed`` ``[Q]`` on to ``answers``; leave the others empty.
@@ -259,11 +242,10 @@ class ConfidentScreen(Screen):
     Choose it if some samples are hopeless and ``answers`` is expensive: a query that is refused
     costs no more than the screen.
 
-    Privacy: a noisy threshold on the mean, or the least, of the distances ``abs(h_j - T / 2)``, of
+    Privacy: a noisy threshold on the mean of the distances ``abs(h_j - T / 2)``, of
     sensitivity 1 under REPLACE_RECORD and ADD_REMOVE_TEACHER alike; then ``answers``, if the
     query is passed on (Papernot et al. (2018), Confident-GNMax, at the exact cost of its released
-    bit). Each of the ``num_top`` largest counts moves by 1 at most, whichever labels have them, so
-    the sensitivity is the same for them.
+    bit).
 
     >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
     >>> aggregator = ConfidentScreen(
@@ -277,37 +259,23 @@ class ConfidentScreen(Screen):
         answers: the aggregator that answers, for the same relation.
         sigma_confident: standard deviation of the noise on the screen, in votes.
         threshold_confident: the noisy distance from a tie that answers a query, in votes.
-        over: ``mean`` over the labels, or ``worst``, the least certain of them.
-        num_top: the number of most voted labels that count. None for all. Of many labels that are
-            rare, most are certain on every sample.
         neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
-        ValueError: on a deviation that is not positive, ``num_top`` below 1 or above the number of
-            labels, or ``answers`` for another relation.
+        ValueError: on a deviation that is not positive, or ``answers`` for another relation.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma_confident",)
 
     sigma_confident: float
     threshold_confident: float
-    num_top: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count(1, **given(num_top=self.num_top))
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
         return [cls._before(outlook) | {"threshold_confident": outlook.shape.num_teachers / 3}]
 
-    def _checked(self, votes: Counts) -> tuple[FloatArray, FloatArray, float]:
-        number, counted = votes.num_labels, votes.counts
-        if self.num_top is not None:
-            require(self.num_top <= number, f"num_top <= {number} labels", num_top=self.num_top)
-            counted = np.sort(counted, axis=1)[:, number - self.num_top :]
-        distances = np.abs(counted - votes.num_teachers / 2)
-        return distances, distances.min(axis=1), self.threshold_confident
+    def _checked(self, votes: Counts) -> tuple[FloatArray, float]:
+        return np.abs(votes.counts - votes.num_teachers / 2), self.threshold_confident
 
     def max_answer_probability(self, shape: VoteShape) -> float:
         """Return the probability that teachers who agree on all labels pass and get an answer."""
@@ -322,7 +290,7 @@ class InteractiveScreen(Screen):
     Choose it to improve a student that was trained on an earlier release: if the teachers agree
     with it, its own confident predictions become labels, at the price of the screen.
 
-    Privacy: the predictions are public. A noisy threshold on the mean, or the largest, of the
+    Privacy: the predictions are public. A noisy threshold on the mean of the
     distances ``abs(h_j - T p_j)`` to predictions ``p``, of sensitivity 1 under REPLACE_RECORD and
     ADD_REMOVE_TEACHER alike; then ``answers``, if the query is passed on (Papernot et al.
     (2018), Interactive-GNMax, at the exact cost of its released bit).
@@ -334,7 +302,6 @@ class InteractiveScreen(Screen):
             votes.
         min_confidence: the least probability, of a label or of its absence, at which a prediction
             is confirmed.
-        over: ``mean`` over the labels, or ``worst``, the one most contradicted.
         neighboring_relation: the relation of the cost that is stated first.
 
     Raises:
@@ -365,11 +332,10 @@ class InteractiveScreen(Screen):
         """The needs of a screen, and the predictions that it confirms."""
         return super().needs | {"predictions"}
 
-    def _checked(self, votes: Counts) -> tuple[FloatArray, FloatArray, float]:
+    def _checked(self, votes: Counts) -> tuple[FloatArray, float]:
         # distances and their sums are exact
         expected = np.rint(votes.num_teachers * predictions_of(votes) * 2.0**20) / 2**20
-        distances = np.abs(votes.counts - expected)
-        return distances, distances.max(axis=1), self.threshold_interactive
+        return np.abs(votes.counts - expected), self.threshold_interactive
 
     def _ask(self, votes: Counts, passed: BoolArray, generator: np.random.Generator) -> Release:
         release, predictions = super()._ask(votes, passed, generator), predictions_of(votes)

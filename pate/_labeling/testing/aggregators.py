@@ -30,7 +30,6 @@ from pate._core.testing.laws import (
     ORDERS,
     RELATIONS,
     Contract,
-    about,
     assert_drawn_by_law,
     assert_gaussian,
     assert_noise_matters,
@@ -159,14 +158,12 @@ class AggregatorContract(Contract):
     def malformed(self) -> list[dict[str, Any]]:
         """Return parameters that the aggregator must refuse."""
 
-    @about("__call__", "answer", "aggregate")
     def test_release_follows_the_law(self) -> None:
         """Frequencies of a batch agree with the law, closely enough to notice 20% less noise."""
         aggregator = self.make(RELATIONS[0])
         assert_drawn_by_law(self._p_value(aggregator, self.draws), aggregator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("__call__", "answer", "aggregate")
     def test_release_follows_the_law_on_all_ballots(self, relation: NeighboringRelation) -> None:
         """The laws that are compared between neighbors are the laws of the code, on all ballots."""
         laws = self._laws_of_ballots(relation)
@@ -178,14 +175,12 @@ class AggregatorContract(Contract):
         p_values = [p_value_of(part, law) for part, (_, law) in parts]
         assert_drawn_by_law(len(p_values) * min(p_values), self.make(relation))
 
-    @about("__call__", "answer", "aggregate")
     def test_one_query_at_a_time_follows_the_law(self) -> None:
         """Queries answered one by one follow the same law as a batch."""
         aggregator = self.make(RELATIONS[0])
         p_value = self._p_value(aggregator, self.single_draws, single=True)
         assert_drawn_by_law(p_value, aggregator)
 
-    @about("__call__", "answer", "aggregate")
     def test_queries_of_a_batch_are_independent(self) -> None:
         """A query's release depends on its own votes, and on noise that no other query shares."""
         aggregator, pairs = self.make(RELATIONS[0]), self.draws // 2
@@ -201,7 +196,6 @@ class AggregatorContract(Contract):
         )
         assert p_value > 1e-4, f"Expected independent queries in a batch, got p = {p_value:.1e}"
 
-    @about("__call__", "answer", "aggregate")
     def test_a_fifth_less_noise_is_caught(self) -> None:
         """The test of frequencies rejects 80% of the noise."""
         aggregator = self.make(RELATIONS[0]).scaled(0.8)
@@ -209,7 +203,6 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
-    @about("event")
     def test_divergence_between_all_neighbors_is_within_the_curve(
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
@@ -218,7 +211,6 @@ class AggregatorContract(Contract):
         assert_paid(self.worst_divergence(made_for, relation), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_two_teachers_of_one_unit_are_within_its_curve(
         self, relation: NeighboringRelation
     ) -> None:
@@ -227,23 +219,12 @@ class AggregatorContract(Contract):
         assert_paid(self.worst_divergence(relation, relation, 2), event.cost(ORDERS).rdp, event)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_curve_is_tight_unless_explained(self, relation: NeighboringRelation) -> None:
         """Some neighbors come within 10% of the curve, exactly if `loose_because` is empty."""
         rdp = self.event(relation, relation).cost(ORDERS).rdp
         assert_tight(self.worst_divergence(relation, relation), rdp, self.loose_because)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
-    def test_an_event_of_twice_the_noise_is_refuted(self, relation: NeighboringRelation) -> None:
-        """The enumeration would notice an event that claims far too little."""
-        if self.loose_because:
-            pytest.skip(self.loose_because)
-        claimed = self.make(relation).scaled(2.0).event(self.shape)
-        assert (self.worst_divergence(relation, relation) > claimed.cost(ORDERS).rdp * 1.01).any()
-
-    @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_event_states_the_relation(self, relation: NeighboringRelation) -> None:
         """Events carry the requested relation, and by default the aggregator's own."""
         aggregator = self.make(relation)
@@ -255,7 +236,6 @@ class AggregatorContract(Contract):
             assert self.event(relation, stated).neighboring_relation is stated
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_realised_cost_is_at_most_what_is_reserved(self, relation: NeighboringRelation) -> None:
         """No tier costs more than the reserved event, and the dearest tier costs as much."""
         aggregator = self.make(relation)
@@ -285,7 +265,6 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
-    @about("event")
     def test_realised_costs_hold_between_all_neighbors(
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
@@ -300,7 +279,6 @@ class AggregatorContract(Contract):
 
     @pytest.mark.parametrize("relation", RELATIONS)
     @pytest.mark.parametrize("made_for", RELATIONS)
-    @about("event")
     def test_realised_gaussians_cover_all_neighbors(
         self, made_for: NeighboringRelation, relation: NeighboringRelation
     ) -> None:
@@ -317,7 +295,6 @@ class AggregatorContract(Contract):
         )
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("event")
     def test_more_noise_never_costs_more(self, relation: NeighboringRelation) -> None:
         """Twice the noise lowers the curve at some order and raises it at none."""
         costlier, cheaper = (
@@ -368,7 +345,6 @@ class AggregatorContract(Contract):
             release = proposal.aggregate(predicted_votes, generator=np.random.default_rng(0))
             assert len(release.labels) == 3
 
-    @about("__call__", "answer", "aggregate")
     def test_what_is_not_released_is_blank(self) -> None:
         """Labels and values are zero wherever the mask is False."""
         release = self._release(500, seed=0)
@@ -385,20 +361,17 @@ class AggregatorContract(Contract):
             )
             assert not release.noisy_counts[~release.mask].any()
 
-    @about("__call__", "answer", "aggregate")
     def test_one_seed_gives_one_release(self) -> None:
         """Equal seeds give equal releases, and different seeds different ones."""
         first, again, other = (_plain(self._release(200, seed=seed)) for seed in (5, 5, 6))
         assert first == again and first != other
 
-    @about("__call__", "answer", "aggregate")
     def test_no_queries_no_labels(self) -> None:
         """A batch of no queries gives arrays of no rows."""
         votes = self.votes(self.grid[0])[np.zeros(0, dtype=np.int64)]
         release = self.make(RELATIONS[0]).aggregate(votes, generator=np.random.default_rng(0))
         assert release.labels.shape == release.mask.shape == (0, self.num_labels)
 
-    @about("__post_init__")
     def test_bad_parameters_raise_in_one_line(self) -> None:
         """Malformed parameters and panels raise `ValueError` with a one-line message."""
         aggregator = self.make(RELATIONS[0])
@@ -437,7 +410,6 @@ class AggregatorContract(Contract):
                     aggregator.aggregate(votes, generator=generator)
 
     @pytest.mark.parametrize("relation", RELATIONS)
-    @about("max_answer_probability")
     def test_no_label_is_answered_more_often_than_admitted(
         self, relation: NeighboringRelation
     ) -> None:
@@ -450,10 +422,9 @@ class AggregatorContract(Contract):
                 f"Expected at most {admitted}, got {answered} for {ballots}"
             )
 
-    @pytest.mark.parametrize("relation", RELATIONS)
-    def test_votes_without_signal_answer_nothing(self, relation: NeighboringRelation) -> None:
+    def test_votes_without_signal_answer_nothing(self) -> None:
         """One that can abstain answers at most 5% of queries if teachers toss coins."""
-        aggregator = _abstaining(type(self), relation)
+        aggregator = _abstaining(type(self))
         num_queries = _COINS.num_queries
         answered = (
             0 if aggregator is None else int(_release_of(aggregator, _COINS).mask.any(axis=1).sum())
@@ -463,10 +434,9 @@ class AggregatorContract(Contract):
             f" most, unless `answers_coins_because` says why, got {answered}"
         )
 
-    @pytest.mark.parametrize("relation", RELATIONS)
-    def test_unanimous_votes_are_answered(self, relation: NeighboringRelation) -> None:
+    def test_unanimous_votes_are_answered(self) -> None:
         """One that can abstain answers 75% of unanimous votes as cast, for sets of all sizes."""
-        aggregator = _abstaining(type(self), relation)
+        aggregator = _abstaining(type(self))
         if aggregator is None:
             return
         sizes = [aggregator.k] if hasattr(aggregator, "k") else range(_PRACTICE.num_labels + 1)
@@ -664,13 +634,15 @@ def _release_of(aggregator: Aggregator, votes: Ballots) -> Release:
 
 
 @cache
-def _abstaining(
-    contract: type[AggregatorContract], relation: NeighboringRelation
-) -> Aggregator | None:
+def _abstaining(contract: type[AggregatorContract]) -> Aggregator | None:
     """Return the aggregator `in_practice` if it abstains somewhere between coins and agreement."""
     num_queries, k = _COINS.num_queries, _PRACTICE.num_labels // 2
     outlook = Outlook(
-        shape=_PRACTICE, num_queries=num_queries, delta=1e-6, relation=relation, labels_per_sample=k
+        shape=_PRACTICE,
+        num_queries=num_queries,
+        delta=1e-6,
+        relation=RELATIONS[0],
+        labels_per_sample=k,
     )
     aggregator = contract().in_practice(outlook)
     if aggregator is None or serves(Scores, aggregator.needs):
