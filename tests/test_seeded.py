@@ -190,9 +190,6 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "confident": ConfidentScreen(
             answers=noisy, sigma_confident=2.0, threshold_confident=8.0, **common
         ),
-        "confident worst": ConfidentScreen(
-            answers=stable, sigma_confident=2.0, threshold_confident=4.0, over="worst", **common
-        ),
         "clipped": clipped,
         "clipped around": around,
         "clipped, too few teachers": ClippedVotes(multiplier_clipped=9.0, **common),
@@ -201,9 +198,6 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
             rounds=(clipped, InteractiveScreen(answers=noisy, **screen, **common)), **common
         ),
         "interactive": InteractiveScreen(answers=noisy, **screen, **common),
-        "interactive worst": InteractiveScreen(
-            answers=stable, over="worst", min_confidence=0.7, **screen, **common
-        ),
     }
 
 

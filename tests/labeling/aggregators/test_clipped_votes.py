@@ -103,6 +103,7 @@ class TestClippedVotes(BatchContract):
         return [{"multiplier_clipped": float("inf")}]
 
 
+@pytest.mark.slow
 class TestClippedVotesAroundPredictions(TestClippedVotes):
     predictions = (0.9, 0.2)
 
@@ -111,11 +112,6 @@ class TestClippedVotesThatSearch(TestClippedVotes):
     loose_because = "labels tell signs alone, and no two ballots differ most for the search and for the sum at once"
     multiplier = SEARCHED
     draws = 1_000  # the clip tells of less noise too
-
-
-@pytest.mark.slow
-class TestClippedVotesThatSearchAroundPredictions(TestClippedVotesThatSearch):
-    predictions = (0.9, 0.2)
 
 
 def listed(entries: int, num_teachers: int) -> dict[BallotRows, int]:
@@ -128,9 +124,7 @@ def listed(entries: int, num_teachers: int) -> dict[BallotRows, int]:
 
 
 @pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize(
-    "guess", [(0, 0, 0, 0), (1, 0, 1, 0), (1, 1, 1, 1), (1, 1, 0, 0), (0, 0, 0)]
-)
+@pytest.mark.parametrize("guess", [(0, 0, 0, 0), (1, 0, 1, 0), (0, 0, 0)])
 def test_sums_move_by_what_is_said_at_most_and_may_move_so_far(
     relation: Relation, guess: tuple[int, ...]
 ) -> None:
@@ -177,18 +171,6 @@ def test_sums_move_by_what_is_said_at_most_and_may_move_so_far(
             )
 
 
-def test_staying_away_around_a_student_may_move_the_sums_as_far_as_any_change() -> None:
-    guess = np.array([[1, 1], [0, 0]], dtype=np.uint8)
-    present, absent = (
-        Votes.from_ballots(np.array([first, [[0, 0], [0, 0]]]).swapaxes(0, 1))
-        for first in ([[1, 1], [1, 1]], [[0, 0], [0, 0]])
-    )
-    sums = []
-    for votes in (present, absent):
-        sums.append(clipped_sums(votes, guess, sizes_of(votes.ballots, guess), 2))
-    assert ((sums[0] - sums[1]) ** 2).sum() == 4
-
-
 def test_factors_are_roots_rounded_down() -> None:
     sizes = np.array([2, 3, 7, 1000, 10**9, 3])
     for clip in (1, 2, 3, 10**9):
@@ -202,22 +184,6 @@ def test_factors_are_roots_rounded_down() -> None:
             )
 
 
-def test_sums_are_the_same_in_any_order_of_teachers() -> None:
-    generator = np.random.default_rng(0)
-    ballots = (generator.random((7, 501, 30)) < generator.random((1, 501, 1))).astype(np.uint8)
-    guess = (generator.random((7, 30)) < 0.3).astype(np.uint8)
-    found = []
-    for order in (np.arange(501), generator.permutation(501)):
-        votes = Votes.from_ballots(ballots[:, order])
-        found.append(clipped_sums(votes, guess, sizes_of(ballots[:, order], guess), 60))
-    np.testing.assert_array_equal(found[0], found[1])
-    assert (found[0] * 2**20 == np.rint(found[0] * 2**20)).all()
-    said = (ballots ^ guess[:, None]).astype(float)
-    sizes = said.sum(axis=(0, 2))
-    plain = (said * np.minimum(1, np.sqrt(60 / np.maximum(sizes, 1)))[:, None]).sum(axis=1)
-    np.testing.assert_allclose(found[0], plain, atol=501 * 2.0**-20)
-
-
 class Decided:
     """Comparisons that are decided in a given way, and counted."""
 
@@ -229,7 +195,7 @@ class Decided:
         return self.below[self.drawn - 1]
 
 
-@pytest.mark.parametrize("most", [*range(1, 40), 64, 100, 1000, 120_000])
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 16, 17, 1000])
 def test_a_search_never_takes_more_steps_than_it_pays(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,14 +210,6 @@ def test_a_search_never_takes_more_steps_than_it_pays(
         drawn.append(decided.drawn)
     assert max(drawn) == steps or most == 1
     assert found == {min(most, math.ceil(1.2 * each)) for each in candidates}
-
-
-def test_a_search_finds_the_median() -> None:
-    generator = np.random.default_rng(0)
-    sizes = generator.integers(80, 121, 3000)
-    found = [Bisection(num_teachers=3000, most=10_000).median(sizes, generator) for _ in range(200)]
-    # the noise of a comparison is a sixth of the teachers, the next candidates are a fifth away
-    assert np.mean([100 <= clip <= 160 for clip in found]) > 0.8
 
 
 def test_a_search_has_the_noise_that_it_pays_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,10 +237,8 @@ def test_a_search_has_the_noise_that_it_pays_for(monkeypatch: pytest.MonkeyPatch
     assert pvalue() < 1e-9
 
 
-@pytest.mark.parametrize(
-    ("queries", "labels", "teachers"), [(1, 3, 40), (50, 4, 40), (7, 5, 200), (1, 1, 2), (3, 2, 2)]
-)
-@pytest.mark.parametrize("multiplier", [0.01, 0.3, 2.0, 40.0, 1e4])
+@pytest.mark.parametrize(("queries", "labels", "teachers"), [(50, 4, 40), (7, 5, 200), (1, 1, 2)])
+@pytest.mark.parametrize("multiplier", [0.01, 2.0, 1e4])
 def test_the_noise_of_a_batch_costs_what_its_queries_cost(
     queries: int, labels: int, teachers: int, multiplier: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,9 +325,7 @@ def test_a_tie_gives_no_label_and_no_query_no_noise(monkeypatch: pytest.MonkeyPa
     assert none.noisy_counts is not None and none.noisy_counts.shape == (0, 3)
 
 
-@pytest.mark.parametrize(
-    ("multiplier", "searched"), [(0.99, True), (1.0, True), (1.01, False), (1.3, False)]
-)
+@pytest.mark.parametrize(("multiplier", "searched"), [(1.0, True), (1.01, False)])
 def test_a_search_takes_a_quarter_of_the_budget_at_most(
     multiplier: float, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import ReleasedLabels, Votes, VoteShape, cli
+from pate import Votes, VoteShape, cli
 from pate._labeling.aggregators.base import features_of
 from pate._labeling.release.label_settings import rehearse
 from pate._labeling.testing.aggregators import Law
@@ -58,13 +58,6 @@ def test_the_law_may_follow_the_features(feature: float) -> None:
     contract.test_votes_that_lack_what_is_needed_are_refused()
 
 
-def test_chosen_queries_keep_their_features() -> None:
-    features = np.arange(6.0).reshape(3, 2)
-    votes = replace(Votes.from_counts([[1], [2], [3]], 4), features=features)
-    np.testing.assert_array_equal(features_of(votes[np.array([2, 0])]), features[[2, 0]])
-    np.testing.assert_array_equal(features_of(votes[votes.counts[:, 0] > 1]), features[1:])
-
-
 def test_a_screen_asks_for_what_its_answers_need() -> None:
     answers = VotesWhereKnown(sigma_votes=1.0)
     screen = ConfidentScreen(answers=answers, sigma_confident=1.0, threshold_confident=2.0)
@@ -95,17 +88,6 @@ def relabel(run: Path, *words: str) -> list[str]:
 
 def data_of(run: Path) -> Path:
     return Path(yaml.safe_load((run / "data.yaml").read_text())["data"]["init_args"]["path"])
-
-
-@pytest.mark.slow
-def test_labelling_brings_the_features_of_the_queries(copied: Path) -> None:
-    assert cli.main(relabel(copied)) == 0
-    released = ReleasedLabels.load(copied)
-    with np.load(data_of(copied)) as data:
-        first = dict(zip(data["ids"].tolist(), data["X"][:, 0].tolist(), strict=True))
-    known = np.array([first[name] > 0 for name in released.ids.tolist()])
-    assert not released.labels[~known].any() and released.labels[known].any()
-    assert released.mask.all()
 
 
 def test_data_that_are_gone_or_others_spend_nothing(

@@ -1,9 +1,6 @@
 """`pate label` with every kind of aggregator: what it needs, what it releases, what it settles."""
 
 import json
-import re
-import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,16 @@ from tests.conftest import make_arrays
 def run(copied: Path) -> Path:
     """A copy of the finished run, to be labelled again."""
     return copied
+
+
+SCREEN: dict[str, Any] = {
+    "class_path": "ConfidentScreen",
+    "init_args": {
+        "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
+        "sigma_confident": 1.0,
+        "threshold_confident": 4.0,
+    },
+}
 
 
 def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
@@ -61,31 +68,13 @@ def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None
     assert mask.all(axis=1).sum() < statement["num_answered"] == mask.any(axis=1).sum() < 60
 
 
-@pytest.mark.parametrize(
-    "aggregator",
-    [
-        {"class_path": "Powerset", "init_args": {"scale_powerset": 1.0}},
-        {
-            "class_path": "TauVoting",
-            "init_args": {"tau": 1.5, "sigma_tau": 1.0, "threshold_tau": 4.0},
-        },
-    ],
-)
-def test_ballots_are_loaded_where_they_are_needed(run: Path, aggregator: dict[str, Any]) -> None:
-    assert relabel(run, aggregator) == 0
+def test_ballots_are_loaded_where_they_are_needed(run: Path) -> None:
+    assert relabel(run, {"class_path": "Powerset", "init_args": {"scale_powerset": 1.0}}) == 0
     assert ReleasedLabels.load(run).mask.all()
 
 
 def test_a_screen_settles_what_was_asked(run: Path) -> None:
-    screen: dict[str, Any] = {
-        "class_path": "ConfidentScreen",
-        "init_args": {
-            "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
-            "sigma_confident": 1.0,
-            "threshold_confident": 4.0,
-        },
-    }
-    assert relabel(run, screen) == 0
+    assert relabel(run, SCREEN) == 0
     released = ReleasedLabels.load(run)
     assert released.tiers is not None
     asked = int((released.tiers > 0).sum())
@@ -107,14 +96,6 @@ def test_a_screen_settles_what_was_asked(run: Path) -> None:
 def test_a_crash_before_settling_settles_the_same(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen: dict[str, Any] = {
-        "class_path": "ConfidentScreen",
-        "init_args": {
-            "answers": {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 2.0}},
-            "sigma_confident": 1.0,
-            "threshold_confident": 4.0,
-        },
-    }
 
     def crash(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -124,10 +105,10 @@ def test_a_crash_before_settling_settles_the_same(
             "pate._labeling.pipeline.rehearse_release", lambda *_: None
         )  # it would settle, too
         patch.setattr("pate._core.accounting.ledger.Ledger.settle", crash)
-        assert relabel(run, screen) == 130
+        assert relabel(run, SCREEN) == 130
     before = ReleasedLabels.load(run)
     assert not read_ledger(run / "ledger.sqlite").entries[-1].settled
-    assert relabel(run, screen) == 0
+    assert relabel(run, SCREEN) == 0
     np.testing.assert_array_equal(ReleasedLabels.load(run).tiers, before.tiers)
     entry = read_ledger(run / "ledger.sqlite").entries[-1]
     assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
@@ -168,36 +149,3 @@ def test_a_student_is_asked_before_the_teachers(
         if tier == 0:
             np.testing.assert_array_equal(labels[mask], (known[name] > 0.5)[mask])
             np.testing.assert_array_equal(mask, np.maximum(known[name], 1 - known[name]) >= 0.6)
-
-
-GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "aggregator.md"
-
-
-@pytest.fixture
-def outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package that offers the aggregator of the docs."""
-    site = tmp_path / "site"
-    record = site / "outsider-1.0.dist-info"
-    record.mkdir(parents=True)
-    block, _ = re.findall(r"```python.*?\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
-    assert block.rstrip().count("\n") < 32
-    (site / "outsider.py").write_text(block)
-    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
-    (record / "entry_points.txt").write_text("[pate.aggregators]\nNoisyMean = outsider:NoisyMean\n")
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.delitem(sys.modules, "outsider", raising=False)
-    assert [entry.name for entry in entry_points(group="pate.aggregators")] == ["NoisyMean"]
-
-
-@pytest.mark.parametrize(
-    "name", ["NoisyMean", pytest.param("outsider.NoisyMean", marks=pytest.mark.slow)]
-)
-def test_an_outsider_adds_an_aggregator(run: Path, outsider: None, name: str) -> None:
-    """An installed package is found by its entry point, by the short name of the class or by its
-    path."""
-    assert relabel(run, {"class_path": name, "init_args": {"sigma_mean": 2.0}}) == 0
-    statement = json.loads((run / "public" / "privacy.json").read_text())
-    assert statement["aggregator"]["class_path"] == "outsider.NoisyMean"
-    Statement.from_json(statement).verify(released=run / "public" / "labels.npz")
-    sizes = ["--num_queries=9", "--delta=1e-6", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["account", f"--aggregator={name}", "--target_epsilon=3", *sizes]) == 0

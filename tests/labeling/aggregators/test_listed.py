@@ -181,19 +181,6 @@ def tiered_law(
     return law
 
 
-@pytest.mark.slow
-class TestTopStableTopKByPeelingAlone(TestTopStableTopKWithFallback):
-    """So much noise that no gap passes: the fallback is all that is told."""
-
-    scale_threshold = scale_gap = 100.0
-    delta = 1e-6
-    loose_because = ""
-
-    @pytest.mark.parametrize("relation", Relation)
-    def test_a_fallback_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
-        assert self.unpaid(relation, relation, lambda tier: 0) > 0.5
-
-
 @dataclass(frozen=True, kw_only=True)
 class _SettlesNoFailure(TopStableTopK):
     """Settles the rounds that were run, and forgets with them that an unstable set may have passed.

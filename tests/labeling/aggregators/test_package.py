@@ -23,7 +23,6 @@ from pate.aggregators import (
     Peeling,
     Rounds,
     StableTopK,
-    TopStableTopK,
 )
 from tests.labeling.aggregators.test_of_mechanism import is_its_mechanism
 
@@ -102,19 +101,6 @@ def test_most_is_answered_of_teachers_of_one_mind(kind: str) -> None:
     )
     if kind != "leads":  # one label by one
         assert abs(answered - most) <= 4 * math.sqrt(most * (1 - most) / 2000)
-
-
-def test_a_list_is_bounded_by_the_widest_of_its_gaps() -> None:
-    shape = VoteShape(40, 4)
-    listed = TopStableTopK(k=1, kbar=2, delta_stable=1e-5, **LISTED)
-    assert not listed.fallback
-    most = listed.max_answer_probability(shape)
-    assert most == pytest.approx(listed.mechanism(shape).chance_to_pass(38)) and 0.2 < most < 1
-    assert replace(listed, delta_stable=0.9).max_answer_probability(shape) == 1
-    assert replace(listed, fallback=True).max_answer_probability(shape) == 1
-    votes = Votes.from_counts(np.tile([40, 40, 0, 0], (2000, 1)), 40)
-    answered = listed.aggregate(votes, generator=np.random.default_rng(0)).mask.any(axis=1).mean()
-    assert most / 4 < answered < most + 4 * math.sqrt(most / 2000)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.7, 3.0])

@@ -13,7 +13,7 @@ from pate import Votes, VoteShape
 from pate._core.mechanisms import peeling as _peeling
 from pate._labeling.testing.aggregators import Grid, Law, Outcome
 from pate.accounting import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, NoisyVotes, PeeledVotes, Peeling
+from pate.aggregators import Aggregator, NoisyVotes, PeeledVotes
 from pate.testing import AggregatorContract
 from tests.core.mechanisms import oracles
 from tests.labeling.aggregators.oracles import counts
@@ -89,16 +89,6 @@ def test_the_price_follows_k_and_not_the_number_of_labels() -> None:
     assert chosen.event(few, relation) == chosen.event(many, relation)
     votes = NoisyVotes(sigma_votes=20.0)
     assert votes.event(few, relation) != votes.event(many, relation)
-
-
-def test_samples_with_fewer_labels_get_fewer() -> None:
-    votes = Votes.from_counts(np.tile([95, 4, 3, 0], (500, 1)), 100)
-    counted = PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=5.0).aggregate(
-        votes, generator=np.random.default_rng(1)
-    )
-    peeled = Peeling(k=2, scale_peel=2.0).aggregate(votes, generator=np.random.default_rng(1))
-    assert counted.mask.all() and (counted.labels == [1, 0, 0, 0]).all()
-    assert (peeled.labels.sum(axis=1) == 2).all()
 
 
 def test_a_tie_gives_no_label(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,25 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 from scipy.special import expit
-from scipy.stats import kstest, multivariate_normal, norm
+from scipy.stats import kstest
 
 from pate import Outlook, Votes, VoteShape
-from pate._core.validation import MOST_VOTERS, BoolArray, FloatArray, UInt8Array
-from pate._labeling.aggregators import moment_learner, score_votes
-from pate._labeling.aggregators.moment_learner import Learner, Learning
+from pate._core.validation import MOST_VOTERS, FloatArray, UInt8Array
+from pate._labeling.aggregators import score_votes
+from pate._labeling.aggregators.moment_learner import Learner
 from pate._labeling.aggregators.score_votes import (
     noisy_count,
     noisy_knowing,
     noisy_sum,
-    released,
 )
 from pate._labeling.linear import (
     linear_student_of,
-    match_logistic_moments,
-    shrunk_means,
     student_of,
 )
 from pate._labeling.votes.voters import encode_scores
@@ -43,7 +39,6 @@ from pate.aggregators import (
     ScoreVotes,
 )
 from pate.data import UNKNOWN
-from pate.mechanisms import seeded_generator
 
 NUM_LABELS = 4
 WEIGHTS = np.random.default_rng(1).normal(size=(6, NUM_LABELS)) * [1.0, 1.0, 0.5, 0.0]
@@ -92,7 +87,7 @@ def make(multiplier: float, relation: Relation = Relation.REPLACE_RECORD) -> Sco
 
 @pytest.mark.parametrize("num_voters", [12, 3000])
 @pytest.mark.parametrize("multiplier", [0.01, 0.5, 40.0])
-@pytest.mark.parametrize("candidate", [0, 5, -1])
+@pytest.mark.parametrize("candidate", [0, -1])
 def test_a_median_and_its_sum_cost_their_multiplier(
     num_voters: int, multiplier: float, candidate: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,34 +127,9 @@ def test_a_median_and_its_sum_cost_their_multiplier(
     assert all(search == pytest.approx((steps, sigma)) for search in searches)
 
 
-@pytest.mark.parametrize(
-    ("count", "least", "clipped"), [(12, 0.25, True), (11.99, 0.25, False), (12, 2.0, False)]
-)
-def test_a_clip_is_sought_where_noise_is_a_third_of_the_voters_at_most(
-    count: float, least: float, clipped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With four comparisons on a quarter of the budget it is four times the multiplier."""
-    generator, question, searches = np.random.default_rng(0), first_question(), []
-    voters, largest = voters_of(12, generator), first_question().largest_norm
-
-    def find(
-        sizes: FloatArray, candidates: FloatArray, *, sigma: float, num_voters: float, **rest: Any
-    ) -> float:
-        searches.append((len(candidates), candidates[0] / largest, sigma, num_voters))
-        return float(candidates[0])
-
-    monkeypatch.setattr(score_votes, "noisy_median", find)
-    monkeypatch.setattr(RecordVoters, "least_norm", lambda *_: least * largest)
-    release = noisy_sum(voters, question, count, 1.0, generator)
-    # the least candidate is the largest that is no more than the least norm
-    assert searches == ([(9, 0.25, 4.0, count)] if clipped else [])
-    assert release.clip == pytest.approx(1.2 * largest / 4 if clipped else largest)
-    assert release.sigma == pytest.approx(2 * release.clip / math.sqrt(0.75 if clipped else 1))
-
-
 @pytest.mark.parametrize("unknown", [False, True])
-@pytest.mark.parametrize("queries", [1, 7, 300])
-@pytest.mark.parametrize("rounds", [(1.0,), (0.3, 0.7), (0.1, 0.15, 0.25, 0.5), (0.3, 0.7 + 9e-10)])
+@pytest.mark.parametrize("queries", [1, 300])
+@pytest.mark.parametrize("rounds", [(1.0,), (0.1, 0.15, 0.25, 0.5)])
 def test_rounds_cost_what_their_queries_cost(
     queries: int, rounds: tuple[float, ...], unknown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,36 +215,6 @@ def test_sums_of_levels_move_by_the_reach_of_their_question(centered: bool) -> N
     assert (voters.least_norm(question) == question.largest_norm) == centered
 
 
-def test_few_records_tell_the_labels_that_most_of_them_have() -> None:
-    """Their levels are asked first, of fewer and fewer labels; many records have no such rounds."""
-    generator, share = (
-        np.random.default_rng(0),
-        np.array([0.8, 0.1, 0.75, 0.2, 0.1, 0.3, 0.05, 0.1]),
-    )
-    voters = replace(
-        voters_of(600, generator),
-        num_labels=8,
-        labels=(generator.random((600, 8)) < share).astype(np.uint8),
-    )
-    right, asked = 0, []
-    for seed in range(20):
-        steps = list(released(make(18.0), voters, 1, np.random.default_rng(seed)))
-        levels = [step for step in steps if not step.question.shares.any()]
-        assert len(steps) == len(levels) + 4 and steps[: len(levels)] == levels
-        asked.append([int(step.question.held.sum()) for step in levels])
-        _, decisions = steps[-1].learner.answers(PUBLIC)
-        right += bool((decisions == (share > 0.5)).all())
-    assert right >= 17
-    later = [num for _, num, *_ in asked]
-    assert {num for num, *_ in asked} == {8} and np.mean(later) < 5
-    # their nominal number does not matter
-    largest = replace(voters, num_voters=MOST_VOTERS)
-    same = [list(released(make(18.0), each, 1, seeded_generator(0))) for each in (voters, largest)]
-    first, second = (np.stack([step.moments.total for step in steps]) for steps in same)
-    np.testing.assert_array_equal(first, second)
-    assert len(list(released(make(0.18), voters, 1, generator))) == 4
-
-
 def test_a_count_has_gaussian_noise_and_is_never_what_noise_alone_may_be() -> None:
     generator = np.random.default_rng(0)
     counts = np.array([noisy_count(1000, 5.0, generator) for _ in range(400)])
@@ -299,8 +239,7 @@ def test_counts_of_those_that_know_have_gaussian_noise_by_the_number_of_labels()
     assert noisy_knowing(knowing, 7.0, 5.0, generator).tolist() == [7.0, 7.0, 7.0]
 
 
-@pytest.mark.parametrize("records_each", [1, 5])
-@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize(("records_each", "counted"), [(1, True), (1, False), (5, True)])
 def test_levels_are_those_of_known_labels(records_each: int, counted: bool) -> None:
     """Dividing by all voters would find too few labels, more so the less they know."""
     generator, num = np.random.default_rng(7), 3000 * records_each
@@ -331,14 +270,6 @@ def test_noise_is_gaussian_of_the_stated_deviation(monkeypatch: pytest.MonkeyPat
     assert kstest(noise / 0.8, "norm").pvalue < 1e-6
 
 
-def test_a_clip_is_near_the_median_norm() -> None:
-    generator = np.random.default_rng(4)
-    voters, question = voters_of(1000, generator), first_question()
-    median = float(np.median(voters.norms(question)))
-    clips = [noisy_sum(voters, question, 1000, 1e-6, generator).sigma / 2e-6 for _ in range(200)]
-    assert np.mean([median < clip < 1.8 * median for clip in clips]) > 0.8
-
-
 def test_with_little_noise_it_learns_what_logistic_labels_say() -> None:
     generator = np.random.default_rng(5)
     voters = voters_of(20_000, generator)
@@ -358,161 +289,6 @@ def test_with_little_noise_it_learns_what_logistic_labels_say() -> None:
     np.testing.assert_array_equal(poor.labels.min(axis=0), poor.labels.max(axis=0))
 
 
-@pytest.mark.parametrize("prior", [0.0, 1.0, 9.0])
-def test_slopes_are_shrunk_by_their_most_likely_prior(prior: float) -> None:
-    """Of 4,000 slopes with noise of variance 1; twice the gain in log-likelihood is n (p - log(1 +
-    p)). Nearly all weight is on one of the variances."""
-    drawn = np.random.default_rng(0).normal(size=(4000, 3)) * math.sqrt(prior + 1)
-    shrinkage, evidence, _ = moment_learner._shrinkage(drawn, np.ones(drawn.shape))
-    # priors are a factor of 1.8 apart
-    np.testing.assert_allclose(shrinkage, prior / (prior + 1), atol=0.07)
-    np.testing.assert_allclose(evidence, 4000 * (prior - math.log(1 + prior)), rtol=0.15, atol=5)
-
-
-def plain_shrinkage(
-    estimates: FloatArray, noise: FloatArray, priors: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the mean shrinkage over prior variances, by their likelihood in a label and, as one
-    label more, in the mean of all; and the losses ``[priors, C]``."""
-    losses = plain_losses(estimates, noise, priors.tolist())
-    likelihoods = np.exp(-(losses + losses.mean(axis=1, keepdims=True) - losses.min()) / 2)
-    likelihoods /= likelihoods.sum(axis=0)
-    each = priors[:, None, None] / (priors[:, None, None] + noise)
-    return np.einsum("gc,grc->rc", likelihoods, each), losses
-
-
-def plain_losses(estimates: FloatArray, noise: FloatArray, priors: list[float]) -> FloatArray:
-    """Return minus twice the log-likelihood ``[priors, C]`` of estimates whose slopes have a prior
-    variance."""
-    logs = [norm.logpdf(estimates, scale=np.sqrt(prior + noise)).sum(axis=0) for prior in priors]
-    return -2 * np.array(logs)
-
-
-@pytest.mark.parametrize("num_labels", [3, 5])
-def test_rounds_are_learned_by_the_formulas_of_a_normal_prior(num_labels: int) -> None:
-    """Two rounds of noisy moments, the second around what was learned from the first."""
-    generator, num, variances = np.random.default_rng(1), 5000, GEOMETRY.variances
-    learner = Learner(GEOMETRY, num_labels, num)
-    question = learner.question()
-    ridge = variances / (variances + 4 * np.average(variances, weights=variances))
-    np.testing.assert_allclose(question.shares, ridge / ridge.sum())
-    assert question.constant == 0.25 and not question.levels.any() and not question.slopes.any()
-    coordinates = GEOMETRY.linear(PUBLIC)
-    residuals: list[FloatArray] = []
-    students: list[FloatArray] = []
-    levels, deviations = [], []
-    ratios = np.ones((len(variances), 1))
-    for deviation in (0.003, 0.002, 0.001):
-        mean = generator.normal(size=(len(variances) + 1, num_labels)) * 0.05
-        if not residuals:
-            mean[-1, :3] = np.array([0.3, 0.6, -0.2]) * question.constant
-        learner.learn(question, mean, deviation)
-        # what the student explains on public samples is added back; a moment is a slope times
-        # variance and weight
-        explained = (question.levels + coordinates @ question.slopes).clip(0, 1)
-        weights = np.sqrt(question.shares / variances)[:, None]
-        residuals.append(mean[:-1] / weights / variances[:, None])
-        students.append(coordinates.T @ explained / len(PUBLIC) / variances[:, None])
-        levels.append(mean[-1] / question.constant + explained.mean(axis=0))
-        deviations.append((deviation / weights / variances[:, None], deviation / question.constant))
-        precisions = np.array([of_slopes**-2.0 for of_slopes, _ in deviations])
-        level_precisions = np.array([of_levels**-2.0 for _, of_levels in deviations])
-        plain_levels = shrunk_means(
-            level_precisions @ levels / level_precisions.sum(),
-            np.full(num_labels, 1 / level_precisions.sum()),
-        )
-        # no less than half a sample
-        plain_levels = plain_levels.clip(0.5 / len(PUBLIC), 1 - 0.5 / len(PUBLIC))
-        noise = (
-            1 / precisions.sum(axis=0)
-            + plain_levels * (1 - plain_levels) / num / variances[:, None]
-        )
-        kept, estimates, errors = plain_posterior(residuals, students, precisions, noise, ratios)
-        # the ratio that is most likely for the moments in all labels
-        moments = errors * ratios**2 / (1 - kept)
-        for j in range(len(variances)):
-            given = (
-                np.array(residuals)[:, j],
-                np.array(students)[:, j],
-                1 / precisions[:, j, 0],
-                moments[j] - 1 / precisions[:, j, 0].sum(),
-            )
-            found = minimize_scalar(minus_log_density, args=given)
-            ratios[j] = max(1, found.x)
-        np.testing.assert_allclose(learner._ratios, ratios, rtol=1e-3)
-        kept, estimates, errors = plain_posterior(residuals, students, precisions, noise, ratios)
-        question = learner.question()
-        np.testing.assert_allclose(question.levels, plain_levels, rtol=1e-5)
-        # samples are on a grid
-        np.testing.assert_allclose(question.slopes, estimates * kept, rtol=1e-3, atol=1e-6)
-        np.testing.assert_allclose(learner._errors, kept * errors, rtol=1e-2)
-        wanted = kept.mean(axis=1) + ridge**2 / (ridge**2).sum()
-        np.testing.assert_allclose(question.shares, wanted / wanted.sum(), rtol=1e-3)
-        assert question.constant == pytest.approx(min(wanted.sum() ** -0.5, 0.25), rel=1e-3)
-    assert (ratios > 1.01).any() and (ratios == 1).any()
-
-
-def plain_posterior(
-    residuals: list[FloatArray],
-    students: list[FloatArray],
-    precisions: FloatArray,
-    noise: FloatArray,
-    ratios: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return shrinkage, estimates of slopes and their variances, given ratios ``[R, 1]``."""
-    estimates, errors = (
-        (precisions * (residuals / ratios + students)).sum(axis=0) / precisions.sum(axis=0),
-        noise / ratios**2,
-    )
-    priors = errors.min() * np.array([0, *(10 ** (k / 4) for k in range(-12, 29))])
-    return plain_shrinkage(estimates, errors, priors)[0], estimates, errors
-
-
-def minus_log_density(
-    ratio: float,
-    residuals: FloatArray,
-    students: FloatArray,
-    variances: FloatArray,
-    moments: FloatArray,
-) -> float:
-    """Of a ratio and residuals ``[rounds, C]`` of one direction: normal around a moment, which is
-    normal too, minus the ratio times the student's."""
-    total = -float(norm.logpdf(ratio, loc=1, scale=0.5))
-    for label, moment in enumerate(moments):
-        covariance = moment + np.diag(variances)
-        mean = -ratio * students[:, label]
-        total -= float(multivariate_normal.logpdf(residuals[:, label], mean, covariance))
-    return total
-
-
-@pytest.mark.parametrize("mended", [True, False])
-def test_rounds_converge_where_private_records_vary_more_than_public_samples(
-    mended: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nine times the variance along narrow directions: without ratios rounds stay far from least
-    squares."""
-    generator = np.random.default_rng(12)
-    features = drawn(20_000, generator)[0] * np.array([1, 1, 3, 3, 3, 3])
-    slopes = np.array([0.02, -0.02, 0.1, 0.1, -0.1, 0.2])[:, None] * generator.normal(size=(6, 4))
-    labels = (generator.random((20_000, 4)) < 0.4 + features @ slopes).astype(np.uint8)
-    voters = replace(
-        voters_of(2, generator),
-        num_voters=20_000,
-        coordinates=GEOMETRY.coordinates(features),
-        labels=labels,
-    )
-    if not mended:
-        monkeypatch.setattr(moment_learner, "LEARNING", Learning(ratio_deviation=1e-6))
-    inner = voters.coordinates * GEOMETRY.unit
-    best, _, _, _ = np.linalg.lstsq(np.column_stack((inner, np.ones(20_000))), labels, rcond=None)
-    voting = ScoreVotes(multiplier_scores=0.01, rounds=(0.01, 0.04, 0.15, 0.8))
-    errors = []
-    for step in released(voting, voters, 1, generator):
-        differences = inner @ (step.learner.question().slopes - best[:-1])
-        errors.append(math.sqrt((differences**2).mean()))
-    assert (errors == sorted(errors, reverse=True)) == (errors[-1] < 0.2) == mended
-
-
 def test_a_gain_of_three_deviations_is_enough_and_a_level_one_above_one_half_is_not() -> None:
     """Three samples that differ for certain gain three; those as likely as not differ from no
     denial."""
@@ -530,22 +306,6 @@ def test_a_gain_of_three_deviations_is_enough_and_a_level_one_above_one_half_is_
         assert learner._departing(samples, logits)[0] == above
 
 
-@pytest.mark.parametrize("purpose", ["accuracy", "ranking"])
-def test_a_label_departs_on_average_by_one_deviation_in_which_levels_count_twice(
-    purpose: moment_learner.Purpose,
-) -> None:
-    """Whatever its evidence: twenty samples that differ for certain gain twenty."""
-    learner, samples = Learner(GEOMETRY, 1, 1e4, purpose=purpose), np.ones((20, 6))
-    learner._levels, logits = np.array([0.5]), np.full((20, 1), 800.0)
-    for slopes, level in ((1.0, 0.0), (0.0, 0.25), (0.5, 0.125)):
-        for factor, departs in ((0.999, True), (1.001, False)):
-            # slopes move all samples alike here
-            learner._errors = np.full((6, 1), factor * slopes / 24)
-            learner._level_precision = np.array([4 / max(factor * level, 1e-12)])
-            above, given = learner._departing(samples, logits)
-            assert not above[0] and given[0] == departs
-
-
 def test_purposes_have_one_price_and_rankings_spend_less_on_levels() -> None:
     voters = voters_of(300, np.random.default_rng(1))
     spent = {}
@@ -560,43 +320,6 @@ def test_purposes_have_one_price_and_rankings_spend_less_on_levels() -> None:
     assert 0.05 < spent["ranking"] < 0.15
     with pytest.raises(ValueError, match=r"a purpose among accuracy, .*, got purpose='f1'"):
         replace(make(40.0), purpose="f1")  # type: ignore[arg-type]
-
-
-def test_answers_are_linear_and_decisions_those_of_their_link(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    generator = np.random.default_rng(3)
-    learner = Learner(GEOMETRY, 5, 20_000.0)
-    learner._levels, learner._slopes = (
-        np.array([0.1, 0.2, 0.4, 0.6, 0.5]),
-        generator.normal(size=(6, 5)) / 20,
-    )
-    learner._slopes[:, 4] = 0.0  # as likely as not, wherever
-    above, departs = (
-        np.array([True, False, True, False, True]),
-        np.array([True, True, False, False, True]),
-    )
-    shown: list[FloatArray] = []
-
-    def decide(*given: FloatArray) -> tuple[BoolArray, BoolArray]:
-        shown.extend(given)
-        return above, departs
-
-    monkeypatch.setattr(learner, "_departing", decide)
-    features = PUBLIC[:50] + 0.1
-    answers, decisions = learner.answers(features)
-    np.testing.assert_allclose(
-        answers, learner._levels + GEOMETRY.linear(features) @ learner._slopes
-    )
-    fitted = GEOMETRY.linear(PUBLIC) @ learner._slopes
-    level, steepness = match_logistic_moments(learner._levels, fitted)
-    np.testing.assert_allclose(shown[0], GEOMETRY.linear(PUBLIC), atol=1e-4)
-    np.testing.assert_allclose(shown[1], level + steepness * fitted, atol=1e-2)
-    logits = level + steepness * (answers - learner._levels)
-    np.testing.assert_array_equal(decisions, np.where(departs, logits > 0, above))
-    assert (decisions[:, :2].any(axis=0) & ~decisions[:, :2].all(axis=0)).all() and not decisions[
-        :, 4
-    ].any()
 
 
 def test_the_student_is_recovered_from_what_is_released() -> None:
@@ -624,31 +347,6 @@ def test_the_student_is_recovered_from_what_is_released() -> None:
     np.testing.assert_allclose(
         np.corrcoef(half.logits(elsewhere)[:, 0], full.logits(elsewhere)[:, 0])[0, 1], 1, atol=1e-9
     )
-
-
-@pytest.mark.parametrize("counted", [True, False])
-def test_a_hashed_partition_is_divided_by_the_teachers_that_have_records(
-    counted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A third of as many teachers as records have none: dividing by all of them would find a third
-    too few labels."""
-    generator = np.random.default_rng(7)
-    features, labels = drawn(600, generator)
-    groups = np.sort(generator.integers(0, 600, 600))
-    voters = GroupVoters(
-        geometry=GEOMETRY,
-        num_voters=600,
-        num_labels=NUM_LABELS,
-        coordinates=GEOMETRY.coordinates(features),
-        labels=labels,
-        groups=groups,
-    )
-    if not counted:
-        monkeypatch.setattr(score_votes, "noisy_count", lambda *_: 600.0)
-    release = make(0.1).aggregate(Votes.from_voters(voters, PUBLIC), generator=generator)
-    assert release.noisy_counts is not None
-    error = np.abs(release.noisy_counts.mean(axis=0) / 600 - labels.mean(axis=0)).max()
-    assert error < 0.06 if counted else error > 0.1
 
 
 def test_votes_must_have_voters_and_features() -> None:
@@ -710,7 +408,7 @@ def in_parts(num: int, widths: tuple[int, ...], *, straight: bool = False) -> Mo
     return Moments(voters=voters, features=public)
 
 
-@pytest.mark.parametrize("straight", [True, False])
+@pytest.mark.parametrize("straight", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> None:
     votes = in_parts(4000, (6, 3), straight=straight)
     release = make(0.3 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))

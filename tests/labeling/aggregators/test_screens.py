@@ -10,7 +10,6 @@ from scipy.special import ndtr
 
 from pate import Votes, VoteShape
 from pate._core.accounting.curves import gaussian_rdp
-from pate._labeling.aggregators.noisy_votes import Over
 from pate._labeling.testing.aggregators import Grid, Law, Outcome
 from pate.accounting import DEFAULT_ORDERS, GaussianThresholdEvent, NeighboringRelation as Relation
 from pate.aggregators import (
@@ -31,8 +30,6 @@ _SIGNS = "the labels that answer tell the signs of noisy counts alone"
 
 class TestConfidentScreen(AggregatorContract):
     loose_because = _SIGNS
-    over: Over = "mean"
-    num_top: int | None = None
     threshold = 1.2
 
     def answers(self, relation: Relation) -> Aggregator:
@@ -46,15 +43,12 @@ class TestConfidentScreen(AggregatorContract):
             answers=self.answers(relation),
             sigma_confident=0.8,
             threshold_confident=self.threshold,
-            over=self.over,
-            num_top=self.num_top,
             neighboring_relation=relation,
         )
 
     def statistic(self, votes: Votes) -> float:
-        largest = sorted(counts(votes), reverse=True)[: self.num_top]
-        margins = [abs(h - votes.num_teachers / 2) for h in largest]
-        return min(margins) if self.over == "worst" else sum(margins) / len(margins)
+        margins = [abs(h - votes.num_teachers / 2) for h in counts(votes)]
+        return sum(margins) / len(margins)
 
     def law(self, votes: Votes, relation: Relation) -> Law:
         asked = float(ndtr((self.statistic(votes) - self.threshold) / 0.8))
@@ -69,26 +63,8 @@ class TestConfidentScreen(AggregatorContract):
     def malformed(self) -> list[dict[str, Any]]:
         (other,) = set(Relation) - {Relation.REPLACE_RECORD}
         return [
-            {"over": "median"},
             {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=other)},
         ]
-
-
-class TestConfidentScreenOfTheTop(TestConfidentScreen):
-    """Which label is on top may change with one teacher; the count on top moves by 1."""
-
-    num_top = 1
-
-    def malformed(self) -> list[dict[str, Any]]:
-        return [{"num_top": 0}]
-
-
-class TestConfidentScreenOfTheWorstOfTwo(TestConfidentScreenOfTheTop):
-    over: Over = "worst"
-    num_top = 2
-    num_labels = 3
-    num_teachers = 3
-    grid: Grid = (((1, 1, 0), (1, 1, 0), (1, 1, 0)), ((0, 0, 1), (0, 1, 1), (1, 1, 1)))
 
 
 class TestConfidentScreenBeforeCheapAnswers(TestConfidentScreen):
@@ -152,7 +128,6 @@ class TestInteractiveScreen(TestConfidentScreen):
             sigma_interactive=0.8,
             threshold_interactive=self.threshold,
             min_confidence=self.min_confidence,
-            over=self.over,
             neighboring_relation=relation,
         )
 
@@ -162,19 +137,13 @@ class TestInteractiveScreen(TestConfidentScreen):
             abs(h - votes.num_teachers * p)
             for h, p in zip(counts(votes), self.predictions, strict=True)
         ]
-        return max(found) if self.over == "worst" else sum(found) / len(found)
+        return sum(found) / len(found)
 
     def refused(self, votes: Votes) -> Outcome:
         return (1, 0, 1, 0, 0)  # the first prediction is sure, the second is not
 
     def malformed(self) -> list[dict[str, Any]]:
         return [*super().malformed(), {"min_confidence": 0.4}, {"min_confidence": 1.1}]
-
-
-@pytest.mark.slow
-class TestInteractiveScreenOfTheWorst(TestInteractiveScreen):
-    over: Over = "worst"
-    threshold = 2.0
 
 
 class TestInteractiveScreenBeforeCheapAnswers(
@@ -185,12 +154,7 @@ class TestInteractiveScreenBeforeCheapAnswers(
 
 @pytest.mark.parametrize(
     "contract",
-    [
-        TestConfidentScreen,
-        TestConfidentScreenOfTheTop,
-        TestInteractiveScreen,
-        TestInteractiveScreenOfTheWorst,
-    ],
+    [TestConfidentScreen, TestInteractiveScreen],
 )
 @pytest.mark.parametrize("relation", Relation)
 def test_an_answer_for_the_price_of_the_screen_is_refuted(
@@ -247,19 +211,7 @@ def test_statistics_are_compared_with_the_threshold_itself() -> None:
             (0.5, 0.0, 0.5),
         ),
         (
-            ConfidentScreen(
-                answers=noisy, sigma_confident=0.01, threshold_confident=1.0, over="worst"
-            ),
-            (0.5, 0.0, 0.5),
-        ),
-        (
             InteractiveScreen(answers=noisy, sigma_interactive=0.01, threshold_interactive=1.5),
-            (1.0, 0.5, 0.0),
-        ),
-        (
-            InteractiveScreen(
-                answers=noisy, sigma_interactive=0.01, threshold_interactive=3.0, over="worst"
-            ),
             (1.0, 0.5, 0.0),
         ),
     ):
@@ -291,21 +243,6 @@ def test_what_a_student_is_sure_of_is_confirmed_with_its_own_share() -> None:
         release = screen.aggregate(votes, generator=np.random.default_rng(0))
         assert (release.mask == answered).all()
         assert (release.labels == [answered, False, answered, False]).all()
-
-
-def test_only_what_is_asked_is_paid() -> None:
-    counts = np.repeat([[40, 0, 39], [20, 21, 19]], 50, axis=0)
-    screen = ConfidentScreen(
-        answers=Peeling(k=1, scale_peel=3.0), sigma_confident=2.0, threshold_confident=12.0
-    )
-    release = screen.aggregate(Votes.from_counts(counts, 40), generator=np.random.default_rng(0))
-    assert release.tiers is not None
-    np.testing.assert_array_equal(release.tiers, np.repeat([1, 0], 50))
-    np.testing.assert_array_equal(release.mask.any(axis=1), release.tiers > 0)
-    shape = VoteShape(40, 3)
-    alone, whole = (screen.event(shape, tier=tier).cost().rdp for tier in (0, 1))
-    peeling = Peeling(k=1, scale_peel=3.0).event(shape).cost().rdp
-    np.testing.assert_allclose(whole, alone + peeling)
 
 
 def test_a_screen_of_a_screen_pays_both() -> None:

@@ -50,14 +50,6 @@ class TestStableTopK(Drawn, AggregatorContract):
 
 
 @pytest.mark.slow
-class TestStableTopKOfThree(TestStableTopK):
-    num_labels = 3
-    num_teachers = 3
-    grid: Grid = (((1, 1, 0), (1, 1, 0), (1, 1, 0)), ((1, 0, 0), (1, 0, 0), (1, 0, 1)))
-    scale, sigma = 1.0, 0.8
-
-
-@pytest.mark.slow
 class TestStableTopKWithoutEmpty(TestStableTopK):
     num_labels = 3
     grid: Grid = (
@@ -81,20 +73,16 @@ class TestStableTopKWithoutEmpty(TestStableTopK):
         return stable_law(votes, relation.score_range, self.sigma, self.delta, choice)
 
 
-@pytest.mark.parametrize("scale", [1.0, 2.0])
-def test_a_doubled_majority_is_no_gap_that_moves_by_one(scale: float) -> None:
+def test_a_doubled_majority_is_no_gap_that_moves_by_one() -> None:
     """A release made for REPLACE_RECORD costs more under ADD_REMOVE_TEACHER than its gaps do
     without majorities."""
 
-    class Doubled(TestStableTopK):
-        pass
-
-    Doubled.scale = scale
     made_for, relation = Relation.REPLACE_RECORD, Relation.ADD_REMOVE_TEACHER
-    worst = Doubled().worst_divergence(made_for, relation)
-    stable: Any = Doubled().make(made_for)
+    contract = TestStableTopK()
+    worst = contract.worst_divergence(made_for, relation)
+    stable: Any = contract.make(made_for)
     priced, cheap = (
-        each.event(Doubled().shape, relation).cost(ORDERS)
+        each.event(contract.shape, relation).cost(ORDERS)
         for each in (stable, replace(stable, allow_empty=False))
     )
     assert (worst <= priced.rdp).all() and (worst > 1.5 * cheap.rdp).any()
@@ -193,7 +181,7 @@ class TestStableTopKByGaussian(Drawn, AggregatorContract):
         return [{"delta_test": bad} for bad in (0, 1, float("nan"))]
 
     @pytest.mark.parametrize("allow_empty", [True, False])
-    @pytest.mark.parametrize("num_labels", [2, 3, 5])
+    @pytest.mark.parametrize("num_labels", [2, 5])
     def test_every_gap_that_may_be_chosen_is_a_candidate(
         self, num_labels: int, allow_empty: bool
     ) -> None:
@@ -214,17 +202,6 @@ class TestStableTopKByGaussian(Drawn, AggregatorContract):
         assert choice.num_candidates == len(set(release.labels.sum(axis=1).tolist()))
         assert choice.noise_multiplier == 1e6 / 4
         assert (test.sigma, test.shift, test.num_teachers) == (0.01, 2, votes.num_teachers)
-
-    @pytest.mark.parametrize("relation", Relation)
-    def test_gumbel_noise_of_the_same_deviation_costs_less(self, relation: Relation) -> None:
-        gaussian = self.make(relation).event(VoteShape(800, 40))
-        gumbel = StableTopK(
-            scale_gap=self.scale * 6**0.5 / np.pi,
-            sigma_test=self.sigma,
-            delta_test=self.delta,
-            neighboring_relation=relation,
-        ).event(VoteShape(800, 40))
-        assert epsilon_of(gumbel, count=5, delta=0.5) < epsilon_of(gaussian, count=5, delta=0.5)
 
 
 class TestFixedStableTopK(Drawn, AggregatorContract):
@@ -362,14 +339,6 @@ class TestFixedStableTopKByFallback(TestFixedStableTopKByPeeling):
 
 
 @pytest.mark.slow
-class TestFixedStableTopOne(TestFixedStableTopK):
-    k = 1
-    grid: Grid = (
-        ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
-        ((0, 1, 0), (0, 1, 0), (0, 1, 0), (1, 1, 0)),
-    )
-
-
 @pytest.mark.parametrize("delta_test", [1e-9, 0.02])
 @pytest.mark.parametrize("relation", Relation)
 def test_where_next_to_nothing_passes_the_fallback_pays_for_all(
@@ -381,18 +350,10 @@ def test_where_next_to_nothing_passes_the_fallback_pays_for_all(
     Failing().test_realised_costs_hold_between_all_neighbors(relation, relation)
 
 
-NOISES: tuple[GapNoise, ...] = (
-    "gumbel",
-    "exponential",
-    "laplace",
-    "logistic",
-    "half_logistic",
-    "gaussian",
+@pytest.mark.parametrize(
+    ("noise_law", "test_law"),
+    [("gumbel", "gaussian"), ("exponential", "laplace"), ("gaussian", "gaussian")],
 )
-
-
-@pytest.mark.parametrize("noise_law", NOISES)
-@pytest.mark.parametrize("test_law", ["gaussian", "laplace"])
 def test_predicted_gap_is_answered_as_often_as_predicted(
     noise_law: GapNoise, test_law: TestedBy
 ) -> None:
@@ -404,7 +365,7 @@ def test_predicted_gap_is_answered_as_often_as_predicted(
     assert gap is not None
     top = round(gap.votes)
     # two labels on top, all others without votes; the gaps above the top and between the two are 0
-    votes = Votes.from_counts(np.tile([top, top, 0, 0, 0, 0], (20_000, 1)), top)
+    votes = Votes.from_counts(np.tile([top, top, 0, 0, 0, 0], (8_000, 1)), top)
     released = stable.aggregate(votes, generator=np.random.default_rng(0))
     right = (released.mask.all(axis=1) & (released.labels == [1, 1, 0, 0, 0, 0]).all(axis=1)).mean()
     assert right == pytest.approx(answered, abs=0.02)

@@ -45,13 +45,6 @@ class Threshold(Mechanism[IntArray]):
         return PureDPEvent(neighboring_relation=relation, epsilon=1 / self.scale)
 
 
-class Sorts(Threshold):
-    """Answers each row for the scores of another one."""
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        return super().__call__(np.sort(np.atleast_2d(scores), axis=0), generator=generator)
-
-
 class Shares(Threshold):
     """Has one noise for two rows."""
 
@@ -68,13 +61,6 @@ class Understates(Threshold):
 
     def event(self, relation: NeighboringRelation) -> Event:
         return PureDPEvent(neighboring_relation=relation, epsilon=0.5 / self.scale)
-
-
-class Overstates(Threshold):
-    """Claims three times what it costs."""
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return PureDPEvent(neighboring_relation=relation, epsilon=3 / self.scale)
 
 
 class Flattens(Threshold):
@@ -108,7 +94,6 @@ class TestThreshold(Thresholds):
 
 RELATION = NeighboringRelation.REPLACE_RECORD
 WRONG: list[tuple[type[Threshold], Callable[[MechanismContract], None], str]] = [
-    (Sorts, lambda contract: contract.test_rows_of_a_batch_are_independent(), "independent rows"),
     (Shares, lambda contract: contract.test_rows_of_a_batch_are_independent(), "independent rows"),
     (
         Flattens,
@@ -121,11 +106,6 @@ WRONG: list[tuple[type[Threshold], Callable[[MechanismContract], None], str]] = 
             RELATION
         ),
         "some differ 2.12 times as much",
-    ),
-    (
-        Overstates,
-        lambda contract: contract.test_curve_is_tight_unless_explained(RELATION),
-        "got 33% of the curve. It costs more than need be",
     ),
 ]
 
@@ -280,26 +260,3 @@ def test_a_test_class_that_leaves_something_out_is_refused(contract: type) -> No
     """pytest passes over abstract classes without a word."""
     with pytest.raises(TypeError, match=r"^Expected TestNothing to define \w+, "):
         type("TestNothing", (contract,), {})
-
-
-class ThreeLabels(AggregatorContract):
-    """Says how many labels it has, and nothing about ballots."""
-
-    num_labels, num_teachers = 3, 5
-
-    def make(self, relation: NeighboringRelation) -> Aggregator:
-        return NoisyVotes(sigma_votes=1.5, neighboring_relation=relation)
-
-    def law(self, votes: Counts, relation: NeighboringRelation) -> Law:
-        (row,) = votes.counts.tolist()
-        return gaussian_labels_law([h - votes.num_teachers / 2 for h in row], 1.5)
-
-    def malformed(self) -> list[dict[str, Any]]:
-        return []
-
-
-def test_ballots_are_as_many_as_a_contract_has_teachers_and_labels() -> None:
-    contract = ThreeLabels()
-    contract.test_release_follows_the_law()
-    assert np.shape(contract.grid) == (3, 5, 3)
-    assert {np.sum(ballots) for ballots in contract.grid} == {14, 1, 8}

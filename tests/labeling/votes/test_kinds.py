@@ -1,4 +1,3 @@
-import doctest
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -7,7 +6,6 @@ import numpy as np
 import pytest
 
 from pate import Votes, VoteShape
-from pate._labeling.votes import kinds
 from pate._labeling.votes.kinds import pack_ballots, unpack_ballots
 from pate.aggregators import (
     Aggregator,
@@ -35,13 +33,6 @@ def test_packing_keeps_every_vote() -> None:
     packed = pack_ballots(ballots)
     assert packed.shape == (5, 7, 2)
     assert (unpack_ballots(packed, 11) == ballots).all()
-
-
-def test_counts_of_ballots() -> None:
-    ballots = np.random.default_rng(1).integers(0, 2, size=(3, 6, 4)).astype(np.uint8)
-    votes = Votes.from_ballots(ballots)
-    assert votes.num_teachers == 6
-    assert (votes.counts == ballots.sum(axis=1)).all()
 
 
 def test_teachers_are_voters_by_their_ballots() -> None:
@@ -155,10 +146,6 @@ def test_side_information_that_is_needed_is_asked_for_first(name: str) -> None:
     with pytest.raises(ValueError, match=r"^Expected votes with [^\n]*, got none$"):
         aggregator.aggregate(votes, generator=generator)
     assert generator.random() == np.random.default_rng(0).random()
-
-
-def test_the_example_of_the_module_is_true() -> None:
-    assert doctest.testmod(kinds).failed == 0 < doctest.testmod(kinds).attempted
 
 
 @pytest.mark.parametrize(
