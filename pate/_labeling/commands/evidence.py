@@ -557,18 +557,10 @@ def _form_of(values: Sequence[str]) -> tuple[str | None, set[str] | None]:
         signs = set(others)
         few = (
             len(signs) <= _MOST_SIGNS
-            and not any(map(_is_large, signs))
+            and all(as_number(sign) is None for sign in signs)
             and 2 * len(others) < len(values)
             and len(set(values)) > max(10, 3 * len(signs))
         )
         if few or not signs:
             return form, signs
     return None, None
-
-
-def _is_large(text: str) -> bool:
-    """Return whether a text is a finite number that no float32 holds."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False

@@ -394,10 +394,6 @@ class ColumnEncoding:
     gaps: tuple[str, ...] = ()
     file_encoding: str = UTF_8
 
-    def number(self, name: str, text: str) -> float | None:
-        """Return the number that a text of a column is, or None."""
-        return number_of(text, self.formats.get(name))
-
     @property
     def headings(self) -> tuple[str, ...]:
         """Names of the numbers, in their order."""
@@ -504,8 +500,8 @@ def fit_encoding(
         return replace(written, levels=levels, fills=dict(fill))
     medians = {}
     for name in (name for name in written.names if name not in categories):
-        texts = compress(table.values[name], public)
-        numbers = [written.number(name, text) for text in texts if not is_gap(text, written.gaps)]
+        texts, form = compress(table.values[name], public), written.formats.get(name)
+        numbers = [number_of(text, form) for text in texts if not is_gap(text, written.gaps)]
         if known := [number for number in numbers if number is not None]:
             # the mean of two of the largest numbers would be infinite
             medians[name] = float(np.median(np.clip(known, -LARGEST, LARGEST)))
@@ -545,12 +541,10 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
             plain = np.array([*map(float, texts)], dtype=np.float64)
             if np.isfinite(plain).all():
                 return as_float32(plain)[:, None]
-    fill = encoding.fills.get(name)
-    numbers = [
-        fill if is_gap(text, encoding.gaps) else encoding.number(name, text) for text in texts
-    ]
+    fill, form = encoding.fills.get(name), encoding.formats.get(name)
+    numbers = [fill if is_gap(text, encoding.gaps) else number_of(text, form) for text in texts]
     wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]
-    hint, form = _hint(wrong[0]) if wrong else "", encoding.formats.get(name)
+    hint = _hint(wrong[0]) if wrong else ""
     what = f"a finite number{hint}" if form is None else f"the format {form}"
     table.require(name, [number is not None for number in numbers], what)
     return as_float32(np.array(numbers, dtype=np.float64))[:, None]

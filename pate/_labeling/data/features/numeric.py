@@ -321,13 +321,6 @@ class RandomFeatures(FeatureMap):
         self._phases: FloatArray = np.empty(0)
         self._straight: Float32Array | None = None
 
-    @classmethod
-    def after(cls, scaling: PublicScaling) -> Self:
-        """Return the map, not fitted yet, after a scaling that is."""
-        made = cls()
-        made._scaling = scaling
-        return made
-
     def fit(self, public: Features) -> RandomFeatures:
         """Fit on public features ``[N, ...]``, flattened.
 

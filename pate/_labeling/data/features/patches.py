@@ -32,8 +32,9 @@ class PatchFeatures(FeatureMap):
     A linear student of pixels knows a stroke only at its place. Here each patch of a picture is
     brought to mean 0 and about variance 1, whitened, and compared with centers that k-means finds
     among patches of public pictures: its inner product with each center of length 1, as far as it
-    exceeds a threshold. Likenesses are summed over the patches of a region, so ``pool x pool``
-    regions give ``num_centers pool^2`` features. Put `PublicScaling` behind it.
+    exceeds a threshold. A patch has a third of the picture's side, at least 3 and at most 8 pixels,
+    and there are about sixteen along a side. Likenesses are summed over the patches of a region, so
+    ``pool x pool`` regions give ``num_centers pool^2`` features. Put `PublicScaling` behind it.
 
     Pictures are ``[height, width]``, ``[channels, height, width]`` or, with at most four channels,
     ``[height, width, channels]``, in any unit.
@@ -45,9 +46,6 @@ class PatchFeatures(FeatureMap):
 
     Args:
         num_centers: number of centers.
-        patch_size: pixels along the side of a patch. None for a third of the picture's, at least 3
-            and at most 8.
-        stride: pixels from one patch to the next. None for about sixteen patches along a side.
         pool: number of regions along a side.
         seed: seed of the public patches, and of those that k-means starts with.
     """
@@ -57,19 +55,12 @@ class PatchFeatures(FeatureMap):
     def __init__(
         self,
         num_centers: int = 128,
-        patch_size: int | None = None,
-        stride: int | None = None,
         pool: int = 3,
         seed: int = 0,
     ) -> None:
         require_count(1, num_centers=num_centers, pool=pool)
         require_count(0, seed=seed)
-        for name, value in (("patch_size", patch_size), ("stride", stride)):
-            if value is not None:
-                require_count(1, **{name: value})
         self.num_centers = num_centers
-        self.patch_size = patch_size
-        self.stride = stride
         self.pool = pool
         self.seed = seed
         self._state: dict[str, NDArray[Any]] = {}
@@ -168,9 +159,8 @@ class PatchFeatures(FeatureMap):
         elif shape[2] <= _CHANNELS < shape[0]:
             pixels = np.moveaxis(pixels, 2, 0)
         side = min(pixels.shape[1:])
-        size = self.patch_size or min(8, max(3, round(side / 3)))
-        require(size <= side, f"patches of at most {side} pixels", patch_size=size)
-        stride = self.stride or max(1, round(side / _SIDE))
+        size, stride = min(8, max(3, round(side / 3))), max(1, round(side / _SIDE))
+        require(size <= side, f"pictures of {size} pixels along a side at least", shape=shape)
         windows = sliding_window_view(pixels, (size, size), axis=(1, 2))[:, ::stride, ::stride]
         _, height, width, *_ = windows.shape
         require(

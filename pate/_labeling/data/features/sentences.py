@@ -94,7 +94,6 @@ class SentenceFeatures(RecordsInitArgs):
         folder: the model's folder, or a ``.zip`` of it, in place of a name.
         cache: a folder for the embeddings, which are then computed once. Those of private texts are
             PRIVATE: its mode is 0700.
-        device: torch's name of the device. None for a GPU where there is one.
 
     Raises:
         ValueError: in one line, unless there is one of ``name`` and ``folder``; later, if the model
@@ -106,7 +105,6 @@ class SentenceFeatures(RecordsInitArgs):
         name: str | None = None,
         folder: Path | str | None = None,
         cache: Path | str | None = None,
-        device: str | None = None,
     ) -> None:
         require(
             (name is None) != (folder is None), "a `name` or a `folder`", name=name, folder=folder
@@ -114,7 +112,6 @@ class SentenceFeatures(RecordsInitArgs):
         self.name = name
         self.folder = None if folder is None else Path(folder).expanduser()
         self.cache = None if cache is None else Path(cache)
-        self.device = device
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes that a worker needs: it reads the model itself."""
@@ -198,7 +195,6 @@ class SentenceFeatures(RecordsInitArgs):
 
             return SentenceTransformer(
                 str(root),
-                device=self.device,
                 local_files_only=True,
                 trust_remote_code=False,
                 model_kwargs={"use_safetensors": True},

@@ -31,14 +31,14 @@ def small(**changes: int) -> PatchFeatures:
 
 def test_a_picture_is_described_as_the_definition_says() -> None:
     raw = pictures(60, COLOR)
-    mapping = small(patch_size=4, stride=3).fit(raw)
+    mapping = small().fit(raw)
     floor, filters, offsets = (mapping.state(COLOR)[n] for n in ("floor", "filters", "offsets"))
     expected = np.zeros((8, 2, 2))
-    for i, row in enumerate((0, 3, 6)):
-        for j, column in enumerate((0, 3, 6)):
+    for row in range(9):
+        for column in range(9):
             patch = raw.values[7, :, row : row + 4, column : column + 4].ravel()
             likeness = filters @ (patch - patch.mean()) / np.sqrt(patch.var() + floor) - offsets
-            expected[:, i * 2 // 3, j * 2 // 3] += np.maximum(likeness, 0)
+            expected[:, row * 2 // 9, column * 2 // 9] += np.maximum(likeness, 0)
     found = mapping.transform(raw)
     assert found.shape == (60, 32) and found.dtype == np.float32
     assert np.allclose(found[7], expected.ravel(), atol=1e-4) and expected.std() > 0.1
@@ -134,11 +134,11 @@ def test_it_is_named_in_a_recipe() -> None:
     content = encode(FeatureMap, small())
     assert content["class_path"] == "pate.data.PatchFeatures"
     again = decode(FeatureMap, content)
-    assert (again.num_centers, again.pool, again.patch_size) == (8, 2, None)
+    assert (again.num_centers, again.pool) == (8, 2)
 
 
 @pytest.mark.parametrize(
-    ("shape", "size", "places"), [((8, 8), 3, 36), ((14, 14), 5, 100), ((3, 64, 64), 8, 225)]
+    ("shape", "size", "places"), [((8, 8), 3, 36), ((14, 14), 5, 100), ((3, 24, 24), 8, 81)]
 )
 def test_patches_and_strides_follow_from_the_size(
     shape: tuple[int, ...], size: int, places: int
@@ -150,14 +150,12 @@ def test_patches_and_strides_follow_from_the_size(
 def test_bad_settings_and_pictures(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="num_centers >= 1, got num_centers=0"):
         small(num_centers=0)
-    with pytest.raises(ValueError, match="stride >= 1, got stride=0"):
-        small(stride=0)
     with pytest.raises(ValueError, match=r"pictures, as features for patches, got shape=\(9,\)"):
         small().fit(pictures(4, (9,)))
-    with pytest.raises(ValueError, match="patches of at most 11 pixels, got patch_size=12"):
-        small(patch_size=12).fit(pictures(4, GRAY))
-    with pytest.raises(ValueError, match=r"at most 3 regions along a side.*got pool=4"):
-        small(patch_size=9, pool=4).fit(pictures(4, (11, 11)))
+    with pytest.raises(ValueError, match=r"pictures of 3 pixels along a side at least"):
+        small().fit(pictures(4, (2, 9)))
+    with pytest.raises(ValueError, match=r"at most 8 regions along a side.*got pool=9"):
+        small(pool=9).fit(pictures(4, (11, 11)))
     with pytest.raises(ValueError, match="num_centers <= 36, the number of public patches"):
         small(num_centers=37).fit(pictures(1, (8, 8)))
     with pytest.raises(ValueError, match="public pictures that differ"):
