@@ -4,8 +4,6 @@ import csv
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,29 +118,6 @@ def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
     assert answers.read_text() == "id,angry\n0,1\n1,0\n"
 
 
-@pytest.mark.slow
-def test_a_file_of_numbers_is_enough(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    numbers = generator.standard_normal((300, 2)).round(3)
-    lines = ["id,age,pressure,diabetes,gout,split"]
-    lines += [
-        f"p{i},{a},{b},{int(a > 0)},{int(b > 0)},{[*Role][i % 3].value}"
-        for i, (a, b) in enumerate(numbers)
-    ]
-    (tmp_path / "mine.csv").write_text("\n".join(lines))
-    words = ["init", str(tmp_path / "recipe"), "--data", str(tmp_path / "mine.csv"), "--no_group"]
-    assert cli.main([*words, "--labels", "diabetes,gout"]) == 0
-    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
-    model, new, answers = (
-        tmp_path / "run" / "public" / "student" / "model",
-        tmp_path / "new.csv",
-        tmp_path / "out.csv",
-    )
-    new.write_text("pressure,age\n3,-3\n-3,3\n")
-    assert cli.main(["predict", str(model), str(new), "--output", str(answers)]) == 0
-    assert answers.read_text() == "id,diabetes,gout\n0,0,1\n1,1,0\n"
-
-
 GIVEN = ["--id", "patient_no", "--labels", "diabetes,gout", "--no_group"]
 """What `pate init` must be told of the table of patients."""
 PATIENTS = """patient_no,age,sex,city,bmi,room,note,diabetes,gout
@@ -170,20 +145,18 @@ def test_a_table_is_read_for_its_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_patients(tmp_path / "my.csv", 2000)
+    write_patients(tmp_path / "my.csv", 500)
     words = ["init", "my", "--data", "my.csv", *GIVEN]
     assert cli.main(words) == 2 and not Path("my").exists()
     assert "share of YOUR records to publish, --public_fraction 0.2" in capsys.readouterr().err
     assert cli.main([*words, "--public_fraction", "0.25"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    counts = r"PRIVATE: \d+ test, 1,\d\d\d private, and \d\d\d public records"
+    counts = r"PRIVATE: \d+ test, \d\d\d private, and \d\d\d public records"
     assert re.search(rf"{counts}\. .*: YOUR records, which are published\.", said)
     assert "2 labels: diabetes, gout." in said
     assert "Left out: room (too many different words, such as 'ward " in said
     assert "with epsilon 2, an observer of all that is published guesses right 88.1%" in said
-    suits = (
-        r"PRIVATE: delta 1e-06 suits the records, well below 1/1,\d\d\d, .* up to 1e-05 is usual"
-    )
+    suits = r"PRIVATE: delta 1e-06 suits the records, well below 1/\d\d\d, .* up to 0.0001 is usual"
     assert re.search(suits, said)
     text = (tmp_path / "my" / "data.yaml").read_text()
     assert yaml.safe_load(text)["data"]["init_args"] == {
@@ -200,7 +173,7 @@ def test_a_table_is_read_for_its_recipe(
         "public_fraction": 0.25,
     }
     assert text.count("# Guessed: ") == 2 and max(map(len, text.splitlines())) <= 100
-    assert len(read_data(tmp_path / "my" / "data.yaml").load(Role.PUBLIC)) > 400
+    assert len(read_data(tmp_path / "my" / "data.yaml").load(Role.PUBLIC)) > 100
     assert "unit: record" in (tmp_path / "my" / "teachers.yaml").read_text()
 
 
@@ -250,31 +223,6 @@ def test_all_faults_of_data_are_said_before_a_recipe_is_written(
     assert not (tmp_path / "my").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("words", ["init my --data my.csv --labels gout", "run recipe"])
-def test_faults_are_said_before_torch_is_imported(words: str, tmp_path: Path) -> None:
-    rows = ["id,age,gout,split", "a,x,1,private", "b,1,1,public", "c,1,1,test"]
-    (tmp_path / "my.csv").write_text("\n".join(rows))
-    (tmp_path / "recipe").mkdir()
-    texts = recipe_files(tmp_path / "recipe", "csv", tmp_path / "my.csv")
-    texts["data.yaml"] = texts["data.yaml"].replace("labels: []", "labels: [gout]")
-    networks = texts["teachers.yaml"].split("# Or networks")[1].split("# network:")[1]
-    texts["teachers.yaml"] = ("network:" + networks).replace("\n# ", "\n")
-    for name, text in texts.items():
-        (tmp_path / "recipe" / name).write_text(text)
-    script = (
-        "import sys; from pate.cli import main; status = main(sys.argv[1:]);"
-        " assert not {'torch', 'pytorch_lightning'} & sys.modules.keys(); sys.exit(status)"
-    )
-    command = [sys.executable, "-c", script, *words.split()]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert (
-        "Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `age`"
-        in done.stderr
-    )
-
-
 @pytest.mark.parametrize(
     ("head", "values", "labels"),
     [
@@ -310,22 +258,6 @@ def test_public_records_need_no_labels(tmp_path: Path) -> None:
     assert cli.main(words) == 0
     source = read_data(tmp_path / "my" / "data.yaml")
     assert source.label_names == ("gout",) and len(source.load(Role.PUBLIC)) == 2
-
-
-def test_what_cannot_be_guessed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [f"{i},{i % 7},g{i % 2},{[*Role][i // 4].value}" for i in range(12)]
-    (tmp_path / "my.csv").write_text("\n".join(["id,age,person,split", *rows]))
-    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv"), "--labels", "person"]
-    assert cli.main(words) == 0
-    assert "ids look like numbers of rows" in " ".join(capsys.readouterr().out.split())
-    assert cli.main(["init", str(tmp_path / "none")]) == 2
-    assert "Expected --kind, one of npz, csv," in capsys.readouterr().err
-    (tmp_path / "nothing").mkdir()
-    assert cli.main(["init", str(tmp_path / "none"), "--data", str(tmp_path / "nothing")]) == 2
-    assert "or data that tell theirs, got data=" in capsys.readouterr().err
-    words = ["init", str(tmp_path / "none"), "--kind", "csv", "--data", str(tmp_path / "later.csv")]
-    assert cli.main(words) == 2 and not (tmp_path / "none").exists()
-    assert "Expected --data that are there (without --data," in capsys.readouterr().err
 
 
 def test_kinds_are_told_by_their_files(tmp_path: Path, faces: Path) -> None:
@@ -365,7 +297,7 @@ def test_what_epsilon_lets_guess_is_what_it_says(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("shape", "patches"),
-    [((14, 14), True), ((1, 14, 14), True), ((9, 9, 3), True), ((2, 9), False)],
+    [((1, 9, 9), True), ((9, 9, 3), True), ((2, 9), False)],
 )
 def test_arrays_of_pictures_are_seen_by_patches(
     shape: tuple[int, ...], patches: bool, tmp_path: Path
@@ -421,18 +353,6 @@ def test_a_folder_with_files_is_left_alone(
     assert cli.main(["init", str(tmp_path / "mine.txt"), "--kind", "npz"]) == 2
     assert "Expected a new or empty folder, got file=" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_examples_work_without_a_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    files = ["--config=configs/table/data.yaml", "--config=configs/table/teachers.yaml"]
-    with pytest.raises(SystemExit, match="0"):
-        cli.main(["teachers", "fit", *files, "--run=run", "--print_config"])
-    assert "fit: closed_form" in capsys.readouterr().out
-    assert cli.main(["run", "configs/table", "--print_config"]) == 0
-    assert "# student.yaml" in capsys.readouterr().out
 
 
 @pytest.fixture

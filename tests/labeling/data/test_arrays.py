@@ -60,13 +60,6 @@ class ArraysContract(SourceContract):
         np.savez(folder / "data.npz", **arrays)
 
 
-class TestArraysCompressed(ArraysContract):
-    """Which are read as a whole."""
-
-    def write(self, folder: Path) -> None:
-        np.savez_compressed(folder / "data.npz", **self.arrays())  # type: ignore[arg-type]
-
-
 class TestArrays(ArraysContract):
     """With a split of its own."""
 
@@ -148,13 +141,6 @@ class TestArraysMapped(ArraysContract):
         return Arrays(folder / "data.npz", features=PublicPCA(num_components=3))
 
 
-class TestArraysScaled(ArraysContract):
-    """In units that follow from public samples."""
-
-    def open(self, folder: Path) -> DataSource:
-        return Arrays(folder / "data.npz", features=PublicScaling())
-
-
 class TestAttributes(ArraysContract):
     """CelebA's table."""
 
@@ -217,73 +203,7 @@ def test_without_a_split_a_hash_of_the_group_decides(tmp_path: Path) -> None:
     assert 0.15 < len(data.records(Role.PUBLIC)) / 600 < 0.45
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"X": np.full((600, 6), np.nan)}, "finite features"),
-        ({"X": np.zeros(600, np.float32)}, r"features of shape \[N, \.\.\.\], with a column"),
-        ({"X": np.zeros((600, 0), np.float32)}, r"with a column at least, got shape=\[\d+, 0\]"),
-        ({"Y": np.full((600, 4), 2)}, r"labels among \(0, 1\)"),
-        ({"Y": np.empty((600, 0), dtype=np.int8)}, "labels of shape"),
-        ({"Y": np.ones((10, 4), dtype=np.int8)}, "10 rows"),
-        ({"label_names": np.array(["a"])}, "4 label_names"),
-        ({"split": np.full(600, 7)}, "split in 0"),
-        ({"split": np.zeros(600, dtype=int)}, "at least one public record"),
-        ({"ids": np.full(600, "same")}, "ids of data.npz that occur once"),
-        ({"ids": np.arange(599)}, "600 rows in every array"),
-        ({"group": np.arange(599)}, "600 rows in every array"),
-    ],
-)
-def test_bad_arrays(write_arrays: Write, changes: dict[str, np.ndarray], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Arrays(write_arrays(**changes)).records(Role.PUBLIC)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"splits": np.zeros(600)},
-            r"arrays of .*data\.npz among X, Y, .*, got splits; did you mean split\?",
-        ),
-        ({"groups": np.zeros(600)}, r"got groups; did you mean group\?"),
-        ({"label_name": np.array(list("abcd"))}, r"got label_name; did you mean label_names\?"),
-        ({"weights": np.zeros(600)}, r"got weights$"),
-    ],
-)
-def test_a_misspelled_array_is_refused(
-    write_arrays: Write, changes: dict[str, np.ndarray], message: str
-) -> None:
-    """It said which records are private, and a hash decided instead: private records were queried
-    as public ones."""
-    with pytest.raises(ValueError, match=message) as raised:
-        Arrays(write_arrays(**changes)).records(Role.PUBLIC)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"label_names": np.array(list("abac"))},
-            r"label names of data\.npz that occur once, got twice=\['a'\]",
-        ),
-        ({"label_names": np.array([["a"], ["b"], ["c"], ["d"]])}, r"label_names of shape \[N\]"),
-        ({"ids": np.arange(1200).reshape(600, 2)}, r"ids of shape \[N\], got shape=\(600, 2\)"),
-        ({"group": np.arange(1200).reshape(600, 2)}, r"group of shape \[N\]"),
-        ({"split": np.arange(600).reshape(600, 1) % 3}, r"split of shape \[N\]"),
-        ({"ids": np.arange(600) / 2}, r"ids that are texts or integers, got types=\['float'\]"),
-    ],
-)
-def test_ids_and_names_are_those_of_one_thing(
-    write_arrays: Write, changes: dict[str, np.ndarray], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        Arrays(write_arrays(**changes)).records(Role.PUBLIC)
-
-
-@pytest.mark.parametrize("first", [0, 400, 500])
-@pytest.mark.parametrize("second", [399, 499, 599])
+@pytest.mark.parametrize(("first", "second"), [(0, 399), (0, 499), (400, 599)])
 def test_an_id_belongs_to_one_record_of_all_roles(
     write_arrays: Write, first: int, second: int
 ) -> None:
@@ -293,32 +213,6 @@ def test_an_id_belongs_to_one_record_of_all_roles(
         ValueError, match=rf"ids of data\.npz that occur once, got twice=\['{ids[first]}'\]"
     ):
         Arrays(write_arrays(ids=ids)).load(Role.PUBLIC)
-
-
-def test_missing_ids_are_asked_for_and_no_row_numbers_proposed(tmp_path: Path) -> None:
-    arrays = make_arrays()
-    del arrays["ids"]
-    np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"own ids in d\.npz, given once") as raised:
-        Arrays(tmp_path / "d.npz").records(Role.PUBLIC)
-    assert "\n" not in str(raised.value) and "arange" not in str(raised.value)
-
-
-def test_bad_files(tmp_path: Path) -> None:
-    (tmp_path / "text.npz").write_text("no arrays")
-    np.savez(tmp_path / "half.npz", X=np.zeros((2, 2)))
-    for name, message in (
-        ("none", "missing="),
-        ("text", "plain arrays"),
-        ("half", "missing=\\['Y'\\]"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Arrays(tmp_path / f"{name}.npz").records(Role.PRIVATE)
-
-
-def test_unknown_label(write_arrays: Write) -> None:
-    with pytest.raises(ValueError, match=r"unknown=\['z'\]"):
-        _ = Arrays(write_arrays(), labels=["a", "z"]).label_names
 
 
 def test_attribute_table(tmp_path: Path) -> None:
@@ -362,6 +256,7 @@ def test_attributes_that_stand_in_two_roles_may_be_meant(tmp_path: Path) -> None
     CelebAAttributes(tmp_path / "table.npz", labels=["a00"], copies=True).require_distinct()
 
 
+@pytest.mark.slow
 def test_the_official_table_carries_the_images_numbers(tmp_path: Path) -> None:
     official = np.repeat([0, 1, 2], [162_770, 19_867, 19_962])
     table = np.zeros((len(official), 2), dtype=np.int8)
@@ -378,7 +273,7 @@ def test_the_official_table_carries_the_images_numbers(tmp_path: Path) -> None:
         CelebAAttributes(tmp_path / "table.npz", labels=["a"]).records(Role.PUBLIC)
 
 
-@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", "<f2", "u1", "<i8", "?"])
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "u1"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_an_array_that_stays_in_its_file_has_the_bits_of_one_that_was_read(
     dtype: str, order: Literal["C", "F"], tmp_path: Path
@@ -407,3 +302,28 @@ def test_an_array_that_stays_in_its_file_is_compared_with_its_checksum(write_arr
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"got a damaged one \(Bad CRC-32 for file 'X.npy'\)"):
         Arrays(path).load(Role.PRIVATE)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("X", np.full((600, 6), np.nan), "finite features"),
+        ("X", np.zeros((600, 0), np.float32), r"with a column at least, got shape=\[\d+, 0\]"),
+        ("Y", np.full((600, 4), 2), r"labels among \(0, 1\)"),
+        ("Y", np.ones((10, 4), dtype=np.int8), "10 rows"),
+        ("label_names", np.array(list("abac")), r"label names of data\.npz that occur once"),
+        ("split", np.full(600, 7), "split in 0"),
+        ("split", np.zeros(600, dtype=int), "at least one public record"),
+        ("split", np.arange(600).reshape(600, 1) % 3, r"split of shape \[N\]"),
+        ("ids", np.arange(600) / 2, r"ids that are texts or integers, got types=\['float'\]"),
+        ("ids", np.arange(599), "600 rows in every array"),
+        ("group", np.arange(599), "600 rows in every array"),
+        # a misspelled name, where a hash would decide what is private
+        ("splits", np.zeros(600), r"data\.npz among X, Y, .*, got splits; did you mean split\?"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    name: str, array: np.ndarray, message: str, write_arrays: Write
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Arrays(write_arrays(**{name: array})).records(Role.PUBLIC)

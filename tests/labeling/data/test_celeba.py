@@ -105,20 +105,6 @@ def test_tables_with_commas_and_a_folder_in_the_folder(folder: Path) -> None:
         CelebA(folder).records(Role.TEST)
 
 
-def test_identities_are_groups(folder: Path) -> None:
-    assert CelebA(folder).records(Role.PRIVATE).groups is None
-    lines = [f"{i:06d}.jpg {i % 10}" for i in range(1, 301)]
-    (folder / "identity_CelebA.txt").write_text("\n".join(lines))
-    groups = CelebA(folder).records(Role.PRIVATE).groups
-    assert groups is not None and set(groups) == set(map(str, range(10)))
-
-
-def test_smaller_pictures_and_chosen_labels(faces: Path) -> None:
-    data = CelebA(faces, size=16, labels=["Smiling", "Bald"])
-    assert data.input_shape == (3, 16, 16)
-    assert data.label_names == ("Smiling", "Bald")
-
-
 def _edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
         path = folder / name
@@ -170,11 +156,6 @@ def test_unreadable_picture(folder: Path, role: Role) -> None:
         CelebA(folder).records(role)
 
 
-def test_unknown_attribute(faces: Path) -> None:
-    with pytest.raises(ValueError, match=r"unknown=\['Winged'\]"):
-        CelebA(faces, labels=["Smiling", "Winged"]).records(Role.PUBLIC)
-
-
 def test_a_picture_is_one_record_of_one_role(folder: Path) -> None:
     """Whether it is named twice, or two names lead to it."""
     for name in ("list_eval_partition.txt", "list_attr_celeba.txt"):
@@ -196,12 +177,3 @@ def test_a_picture_is_one_record_of_one_role(folder: Path) -> None:
         ValueError, match=rf"a file of its own for each picture, .*000001\.jpg.*{public.name}"
     ):
         CelebA(folder).load(Role.PUBLIC)
-
-
-def test_attributes_have_names_of_their_own(folder: Path) -> None:
-    table = folder / "list_attr_celeba.txt"
-    table.write_text(table.read_text().replace("Smiling", "Male", 1))
-    with pytest.raises(
-        ValueError, match=r"label names of list_attr_celeba\.txt that occur once, got twice="
-    ):
-        _ = CelebA(folder).label_names

@@ -1,6 +1,5 @@
 import gzip
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import yaml
 
 from pate import cli
 from pate._labeling.data.tables import NumberColumns, hashed
-from pate._labeling.runs.run import describe_data, read_data
+from pate._labeling.runs.run import read_data
 from pate._labeling.student.carried import InputFormat
 from pate.data import UNKNOWN, NumberTable, PublicScaling, Role
 from pate.testing import SourceContract
@@ -67,56 +66,6 @@ def test_columns_that_are_no_labels_are_features(table: Path) -> None:
     )
     assert isinstance(chosen, NumberColumns) and chosen.encoding.names == ("pressure", "age")
     assert chosen.values.dtype == np.float32 and chosen.values.tolist() == [[0, 41]]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            "131.5",
-            "high",
-            r"^Expected a finite number \(words need `categories` or `texts`, signs of missing numbers `gaps`\) in column `pressure` of .*mine.csv,"
-            r" got line=2, value='high'$",
-        ),
-        (
-            "131.5",
-            '"131,5"',
-            r"^Expected a finite number \(`formats` tells how numbers and dates are written\) in column `pressure` of .*, got"
-            r" line=2, value='131,5'$",
-        ),
-        (
-            "118",
-            "nan",
-            r"^Expected a finite number \(gaps need `fill`\) in column `pressure` of .*, got line=4, value='nan'$",
-        ),
-        (
-            "1e2",
-            "-inf",
-            r"^Expected a finite number .*in column `pressure` of .*, got line=3, value='-inf'$",
-        ),
-        ("38,0", ",0", r"^Expected a finite number \(gaps .* `age` of .*, got line=4, value=''$"),
-        ("id,age", "name,age", r"^Expected a column `id` in"),
-        ("gout", "gaut", r"^Expected .*unknown=\['gout'\]$"),
-        ("split", "spilt", r"^Expected split in .*, or public_fraction"),
-        ("id,age", "ID,age", r"^Expected a column `id` in .*; is it `ID`\?, got"),
-    ],
-)
-def test_a_fault_is_said_in_one_line(table: Path, old: str, new: str, message: str) -> None:
-    table.write_text(table.read_text().replace(old, new))
-    with pytest.raises(ValueError, match=message):
-        NumberTable(table, labels=["gout"]).load(Role.PUBLIC)
-
-
-def test_features_are_others_than_labels(table: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"^Expected columns that are labels or features, got both=\['gout'\]$"
-    ):
-        NumberTable(table, labels=["gout"], columns=["age", "gout"])
-    table.write_text("id,gout,split\na1,1,public")
-    with pytest.raises(ValueError, match=r"^Expected a column of numbers in .*mine.csv$"):
-        NumberTable(table, labels=["gout"]).load(Role.PUBLIC)
-    with pytest.raises(ValueError, match=r"^Expected a column `age` in .*mine.csv"):
-        NumberTable(table, labels=["gout"], columns=["age"]).load(Role.PUBLIC)
 
 
 RAW = """id,age,city,stage,gout,split
@@ -191,16 +140,6 @@ class TestEncodedTable(TestNumberTable):
         self.change(folder, f"t{row}", f"t{row},{row},{'ba'[row % 2]},{role.value},{row % 2}\n")
 
 
-def test_a_configuration_holds_levels(raw: Path, tmp_path: Path) -> None:
-    (tmp_path / "data.yaml").write_text(
-        f"data:\n  class_path: NumberTable\n  init_args:\n    path: {raw}\n    labels: [gout]\n"
-        "    categories: {city: public, stage: [1, 2]}\n    fill: {age: 40}\n"
-    )
-    source = read_data(tmp_path / "data.yaml")
-    assert source.load(Role.TEST).features[:].tolist() == [[1, 0, 1, 0, 0]]
-    assert describe_data(source)["init_args"]["categories"] == {"city": "public", "stage": [1, 2]}
-
-
 def test_texts_are_hashed_words_next_to_numbers(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(
@@ -221,22 +160,6 @@ def test_texts_are_hashed_words_next_to_numbers(tmp_path: Path) -> None:
         NumberTable(path, labels=["gout"], texts={"note": 1})
     with pytest.raises(ValueError, match="columns that are texts, categories or numbers"):
         NumberTable(path, labels=["gout"], texts={"note": 8}, categories={"note": "public"})
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"categories": {"town": "public"}}, r"`categories` of features in .*unknown=\['town'\]"),
-        ({"fill": {"town": 1}}, r"`fill` of features in .*unknown=\['town'\]"),
-        ({"categories": {"stage": [1, "1.0"]}}, r"levels of `stage` that occur once"),
-    ],
-)
-def test_wrong_settings_of_columns_are_refused(
-    raw: Path, settings: dict[str, Any], message: str
-) -> None:
-    given = {"categories": {"city": "public"}, "fill": "public"} | settings
-    with pytest.raises(ValueError, match=message):
-        NumberTable(raw, labels=["gout"], **given).load(Role.TEST)
 
 
 def test_all_faults_of_a_file_are_said_at_once(
@@ -409,13 +332,6 @@ def test_spreadsheets_choose_another_delimiter(table: Path, delimiter: str) -> N
     assert NumberTable(table, labels=["gout"]).load(Role.PRIVATE).features[:].tolist() == before
 
 
-def test_labels_as_other_programs_write_them(table: Path) -> None:
-    before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE).labels.tolist()
-    text = table.read_text().replace("54,1,", "54,True,").replace("-0.5,0,", "-0.5,0.0,")
-    table.write_text(text)
-    assert NumberTable(table, labels=["gout"]).load(Role.PRIVATE).labels.tolist() == before
-
-
 def test_parquet_is_read_as_csv(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -438,13 +354,6 @@ def test_parquet_is_read_as_csv(tmp_path: Path) -> None:
     assert source.load(Role.PRIVATE).labels.tolist() == [[1, 1]]
     (tmp_path / "mine.parquet").write_text("id,age\n")
     with pytest.raises(ValueError, match=r"^Expected a parquet file, got .*mine.parquet"):
-        NumberTable(tmp_path / "mine.parquet", labels=["gout"]).load(Role.TEST)
-
-
-def test_parquet_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "mine.parquet").touch()
-    with pytest.raises(ValueError, match=r"^Expected pyarrow, .* pip install 'pate\[parquet\]'$"):
         NumberTable(tmp_path / "mine.parquet", labels=["gout"]).load(Role.TEST)
 
 
@@ -513,24 +422,6 @@ def test_signs_of_missing_numbers_are_named(tmp_path: Path) -> None:
     assert np.ravel(numbers).tolist() == [5, 5, 4, 6, 5, 1]
     with pytest.raises(ValueError, match=r"signs of missing numbers `gaps`.*value='n\.d\.'"):
         values_of(path, fill="public")
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"formats": {"value": "comma"}}, r"formats among decimal_comma, .*, got value='comma'"),
-        ({"formats": {"other": "percent"}}, r"`formats` of features in .*unknown=\['other'\]"),
-        (
-            {"formats": {"value": "percent"}, "texts": {"value": 8}},
-            "texts, categories or numbers, got both",
-        ),
-        ({"encoding": "latin-0"}, "an `encoding` that Python knows, got latin-0"),
-    ],
-)
-def test_formats_that_are_none(settings: Any, message: str, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "mine.csv", "value", "12%", "1%", "2%")
-    with pytest.raises(ValueError, match=message):
-        values_of(path, **settings)
 
 
 def test_packed_and_differently_encoded_files_are_read(tmp_path: Path) -> None:

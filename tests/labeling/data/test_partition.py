@@ -48,9 +48,3 @@ def test_records_of_a_group_meet_one_teacher() -> None:
 def test_keys_that_anybody_could_guess_are_refused(length: int) -> None:
     with pytest.raises(ValueError, match=f"a key of 16 to 64 bytes, got length={length}"):
         assign_teachers(names(3), num_teachers=2, key=bytes(length))
-
-
-@pytest.mark.parametrize("num_teachers", [0, 1.5])
-def test_number_of_teachers(num_teachers: int) -> None:
-    with pytest.raises(ValueError, match="num_teachers"):
-        assign_teachers(names(3), num_teachers=num_teachers, key=KEY)

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +21,10 @@ from pate.data import (
     DataSource,
     Features,
     PublicPCA,
-    PythonFile,
     Records,
     Role,
 )
-from tests.conftest import make_arrays, recipe
+from tests.conftest import recipe
 
 
 class Given(DataSource):
@@ -124,27 +122,6 @@ def test_a_map_of_another_version_is_of_other_public_records(
     assert changed == [role is Role.PUBLIC for role in Role]
 
 
-def test_a_map_around_a_python_file_has_a_version_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "own.py"
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    file.write_text("from pate.data import Arrays\n")
-    source = PythonFile(file, "Arrays", {"path": str(tmp_path / "data.npz")}, features=PublicPCA(2))
-    assert source.fingerprint(Role.PUBLIC) == source.source.fingerprint(Role.PUBLIC)
-    monkeypatch.setattr(PublicPCA, "version", 1)
-    assert source.fingerprint(Role.PUBLIC) != source.source.fingerprint(Role.PUBLIC)
-
-
-def test_records_of_other_lengths_than_labels() -> None:
-    with pytest.raises(ValueError, match="as many features, ids and groups as labels"):
-        Records(
-            features=ArrayFeatures(np.ones((3, 2), dtype=np.float32)),
-            labels=np.ones((2, 1), dtype=np.uint8),
-            ids=np.array(["a", "b"]),
-        )
-
-
 @pytest.mark.parametrize("label", [0.9, 2, 254, np.nan])
 def test_records_of_other_labels_than_known_ones(label: float) -> None:
     """A source of one's own may make them. Shares became 0, or unknown, without a word."""
@@ -169,29 +146,6 @@ def test_path_with_a_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert expand_path(Path("$HERE_IS/data.npz")) == tmp_path / "data.npz"
     with pytest.raises(ValueError, match="environment variables"):
         Arrays(Path("$NOT_SET_ANYWHERE/data.npz"))
-
-
-class Rows:
-    """What older sources gave: a shape, and rows by index."""
-
-    shape = (2, 3)
-
-    def __getitem__(self, index: np.ndarray) -> Float32Array:
-        rows: Float32Array = np.ones((2, 3), dtype=np.float32)[index]
-        return rows
-
-
-@pytest.mark.parametrize("features", [np.ones((2, 3)), Rows()])
-def test_features_of_older_sources_are_wrapped(features: Any) -> None:
-    wrapped = Records(
-        features=features, labels=np.ones((2, 1), dtype=np.uint8), ids=np.array(["a", "b"])
-    ).features
-    assert isinstance(wrapped, Features) and wrapped.shape == (2, 3)
-    for each in (wrapped, wrapped.select(np.array([1, 0]))):
-        assert each[np.arange(2)].dtype == np.float32 and (each[np.arange(2)] == 1).all()
-    assert Given(wrapped).fingerprint(Role.TEST) == Given(
-        ArrayFeatures(np.ones((2, 3), np.float32))
-    ).fingerprint(Role.TEST)
 
 
 def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

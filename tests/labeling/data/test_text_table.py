@@ -68,23 +68,3 @@ def test_a_text_is_hashed_by_itself() -> None:
     texts = ["the red house", "a blue one", "", "the red house"]
     alone = vstack([hashed([text], 32) for text in texts])
     assert (hashed(texts, 32) != alone).nnz == 0
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("id,text", "name,text", r"^Expected a column `id` in .*mine.csv, between commas"),
-        ("id,text", "id,txt", r"^Expected a column `text` in .*mine.csv"),
-        ("b1", "a1", r"^Expected each `id` once in .*, got id='a1', lines=\(2, 5\)$"),
-        (
-            "cem,0",
-            "cem,maybe",
-            r"^Expected 0 or 1 in column `angry` of .*, and `labels` codes others: .*value='maybe'$",
-        ),
-        ("split", "role", r"^Expected split in .*, or public_fraction"),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_line(table: Path, old: str, new: str, message: str) -> None:
-    table.write_text(table.read_text().replace(old, new))
-    with pytest.raises(ValueError, match=message):
-        TextTable(table, labels=["angry"] if new == "role" else None).records(Role.PUBLIC)

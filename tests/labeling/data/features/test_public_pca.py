@@ -79,6 +79,7 @@ def test_components_found_by_iteration_are_the_same(
     np.testing.assert_allclose(np.abs(mapped), np.abs(expected), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_pictures_as_wide_as_recipes_make_them() -> None:
     """The covariances of 12,288 features would take 1.2 GB, and minutes."""
     pictures = np.random.default_rng(2).random((80, 3, 64, 64), dtype=np.float32)

@@ -135,13 +135,6 @@ class TestSentenceFeatures:
         (kept,) = cache.iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
-    def test_bad_settings(self, tmp_path: Path) -> None:
-        for settings in ({}, {"name": "a", "folder": tmp_path}):
-            with pytest.raises(ValueError, match="a `name` or a `folder`, got"):
-                SentenceFeatures(**settings)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match=r"a sentence model, with modules.json, got folder="):
-            SentenceFeatures(folder=tmp_path).transform(TEXTS)
-
     def test_a_table_of_sentences(self, tmp_path: Path) -> None:
         sentences = SentenceFeatures(folder=model(tmp_path / "model"), cache=tmp_path / "cache")
         source = TextTable(table(tmp_path), sentences=sentences)
@@ -158,6 +151,7 @@ class TestSentenceFeatures:
         )
         assert changed.fingerprint(Role.PUBLIC) != before
 
+    @pytest.mark.slow
     def test_a_run_on_raw_texts(
         self,
         tmp_path: Path,
@@ -216,14 +210,6 @@ class TestSentenceFeatures:
         monkeypatch.setattr(ZipFile, "extractall", None)  # the digest is compared first
         with pytest.raises(ValueError, match="the sentence model of training, got changed="):
             pate.load_student(away)
-
-
-def test_where_a_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    for sentences in (SentenceFeatures(folder=model(tmp_path / "model")), SentenceFeatures("a/b")):
-        with pytest.raises(ValueError, match=r"^Expected sentence-transformers.*'pate\[texts\]'$"):
-            sentences.transform(TEXTS)
 
 
 def test_where_no_hub_is_in_reach(monkeypatch: pytest.MonkeyPatch) -> None:
