@@ -111,7 +111,7 @@ def resolve_settings(
 
 
 def complete_aggregator(
-    aggregator: AnyAggregator | None, target: Target, shape: VoteShape, *, answered: float = 0.9
+    aggregator: AnyAggregator | None, target: Target, shape: VoteShape
 ) -> Aggregator:
     """Return an aggregator with its missing fields, before its noise is scaled to the target.
 
@@ -119,8 +119,6 @@ def complete_aggregator(
         aggregator: the aggregator, or a `Partial` of one. None for `pate.aggregators.Rounds`.
         target: what all queries may cost together, under the aggregator's own relation.
         shape: the numbers of teachers and labels.
-        answered: the probability of an answer to a query, for classes that split their
-            noise by it.
 
     Returns:
         The same aggregator if nothing is missing. Otherwise missing noise is 1, or its class
@@ -140,7 +138,7 @@ def complete_aggregator(
         f"all noise of {aggregator.cls.__name__} or none of it",
         missing=", ".join(f"`aggregator.{name}`" for name, is_given in noise if not is_given),
     )
-    return _completed(aggregator, "aggregator", target, shape, answered)
+    return _completed(aggregator, "aggregator", target, shape)
 
 
 def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, bool]]:
@@ -155,21 +153,21 @@ def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, 
     return noise
 
 
-def _completed(value: Any, place: str, target: Target, shape: VoteShape, answered: float) -> Any:
+def _completed(value: Any, place: str, target: Target, shape: VoteShape) -> Any:
     """Return a setting at a ``place``, with all that partial aggregators in it lack."""
     if isinstance(value, list | tuple):
-        return tuple(_completed(item, place, target, shape, answered) for item in value)
+        return tuple(_completed(item, place, target, shape) for item in value)
     if not isinstance(value, Partial):
         return value
     cls = value.cls
     given = {
-        name: _completed(part, f"{place}.{name}", target, shape, answered)
+        name: _completed(part, f"{place}.{name}", target, shape)
         for name, part in value.settings.items()
     }
     missing = [name for name in Partial(cls).missing if name not in given]
     if {*missing} <= {*cls.noise_parameters} and not cls.splits_noise:
         return cls(**given, **dict.fromkeys(missing, 1.0))
-    start = _starting_point(value, place, target, shape, answered)
+    start = _starting_point(value, place, target, shape)
     return cls(**given, **{name: getattr(start, name) for name in missing})
 
 
@@ -178,15 +176,12 @@ def _starting_point(
     place: str,
     target: Target,
     shape: VoteShape,
-    answered: float,
 ) -> Aggregator:
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls = aggregator.cls
     if cls.splits_noise:
         return _reached(
-            cls.for_target(
-                target, shape, delta_test=aggregator.setting("delta_test"), answered=answered
-            ),
+            cls.for_target(target, shape, delta_test=aggregator.setting("delta_test")),
             target,
         )
     outlook = Outlook.at(target, shape, labels_per_sample=aggregator.setting("k"))

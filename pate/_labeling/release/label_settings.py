@@ -140,12 +140,12 @@ class LabelSettings:
         """The relation of the target and of the budget."""
         return made_for(Aggregator if self.aggregator is None else self.aggregator)
 
-    def order_of(self, available: int, number: int | None = None) -> IntArray:
-        """Return the rows of ``number`` of the available samples, in their public order.
+    def order_of(self, available: int) -> IntArray:
+        """Return the rows of the queries among the available samples, in their public order.
 
-        None for all samples. Raises ``ValueError`` if there are fewer.
+        Raises ``ValueError`` if there are fewer.
         """
-        return drawn_rows(available, available if number is None else number, seed=self.query_seed)
+        return drawn_rows(available, self.num_queries or available, seed=self.query_seed)
 
     def charge(self, shape: VoteShape) -> Charge:
         """Return the amount that a release by these settings, which are complete, reserves."""
@@ -196,7 +196,7 @@ def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
     """Return the queries of a release: samples in their public order, and the aggregator."""
     ids = np.array(manifest.ids)
     return Queries(
-        ids=ids[settings.order_of(len(ids), settings.num_queries)],
+        ids=ids[settings.order_of(len(ids))],
         label_names=tuple(manifest.label_names),
         num_teachers=manifest.num_teachers,
         delta=float(settings.delta),
@@ -258,8 +258,7 @@ def require_possible(
     if is_paid(run, settings):
         return
     aggregator = settings.mechanism
-    count = len(ids) if settings.num_queries is None else settings.num_queries
-    charge = aggregator.events(shape), count
+    charge = settings.charge(shape)
     if unpaid:  # as one that is paid at once
         together = {
             relation: ComposedEvent(
@@ -281,7 +280,7 @@ def require_possible(
         privacy_unit=unit,
     )
     if settings.predictions is not None:
-        rows = settings.order_of(len(ids), count)
+        rows = settings.order_of(len(ids))
         read_predictions(settings.predictions, ids[rows], label_names)
     require_answers(aggregator, shape)  # a rehearsal of all stages tries the rest
 

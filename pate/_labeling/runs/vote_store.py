@@ -33,7 +33,6 @@ from pate._core.validation import (
     require_known,
 )
 from pate._labeling.data.records import Records, Role, as_text
-from pate._labeling.data.source import DataSource
 from pate._labeling.runs.run import (
     TEACHERS_FIT,
     TEACHERS_VOTE,
@@ -150,10 +149,10 @@ class VoteStore:
         """Write the votes of a chunk, and a record of their origin."""
         self._save(self.chunk_file(teachers), votes, made_from)
 
-    def save_counts(self, teachers: range, counts: IntArray, *, made_from: str = "") -> None:
-        """Write counts ``[Q, C]`` of teachers with unknown ballots, and record their origin."""
+    def save_counts(self, teachers: range, counts: IntArray) -> None:
+        """Write counts ``[Q, C]`` of teachers with unknown ballots."""
         path = self.folder / f"{self.chunk_file(teachers).stem}{_COUNTS}{len(teachers)}.npy"
-        self._save(path, counts, made_from)
+        self._save(path, counts, "")
 
     def save_features(self, features: FloatArray) -> dict[Path, str]:
         """Write features ``[N, F]``, in the order of the ids; return the digest of their file."""
@@ -533,29 +532,20 @@ def public_features(run: Run, store: VoteStore, rows: IntArray) -> FloatArray:
 
     They come with the votes, or from the public records of the run.
 
-    Raises ``ValueError`` as `voted_data` does.
+    Raises ``ValueError`` if these are not the records that were voted on.
     """
     if (brought := store.features(rows)) is not None:
         return brought
-    manifest = store.manifest()
-    public = voted_data(run, manifest).records(Role.PUBLIC)
-    samples = public.features[rows_of(np.array(manifest.ids)[rows], public.ids)]
-    return np.asarray(samples, dtype=np.float64).reshape(len(rows), -1)
-
-
-def voted_data(run: Run, manifest: VoteManifest) -> DataSource:
-    """Return the data of a run.
-
-    Raises ``ValueError`` if its public records are not those that were voted on.
-    """
-    data = load_data(run)
+    manifest, data = store.manifest(), load_data(run)
     # the ids of imported votes were compared with the ids of the records
     if first_stage(run) is not VOTES_IMPORT:
         require(
             data.fingerprint(Role.PUBLIC) == manifest.made_by.get("data"),
             f"the public records that the teachers of {run.root} voted on",
         )
-    return data
+    public = data.records(Role.PUBLIC)
+    samples = public.features[rows_of(np.array(manifest.ids)[rows], public.ids)]
+    return np.asarray(samples, dtype=np.float64).reshape(len(rows), -1)
 
 
 def require_features(data: Json | None, name: str, kind: type[Votes], num_samples: int) -> None:

@@ -73,17 +73,10 @@ class MadeUp(DataSource):
         source: the source. Its public samples become private records too, with random labels.
         grouped: whether each record is a group of its own.
         rows: the rows of the public samples to take, which become test records, too, with the
-            features that the map of all public samples gives. None for all samples, and the test
-            records of the source.
+            features that the map of all public samples gives.
     """
 
-    def __init__(
-        self,
-        source: DataSource,
-        *,
-        grouped: bool = False,
-        rows: list[int] | None = None,
-    ) -> None:
+    def __init__(self, source: DataSource, *, rows: list[int], grouped: bool = False) -> None:
         super().__init__(
             features=source.feature_map,
             permanent_ids=True,
@@ -91,7 +84,7 @@ class MadeUp(DataSource):
             copies=True,
         )
         self._source, self._grouped = source, grouped
-        self._rows = None if rows is None else np.array(rows, dtype=np.int64)
+        self._rows = np.array(rows, dtype=np.int64)
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -99,12 +92,8 @@ class MadeUp(DataSource):
         return self._source.label_names
 
     def load(self, role: Role) -> Records:
-        """Return raw public or test records of the source, or made-up ones."""
-        public = self._source.load(Role.PUBLIC)
-        if self._rows is not None:
-            public = public.select(self._rows)
-        elif role is Role.TEST:
-            return self._source.load(role)
+        """Return raw public samples of the source, or records made up of them."""
+        public = self._source.load(Role.PUBLIC).select(self._rows)
         if role is Role.PUBLIC:
             return public
         labels = np.random.default_rng(0).integers(0, 2, public.labels.shape)
@@ -119,7 +108,7 @@ class MadeUp(DataSource):
 
     def records(self, role: Role) -> Records:
         """Return the records of a role with mapped features."""
-        if self._rows is None or self.feature_map is None:
+        if self.feature_map is None:
             return super().records(role)
         mapped = self._source.records(Role.PUBLIC).features.select(self._rows)
         return replace(self.load(role), features=mapped)
@@ -276,7 +265,7 @@ def _stage(name: str) -> Iterator[None]:
 def _rows(settings: LabelSettings, available: int, ballots: int) -> IntArray:
     """Return the rows of a few samples that may be asked about, each with so many ballots."""
     most = max(1, min(_ROWS, _BALLOTS // max(1, ballots)))
-    return settings.order_of(available, settings.num_queries)[:most]
+    return settings.order_of(available)[:most]
 
 
 def _fit_and_vote(run: Run, data: MadeUp, plan: Any, voting: Voting | None = None) -> None:
