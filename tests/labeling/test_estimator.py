@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, csr_matrix
+from scipy.sparse import csr_array
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
@@ -64,7 +64,13 @@ def arrays() -> tuple[FloatArray, UInt8Array]:
     return X, (X @ weights + 0.3 * generator.standard_normal((2300, 3)) > 0).astype(np.uint8)
 
 
-@pytest.mark.parametrize("settings", [{}, {"bounds": (np.full(6, -3), 3), "n_teachers": 500}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        pytest.param({"bounds": (np.full(6, -3), 3), "n_teachers": 500}, marks=pytest.mark.slow),
+    ],
+)
 def test_it_learns_what_the_statement_pays_for(
     arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
 ) -> None:
@@ -89,7 +95,14 @@ def test_it_learns_what_the_statement_pays_for(
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"n_teachers": 20, "teacher": LogisticRegression(), "epsilon": 30.0}]
+    "settings",
+    [
+        {},
+        pytest.param(
+            {"n_teachers": 20, "teacher": LogisticRegression(), "epsilon": 30.0},
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_unknown_labels_are_left_out(
     arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
@@ -121,7 +134,7 @@ def test_the_noise_has_no_seed_unless_it_is_given(arrays: tuple[FloatArray, UInt
 @pytest.mark.filterwarnings("ignore:the release shows no label")  # of few records
 def test_a_named_ledger_adds_fits_up(arrays: tuple[FloatArray, UInt8Array], tmp_path: Path) -> None:
     X, Y = arrays
-    classifier = PateClassifier(ledger=tmp_path / "ledger.sqlite", n_teachers=20)
+    classifier = PateClassifier(ledger=tmp_path / "ledger.sqlite", n_teachers=20, grouping="pair")
     for _ in range(2):
         classifier.fit(X[:200], Y[:200], X_public=X[2200:], groups=np.repeat(np.arange(100), 2))
     assert (
@@ -129,10 +142,16 @@ def test_a_named_ledger_adds_fits_up(arrays: tuple[FloatArray, UInt8Array], tmp_
         == len(classifier.statement_["releases"])
         == 2
     )
-    assert "one group of the private data" in classifier.statement_.text
+    assert "one group by `pair`" in " ".join(classifier.statement_.text.split())
 
 
-@pytest.mark.parametrize("teacher", [LogisticRegression(), KNeighborsClassifier(n_neighbors=5)])
+@pytest.mark.parametrize(
+    "teacher",
+    [
+        pytest.param(LogisticRegression(), marks=pytest.mark.slow),
+        KNeighborsClassifier(n_neighbors=5),
+    ],
+)
 def test_a_record_reaches_one_teacher(
     arrays: tuple[FloatArray, UInt8Array], monkeypatch: pytest.MonkeyPatch, teacher: BaseEstimator
 ) -> None:
@@ -165,7 +184,7 @@ def test_a_record_reaches_one_teacher(
         assert (neighbor != whole).any(axis=(0, 2)).sum() == 1
 
 
-@pytest.mark.parametrize("labels", [1, 2, 3])
+@pytest.mark.parametrize("labels", [1, 2])
 def test_scorers_of_scikit_learn_take_labels(
     labels: int, arrays: tuple[FloatArray, UInt8Array]
 ) -> None:
@@ -178,7 +197,7 @@ def test_scorers_of_scikit_learn_take_labels(
         assert get_scorer(name)(classifier, X[2000:], Y[2000:]) > 0.75, name
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.2])
+@pytest.mark.parametrize("share", [1.0, 0.2])
 def test_rows_of_private_records_are_no_public_samples(
     share: float, arrays: tuple[FloatArray, UInt8Array]
 ) -> None:
@@ -191,7 +210,7 @@ def test_rows_of_private_records_are_no_public_samples(
     classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
 
 
-@pytest.mark.parametrize("columns", [3, 6, 9, 12])
+@pytest.mark.parametrize("columns", [3, 12])
 def test_rows_of_few_values_are_alike_by_chance(columns: int) -> None:
     X = np.random.default_rng(columns).integers(0, 2, (900, columns)).astype(float)
     classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
@@ -230,9 +249,7 @@ def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
         steps = [("scale", scaler), ("classify", classifier.set_fit_request(X_public=True))]
         pipeline = Pipeline(steps, transform_input=["X_public"])
         pipeline.fit(X[:1800], Y[:1800], X_public=public)
-        assert (pipeline.predict(X[2000:]) == Y[2000:]).mean() > (
-            0.85 if public else 0.7
-        )  # uniform samples teach less
+        assert (pipeline.predict(X[2000:]) == Y[2000:]).mean() > 0.85
         told = "Expected X_public within bounds .* if transform_input names it"
         with pytest.raises(ValueError, match=told):
             Pipeline(steps).fit(X[:1800], Y[:1800], X_public=public)
@@ -254,8 +271,6 @@ class Labels(np.ndarray[Any, Any]):
     ("classes", "names", "teacher"),
     [
         (None, ["red", "green", "3"], None),
-        ([0, 1], ["1"], GaussianNB()),
-        (["a", "b", "c"], ["a", "b", "c"], None),
         (["a", "b", "c"], ["a", "b", "c"], GaussianNB()),
     ],
 )
@@ -310,16 +325,6 @@ def test_data_frames_are_taken_by_their_columns(
     assert released.label_names == ("x", "y", "z")
 
 
-def test_released_labels_are_shown_in_a_line(arrays: tuple[FloatArray, UInt8Array]) -> None:
-    X, Y = arrays
-    classifier = PateClassifier(epsilon=4.0, noise_seed=0).fit(
-        X[:300], Y[:300], X_public=X[300:400]
-    )
-    assert repr(classifier.released_) == (
-        "StatedLabels(samples=100, answered=100, labels=3, release=1, delta=1e-06)"
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "gap", "word"),
     [("X", np.nan, "NaN"), ("X", np.inf, "infinity"), ("X_public", np.nan, "NaN")],
@@ -335,32 +340,17 @@ def test_gaps_are_refused_in_one_line(
         PateClassifier(epsilon=8.0).fit(rows["X"], Y[:100], X_public=rows["X_public"])
 
 
-@pytest.mark.parametrize("kind", [csr_array, csr_matrix])
 def test_sparse_arrays_give_what_dense_ones_give(
-    arrays: tuple[FloatArray, UInt8Array], kind: type[Any]
+    arrays: tuple[FloatArray, UInt8Array],
 ) -> None:
     X, Y = np.where(arrays[0] > 0.5, arrays[0], 0), arrays[1]
     classifier = PateClassifier(epsilon=4.0, noise_seed=0)
     dense = clone(classifier).fit(X[:900], Y[:900], X_public=X[2200:])
-    sparse = clone(classifier).fit(kind(X[:900]), kind(Y[:900]), X_public=kind(X[2200:]))
-    assert (dense.predict(X[:50]) == sparse.predict(kind(X[:50]))).all()
+    sparse = clone(classifier).fit(
+        csr_array(X[:900]), csr_array(Y[:900]), X_public=csr_array(X[2200:])
+    )
+    assert (dense.predict(X[:50]) == sparse.predict(csr_array(X[:50]))).all()
     assert (dense.X_public_ == sparse.X_public_).all()
-
-
-@pytest.mark.parametrize("epsilon", [np.float32(4), np.int64(4)])
-def test_settings_may_be_numbers_of_numpy(
-    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, epsilon: Any
-) -> None:
-    X, Y = arrays
-    settings: dict[str, Any] = {
-        "delta": np.float32(1e-6),
-        "n_teachers": np.int64(90),
-        "noise_seed": np.int64(3),
-        "random_state": np.int64(3),
-    }
-    classifier = PateClassifier(epsilon=epsilon, ledger=tmp_path / "ledger.sqlite", **settings)
-    classifier.fit(X[:900], Y[:900], X_public=X[2200:])
-    assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
 
 
 def test_bad_input_is_one_line_and_spends_nothing(
@@ -411,11 +401,10 @@ def test_bad_input_is_one_line_and_spends_nothing(
     assert not ledger.exists()
 
 
-@pytest.mark.parametrize("scale", [0.001, 1000.0])
-def test_a_scaler_of_the_records_only_is_told_by_samples(scale: float) -> None:
+def test_a_scaler_of_the_records_only_is_told_by_samples() -> None:
     """Also where the release is too noisy to tell it."""
     generator = np.random.default_rng(0)
-    X = scale * (generator.normal(size=(400, 5)) + 3)
+    X, scale = 1000 * (generator.normal(size=(400, 5)) + 3), 1000
     y = (X[:, 0] > 3 * scale).astype(int)
     fit: dict[str, Any] = {"classify__X_public": X[300:]}
     classifier = PateClassifier(noise_seed=0)
@@ -453,8 +442,15 @@ class Killed(BaseException):
 
 
 @pytest.mark.filterwarnings("ignore:the release shows no label")
-@pytest.mark.parametrize("how", ["public samples", "teachers"])
-@pytest.mark.parametrize("step", ["reserve", "settle"])
+@pytest.mark.parametrize(
+    ("how", "step"),
+    [
+        ("public samples", "reserve"),
+        pytest.param("teachers", "settle", marks=pytest.mark.slow),
+        pytest.param("public samples", "settle", marks=pytest.mark.slow),
+        pytest.param("teachers", "reserve", marks=pytest.mark.slow),
+    ],
+)
 def test_a_fit_that_was_killed_goes_on_and_pays_once(
     how: str,
     step: str,

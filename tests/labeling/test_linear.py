@@ -13,7 +13,6 @@ from pate._labeling.linear import (
     _RATIOS,
     Directions,
     _fit,
-    _Keyed,
     _logistic,
     clamp_sign,
     constant_logits,
@@ -184,40 +183,6 @@ def test_a_logistic_model_of_exact_labels_keeps_the_moments() -> None:
     np.testing.assert_allclose(given_back, shares, atol=0.02)
 
 
-@pytest.mark.parametrize(("widths", "level"), [((1, 0.03, 0.01), 0.0), ((1, 1, 1), -6.0)])
-def test_a_logistic_model_is_held_back_along_narrow_directions(
-    widths: tuple[float, ...], level: float
-) -> None:
-    """Where its likelihood less the ridge is largest: by a ten-thousandth along the widest, by as
-    much as 1 else."""
-    generator = np.random.default_rng(0)
-    features = generator.standard_normal((400, 3)) * widths
-    logits = features @ [[4.0], [20.0], [30.0]] + level
-    shares = np.column_stack((expit(logits), logits > generator.standard_normal((400, 1))))
-    space = Directions.of(features)
-    intercepts, slopes = _logistic(space, shares)
-    given_back = expit(intercepts + space.left @ slopes)
-    ridge = 1e-4 * (space.spread[0] / space.spread[:, None]) ** 2 * slopes
-    assert np.abs(ridge).max() > (0.02 if level else 0.5)
-    np.testing.assert_allclose(given_back.mean(axis=0), shares.mean(axis=0), atol=5e-4)
-    np.testing.assert_allclose(
-        space.left.T @ given_back + ridge, space.left.T @ shares, atol=0.04 if level else 0.01
-    )
-
-
-def test_the_link_of_two_numbers_keeps_two_moments_and_the_order() -> None:
-    means = np.array([0.03, 0.3, 0.5, 0.9])
-    fitted = np.random.default_rng(0).standard_normal((400, 4)) * np.array([0.04, 0.1, 0.2, 0.05])
-    fitted -= fitted.mean(axis=0)
-    level, steepness = match_logistic_moments(means, fitted)
-    assert (steepness > 0).all()
-    given_back = expit(level + steepness * fitted)
-    np.testing.assert_allclose(given_back.mean(axis=0), means, rtol=1e-9)
-    np.testing.assert_allclose(
-        (given_back * fitted).mean(axis=0), (fitted**2).mean(axis=0), rtol=1e-9
-    )
-
-
 @pytest.mark.parametrize("law", ["standard_normal", "standard_cauchy"])
 def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -> None:
     """The second where the slope is within its bounds; beyond them it is on the side where they
@@ -247,12 +212,6 @@ def test_the_link_of_what_does_not_vary_is_the_mean() -> None:
         == 0
         < match_logistic_moments(np.array([0.5]), 2 * rounding)[1]
     )
-
-
-def test_answers_wider_than_probabilities_have_the_steepest_link() -> None:
-    fitted = np.repeat([[-3.0], [3.0]], 20, axis=0)
-    level, steepness = match_logistic_moments(np.array([0.5]), fitted)
-    assert np.isfinite(level).all() and steepness * 3 == pytest.approx(6.0)
 
 
 def test_a_label_that_is_told_exactly_is_cut_where_it_begins() -> None:
@@ -318,12 +277,6 @@ def test_a_strong_signal_departs_and_is_found_again() -> None:
     assert right.mean() > 0.85 > constant
 
 
-def test_shares_next_to_one_half_depart_too() -> None:
-    signs = np.resize([1.0, -1.0, 1.0, 1.0], 20)[:, None]
-    student = fit_linear(signs, 0.5 - signs / 100, everywhere(signs), noise_std=1e-3)
-    assert student.departs.all() and (student.logits(signs) * signs < 0).all()
-
-
 def test_noise_alone_hardly_ever_departs() -> None:
     """Of 40 labels on 300 samples with noise of four shares, 20 times, hardly one decides by its
     model."""
@@ -340,27 +293,6 @@ def test_noise_alone_hardly_ever_departs() -> None:
     features, shares = task(300, 8, 40)
     targets = shares + np.random.default_rng(0).normal(0, 0.5, shares.shape)
     assert fit_linear(features, targets, everywhere(targets), noise_std=0.5).departs.mean() > 0.9
-
-
-def test_a_label_that_does_not_depart_still_ranks() -> None:
-    """Half of the labels follow the features too weakly to decide by them; what is known of their
-    order is kept."""
-    generator = np.random.default_rng(0)
-    features = generator.standard_normal((400, 5))
-    slopes = generator.standard_normal((5, 12)) * np.repeat([0.03, 0.3], 6)
-    shares = np.clip(0.3 + features @ slopes, 0, 1)
-    targets = shares + generator.normal(0, 1.0, shares.shape)
-    student = fit_linear(features, targets, everywhere(targets), noise_std=1.0)
-    held = ~student.departs
-    assert held.any()
-    fresh = generator.standard_normal((1000, 5))
-    assert not (student.predict(fresh)[:, held] > 0.5).any()
-    agreement = [
-        np.corrcoef(student.logits(fresh)[:, j], (fresh @ slopes)[:, j])[0, 1] for j in range(12)
-    ]
-    # four labels with correlations between 0.05 and 0.7; by chance their mean is 0 with a standard
-    # error of 0.2
-    assert np.mean(np.array(agreement)[held]) > 0.2
 
 
 def test_masked_targets_have_no_influence() -> None:
@@ -417,14 +349,6 @@ def test_separable_labels_and_constant_features_are_finite() -> None:
         np.testing.assert_allclose(
             plain.predict(constant).mean(axis=0)[2:], [0.99, 0.01], atol=0.02
         )
-
-
-def test_a_constant_of_equal_labels_is_half_a_sample_from_certain() -> None:
-    labels = np.tile([0.0, 1.0], (50, 1))
-    constants = fit_linear(
-        np.random.default_rng(0).standard_normal((50, 2)), labels, everywhere(labels)
-    ).constants
-    np.testing.assert_allclose(expit(constants), [0.01, 0.99])
 
 
 def test_pictures_are_flattened() -> None:
@@ -589,14 +513,6 @@ def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> No
         linear_student_of(features[:0], answers[:0], decisions[:0])
 
 
-def test_features_are_known_by_their_numbers_and_shape() -> None:
-    features = np.arange(6.0).reshape(2, 3)
-    assert _Keyed(features) == _Keyed(features.copy()) == _Keyed(np.asfortranarray(features))
-    assert _Keyed(features) != _Keyed(features.reshape(3, 2)) and _Keyed(features) != _Keyed(
-        features + 1
-    )
-
-
 def test_departures_without_evidence() -> None:
     assert (
         not labels_better_than_constant(np.zeros(3), np.zeros(3)).any()
@@ -670,10 +586,3 @@ def test_a_label_whose_mean_is_noise_is_denied() -> None:
         assert not student.departs.any()
         decided = student.predict(features) > 0.5
         np.testing.assert_array_equal(decided, np.tile(given_labels, (100, 1)))
-
-
-def test_a_constant_answer_is_never_more_certain_than_half_a_sample() -> None:
-    answers = expit(
-        constant_logits(np.tile([0.0, 1.0, 0.5], (40, 1)), np.ones((40, 3), dtype=np.bool_))
-    )
-    np.testing.assert_allclose(answers, [0.5 / 40, 1 - 0.5 / 40, 0.5])

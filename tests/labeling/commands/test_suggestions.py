@@ -11,7 +11,6 @@ from pate import cli
 from pate._core.validation import did_you_mean
 from pate._labeling.commands.parsing import CommandParser, run_folder, unknown_option
 from pate._labeling.commands.table import commands
-from pate.aggregators import registered
 from tests.conftest import make_arrays
 from tests.labeling.commands.test_help import OF_NETWORKS
 
@@ -175,16 +174,14 @@ def test_no_command_takes_a_setting_that_an_option_does_not_have(
         assert "no_such" in said or f" {option}" in said, (unknown, said)
 
 
-@pytest.mark.parametrize("value", ["{}", "null", "3"])
-@pytest.mark.parametrize("aggregator", ["NoisyVotes", "StableTopK", "ScoreVotes"])
+@pytest.mark.parametrize("value", ["{}", "3"])
 def test_no_aggregator_takes_an_option_of_another(
-    aggregator: str, value: str, capsys: pytest.CaptureFixture[str]
+    value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert aggregator in registered()
-    words = [*LABEL.split(), "--aggregator", aggregator, f"--aggregator.max_kk={value}"]
+    words = [*LABEL.split(), "--aggregator", "StableTopK", f"--aggregator.max_kk={value}"]
     assert end_of(words) == 2
     said = capsys.readouterr().err
-    assert f"Expected a setting of {aggregator} (neighboring_relation, " in said
+    assert "Expected a setting of StableTopK (neighboring_relation, " in said
     assert "got --aggregator.max_kk" in said
 
 

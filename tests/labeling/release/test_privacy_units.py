@@ -105,7 +105,7 @@ def test_groups_add_up_with_records_of_a_bound(data: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("changed", ["group", "ids"])
+@pytest.mark.parametrize("changed", [pytest.param("group", marks=pytest.mark.slow), "ids"])
 def test_teachers_of_a_run_that_is_overwritten_are_others(data: Path, changed: str) -> None:
     word = "group" if changed == "group" else "record"
     unit = ("--teachers.num_teachers=30", f"--teachers.unit={word}")

@@ -101,12 +101,3 @@ def test_numpys_numbers_are_settings_as_others(kind: type[np.floating[Any]], pla
         max_delta0=2**-30,
     )
     assert pate.label(made_votes(), plain, run="runs/mine").release == 1
-
-
-def test_an_estimator_takes_numpys_numbers() -> None:
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    numbers = {"epsilon": np.float64(1), "delta": np.float32(1e-6), "noise_seed": np.int64(1)}
-    classifier = pate.PateClassifier(bounds=(-3, 3), random_state=0, **numbers)  # type: ignore[arg-type]
-    with pytest.warns(UserWarning, match="no label to be better than a constant"):
-        classifier.fit(X, (X > 0).astype(int))
-    assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 1

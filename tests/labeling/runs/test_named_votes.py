@@ -88,62 +88,28 @@ def test_ballots_of_any_type_are_the_same(dtype: type) -> None:
 MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"ids": np.array(["s1", "s1", "s2"])}, "ids that occur once, got twice=['s1']"),
     ({"ids": np.array([1.0, 2.0, 3.0])}, "ids that are texts or integers, got dtype='float64'"),
-    ({"ids": np.array([["s1"], ["s2"], ["s3"]])}, "ids of shape [N] with N > 0"),
-    ({"ids": np.array([], dtype=np.str_), "ballots": BALLOTS[:0]}, "ids of shape [N] with N > 0"),
     ({"label_names": ("hat", "hat")}, "label_names that occur once, got twice=['hat']"),
-    (
-        {"label_names": ("hat",)},
-        "ballots of shape [3, T, 1], as ids and label_names say, got shape=(3, 2, 2)",
-    ),
     (
         {"ballots": BALLOTS[:2]},
         "ballots of shape [3, T, 2], as ids and label_names say, got shape=(2, 2, 2)",
     ),
-    ({"ballots": BALLOTS[:, :0]}, "ballots of shape [3, T, 2]"),
     ({"ballots": 2 * BALLOTS}, "ballots in {0, 1}, got values=[2]"),
-    ({"ballots": np.where(BALLOTS, np.nan, 0)}, "ballots in {0, 1}, got values=[nan]"),
     ({"ballots": BALLOTS.astype(np.str_)}, "ballots in {0, 1}, got dtype="),
-    ({"ballots": BALLOTS - 0.5}, "ballots in {0, 1}, got values=[-0.5, 0.5]"),
     ({"num_teachers": 3}, "num_teachers=2, as in ballots, got num_teachers=3"),
-    (
-        {"counts": COUNTS},
-        "either ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers, got present",
-    ),
     (
         {"scores": BALLOTS * 1.0},
         "or counts [N, C] with num_teachers, got present=['ballots', 'scores']",
-    ),
-    (
-        {"ballots": None},
-        "either ballots [N, T, C], scores [N, T, C], or counts [N, C] with num_teachers, got present=[]",
     ),
     ({"ballots": None, "scores": BALLOTS}, "scores that are floats in [0, 1], got dtype='uint8'"),
     (
         {"ballots": None, "scores": BALLOTS * 1.01},
         "scores in [0, 1], got minimum=0.0, maximum=1.01",
     ),
-    ({"ballots": None, "scores": BALLOTS - 0.5}, "scores in [0, 1], got minimum=-0.5, maximum=0.5"),
-    (
-        {"ballots": None, "scores": np.where(BALLOTS, -np.inf, 0)},
-        "scores in [0, 1], got minimum=-inf, maximum=0.0",
-    ),
-    (
-        {"ballots": None, "scores": BALLOTS[:2] * 1.0},
-        "scores of shape [3, T, 2], as ids and label_names say",
-    ),
     (
         {"ballots": None, "scores": np.where(BALLOTS, np.nan, 0)},
         "or NaN all over from a teacher that takes no part, got",
     ),
-    (
-        {"ballots": None, "scores": BALLOTS * 1.0, "num_teachers": 3},
-        "num_teachers=2, as in scores, got num_teachers=3",
-    ),
     ({"ballots": None, "counts": COUNTS}, "num_teachers, the public number behind the counts"),
-    (
-        {"ballots": None, "counts": COUNTS, "num_teachers": 1},
-        "counts in 0..1, got minimum=0, maximum=2",
-    ),
     (
         {"ballots": None, "counts": -COUNTS, "num_teachers": 4},
         "counts in 0..4, got minimum=-2, maximum=0",
@@ -152,12 +118,9 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
         {"ballots": None, "counts": COUNTS * 1.0, "num_teachers": 4},
         "integer counts, got dtype='float64'",
     ),
-    ({"ballots": None, "counts": COUNTS[:2], "num_teachers": 4}, "counts of shape [3, 2]"),
     ({"ballots": None, "counts": COUNTS, "num_teachers": 0}, "an integer num_teachers >= 1"),
     ({"features": FEATURES[:2]}, "features of shape [3, F], as ids say, got shape=(2, 2)"),
-    ({"features": FEATURES[:, 0]}, "features of shape [3, F], as ids say, got shape=(3,)"),
     ({"features": FEATURES * np.inf}, "finite features"),
-    ({"features": FEATURES.astype(np.str_)}, "features that are numbers, got dtype="),
 ]
 
 

@@ -116,7 +116,13 @@ def made(run: Run, stage: Stage, inputs: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "stage", [TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT], ids=lambda stage: stage.name
+    "stage",
+    [
+        TEACHERS_FIT,
+        LABEL,
+        *(pytest.param(stage, marks=pytest.mark.slow) for stage in (TEACHERS_VOTE, STUDENT)),
+    ],
+    ids=lambda stage: stage.name,
 )
 def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_path: Path) -> None:
     ended = False

@@ -17,7 +17,6 @@ from pate._labeling.runs.vote_store import load_voters
 from pate.accounting import read_ledger
 from pate.aggregators import Geometry, GroupVoters, RecordVoters, ScoreVotes, Voters
 from tests.conftest import make_arrays
-from tests.processes import Start
 
 Captured = pytest.CaptureFixture[str]
 RECORDS, GROUPS, PARTS = "unit: record", "unit: group", "num_teachers: 50"
@@ -169,7 +168,6 @@ def alter(name: str, row: int, value: Any) -> Callable[[dict[str, np.ndarray]], 
 # rows of the table: 3 is private, 450 public
 CHANGES = {
     "private labels": alter("Y", 3, 1 - make_arrays()["Y"][3]),
-    "private features": alter("X", 3, 9.0),
     "public features": alter("X", 450, 9.0),
     "a group": alter("group", 3, "g000"),
 }
@@ -210,18 +208,6 @@ def test_other_data_are_noticed_at_every_step(
     assert place.label() == 2 and place.releases == 1
     assert place.label("--overwrite") == 0 and place.releases == 2
     assert str(place.released.noisy_counts) != str(before.noisy_counts)
-
-
-@pytest.mark.slow
-def test_another_number_of_teachers_is_another_release(tmp_path: Path) -> None:
-    place = Place(tmp_path, PARTS)
-    place.all()
-    made = place.made()
-    place.teachers.write_text("fit: closed_form\nnum_teachers: 60\n")
-    assert [place.fit("--overwrite"), place.label()] == [0, 2]
-    assert place.made() != made
-    assert [place.vote("--overwrite"), place.label()] == [0, 2]
-    assert place.label("--overwrite") == 0 and place.releases == 2
 
 
 @pytest.mark.slow
@@ -295,15 +281,6 @@ def test_more_records_than_are_summed_exactly_are_refused_without_their_number(
     assert place.fit() == 0
 
 
-def test_a_dry_run_says_what_will_be_written_and_writes_nothing(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    place = Place(tmp_path)
-    assert place.fit("--dry_run") == 0
-    assert capsys.readouterr().out == "PRIVATE: 400 records along 6 directions, 1.1e-05 GB.\n"
-    assert not place.root.exists()
-
-
 @pytest.mark.parametrize(
     ("settings", "words", "message"),
     [
@@ -319,30 +296,6 @@ def test_other_settings_are_refused(
     assert place.fit(*words) == 2
     refused(capsys, message)
     assert not place.root.exists() or not (place.root / "private" / "teachers").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-def test_a_recipe_without_an_aggregator_runs_from_records_to_a_report(
-    form: str, tmp_path: Path, start: Start
-) -> None:
-    place = Place(tmp_path, FORMS[form])
-    (tmp_path / "label.yaml").write_text("delta: 1.0e-3\n")
-    (tmp_path / "student.yaml").write_text("model:\n  network: models.Linear\n")
-    words = [
-        "run",
-        str(tmp_path),
-        "--run",
-        str(place.root),
-        "--label.target_epsilon",
-        "20",
-    ]
-    command = start(*words, folder=tmp_path)
-    assert command.wait() == 0, command.err
-    unit = "group" if form == "groups" else "record"
-    assert f"one {unit} of the private data is added, removed or altered" in command.out
-    figures = json.loads((place.root / "public" / "student" / "metrics.json").read_text())
-    assert figures["student"]["accuracy"] > 0.85
 
 
 def test_a_release_that_was_killed_is_another_one_of_other_records(

@@ -15,7 +15,6 @@ from pate._core.accounting.charges import account
 from pate._core.accounting.ledger import Ledger
 from pate._labeling.data.features.numeric import PublicScaling
 from pate._labeling.data.records import ArrayFeatures, assign_teachers
-from pate._labeling.data.source import Table
 from pate._labeling.release.between_runs import Start
 from pate._labeling.stages.teachers import ballots_of, correction
 from pate._labeling.student.carried import LinearPredictor
@@ -351,34 +350,6 @@ def test_a_dry_run_knows_the_number_of_teachers_that_the_target_finds(
     assert cli.main(["run", str(folder), *words]) == 0
     assert "PRIVATE: corrections of " in capsys.readouterr().out
     assert not (tmp_path / "dry").exists()
-
-
-@pytest.mark.slow
-def test_all_stages_share_the_source_and_what_its_map_gave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that maps as the student does answers for it, to the same bits."""
-    read, tables = Arrays._read_table, []
-
-    def counted(source: Arrays) -> Table:
-        tables.append(source.path)
-        return read(source)
-
-    monkeypatch.setattr(Arrays, "_read_table", counted)
-    corrections = {}
-    for name in ("mapped", "raw"):
-        place = tmp_path / name
-        place.mkdir()
-        folder = warm_recipe(place)
-        with (folder / "data.yaml").open("a") as file:
-            file.write("    features: PublicScaling\n")
-        if name == "raw":
-            monkeypatch.setattr(Start, "mapped_answers", lambda start, data: None)
-        assert cli.main(["run", str(folder), f"--run={place / 'run'}", *WORDS]) == 0
-        path = place / "run" / "private" / "teachers" / "corrections.npy"
-        corrections[name] = path.read_bytes()
-    assert tables == [tmp_path / "mapped" / "data.npz", tmp_path / "raw" / "data.npz"]
-    assert corrections["mapped"] == corrections["raw"]
 
 
 def test_a_student_of_another_map_answers_raw_records(warm: Path) -> None:

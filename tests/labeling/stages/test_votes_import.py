@@ -153,37 +153,6 @@ def test_changed_votes_are_refused_unless_overwritten(place: Path, capsys: Captu
     assert (spent(), spent("other/votes.ledger.sqlite")) == (2, 1)
 
 
-@pytest.mark.slow
-def test_all_runs_on_the_votes_share_one_budget(place: Path, capsys: Captured) -> None:
-    assert label("--votes=votes.npz", "--max_epsilon=60") == 0
-    os.symlink("votes.npz", "linked.npz")
-    for path in ("votes.npz", "linked.npz"):
-        error = refused(capsys, f"--votes={path}", "--max_epsilon=60", run="runs/two")
-        assert "epsilon <= 60" in error and "(mine)" in error and "take other data" in error
-    # where the release alone is too much, other data are no way out
-    error = refused(
-        capsys, "--votes=votes.npz", "--max_epsilon=60", "--num_queries=100", run="runs/two"
-    )
-    assert "epsilon <= 60" in error and "take other data" not in error
-    error = refused(
-        capsys, "--votes=votes.npz", "--max_epsilon=90", "--num_queries=1", run="runs/two"
-    )
-    assert "the budget of the ledger, max_epsilon=60" in error and "votes.ledger.sqlite" in error
-    assert "take other data" not in error
-    assert label("--votes=votes.npz", "--num_queries=1", run="runs/two") == 0
-    assert [entry.run for entry in read_ledger(Path("votes.ledger.sqlite")).entries] == [
-        "mine",
-        "two",
-    ]
-    # a ledger of one's own choice
-    assert label("--votes=votes.npz", "--ledger=all.sqlite", run="runs/three") == 0
-    assert spent("all.sqlite") == 1
-    Path("all.sqlite").unlink()
-    assert "the ledger of runs/three where it was" in refused(
-        capsys, "--num_queries=3", run="runs/three"
-    )
-
-
 def test_a_folder_of_silos_has_its_ledger_inside(place: Path) -> None:
     """Ballots of one, of many and counts: what is drawn is what one file of all ballots gives."""
     whole = made_votes()
@@ -203,15 +172,12 @@ def test_a_folder_of_silos_has_its_ledger_inside(place: Path) -> None:
     assert released("runs/silos").num_teachers == 20
 
 
-@pytest.mark.parametrize("aggregator", [NOISY, TAU])
-def test_silos_with_ballots_serve_every_aggregator(
-    aggregator: tuple[str, ...], place: Path
-) -> None:
+def test_silos_with_ballots_serve_an_aggregator_of_ballots(place: Path) -> None:
     whole = made_votes()
     part(whole, slice(0, 5)).save(Path("silos/1.npz"))
     part(whole, slice(5, 20)).save(Path("silos/2.npz"))
     for path, run in (("silos", "runs/silos"), ("votes.npz", "runs/whole")):
-        assert label(f"--votes={path}", "--noise_seed=4", run=run, aggregator=aggregator) == 0
+        assert label(f"--votes={path}", "--noise_seed=4", run=run, aggregator=TAU) == 0
     assert np.array_equal(released("runs/silos").labels, released("runs/whole").labels)
 
 
@@ -274,22 +240,6 @@ def test_labels_that_are_not_to_be_had_are_refused_before_votes_are_imported(
     error = refused(capsys, "--votes=votes.npz", aggregator=words)
     assert expected in error
     assert not Path("runs").exists() and not Path("votes.ledger.sqlite").exists()
-
-
-def test_directions_of_scores_are_the_features_where_there_are_some(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A direction for each sample needs the square of their number in memory."""
-    made_scores().save(Path("scores.npz"))
-    sizes, eye = [], np.eye
-
-    def watched(size: int, *rest: Any) -> np.ndarray:
-        sizes.append(size)
-        return eye(size, *rest)
-
-    monkeypatch.setattr(np, "eye", watched)
-    assert label("--votes=scores.npz", "--target_epsilon=3000", aggregator=()) == 0
-    assert 100 not in sizes
 
 
 def test_scores_of_other_models_become_labels_for_a_target_alone(
@@ -399,13 +349,14 @@ def test_counts_do_not_serve_an_aggregator_that_needs_ballots(
             "an .npz file of votes without pickled objects, got missing='nowhere.npz'",
         ),
         (("--votes=votes.npz", "--unit=two words"), "unit as one word"),
+        (("--votes=votes.npz", "--silos=exchange"), "Expected --votes or --silos, not both"),
         (("--votes=votes.npz", "--num_queries=101"), "num_queries <= 100"),
         (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
         (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
         (("--unit=patient",), "Expected --votes or --silos with --unit, got option='--unit'"),
         (
             ("--config=recipe/data.yaml",),
-            "Expected --votes or --silos with --data, got option='data.init_args.path'",
+            "Expected --votes or --silos with --data, got option='--data'",
         ),
         ((), "`pate teachers vote` to be finished"),
     ],
@@ -414,77 +365,40 @@ def test_bad_settings_spend_nothing(
     words: tuple[str, ...], message: str, place: Path, capsys: Captured
 ) -> None:
     assert message in refused(capsys, *words)
-    assert spent() == 0
+    assert spent() == 0 and (not words or not Path("runs").exists())
 
 
-@pytest.mark.parametrize("value", ["null", "{}", "[]", "1", "[west]"])
+@pytest.mark.parametrize("value", ["null", "[west]"])
 @pytest.mark.parametrize("option", ["without", "wait", "teachers"])
-@pytest.mark.parametrize("votes", ["votes.npz", None])
 def test_options_of_an_exchange_need_one(
-    option: str, value: str, votes: str | None, place: Path, capsys: Captured
+    option: str, value: str, place: Path, capsys: Captured
 ) -> None:
     """A silo that was to be left out would be counted, and paid for."""
-    origin = () if votes is None else (f"--votes={votes}",)
-    assert f"Expected --silos with --{option}, got" in refused(
-        capsys, *origin, f"--{option}={value}"
-    )
+    message = f"Expected --silos with --{option}, got"
+    for origin in ((), ("--votes=votes.npz",)):
+        assert message in refused(capsys, *origin, f"--{option}={value}")
     Path("more.yaml").write_text(f"{option}: {value}\n")
-    assert f"Expected --silos with --{option}, got" in refused(
-        capsys, *origin, "--config=more.yaml"
-    )
+    assert message in refused(capsys, "--votes=votes.npz", "--config=more.yaml")
     assert spent() == 0 and not Path("runs/mine").exists()
 
 
-@pytest.mark.parametrize(
-    ("settings", "needed", "agreed"),
-    [
-        (
-            ("StableTopK", "scale_gap=0.1", "sigma_test=0.1", "delta_test=1e-6"),
-            "A gap of 2.6 votes between the counts is what a query needs to be answered, and"
-            " answered right, with probability 0.9; 20 teachers can have at most 20. ",
-            2,
-        ),
-    ],
-)
 def test_a_release_that_answers_little_says_its_price_and_what_would_help(
-    place: Path,
-    capsys: Captured,
-    settings: tuple[str, ...],
-    needed: str,
-    agreed: int,
+    place: Path, capsys: Captured
 ) -> None:
     tied = np.zeros((100, 20, 4), dtype=np.uint8)
     tied[:, ::2] = 1
-    tied[:agreed, :, 0], tied[:agreed, :, 1:] = 1, 0
+    tied[:2, :, 0], tied[:2, :, 1:] = 1, 0
     replace(made_votes(), ballots=tied).save(Path("tied.npz"))
-    name, *values = settings
-    stable = (f"--aggregator={name}", *(f"--aggregator.{value}" for value in values))
+    values = ("scale_gap=0.1", "sigma_test=0.1", "delta_test=1e-6")
+    stable = ("--aggregator=StableTopK", *(f"--aggregator.{value}" for value in values))
     assert label("--votes=tied.npz", "--num_queries=100", aggregator=stable) == 0
     line = capsys.readouterr().out.splitlines()[-1]
-    number = int(released().mask.any(axis=1).sum())
-    assert number == agreed
-    start = f"Only {number} of 100 queries were" if agreed else "None of 100 queries was"
-    assert line.startswith(f"{start} answered, and epsilon = ")
-    assert f"at delta = 0.001 is spent. {needed}Fewer queries" in line
-    assert line.endswith(
-        "Fewer queries, a larger epsilon, more teachers, teachers that start from a release"
-        " (start_from) or another aggregator help; to ask again costs again."
-    )
+    assert int(released().mask.any(axis=1).sum()) == 2
+    assert line.startswith("Only 2 of 100 queries were answered, and epsilon = ")
+    assert "at delta = 0.001 is spent. A gap of 2.6 votes between the counts is what a" in line
+    assert line.endswith("another aggregator help; to ask again costs again.")
     assert label("--votes=votes.npz", run="runs/answered") == 0
     assert "was answered" not in capsys.readouterr().out
-
-
-def test_votes_come_from_one_place(place: Path, capsys: Captured) -> None:
-    error = refused(capsys, "--votes=votes.npz", "--silos=exchange")
-    assert "Expected --votes or --silos, not both" in error and not Path("exchange").exists()
-
-
-@pytest.mark.parametrize("settings", [("--votes=nowhere.npz",), ("--votes=votes.npz", "--delta=2")])
-def test_what_is_refused_at_once_leaves_no_run(
-    settings: tuple[str, ...], place: Path, capsys: Captured
-) -> None:
-    refused(capsys, *settings)
-    assert not Path("runs/mine").exists()
 
 
 def test_teachers_and_votes_from_elsewhere_do_not_share_a_run(
@@ -596,7 +510,7 @@ def test_a_lost_key_is_told(place: Path, capsys: Captured) -> None:
     assert spent() == 1
 
 
-@pytest.mark.parametrize("name", ["votes_00000.npy", "votes_00000.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["votes_00000.npy", "manifest.json"])
 def test_imported_votes_that_are_lost_are_imported_again(
     name: str, place: Path, capsys: Captured
 ) -> None:
@@ -604,10 +518,9 @@ def test_imported_votes_that_are_lost_are_imported_again(
     path = Path("runs/mine/private/votes") / name
     before, digests = path.read_bytes(), Path("runs/mine/private/votes/manifest.json").read_bytes()
     path.write_bytes(before[:-1] + b"#")
-    if name != "votes_00000.json":  # which the manifest repeats
-        assert "`pate label --votes` makes it again" in refused(
-            capsys, "--num_queries=3", "--overwrite"
-        )
+    assert "`pate label --votes` makes it again" in refused(
+        capsys, "--num_queries=3", "--overwrite"
+    )
     path.unlink()
     assert label("--votes=votes.npz") == 0
     assert Path("runs/mine/private/votes/manifest.json").read_bytes() == digests
@@ -641,8 +554,14 @@ STEPS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("step", list(STEPS))
+FAST = [("chunk", True), ("state", False)]
+KILLS = [(step, after) for step in STEPS for after in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("step", "after"),
+    [kill if kill in FAST else pytest.param(*kill, marks=pytest.mark.slow) for kill in KILLS],
+)
 def test_an_import_that_was_killed_goes_on(
     step: str, after: bool, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -758,7 +677,7 @@ def test_one_teacher_who_votes_otherwise_changes_only_what_is_released(
     assert {"label.yaml", "privacy.txt", "data.yaml", "out"} <= worlds[0].keys()
 
 
-@pytest.mark.parametrize("scores", [0.0, pytest.param(0.7, marks=pytest.mark.slow), np.nan])
+@pytest.mark.parametrize("scores", [0.0, np.nan])
 def test_one_teacher_who_scores_otherwise_changes_only_what_is_released(
     scores: float, place: Path, capsys: Captured
 ) -> None:

@@ -1,7 +1,5 @@
 """`pate.label`: the private step on votes that a program holds."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import yaml
 
 import pate
 from pate import StatedLabels, cli
+from pate._labeling.commands.check import ledger_verify
 from pate.accounting import read_ledger
 from tests.conftest import made_votes
 from tests.labeling.stages.test_votes_import import NAMES, part, place
@@ -168,24 +167,14 @@ def test_a_refusal_releases_the_lock(place: Path) -> None:
     assert len(read_ledger(Path("runs/mine/ledger.sqlite")).entries) == 1
 
 
-@pytest.mark.slow
-def test_it_needs_no_framework(place: Path) -> None:
-    script = (
-        "import sys, pate\n"
-        "settings = pate.LabelSettings(pate.NoisyVotes(sigma_votes=2.0), num_queries=40, delta=1e-3)\n"
-        "assert pate.label('votes.npz', settings, run='runs/mine', data='recipe/data.yaml').labels.shape == (40, 4)\n"
-        "heavy = {'torch', 'pytorch_lightning', 'matplotlib', 'sklearn'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_finished_run_states_what_was_released_since(place: Path) -> None:
     """Another run on the same data released more: labels that are there are stated with all that
     the ledger holds."""
     first = pate.label("votes.npz", settings(), run="runs/first")
     pate.label("votes.npz", settings(), run="runs/second")
+    ledger, stated = Path("votes.ledger.sqlite"), Path("runs/first/public/privacy.json")
+    with pytest.raises(ValueError, match=r"the same `pate label` makes it, got more=1$"):
+        ledger_verify(ledger=ledger, statement=stated)
     again = pate.label("votes.npz", settings(), run="runs/first")
     assert (again.labels == first.labels).all() and again.release == 1
     both = again.statement["guarantees"]["replace_record"]["epsilon"]
@@ -195,9 +184,8 @@ def test_a_finished_run_states_what_was_released_since(place: Path) -> None:
     )
     assert again.statement["this_release"] == first.statement["this_release"]
     assert again.describe() == Path("runs/first/public/privacy.txt").read_text()
-    again.statement.verify(
-        ledger=Path("votes.ledger.sqlite"), released=Path("runs/first/public/labels.npz")
-    )
+    again.statement.verify(ledger=ledger, released=Path("runs/first/public/labels.npz"))
+    ledger_verify(ledger=ledger, statement=stated)
 
 
 def test_units_that_reach_several_teachers(place: Path) -> None:
