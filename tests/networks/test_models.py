@@ -58,20 +58,6 @@ def test_pooling_before_relu_changes_nothing(groups: int) -> None:
         assert torch.allclose(here, there, rtol=0, atol=1e-12)
 
 
-@pytest.mark.slow
-def test_a_file_of_weights(tmp_path: object) -> None:
-    first = models.ResNet50((3, 32, 32), 7)
-    assert all("running_mean" not in name for name in first.state_dict())
-    from torchvision.models import resnet50
-
-    other = resnet50()
-    path = f"{tmp_path}/weights.pt"
-    torch.save(other.state_dict(), path)
-    loaded = models.ResNet50((3, 32, 32), 7, weights=path)
-    assert torch.equal(loaded.body.conv1.weight, other.conv1.weight)
-    assert loaded.body.fc.out_features == 7
-
-
 def test_layers_without_weights_are_those_with_them() -> None:
     first = models.ResNet50((3, 32, 32), 7, norm="batch")
     assert any("running_mean" in name for name in first.state_dict())

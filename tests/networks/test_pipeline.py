@@ -15,7 +15,6 @@ from models import MLP, Linear
 from pate import cli
 from pate.accounting import read_ledger
 from pate.data import Arrays
-from tests.conftest import copy_run
 from tests.labeling.commands.test_run import everything
 
 # what `recipe` of the tests says
@@ -30,14 +29,6 @@ PLAN = pate.TeacherPlan(
 )
 ANSWERS = pate.StableTopK(scale_gap=1.0, sigma_test=0.5, delta_test=1e-6)
 STUDENT = pate.StudentPlan(network=Linear)
-
-
-# the ledger of a copied run records where it lies now, and the statement names the ledger's last
-# row
-CHANGED = {"public/student/metrics.json", "ledger.sqlite"}
-CHANGED |= {
-    f"public/{place}privacy.{kind}" for place in ("", "student/model/") for kind in ("json", "txt")
-}
 
 
 def run_all(pipeline: pate.Pipeline) -> dict[str, Any]:
@@ -84,21 +75,6 @@ def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
         for book in books
     ]
     assert told[0] == told[1]
-
-
-@pytest.mark.slow
-def test_the_command_goes_on_with_it(made: Path, finished: Path, tmp_path: Path) -> None:
-    copy = copy_run(made, tmp_path / "run")
-    before = everything(copy)
-    assert (
-        cli.main(
-            ["run", str(finished.parent / "recipe"), "--run", str(copy), "--label.noise_seed=3"]
-        )
-        == 0
-    )
-    changed = {name for name, content in everything(copy).items() if content != before.get(name)}
-    assert changed <= CHANGED
-    assert len(read_ledger(copy / "ledger.sqlite").entries) == 1
 
 
 def test_labels_that_were_interrupted_are_paid_for_once(

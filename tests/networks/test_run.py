@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from pate import cli
-from tests.labeling.stages import test_closed_form
-from tests.labeling.stages.test_closed_form import RECORDS
 
 
 def test_a_copied_folder_of_pictures_is_told_calmly(
@@ -42,29 +40,3 @@ def test_a_copied_folder_of_pictures_is_told_calmly(
     )
     assert "--overwrite" in error and len(error.splitlines()) == 1
     assert not re.search(r"[0-9a-f]{16}", error.replace(str(tmp_path), ""))
-
-
-@pytest.mark.parametrize(
-    ("settings", "words", "message"),
-    [
-        (RECORDS, ["--num_steps=5"], "Expected --fit steps with --num_steps"),
-        (
-            f"{RECORDS}\nbatch_size: 5\noptimizer: torch.optim.Adam",
-            [],
-            "Expected --fit steps with --batch_size",
-        ),
-        (
-            f"{RECORDS}\nnetwork: models.MLP",
-            [],
-            "Expected pate.models.Linear, the network in closed form, got",
-        ),
-    ],
-)
-def test_settings_of_networks_are_refused_in_closed_form(
-    settings: str,
-    words: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    test_closed_form.test_other_settings_are_refused(settings, words, message, tmp_path, capsys)

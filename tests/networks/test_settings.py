@@ -16,13 +16,11 @@ from pate._core.settings import (
     RecordsInitArgs,
     canonical,
     decode_fields,
-    encode,
     encode_fields,
     import_path,
     to_plain,
 )
 from pate._labeling.runs.run import describe_data
-from pate._networks.teachers.plan import OptimizerFactory
 from pate.aggregators import ClippedVotes, StableTopK
 from pate.data import Arrays, CelebA, DataSource, PublicPCA, Records, Role
 from pate.teachers import FocalLoss, TeacherPlan
@@ -143,13 +141,6 @@ def test_what_no_file_can_hold_is_refused(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         to_plain(value)
     assert "\n" not in str(error.value)
-
-
-def test_defaults_are_those_of_the_class_itself() -> None:
-    """AdamW, the default optimizer, has another weight decay than Adam."""
-    found = encode(OptimizerFactory, partial(torch.optim.Adam, lr=0.5))["init_args"]
-    assert found["lr"] == 0.5
-    assert found["weight_decay"] == 0.0
 
 
 def test_a_plan_is_the_same_when_it_is_read_again() -> None:

@@ -181,7 +181,13 @@ def views(summand: int, known: str) -> WordArray:
     return np.concatenate(seen)
 
 
-@pytest.mark.parametrize(("summand", "known"), [(0, "nothing"), (5, "own"), (-3, "pairs")])
+@pytest.mark.parametrize(
+    ("summand", "known"),
+    [
+        (5, "own"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0, "nothing"), (-3, "pairs"))),
+    ],
+)
 def test_one_masked_vector_is_uniform_whatever_the_summand(summand: int, known: str) -> None:
     """Also to a server that rebuilt one of its masks: of a survivor its own, of one that came late
     those of pairs."""

@@ -253,20 +253,6 @@ def test_pictures_are_cut_and_resized() -> None:
     ]
 
 
-def test_pictures_of_16_bits_and_those_that_were_turned_are_read() -> None:
-    class Scans(Pictures):
-        def __getitem__(self, item: int) -> dict[str, Any]:
-            wide = np.repeat([[0, 65535], [65535, 65535]], 4, axis=1).astype(np.uint16)
-            scan = Image.fromarray(np.repeat(wide, 4, axis=0))
-            scan.getexif()[274] = 3
-            return super().__getitem__(item) | {"image": scan}
-
-    keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
-    source = TorchDatasets(Scans(), Scans(), Scans(), ["hat", "beard"], keys=keys)
-    read = source.load(Role.PRIVATE).features[np.array([0])]
-    assert read[0, 0].tolist() == [[1.0] * 8] * 4 + [[1.0] * 4 + [0.0] * 4] * 4
-
-
 def test_pictures_are_decoded_once() -> None:
     read: list[int] = []
 

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from torch.utils.data import Dataset
 
 from pate._networks.data.datasets import HuggingFace, Keys, TorchDatasets
 from pate.data import DataSource, Role, SentenceFeatures
@@ -19,37 +18,6 @@ from tests.labeling.data.features.test_sentences import (
     stand_in as stand_in,
 )
 from tests.labeling.data.test_row_numbers import NUMBERED, SPLIT, Open
-from tests.labeling.stages.test_extreme_records import LONG
-
-
-class Rows(Dataset[Any]):
-    def __init__(self, features: list[Any], role: str) -> None:
-        self.features, self.role = features, role
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.features[index], np.array([index % 2]), f"{self.role}-{index}"
-
-
-TEXTS = ("", " ", "\ud800 lone", "\0", "🙂" * 3000, LONG)
-
-
-@pytest.mark.parametrize("text", [*TEXTS, None])
-def test_texts_of_all_kinds_are_read(text: str | None) -> None:
-    plain: list[Any] = [f"a word {row}" for row in range(8)]
-    private = [*plain[:3], text, *plain[4:]]
-    source = TorchDatasets(
-        Rows(private, "a"),
-        Rows(plain, "b"),
-        Rows(plain, "c"),
-        ["label"],
-        keys=Keys(num_features=16),
-    )
-    values = np.asarray(source.load(Role.PRIVATE).features)
-    assert values.shape == (8, 16) and np.isfinite(values).all()
-    assert len(source.fingerprint(Role.PRIVATE)) == 32
 
 
 def of_known(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:

@@ -3,9 +3,7 @@ runs."""
 
 import csv
 import json
-import os
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pytest
 import torch
 
 from pate import cli
-from pate._core.files.writing import make_once
 from pate._networks.teachers.executors import Report
 from pate.aggregators import Ballots
 from pate.teachers import TrainJob, VoteStore
@@ -154,27 +151,6 @@ def test_curves_of_losses_are_kept(finished: Path) -> None:
     assert spread[-5:, 2].mean() < 0.8 * spread[0, 2]
 
 
-def test_the_first_of_many_decides(tmp_path: Path) -> None:
-    path = tmp_path / "once.json"
-    found: list[int] = []
-    together = threading.Barrier(8)
-
-    def make(number: int) -> None:
-        def content() -> dict[str, int]:
-            together.wait()
-            return {"number": number}
-
-        found.append(make_once(path, content)["number"])
-
-    threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8 and len(set(found)) == 1
-    assert os.listdir(tmp_path) == ["once.json"]
-
-
 def states(root: Path) -> list[dict[str, torch.Tensor]]:
     """Return the weights of each teacher."""
     found = []
@@ -215,26 +191,6 @@ def test_a_record_that_is_removed_reaches_one_teacher_by_command(
     assert first.ballots is not None and second.ballots is not None
     moved = (first.ballots != second.ballots).any(axis=(0, 2))
     assert [teacher for teacher in np.flatnonzero(moved) if not differing[teacher]] == []
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"key": ""}', "a key of 16 to 64 bytes in"),
-        ('{"key": "01020304"}', "a key of 16 to 64 bytes in"),
-        ('{"key": "a secret"}', "a key of hexadecimal digits, got something else in"),
-        ('{"key": "0102', "a key of hexadecimal digits, got something else in"),
-    ],
-)
-def test_bad_partition_keys(
-    content: str, message: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "run" / "private").mkdir(parents=True)
-    (tmp_path / "run" / "private" / "partition.json").write_text(content)
-    assert fit(words, tmp_path / "run") == 2
-    error = capsys.readouterr().err
-    assert message in error and "secret" not in error
-    assert not (tmp_path / "run" / "private" / "teachers").exists()
 
 
 def one_line(capsys: pytest.CaptureFixture[str], *parts: str) -> None:

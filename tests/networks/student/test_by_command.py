@@ -90,19 +90,6 @@ def test_training_that_goes_on_continues_its_curves(
     assert rows(cut) == rows(whole)[:2]
 
 
-@pytest.mark.slow
-def test_the_best_checkpoint_is_not_the_last_one(copied: Path) -> None:
-    assert fit(copied) == 0
-    folder = copied / "public" / "student"
-    shutil.copy(folder / "last.ckpt", folder / "other.ckpt")
-    found = {}
-    for name in ("best", "last", str(folder / "other.ckpt")):
-        assert cli.main(["student", "test", f"--run={copied}", f"--ckpt_path={name}"]) == 0
-        found[name] = (folder / "metrics.json").read_bytes()
-    (folder / "best.ckpt").unlink()
-    assert found["last"] == found[str(folder / "other.ckpt")]
-
-
 class Evil:
     """What a pickle does when it is read."""
 

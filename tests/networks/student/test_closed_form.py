@@ -1,7 +1,6 @@
 """The student of a linear network is solved in closed form."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,20 +129,6 @@ def test_a_label_of_which_nothing_was_released_is_denied(tmp_path: Path) -> None
     ]
 
 
-def test_a_student_that_is_there_is_not_fitted_again(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its form that can leave the run is made again."""
-    folder = copied / "public" / "student"
-    before = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
-    shutil.rmtree(folder / "model")
-    assert (
-        cli.main(["student", "fit", "--model.network=pate.models.Linear", f"--run={copied}"]) == 0
-    )
-    assert capsys.readouterr().out == f"pate student fit: finished in {copied}\n"
-    assert {path.name: path.read_bytes() for path in (folder / "model").iterdir()} == before
-
-
 def test_the_constant_answer_of_the_release_is_judged(finished: Path) -> None:
     figures = json.loads((finished / "public" / "student" / "metrics.json").read_text())
     released = ReleasedLabels.load(finished)
@@ -164,12 +149,3 @@ def test_constants_are_means_that_are_shrunk() -> None:
     assert np.ptp(found[:5]) < np.ptp(expected)
     # noise that is known to be larger than what all means differ by leaves one mean
     assert np.ptp(constant_logits(labels, mask, noise_std=9.0)[:5]) < 1e-12
-
-
-def test_a_student_without_dependence_on_features_has_the_same_constants() -> None:
-    generator = np.random.default_rng(0)
-    labels = (generator.random((300, 6)) < [0.1, 0.2, 0.3, 0.4, 0.6, 0.9]).astype(float)
-    features, mask = generator.standard_normal((300, 4)), np.ones(labels.shape)
-    found = fit_linear(features, labels, mask)
-    assert not found.departs.any()
-    np.testing.assert_allclose(found.constants, constant_logits(labels, mask), atol=0.01)

@@ -1,7 +1,4 @@
-import pytest
-import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader, TensorDataset
 
 from models import MLP, Linear
 from pate.student import Student
@@ -37,25 +34,3 @@ def test_initial_weights_depend_on_the_seed_alone() -> None:
     same = [torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)]
     assert all(same)
     assert not torch.equal(next(first.parameters()), next(third.parameters()))
-
-
-@pytest.mark.slow
-def test_learns_and_reports() -> None:
-    student = Student(
-        MLP, lambda p: torch.optim.Adam(p, lr=0.1), input_shape=(5,), label_names=NAMES
-    )
-    loader = DataLoader(TensorDataset(*batch(200)), batch_size=20)
-    trainer = pl.Trainer(
-        max_epochs=5,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(student, loader, loader)
-    trainer.test(student, loader, verbose=False)
-    assert student.test_report["macro_f1"] > 0.95
-    assert set(student.test_report["per_label"]) == set(NAMES)
-    probabilities = torch.cat(trainer.predict(student, loader))  # type: ignore[arg-type]
-    assert ((probabilities > 0.5) == batch(200)[1].bool()).float().mean() > 0.95

@@ -215,13 +215,6 @@ def test_optimizers_that_look_across_teachers(optimizer: Any) -> None:
     plan(optimizer=optimizer, chunk_size=1)
 
 
-def test_more_teachers_than_an_ensemble_can_have() -> None:
-    with pytest.raises(
-        ValueError, match=r"^Expected num_teachers <= 8388608, got num_teachers=8388609$"
-    ):
-        plan(num_teachers=2**23 + 1)
-
-
 def test_a_scheduler_that_looks_at_losses() -> None:
     settings = plan(scheduler=ReduceLROnPlateau)
     chunk = TeacherChunk(
