@@ -64,10 +64,12 @@ def _run(words: list[str], name: str | None) -> int:
             with chdir(os.path.dirname(os.__file__)):
                 import_module("matplotlib")
         try:
+            from pate._core.progress import owner_reads
             from pate._labeling.commands.own_code import importable, without_code
             from pate._labeling.commands.shipped import with_shipped_files
 
-            rest, folders = without_code(words[len(name.split()) :])
+            rest, folders, owner = without_code(words[len(name.split()) :])
+            owner_reads.set(owner)
             with importable(folders):
                 commands()[name].load()(with_shipped_files(rest))
         finally:

@@ -372,7 +372,8 @@ def test_names_of_installed_packages_come_first(own: Path) -> None:
 def test_words_of_code(own: Path) -> None:
     (own / "more").mkdir()
     words = ["--run", "r", "--code", ".", "--code=more", "--", "teachers", "fit", "--code", "x"]
-    rest, folders = without_code(words)
+    rest, folders, owner = without_code(["--owner", *words])
+    assert owner and not without_code(words)[2]
     assert rest == ["--run", "r", "--", "teachers", "fit", "--code", "x"]
     assert folders == [own, own / "more"]
     for wrong in (["--code"], ["--code="], ["--code", "gone"], ["--code", "mine.py"]):

@@ -4,10 +4,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Event, RLock, Thread
 from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+owner_reads = ContextVar("owner_reads", default=False)
+"""Whether only the owner of the private data reads the screen, as ``--owner`` says."""
 
 _PAUSE = 60.0  # seconds between two lines
 _LINE = "{desc}: {n_fmt} of {total_fmt} {unit}s in {elapsed}, {remaining} to go"

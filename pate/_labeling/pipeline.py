@@ -8,7 +8,6 @@ is paid for. `Pipeline` has a method for each stage. At the end `label`, which n
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -337,20 +336,22 @@ def advice_on(labels: StatedLabels) -> Iterator[str]:
     yield from filter(None, (describe_unanswered(labels), labels.unlike))
 
 
-def say_hopeless(run: Run, data: DataSource, plan: Plan, settings: LabelSettings) -> None:
-    """Print why a release that is yet to be paid for promises or shows next to nothing. PRIVATE."""
+def say_hopeless(
+    run: Run, data: DataSource, plan: Plan, settings: LabelSettings, *, keep: bool = True
+) -> None:
+    """Tell the owner why a release that is yet to be paid for promises or shows next to nothing."""
     if not is_paid(run, settings):
         lines = [*describe_hopeless(plan, settings, _num_units(data, plan))]
         lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
         for line in lines:
-            print(line, file=sys.stderr)
+            run.tell_owner(line, keep=keep)
 
 
-def say_few(data: DataSource, plan: Plan) -> None:
-    """Print that there are too few private records for networks, if so. PRIVATE."""
+def say_few(run: Run, data: DataSource, plan: Plan, *, keep: bool = True) -> None:
+    """Tell the owner that there are too few private records for networks, if so."""
     with suppress(ValueError):  # the stage itself refuses such records
         for line in describe_few(plan, _num_units(data, plan)):
-            print(line, file=sys.stderr)
+            run.tell_owner(line, keep=keep)
 
 
 def _num_units(data: DataSource, plan: Plan) -> int:

@@ -12,17 +12,20 @@ from pathlib import Path
 
 from pate._core.validation import naming_own_faults, require
 
-OPTION = "--code"
+OPTION, OWNER = "--code", "--owner"
 
 
-def without_code(words: Sequence[str]) -> tuple[list[str], list[Path]]:
-    """Return the words of a command without ``--code FOLDER``, and the folders.
+def without_code(words: Sequence[str]) -> tuple[list[str], list[Path], bool]:
+    """Return the words of a command without ``--code FOLDER`` and ``--owner``, and both.
 
     Words behind ``--`` belong to another command. Raises ``ValueError`` where there is no folder.
     """
-    rest, others, folders = list(words), [], []
+    rest, others, folders, owner = list(words), [], [], False
     while rest and rest[0] != "--":
         word, equals, value = rest.pop(0).partition("=")
+        if word == OWNER and not equals:
+            owner = True
+            continue
         if word != OPTION:
             others.append(word + equals + value)
             continue
@@ -30,7 +33,7 @@ def without_code(words: Sequence[str]) -> tuple[list[str], list[Path]]:
         del rest[: not equals]
         require(named and Path(named).is_dir(), f"a folder behind {OPTION}", code=named)
         folders.append(Path(named).resolve())
-    return [*others, *rest], folders
+    return [*others, *rest], folders, owner
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from pate._core.files.reading import read_yaml
 from pate._core.settings import SettingsParser
 from pate._core.validation import did_you_mean, one_line, require
 from pate._labeling.aggregators.base import load_plugins
-from pate._labeling.commands.own_code import OPTION, with_own_code
+from pate._labeling.commands.own_code import OPTION, OWNER, with_own_code
 from pate._labeling.commands.table import commands
 from pate._labeling.data.source import DataSource
 
@@ -46,9 +46,10 @@ def example(name: str) -> str | None:
         commands()[name].example, 72, break_long_words=False, break_on_hyphens=False
     )
     example = "example:\n  " + " \\\n    ".join(lines)
-    return f"{OPTION} FOLDER: {_CODE}.\n\n{example}"
+    return f"{OPTION} FOLDER: {_CODE}.\n{OWNER}: {_SCREEN}.\n\n{example}"
 
 
+_SCREEN = "print what concerns private records, too, which otherwise only private/notes.txt has"
 _CODE = "modules of your own, which class paths in settings name"
 
 

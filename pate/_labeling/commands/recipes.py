@@ -334,7 +334,7 @@ def _shown(labels: UInt8Array, names: Sequence[str], strip: Image | None) -> lis
     ]
     which = f"the {_MOST_SHOWN} rarest labels" if len(rare) < len(names) else "labels"
     lines = [f"PRIVATE: {which} of {num:,} private records: {', '.join(counts)}."]
-    lines += describe_absent(labels, names)
+    lines += (f"PRIVATE: {line}" for line in describe_absent(labels, names))
     if strip is not None and np.asarray(strip).max() < _DARK:
         lines.append(
             "PRIVATE: pictures are nearly black. White is 65,535 of 16 bits: values of 12 bits are"

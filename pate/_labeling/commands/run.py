@@ -92,7 +92,7 @@ def run_plan(plan: RunPlan, *, dry_run: bool = False) -> None:
     """
     plan.check()
     plan.rehearse()
-    say_hopeless(plan.run, plan.data, plan.sized_teachers, plan.complete_labels)
+    say_hopeless(plan.run, plan.data, plan.sized_teachers, plan.complete_labels, keep=not dry_run)
     if not plan.is_tested:
         print(f"Without {TESTS}, no figure of the student is measured.")
     if dry_run:

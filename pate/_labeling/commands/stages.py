@@ -55,7 +55,7 @@ def teachers_fit(args: Sequence[str]) -> None:
     pipeline = Pipeline(
         options.run, options.data, ledger=options.ledger, overwrite=options.overwrite
     )
-    say_few(options.data, plan)
+    say_few(Run(Path(options.run)), options.data, plan, keep=not options.dry_run)
     pipeline.fit_teachers(
         plan,
         from_options(Execution, options),

@@ -384,7 +384,7 @@ def describe_hopeless(plan: Any, settings: LabelSettings, num_units: int) -> Ite
         settings: the settings of the release, complete.
         num_units: the number of private units, which is PRIVATE.
     """
-    delta, units = settings.delta, f"PRIVATE: {num_units} private records (or groups)"
+    delta, units = settings.delta, f"{num_units} private records (or groups)"
     if delta * num_units >= 1:
         yield (
             f"{units} and delta = {delta:g}, not below one over their number: a program that"
@@ -407,7 +407,7 @@ def describe_few(plan: Any, num_units: int) -> Iterator[str]:
     trained = not isinstance(plan, ClosedFormPlan) and plan.start_from is None
     if trained and num_units < 2 * plan.num_teachers:
         yield (
-            f"PRIVATE: {num_units} private records (or groups) for {plan.num_teachers} teachers:"
+            f"{num_units} private records (or groups) for {plan.num_teachers} teachers:"
             " most have one or none, and learn nothing. Choose fewer teachers, or `fit:"
             " closed_form`."
         )
@@ -421,13 +421,13 @@ def describe_absent(labels: UInt8Array, names: Sequence[str]) -> Iterator[str]:
     have, known = (labels == 1).sum(axis=0).tolist(), (labels != UNKNOWN).sum(axis=0).tolist()
     if none := [name for name, number in zip(names, have, strict=True) if not number]:
         yield (
-            f"PRIVATE: no private record has {_listed(none)}: nothing can be learned about such"
+            f"no private record has {_listed(none)}: nothing can be learned about such"
             " labels. Are their names as in the file?"
         )
     facts = zip(names, have, known, strict=True)
     if always := [name for name, number, known in facts if 0 < number == known]:
         yield (
-            f"PRIVATE: all private records that know {_listed(always)} have it: it will always"
+            f"all private records that know {_listed(always)} have it: it will always"
             " be given. If a gap means 0 there, write 0."
         )
 

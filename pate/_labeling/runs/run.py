@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from jsonargparse import ArgumentError
 from pate._core.accounting.ledger import ledger_in, read_ledger
 from pate._core.files.reading import Json, digest, read_json, read_yaml
 from pate._core.files.writing import make_once, write_json, write_text
+from pate._core.progress import owner_reads
 from pate._core.settings import SettingsParser, encode
 from pate._core.validation import expecting, require, require_given, require_known
 from pate._labeling.data.records import FeatureMap, Role
@@ -219,6 +221,22 @@ class Run:
     def private(self) -> Path:
         """The folder of files that must not be published, mode 0700."""
         return self.root / "private"
+
+    def tell_owner(self, line: str, *, keep: bool = True) -> None:
+        """Write a line on private records to ``private/notes.txt``, and print it for the owner.
+
+        What a command prints without ``--owner`` depends on nothing private: logs are shared.
+
+        Args:
+            line: the line.
+            keep: whether the file is written, which a dry run does not do.
+        """
+        if keep:
+            self.make_private()
+            with (self.private / "notes.txt").open("a") as notes:
+                notes.write(f"{line}\n")
+        if owner_reads.get():
+            print(f"PRIVATE: {line}", file=sys.stderr, flush=True)
 
     def make_private(self) -> None:
         """Make the private folder, or close an existing one to other users of this machine."""

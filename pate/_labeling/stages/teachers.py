@@ -125,9 +125,10 @@ def fit(
         find("fit_teachers")(run, data, plan, chosen, logger=logger, dry_run=dry_run)
     pictures = data.load(Role.PRIVATE).features if dry_run else None
     if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
-        print(
-            f"PRIVATE: {len(lost)} pictures are missing or no pictures, and count as black ones,"
-            f" such as {lost[0].name}."
+        run.tell_owner(
+            f"{len(lost)} pictures are missing or no pictures, and count as black ones,"
+            f" such as {lost[0].name}.",
+            keep=False,
         )
 
 
@@ -289,7 +290,7 @@ def fit_closed_form(
     num = geometry.num_directions
     if dry_run:
         size = len(private) * (4 * num + data.num_labels) / 1e9
-        print(f"PRIVATE: {len(private)} records along {num} directions, {size:.2g} GB.")
+        run.tell_owner(f"{len(private)} records along {num} directions, {size:.2g} GB.", keep=False)
         return
     beginning = begin_fit(run, data, plan, _trained)
     if beginning is None:
@@ -402,7 +403,7 @@ def fit_corrections(
     shape = (plan.nominal, public.shape[1], data.num_labels)
     size = 4 * int(np.prod(shape))
     if dry_run:
-        print(f"PRIVATE: corrections of {plan.nominal} teachers, {size / 1e9:.2g} GB.")
+        print(f"Corrections of {plan.nominal} teachers, {size / 1e9:.2g} GB.")
         return
     start = Start.of(run, encode_fields(plan), data)
     beginning = begin_fit(run, data, plan, _trained)

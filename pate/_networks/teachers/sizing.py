@@ -162,17 +162,15 @@ def _trial_chunk(
 
 def describe_training(
     plan: TeacherPlan,
-    sizes: Sequence[int],
     *,
     shape: tuple[int, ...],
     num_labels: int,
     execution: Execution,
 ) -> str:
-    """Describe the sizes of partitions (PRIVATE), and the memory, disk, time and place of training.
+    """Describe the memory, disk, time and place of training.
 
     Args:
         plan: how teachers are trained.
-        sizes: records of each partition, ``[num_teachers]``. PRIVATE.
         shape: shape of a record's features.
         num_labels: number of labels.
         execution: where chunks are trained. The time is of this process only.
@@ -188,11 +186,7 @@ def describe_training(
     step = step_seconds(plan, shape, num_labels, min(chunk_size, plan.num_teachers), device=device)
     seconds = step * plan.num_steps * -(-len(chunks) // execution.workers)
     needed = chunk_bytes(plan, shape, num_labels, chunk_size)
-    smallest, median, largest = (round(float(q)) for q in np.quantile(sizes, [0, 0.5, 1]))
     lines = [
-        f"PRIVATE: {sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest},"
-        f" median {median};"
-        f" {sum(not size for size in sizes)} without a record.",
         *messages,
         f"{len(chunks)} chunks of {chunk_size} teachers, {plan.num_steps} steps of"
         f" {plan.batch_size} records.",
@@ -204,6 +198,15 @@ def describe_training(
         f"Place: {_place(execution)}, on {device.type}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def describe_sizes(sizes: Sequence[int]) -> str:
+    """Describe the numbers of records of the partitions, ``[num_teachers]``. PRIVATE."""
+    smallest, median, largest = (round(float(q)) for q in np.quantile(sizes, [0, 0.5, 1]))
+    return (
+        f"{sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest}, median"
+        f" {median}; {sum(not size for size in sizes)} without a record."
+    )
 
 
 def _place(execution: Execution) -> str:

@@ -51,7 +51,12 @@ from pate._networks.data.augmentation import require_pictures
 from pate._networks.settings import require_logits
 from pate._networks.teachers.executors import available_bytes, root_device, run_jobs
 from pate._networks.teachers.plan import PartitionedRecords, TeacherPlan, draw_batches
-from pate._networks.teachers.sizing import choose_size, describe_training, disk_bytes
+from pate._networks.teachers.sizing import (
+    choose_size,
+    describe_sizes,
+    describe_training,
+    disk_bytes,
+)
 from pate._networks.teachers.training import (
     SavedChunk,
     TrainJob,
@@ -166,9 +171,10 @@ def fit_teachers(
     require_logits(plan.network, data, seed=plan.seed)
     if dry_run:
         key = read_key(run) or secrets.token_bytes(KEY_BYTES)
+        sizes = PartitionedRecords.by_key(private, plan, key).sizes
+        run.tell_owner(describe_sizes(sizes), keep=False)
         text = describe_training(
             plan,
-            PartitionedRecords.by_key(private, plan, key).sizes,
             shape=data.input_shape,
             num_labels=data.num_labels,
             execution=execution,

@@ -633,7 +633,7 @@ def _outputs(side: _Side) -> dict[str, Any]:
         for path in side.folder.rglob("public/**/*")
         if path.is_file()
     }
-    lines = [line for line in side.printed.splitlines() if not line.startswith("PRIVATE")]
+    lines = side.printed.splitlines()
     return files | {"": [line for line in lines if not _TIMES.search(line)]}
 
 

@@ -92,9 +92,9 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
     np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
     folder, before = recipe(tmp_path / "recipe", tmp_path / "data.npz"), everything(tmp_path)
     words = ["run", str(folder), "--run", str(tmp_path / "run"), "--dry_run"]
-    assert cli.main([*words, "--label.target_epsilon=60"]) == 0
-    out = capsys.readouterr().out
-    assert "PRIVATE: 400 records along 6 directions" in out
+    assert cli.main([*words, "--label.target_epsilon=60", "--owner"]) == 0
+    out, told = capsys.readouterr()
+    assert "PRIVATE: 400 records along 6 directions" in told
     assert (
         "Labels of 80 public samples by ScoreVotes with multiplier_scores = " in out
         and "epsilon = 60.000 at delta" in out
@@ -369,3 +369,20 @@ def require_refused(
     assert code == 2 and message in captured.err and "[1/" not in captured.out
     assert len(captured.err.splitlines()) == 1
     assert not (place / "run").exists() and not (place / "data.ledger.sqlite").exists()
+
+
+def test_what_private_records_hold_is_told_to_their_owner_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = make_arrays()["label_names"]
+    absent = np.where(names == "c", 0, make_arrays()["Y"])
+    np.savez(tmp_path / "data.npz", **(make_arrays() | {"Y": absent}))  # type: ignore[arg-type]
+    folder, root = recipe(tmp_path / "recipe", tmp_path / "data.npz"), tmp_path / "run"
+    words = ["run", str(folder), "--run", str(root), "--label.target_epsilon=0.5"]
+    assert cli.main(words) == 0
+    assert "no private record" not in "".join(capsys.readouterr())
+    told = (root / "private" / "notes.txt").read_text()
+    assert told.startswith("no private record has c: nothing can be learned")
+    assert cli.main([*words, "--dry_run", "--overwrite", "--owner"]) == 0
+    assert "PRIVATE: no private record has c" in capsys.readouterr().err
+    assert (root / "private" / "notes.txt").read_text() == told

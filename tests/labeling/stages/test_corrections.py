@@ -348,7 +348,7 @@ def test_a_dry_run_knows_the_number_of_teachers_that_the_target_finds(
     # whose noise is found faster
     words = ["--label.aggregator=NoisyVotes", f"--run={tmp_path / 'dry'}", "--dry_run"]
     assert cli.main(["run", str(folder), *words]) == 0
-    assert "PRIVATE: corrections of " in capsys.readouterr().out
+    assert "Corrections of " in capsys.readouterr().out
     assert not (tmp_path / "dry").exists()
 
 

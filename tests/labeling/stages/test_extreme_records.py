@@ -272,12 +272,12 @@ def test_a_run_on_a_damaged_picture(tmp_path: Path) -> None:
     (folder / "data.yaml").write_text(yaml.safe_dump(content))
     (folder / "teachers.yaml").write_text("fit: closed_form\n")
     (folder / "label.yaml").write_text("target_epsilon: 50\ndelta: 0.001\n")
-    dry = run_here("run", "recipe", "--run", "run", "--dry_run", folder=tmp_path)
+    dry = run_here("run", "recipe", "--run", "run", "--dry_run", "--owner", folder=tmp_path)
     assert dry.code == 0
     said = (
         "PRIVATE: 2 pictures are missing or no pictures, and count as black ones, such as p03.jpg."
     )
-    assert said in dry.out.splitlines()
+    assert said in dry.err.splitlines()
     ended = run_here("run", "recipe", "--run", "run", "--label.noise_seed=1", folder=tmp_path)
     assert ended.code == 0, ended.err
     assert "p03" not in ended.out + ended.err and "p06" not in ended.out + ended.err
