@@ -21,14 +21,24 @@ from functools import partial
 from pathlib import Path
 
 from pate._core.files.writing import atomic_write
-from scripts.reproduction import gillenwater_figures, shekelyan_figures, zhu_wang_figures
+from scripts.reproduction import gillenwater, shekelyan, zhu_wang_figures
 from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
-from scripts.reproduction.findings import Effort, Finding, MissingDataError, keep, kept, spread
-from scripts.reproduction.gillenwater_joint import permute_and_flip
-from scripts.reproduction.gillenwater_times import times
-from scripts.reproduction.multi_winner_claims import multi_winner_voting
-from scripts.reproduction.one_shot_claims import one_shot_noises
-from scripts.reproduction.page import CLAIMS, COMMAND, claims_table, page, section
+from scripts.reproduction.findings import (
+    CLAIMS,
+    COMMAND,
+    Effort,
+    Finding,
+    MissingDataError,
+    claims_table,
+    keep,
+    kept,
+    page,
+    section,
+    spread,
+)
+from scripts.reproduction.gillenwater_joint import permute_and_flip, times
+from scripts.reproduction.multi_winner import multi_winner_voting
+from scripts.reproduction.one_shot import one_shot_noises
 from scripts.reproduction.shekelyan_statements import statements
 from scripts.reproduction.zhu_wang_privacy import table_2_privacy
 from scripts.reproduction.zhu_wang_theorems import theorems
@@ -41,17 +51,17 @@ FOLDER = Path("reproduction")
 MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
     "celeba_dpsgd": celeba_dpsgd,
     "dziedzic_multi_winner": multi_winner_voting,
-    "gillenwater_errors": gillenwater_figures.errors,
+    "gillenwater_errors": gillenwater.errors,
     "gillenwater_joint": permute_and_flip,
-    "gillenwater_places": gillenwater_figures.places,
+    "gillenwater_places": gillenwater.places,
     "gillenwater_times": partial(times, plain=joint_slow),
-    "gillenwater_vectors": gillenwater_figures.vectors,
+    "gillenwater_vectors": gillenwater.vectors,
     "one_shot_noises": one_shot_noises,
-    "shekelyan_netflix": shekelyan_figures.netflix,
-    "shekelyan_noises": shekelyan_figures.noises,
+    "shekelyan_netflix": shekelyan.netflix,
+    "shekelyan_noises": shekelyan.noises,
     "shekelyan_statements": statements,
-    "shekelyan_vectors": shekelyan_figures.vectors,
-    "shekelyan_zipf": shekelyan_figures.zipf,
+    "shekelyan_vectors": shekelyan.vectors,
+    "shekelyan_zipf": shekelyan.zipf,
     "zhu_wang_bins": zhu_wang_figures.bins,
     "zhu_wang_covid": zhu_wang_figures.covid,
     "zhu_wang_table2_privacy": table_2_privacy,

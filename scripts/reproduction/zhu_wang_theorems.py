@@ -12,7 +12,6 @@ from scipy.special import ndtr, ndtri
 from pate._core.accounting.curves import gaussian_noisy_max_rdp
 from pate.aggregators import StableTopK
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
-from scripts.reproduction.noisy_max import GapNoise, Pair, choice_divergence
 from scripts.reproduction.zhu_wang_figures import PAPER
 from scripts.reproduction.zhu_wang_privacy import (
     ADD,
@@ -21,6 +20,9 @@ from scripts.reproduction.zhu_wang_privacy import (
     SCALE_GAP,
     SIGMA_GAP,
     SIGMA_TEST,
+    GapNoise,
+    Pair,
+    choice_divergence,
     corollary_9,
     epsilon,
     released,

@@ -43,7 +43,7 @@ from pate.lab.study.study import (
     name_of,
     run_study,
 )
-from scripts.reproduction.measures import grade
+from scripts.reproduction.gillenwater import grade
 
 COUNTS = [900, 700, 400, 399, 30, 20]
 SIMULATED = Simulation(num_labels=5, num_teachers=100, num_public=40)

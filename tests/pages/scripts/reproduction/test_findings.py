@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 import pate
 from scripts.reproduction import Claim, Effort, Finding, Reason, Verdict
 from scripts.reproduction.__main__ import MAKERS
-from scripts.reproduction.findings import Kept, keep, kept
-from scripts.reproduction.page import claims_table, page, section
+from scripts.reproduction.findings import Kept, claims_table, keep, kept, page, section
 from scripts.results.__main__ import differences, findings
 
 pytestmark = pytest.mark.slow

@@ -13,10 +13,8 @@ from pate.mechanisms import GumbelPeeling
 from scripts.reproduction import (
     Effort,
     Verdict,
-    gillenwater_figures,
+    gillenwater,
     gillenwater_joint,
-    gillenwater_times,
-    pruned_joint,
 )
 from scripts.reproduction.gillenwater import (
     DELTA,
@@ -58,7 +56,7 @@ def test_the_table_counts_all_sequences(limit: int) -> None:
         lost = np.minimum(np.maximum(COUNTS[:3] - COUNTS[list(sequence)], 0), limit)
         expected[int(lost.max()), int(lost.argmax())] += 1
     with np.errstate(divide="ignore"):
-        found = np.exp(pruned_joint.log_loss_counts(COUNTS, 3, limit))
+        found = np.exp(gillenwater_joint.log_loss_counts(COUNTS, 3, limit))
     assert found.sum() == pytest.approx(60)
     for place, number in expected.items():
         assert found[place] == pytest.approx(number), place
@@ -72,7 +70,11 @@ def test_the_pruned_table_draws_from_the_law_of_the_joint_mechanism() -> None:
     }
     drawn = np.zeros(law.size)
     for _ in range(trials):
-        drawn[places[tuple(pruned_joint.draw(COUNTS, 2, epsilon, 1e-6, generator).tolist())]] += 1
+        drawn[
+            places[
+                tuple(gillenwater_joint.pruned_draw(COUNTS, 2, epsilon, 1e-6, generator).tolist())
+            ]
+        ] += 1
     deviations = (drawn - trials * law) / np.sqrt(trials * law * (1 - law))
     assert np.abs(deviations).max() < 4.5
     # the negative control: at another epsilon the law is another one
@@ -113,8 +115,8 @@ def effort(tmp_path: Path) -> Effort:
 
 def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Effort, "trials", lambda *_: 2)
-    errors, places = gillenwater_figures.errors(effort), gillenwater_figures.places(effort)
-    times = gillenwater_times.times(effort, oracles.joint_slow)
+    errors, places = gillenwater.errors(effort), gillenwater.places(effort)
+    times = gillenwater_joint.times(effort, oracles.joint_slow)
     assert errors.claims[-1].verdict is Verdict.REPRODUCED
     joint = gillenwater_joint.permute_and_flip(effort)
     verdicts = [claim.verdict for claim in joint.claims]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scripts.reproduction import measures as m
+from scripts.reproduction import gillenwater as m
 
 SCORES = [3, 10, 7, 7, 0]  # in order: items 1, 2, 3, 0, 4
 

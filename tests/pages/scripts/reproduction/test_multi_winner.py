@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from pate.accounting import NeighboringRelation
-from scripts.reproduction import Verdict, multi_winner as w, multi_winner_claims
+from scripts.reproduction import Verdict, multi_winner as w
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.data_dependent import private_rdp_table
 from scripts.reproduction.findings import kept
@@ -58,4 +58,4 @@ def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (found,) = kept(tmp_path / "found")
     unknown, bound, number, quality, tau = [claim.verdict for claim in found.claims]
     assert unknown is number is quality is Verdict.UNTESTABLE and bound is tau is Verdict.REPRODUCED
-    assert multi_winner_claims.TEACHERS == 50
+    assert w.TEACHERS == 50

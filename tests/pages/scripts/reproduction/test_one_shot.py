@@ -13,7 +13,7 @@ from scipy.special import expit
 from pate._core.testing.laws import chi_square_p_value
 from pate.accounting import ComposedEvent, GaussianEvent, NeighboringRelation, epsilon_of
 from pate.mechanisms import GumbelPeeling
-from scripts.reproduction import Verdict, one_shot as o, one_shot_claims
+from scripts.reproduction import Verdict, one_shot as o
 from scripts.reproduction.__main__ import main
 from scripts.reproduction.findings import kept
 
@@ -77,8 +77,8 @@ def test_noise_added_once_has_the_law_of_rounds() -> None:
 
 
 def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = one_shot_claims.Grid((1, 10), (0.5, 1.0), ((2, 2), (3, 1)))
-    monkeypatch.setattr(one_shot_claims, "QUICK", small)
+    small = o.Grid((1, 10), (0.5, 1.0), ((2, 2), (3, 1)))
+    monkeypatch.setattr(o, "QUICK", small)
     main(["one_shot_noises", "--output", str(tmp_path / "found")])
     (found,) = kept(tmp_path / "found")
     verdicts = [claim.verdict for claim in found.claims]

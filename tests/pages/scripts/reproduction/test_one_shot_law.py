@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pate._core.mechanisms.noise import Noise
-from scripts.reproduction.one_shot_law import probability_within
+from scripts.reproduction.shekelyan import probability_within
 from tests.core.mechanisms import oracles
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pate.mechanisms import NoisyTopK
-from scripts.reproduction import Claim, Effort, Reason, Verdict, shekelyan_figures
-from scripts.reproduction.measures import grade
+from scripts.reproduction import Claim, Effort, Reason, Verdict, shekelyan
+from scripts.reproduction.gillenwater import grade
 from scripts.reproduction.shekelyan import (
     CONTENDERS,
     GRADES,
@@ -63,16 +63,12 @@ def reached_at(times: float) -> list[Crossing]:
 
 
 def test_claims_follow_from_the_budgets() -> None:
-    near = shekelyan_figures._arrow_claim(reached_at(54.0), 100)
+    near = shekelyan._arrow_claim(reached_at(54.0), 100)
     assert near.verdict is Verdict.DIFFERENT and near.ours.startswith("54 times at")
-    assert shekelyan_figures._arrow_claim(reached_at(34.5), 100).verdict is Verdict.REPRODUCED
-    assert shekelyan_figures._arrow_claim(reached_at(20.0), 100).verdict is Verdict.REFUTED
-    assert (
-        shekelyan_figures._least_claim("all", {"A": reached_at(3.0)}).verdict is Verdict.REPRODUCED
-    )
-    assert (
-        shekelyan_figures._least_claim("all", {"A": reached_at(0.9)}).verdict is Verdict.DIFFERENT
-    )
+    assert shekelyan._arrow_claim(reached_at(34.5), 100).verdict is Verdict.REPRODUCED
+    assert shekelyan._arrow_claim(reached_at(20.0), 100).verdict is Verdict.REFUTED
+    assert shekelyan._least_claim("all", {"A": reached_at(3.0)}).verdict is Verdict.REPRODUCED
+    assert shekelyan._least_claim("all", {"A": reached_at(0.9)}).verdict is Verdict.DIFFERENT
 
 
 @pytest.fixture
@@ -86,16 +82,13 @@ def effort(tmp_path: Path) -> Effort:
 
 
 def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shekelyan_figures, "PUBLISHED_TIMES", {100: 34, 10: 6, 20: 1})
-    monkeypatch.setattr(shekelyan_figures, "_SIZES", (10, 20, 100))
+    monkeypatch.setattr(shekelyan, "PUBLISHED_TIMES", {100: 34, 10: 6, 20: 1})
+    monkeypatch.setattr(shekelyan, "_SIZES", (10, 20, 100))
     few = {name: VECTORS[name] for name in ("NETFLIX", "HEPTH")}
-    monkeypatch.setattr(shekelyan_figures, "VECTORS", few)
-    monkeypatch.setattr(shekelyan_figures, "_time_claim", lambda scores: CLAIM)
+    monkeypatch.setattr(shekelyan, "VECTORS", few)
+    monkeypatch.setattr(shekelyan, "_time_claim", lambda scores: CLAIM)
     monkeypatch.setattr(Effort, "trials", lambda *_: 2)
-    found = [
-        make(effort)
-        for make in (shekelyan_figures.netflix, shekelyan_figures.vectors, shekelyan_figures.noises)
-    ]
+    found = [make(effort) for make in (shekelyan.netflix, shekelyan.vectors, shekelyan.noises)]
     assert [len(made.claims) for made in found] == [6, 2, 1]
     assert {row["vector"] for row in found[1].rows} == {"HEPTH"}
     assert all("epsilon" in row for made in found for row in made.rows)

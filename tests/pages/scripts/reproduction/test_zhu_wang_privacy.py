@@ -15,7 +15,7 @@ from pate._core.validation import FloatArray, IntArray
 from pate.accounting import NeighboringRelation
 from scripts.reproduction import Effort, Verdict, zhu_wang_privacy as z
 from scripts.reproduction.__main__ import main
-from scripts.reproduction.noisy_max import (
+from scripts.reproduction.zhu_wang_privacy import (
     Composed,
     GapNoise,
     Pair,
