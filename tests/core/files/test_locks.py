@@ -86,15 +86,6 @@ def test_shares_lock_together_and_keep_others_out(tmp_path: Path) -> None:
     other.end()
 
 
-@pytest.mark.slow
-def test_leaving_first_lets_nobody_in_beside_who_stays(tmp_path: Path) -> None:
-    stays = Other(tmp_path, shared=True)
-    Other(tmp_path, shared=True).end()
-    with pytest.raises(ValueError, match="in use by"):
-        lock_run(tmp_path)
-    stays.end()
-
-
 def test_a_process_may_ask_again(tmp_path: Path) -> None:
     lock_run(tmp_path / "run")
     (tmp_path / "run" / "data.yaml").write_text("data")

@@ -17,7 +17,7 @@ from pate._core.accounting.cost import format_guess
 from pate._core.release.transaction import suited_delta
 from pate._labeling.commands.recipes import _KINDS, recipe_files
 from pate._labeling.runs.run import describe_data, read_data
-from pate.data import CelebA, DataSource, Role
+from pate.data import DataSource, Role
 from tests.conftest import make_arrays
 from tests.labeling.data.test_picture_table import write_pictures
 
@@ -64,29 +64,6 @@ def test_a_recipe_that_is_written_runs(
     assert "private student" in out
     assert str(tmp_path / f"{ledger} (of the private data)") in out
     assert (run / "public" / "student" / "metrics.json").is_file()
-
-
-@pytest.mark.slow
-def test_pictures_and_a_table_are_enough(
-    faces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """From a folder of pictures to a student, by the recipe that is written but for sizes."""
-    folder = tmp_path / "pictures"
-    shutil.copytree(faces / "img_align_celeba", folder)
-    source = CelebA(faces, size=12, labels=["Smiling", "Male"])
-    lines = ["file,Smiling,Male,split"]
-    for role in Role:
-        records = source.load(role)
-        lines += [
-            f"{name},{a},{b},{role.value}"
-            for name, (a, b) in zip(records.ids, records.labels, strict=True)
-        ]
-    (folder / "labels.csv").write_text("\n".join(lines))
-    words = ["init", str(tmp_path / "recipe"), "--data", str(folder), "--labels", "Smiling,Male"]
-    assert cli.main([*words, "--no_group"]) == 0
-    words = ["--run", str(tmp_path / "run"), "--data.init_args.size=12"]
-    assert cli.main(["run", str(tmp_path / "recipe"), *words]) == 0
-    assert f"{folder}/ledger.sqlite (of the private data)" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -341,20 +318,6 @@ def test_every_kind_describes_a_source_and_explains_every_setting(
     assert isinstance(source, DataSource)
 
 
-def test_a_folder_with_files_is_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    assert cli.main(["init", str(tmp_path), "--kind", "npz"]) == 2
-    assert (
-        f"Expected a new or empty folder {tmp_path}, got files=['mine.txt']"
-        in capsys.readouterr().err
-    )
-    assert cli.main(["init", str(tmp_path / "mine.txt"), "--kind", "npz"]) == 2
-    assert "Expected a new or empty folder, got file=" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that was begun in a folder where its data have a short, relative path; the tests run in
@@ -376,19 +339,6 @@ FIT = [
     *("teachers", "fit", "--config=data.yaml", "--fit=closed_form", "--num_teachers=10"),
     "--run=run",
 ]
-
-
-@pytest.mark.slow
-def test_later_stages_run_from_any_folder(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = ["--run", str(begun)]
-    assert cli.main(["teachers", "vote", *run]) == 0
-    assert cli.main(["label", "--target_epsilon=1e5", "--delta=1e-6", *run]) == 0
-    assert cli.main(["student", "fit", "--model.network=pate.models.Linear", *run]) == 0
-    capsys.readouterr()
-    assert cli.main(["student", "test", "--verbose=false", *run]) == 0
-    assert cli.main(["ledger", "show", "--ledger", str(begun.parent / "data.ledger.sqlite")]) == 0
-    assert "run" in capsys.readouterr().out
-    assert not list(Path.cwd().iterdir())
 
 
 @pytest.mark.slow
@@ -446,6 +396,8 @@ def test_a_command_that_was_killed_goes_on(
     assert cli.main(words) == 0
     assert {path: path.read_text() for path in tmp_path.iterdir()} == files
     (tmp_path / "label.yaml").write_text("mine")
+    assert cli.main(["init", str(tmp_path / "label.yaml"), *words[2:]]) == 2
+    assert "Expected a new or empty folder, got file=" in capsys.readouterr().err
     assert cli.main(words) == 2
     assert (
         "a new or empty folder" in capsys.readouterr().err

@@ -175,12 +175,6 @@ def test_roles_labels_and_names(write_arrays: Write) -> None:
     assert (data.records(Role.TEST).labels == arrays["Y"][500:][:, [2, 0]]).all()
 
 
-def test_signed_labels_are_told_apart(write_arrays: Write) -> None:
-    signed = make_arrays()["Y"].astype(np.int8) * 2 - 1
-    data = Arrays(write_arrays(Y=signed))
-    assert (data.records(Role.PUBLIC).labels == make_arrays()["Y"][400:500]).all()
-
-
 def test_nothing_is_public_that_nobody_said_is_public(tmp_path: Path) -> None:
     arrays = make_arrays()
     del arrays["split"]
@@ -239,21 +233,6 @@ def test_attribute_table(tmp_path: Path) -> None:
     assert records.groups is not None and len(np.unique(records.groups)) == 10
     with pytest.raises(ValueError, match="attributes left as features"):
         CelebAAttributes(tmp_path / "table.npz", labels=list("vwxyz")).records(Role.TEST)
-
-
-def test_attributes_that_stand_in_two_roles_may_be_meant(tmp_path: Path) -> None:
-    features = np.random.default_rng(0).choice([-1, 1], size=(30, 40))
-    np.savez(
-        tmp_path / "table.npz",
-        attr=np.tile(features, (3, 1)),
-        partition=np.repeat([0, 1, 2], 30),
-        identity=np.arange(90),
-        attr_names=np.char.mod("a%02d", np.arange(40)),
-        ids=np.char.mod("%03d.png", np.random.default_rng(1).permutation(500)[:90]),
-    )
-    with pytest.raises(ValueError, match=r"^Expected public samples that are no private records:"):
-        CelebAAttributes(tmp_path / "table.npz", labels=["a00"]).require_distinct()
-    CelebAAttributes(tmp_path / "table.npz", labels=["a00"], copies=True).require_distinct()
 
 
 @pytest.mark.slow

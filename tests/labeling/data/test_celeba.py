@@ -55,23 +55,6 @@ def test_reads_what_was_written(faces: Path) -> None:
     assert ((read[:, :, 26:].mean(axis=(1, 2, 3)) > 0.48) == records.labels[:, -1]).all()
 
 
-def test_count_line_csv_and_zero_one_labels(folder: Path) -> None:
-    before = CelebA(folder).records(Role.TEST)
-    table = folder / "list_attr_celeba.txt"
-    lines = table.read_text().splitlines()
-    bare = [line for line in lines if not line.strip().isdigit()]
-    table.write_text("\n".join([bare[0], *(line.replace("-1", "0") for line in bare[1:])]) + "\n")
-    partition = folder / "list_eval_partition.txt"
-    rows = [",".join(line.split()) for line in partition.read_text().splitlines()]
-    (folder / "list_eval_partition.csv").write_text("\n".join(["image_id,partition", *rows]) + "\n")
-    partition.unlink()
-    after = CelebA(folder).records(Role.TEST)
-    assert (after.labels == before.labels).all()
-    assert (after.ids == before.ids).all()
-    table.write_text("\n".join(["300", *table.read_text().splitlines()]) + "\n")
-    assert (CelebA(folder).records(Role.TEST).labels == before.labels).all()
-
-
 def test_tables_with_commas_and_a_folder_in_the_folder(folder: Path) -> None:
     """As archives of CelebA are packed elsewhere."""
     identities = "".join(f"{i:06d}.jpg {i % 10}\n" for i in range(1, 301))
@@ -85,7 +68,9 @@ def test_tables_with_commas_and_a_folder_in_the_folder(folder: Path) -> None:
     (folder / "identity_CelebA.csv").write_text(
         "image_id,identity\n" + identities.replace(" ", ",")
     )
-    for name in ("list_attr_celeba.txt", "identity_CelebA.txt"):
+    roles = (folder / "list_eval_partition.txt").read_text().replace(" ", ",")
+    (folder / "list_eval_partition.csv").write_text("image_id,partition\n" + roles)
+    for name in ("list_attr_celeba.txt", "identity_CelebA.txt", "list_eval_partition.txt"):
         (folder / name).unlink()
     (folder / "img_align_celeba").rename(folder / "pictures")
     (folder / "img_align_celeba").mkdir()

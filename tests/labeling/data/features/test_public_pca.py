@@ -62,31 +62,3 @@ def test_few_samples_have_the_components_of_their_covariances(
     )
     np.testing.assert_allclose(np.abs(mapped[:, :19]), np.abs(expected), atol=1e-3)
     assert not mapped[:, 19:].any()
-
-
-@pytest.mark.parametrize("shape", [(400, 50), (50, 400)])
-def test_components_found_by_iteration_are_the_same(
-    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    features = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    expected = (
-        PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
-    )
-    monkeypatch.setattr(numeric, "_DIRECT", 1)
-    mapped = (
-        PublicPCA(num_components=8).fit(ArrayFeatures(features)).transform(ArrayFeatures(features))
-    )
-    np.testing.assert_allclose(np.abs(mapped), np.abs(expected), atol=1e-3)
-
-
-@pytest.mark.slow
-def test_pictures_as_wide_as_recipes_make_them() -> None:
-    """The covariances of 12,288 features would take 1.2 GB, and minutes."""
-    pictures = np.random.default_rng(2).random((80, 3, 64, 64), dtype=np.float32)
-    mapped = (
-        PublicPCA(num_components=64).fit(ArrayFeatures(pictures)).transform(ArrayFeatures(pictures))
-    )
-    np.testing.assert_allclose(mapped.std(axis=0, ddof=1), 1, atol=1e-3)
-    few = r"^Expected num_components < 60, for 60 public samples of 12288 features, got num_components=64$"
-    with pytest.raises(ValueError, match=few):
-        PublicPCA(num_components=64).fit(ArrayFeatures(pictures[:60]))

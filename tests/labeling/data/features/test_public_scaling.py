@@ -1,21 +1,15 @@
 """Columns in comparable units, rows of about unit length, and nothing of a private record in
 either."""
 
-import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
-from pate import cli
 from pate._labeling.data.features import numeric
 from pate._labeling.data.records import as_features
-from pate.aggregators import Counts
 from pate.data import ArrayFeatures, Arrays, DataSource, PublicScaling, Records, Role
-from pate.teachers import VoteStore
 from tests.conftest import Write, make_arrays
 
 
@@ -139,45 +133,3 @@ def test_records_of_any_shape_and_samples_beyond_what_is_held(
     assert np.allclose(scaled(pictures[400:500].reshape(100, -1)), whole, atol=0.1)
     with pytest.raises(ValueError, match="Expected public features that differ"):
         scaled(np.ones((10, 3), dtype=np.float32))
-
-
-@pytest.mark.slow
-def test_teachers_of_long_rows_give_labels_about_as_often_as_they_are_true(tmp_path: Path) -> None:
-    """As rows come, they give seven times as many, whatever the truth."""
-    generator = np.random.default_rng(0)
-    hidden = generator.standard_normal((6000, 60))
-    extents = (
-        hidden @ generator.standard_normal((60, 10)) / np.sqrt(60)
-        + generator.standard_normal((6000, 10)) / 2
-    )
-    labels = (extents > np.quantile(extents, 0.93, axis=0)).astype(np.uint8)
-    arrays = {
-        "X": (100 * hidden).astype(np.float32),
-        "Y": labels,
-        "split": np.repeat([0, 1, 2], [4000, 1000, 1000]),
-    }
-    np.savez(tmp_path / "data.npz", ids=np.char.mod("r%04d", np.arange(6000)), **arrays)
-
-    recipe = shutil.copytree("configs/table", tmp_path / "recipe")
-    optimizer = {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.1, "weight_decay": 0.01}}
-    settings = {
-        "network": "pate.models.Linear",
-        "num_teachers": 60,
-        "num_steps": 150,
-        "batch_size": 60,
-    }
-    (recipe / "teachers.yaml").write_text(yaml.safe_dump(settings | {"optimizer": optimizer}))
-
-    def excess(name: str, *more: str) -> float:
-        """Return how many labels teachers give for each true one."""
-        words = [f"--data.init_args.path={tmp_path / 'data.npz'}", *more]
-        words += ["--label.target_epsilon=8"]
-        words += [] if more else ["--data.init_args.features=PublicScaling"]
-        assert cli.main(["run", str(recipe), "--run", str(tmp_path / name), *words]) == 0
-        votes, _ = VoteStore(tmp_path / name / "private" / "votes").load(Counts)
-        return float(votes.counts.sum() / votes.num_teachers / labels[4000:5000].sum())
-
-    assert 0.7 < excess("scaled") < 1.7
-    figures = json.loads((tmp_path / "scaled" / "public" / "student" / "metrics.json").read_text())
-    assert figures["student"]["accuracy"] >= figures["all_majority"]["accuracy"] - 0.002
-    assert excess("raw", "--data.init_args.features=null") > 4

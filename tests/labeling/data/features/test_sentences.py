@@ -212,17 +212,6 @@ class TestSentenceFeatures:
             pate.load_student(away)
 
 
-def test_where_no_hub_is_in_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(name: str, **options: Any) -> str:
-        raise ConnectionError("no\nroute")
-
-    hub = types.ModuleType("huggingface_hub")
-    hub.snapshot_download = download  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    with pytest.raises(ValueError, match=r"or its `folder`.*, got name='a/b' \(no route\)$"):
-        SentenceFeatures("a/b").transform(TEXTS)
-
-
 @pytest.mark.slow
 def test_a_tiny_model_of_sentence_transformers(tmp_path: Path) -> None:
     if find_spec("sentence_transformers") is None:
