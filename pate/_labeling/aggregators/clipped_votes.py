@@ -8,9 +8,9 @@ times, each around a student of the releases before, and joins them into one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
@@ -442,37 +442,18 @@ class Rounds(Aggregator):
         return replace(self, rounds=tuple(part.scaled(factor) for part in self.rounds))
 
     def aggregate(self, votes: Votes, *, generator: np.random.Generator) -> Release:
-        *_, last = round_releases(self, votes, generator)
-        return last.combined
-
-    def max_answer_probability(self, shape: VoteShape) -> float:
-        return min(part.max_answer_probability(shape) for part in self.rounds)
-
-
-class RoundRelease(NamedTuple):
-    """A round of `Rounds`."""
-
-    aggregator: Aggregator
-    votes: Votes
-    """The votes, with the predictions that the round is given."""
-    answers: Release
-    combined: Release
-    """The release of this and all earlier rounds."""
-
-
-def round_releases(
-    rounds: Rounds, votes: Votes, generator: np.random.Generator
-) -> Iterator[RoundRelease]:
-    """Yield the release of each round, and all so far combined."""
-    asked, total = votes, None
-    for aggregator in rounds.rounds:
-        if total is not None:
+        first, *later = self.rounds
+        total = first.aggregate(votes, generator=generator)
+        for aggregator in later:
             features = features_of(votes)
             student = student_of(total, features, votes.num_teachers)
             asked = votes.with_public(predictions=student.predict(features))
-        answers = aggregator.aggregate(asked, generator=generator)
-        total = answers if total is None else combined(total, answers, votes.num_teachers)
-        yield RoundRelease(aggregator, asked, answers, total)
+            answers = aggregator.aggregate(asked, generator=generator)
+            total = combined(total, answers, votes.num_teachers)
+        return total
+
+    def max_answer_probability(self, shape: VoteShape) -> float:
+        return min(part.max_answer_probability(shape) for part in self.rounds)
 
 
 def two_rounds(last: Aggregator, outlook: Outlook) -> Rounds:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -526,31 +525,6 @@ class Powerset(Aggregator):
         return Law(
             choice_law(counts / self.scale_powerset, "gumbel"), _decode(sets, votes.num_labels) > 0
         )
-
-    def laws(self, votes: Ballots, neighbors: Ballots) -> tuple[FloatArray, FloatArray]:
-        # sets with unchanged numbers of votes are one outcome: one factor changes their chances
-        scale, most = self.scale_powerset, 2.0**votes.num_labels
-        rows = []
-        for ballots in zip(votes.ballots, neighbors.ballots, strict=True):
-            before, after = (Counter(map(bytes, side)) for side in ballots)
-            moved = sorted(code for code in before | after if before[code] != after[code])
-            chances = []
-            for counted in (before, after):
-                highest = max(counted.values())
-                weights = {
-                    code: math.exp((count - highest) / scale) for code, count in counted.items()
-                }
-                unseen = math.exp(-highest / scale)
-                others = [weight for code, weight in weights.items() if code not in moved]
-                rest = sum(others) + (most - len(moved) - len(others)) * unseen
-                parts = [*(weights.get(code, unseen) for code in moved), rest]
-                chances.append([part / sum(parts) for part in parts])
-            rows.append(chances)
-        widest = max((len(first) for first, _ in rows), default=1)
-        padded = np.array(
-            [[side + [0.0] * (widest - len(side)) for side in row] for row in rows]
-        ).reshape(-1, 2, widest)
-        return padded[:, 0], padded[:, 1]
 
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None

@@ -469,7 +469,11 @@ class AggregatorContract(Contract):
 
     def in_practice(self, outlook: Outlook) -> Aggregator | None:
         """Return an aggregator with the noise for epsilon 8. None if the class proposes none."""
-        return _proposed(type(self.make(outlook.relation)), outlook)
+        cls, target = type(self.make(outlook.relation)), outlook.target(epsilon=8.0)
+        if cls.splits_noise:
+            return cls.for_target(target, outlook.shape)
+        proposed = cls.proposals(outlook)
+        return proposed[0].calibrated(target, outlook.shape, tolerance=1e-3) if proposed else None
 
     @property
     def shape(self) -> VoteShape:
@@ -603,15 +607,6 @@ def _plain(release: Release) -> list[Any]:
 def _parts(event: Event) -> Counter[Event]:
     """Return the basic events that an event consists of, and how often each happens."""
     return sum((Counter({leaf: count}) for leaf, count in leaves(event)), Counter[Event]())
-
-
-@cache
-def _proposed(cls: type[Aggregator], outlook: Outlook) -> Aggregator | None:
-    target = outlook.target(epsilon=8.0)
-    if cls.splits_noise:
-        return cls.for_target(target, outlook.shape)
-    proposed = cls.proposals(outlook)
-    return proposed[0].calibrated(target, outlook.shape, tolerance=1e-3) if proposed else None
 
 
 _PRACTICE = VoteShape(num_teachers=200, num_labels=6)

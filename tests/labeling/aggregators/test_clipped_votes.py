@@ -323,18 +323,3 @@ def test_a_tie_gives_no_label_and_no_query_no_noise(monkeypatch: pytest.MonkeyPa
     none = voting.aggregate(Votes.from_ballots(ballots[:0]), generator=np.random.default_rng(0))
     assert none.labels.shape == none.mask.shape == (0, 3) and none.noise_std == 1
     assert none.noisy_counts is not None and none.noisy_counts.shape == (0, 3)
-
-
-@pytest.mark.parametrize(("multiplier", "searched"), [(1.0, True), (1.01, False)])
-def test_a_search_takes_a_quarter_of_the_budget_at_most(
-    multiplier: float, searched: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of four comparisons of 24 teachers with noise of a sixth of them: at a multiplier of 1, a
-    quarter to the bit."""
-    medians = itertools.count(16)
-    monkeypatch.setattr(Bisection, "median", lambda *_: next(medians))
-    votes = Votes.from_ballots(np.zeros((1, 24, 16), dtype=np.uint8))
-    bisection = Bisection(num_teachers=24, most=16)
-    assert bisection.num_steps == 4 and bisection.share(1.0) == 0.25
-    ClippedVotes(multiplier_clipped=multiplier).aggregate(votes, generator=np.random.default_rng(0))
-    assert (next(medians) > 16) == searched

@@ -15,7 +15,6 @@ from scipy.stats import kstest
 from pate import Outlook, Votes, VoteShape
 from pate._core.validation import MOST_VOTERS, FloatArray, UInt8Array
 from pate._labeling.aggregators import score_votes
-from pate._labeling.aggregators.moment_learner import Learner
 from pate._labeling.aggregators.score_votes import (
     noisy_count,
     noisy_knowing,
@@ -287,23 +286,6 @@ def test_with_little_noise_it_learns_what_logistic_labels_say() -> None:
     assert poor.noisy_counts is not None
     assert np.abs(poor.noisy_counts / 20_000 - truth).mean() > 0.1
     np.testing.assert_array_equal(poor.labels.min(axis=0), poor.labels.max(axis=0))
-
-
-def test_a_gain_of_three_deviations_is_enough_and_a_level_one_above_one_half_is_not() -> None:
-    """Three samples that differ for certain gain three; those as likely as not differ from no
-    denial."""
-    learner = Learner(GEOMETRY, 1, 1e4, purpose="never_below_constant")
-    samples = np.zeros((20, GEOMETRY.num_directions))
-    learner._evidence, learner._levels = np.array([9.0]), np.array([0.5])
-    logits = np.zeros((20, 1))
-    logits[:3] = 800.0
-    for precision, departs in ((36.0, True), (35.9, False)):
-        learner._level_precision = np.array([precision])
-        assert [bool(each[0]) for each in learner._departing(samples, logits)] == [False, departs]
-    learner._level_precision = np.array([4.0])
-    for level, above in ((1.0, False), (1.001, True)):
-        learner._levels = np.array([level])
-        assert learner._departing(samples, logits)[0] == above
 
 
 def test_purposes_have_one_price_and_rankings_spend_less_on_levels() -> None:

@@ -146,12 +146,6 @@ class TestInteractiveScreen(TestConfidentScreen):
         return [*super().malformed(), {"min_confidence": 0.4}, {"min_confidence": 1.1}]
 
 
-class TestInteractiveScreenBeforeCheapAnswers(
-    TestInteractiveScreen, TestConfidentScreenBeforeCheapAnswers
-):
-    """Next to nothing is told but by the screen."""
-
-
 @pytest.mark.parametrize(
     "contract",
     [TestConfidentScreen, TestInteractiveScreen],
@@ -263,17 +257,6 @@ def test_a_screen_of_a_screen_pays_both() -> None:
     ladder = [outer.event(shape, tier=tier).cost().rdp for tier in (0, 1, 2)]
     assert (ladder[0] < ladder[1]).all() and (ladder[1] < ladder[2]).all()
     np.testing.assert_allclose(ladder[2], outer.event(shape).cost().rdp)
-
-
-def test_a_refused_query_and_one_that_fails_the_test_look_alike() -> None:
-    """Who is not answered learns no more than the screen's own bit, which it pays for."""
-    stable = StableTopK(scale_gap=2.0, sigma_test=3.0, delta_test=1e-6)
-    screen = ConfidentScreen(answers=stable, sigma_confident=1.0, threshold_confident=0.5)
-    votes = Votes.from_counts(np.repeat([[5, 5, 4]], 300, axis=0), 10)
-    release = screen.aggregate(votes, generator=np.random.default_rng(0))
-    assert release.tiers is not None and {0, 1} == set(release.tiers.tolist())
-    failed = np.flatnonzero(~release.mask.any(axis=1))
-    assert (release.tiers[failed] == 1).any() and not release.labels[failed].any()
 
 
 def test_a_screen_for_another_relation_is_refused() -> None:

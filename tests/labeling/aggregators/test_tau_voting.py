@@ -148,19 +148,3 @@ def test_scaled_ballots_are_as_fine_as_their_sums_allow(monkeypatch: pytest.Monk
         Votes.from_ballots(ballots), generator=np.random.default_rng(0)
     )
     assert single.labels.tolist() == [[0, 1]]
-
-
-@pytest.mark.parametrize("norm", ["l1", "l2"])
-def test_staying_away_costs_as_much_as_changing_around_predictions(norm: Norm) -> None:
-    around = TauVoting(
-        tau=1.7, sigma_tau=1.0, threshold_tau=1.0, norm=norm, around_predictions=True
-    )
-    for num_labels in (1, 2, 9):
-        away, changed = (around.sensitivity(num_labels, relation) for relation in Relation)
-        assert (
-            away
-            == changed
-            == replace(around, around_predictions=False).sensitivity(
-                num_labels, Relation.REPLACE_RECORD
-            )
-        )

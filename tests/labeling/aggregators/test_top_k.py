@@ -10,7 +10,7 @@ from pate import Votes, VoteShape
 from pate._core.mechanisms.canonical import CanonicalLoss
 from pate._labeling.testing.aggregators import Grid, Law
 from pate.accounting import NeighboringRelation as Relation
-from pate.aggregators import Aggregator, Canonical, Joint, Peeling
+from pate.aggregators import Aggregator, Canonical, Peeling
 from pate.mechanisms import seeded_generator
 from pate.testing import AggregatorContract
 from tests.core.mechanisms import oracles
@@ -38,7 +38,7 @@ class _TopK(AggregatorContract):
             self.make(Relation.REPLACE_RECORD).event(VoteShape(4, self.k - 1 or 1))
 
 
-class TestCanonical(_TopK):
+class TestCanonical(Bound, _TopK):
     gamma = 0.5
     loss: CanonicalLoss = "lead"
 
@@ -90,7 +90,6 @@ def test_the_gap_needed_is_that_of_the_mechanism() -> None:
     for aggregator in (
         Canonical(k=2, scale_canonical=4.0),
         Peeling(k=2, scale_peel=4.0),
-        Joint(k=2, scale_joint=4.0),
     ):
         gap = aggregator.gap_needed(shape, probability=0.9)
         assert gap is not None
@@ -103,7 +102,6 @@ def test_the_gap_needed_is_that_of_the_mechanism() -> None:
             counts, generator=seeded_generator(0)
         )
         right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
-        # the gap of the joint mechanism is a bound
-        assert 0.885 < right < (1 if isinstance(aggregator, Joint) else 0.915)
+        assert 0.885 < right < 0.915
     with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 items, got k=3$"):
         Canonical(k=3, scale_canonical=1.0).gap_needed(VoteShape(9, 3), probability=0.5)
