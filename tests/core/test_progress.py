@@ -1,16 +1,12 @@
 """How far a stage is: one bar in a terminal, lines elsewhere."""
 
-import gc
 import io
 import multiprocessing
 import os
 import re
 import signal
-import sys
 import threading
 import time
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -75,20 +71,6 @@ def test_a_stage_whose_numbers_are_private_prints_none(capsys: pytest.CaptureFix
     assert {re.sub(r"\d\d:\d\d$", "", line) for line in lines} == {"features: "}
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_hidden_bar_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with stage_bar(2, "faces", unit="face", shown=False) as bar:
-        bar.update(2)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_bar_starts_no_thread() -> None:
-    """An interrupt may come meanwhile; tqdm's own monitor took milliseconds there."""
-    threads = threading.active_count()
-    with stage_bar(2, "faces", unit="face") as bar:
-        assert threading.active_count() == threads and "monitor" not in vars(type(bar))
-
-
 def _die_while_drawing() -> None:
     progress._Bar.get_lock().acquire()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -111,48 +93,3 @@ class _Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-def _use_bar(interrupted_at: int) -> int:
-    """Open a bar, tell it of two units and close it, interrupted at a line of tqdm's; return how
-    many lines ran."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines
-        if "tqdm" not in frame.f_code.co_filename:
-            return trace if frame.f_code.co_filename == progress.__file__ else None
-        if event == "line":
-            lines += 1
-            if lines == interrupted_at:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        with stage_bar(2, "faces", unit="face") as bar:
-            bar.update(2)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(before)
-    return lines
-
-
-@pytest.mark.parametrize("stderr", [io.StringIO, _Terminal])
-def test_a_bar_that_is_interrupted_anywhere_leaves_nothing_to_trip_over(
-    stderr: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What `__del__` raises is printed beside the one line of an interrupted command."""
-    raised: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", raised.append)
-    monkeypatch.setattr(sys, "stderr", stderr())
-    # an interrupt between two lines of tqdm may keep its lock, which the threads of a later test need
-    monkeypatch.setattr(progress._Bar, "_lock", threading.RLock())
-    number = _use_bar(0)
-    assert number > 100
-    for line in range(1, number + 1):
-        assert _use_bar(line) == line
-    gc.collect()
-    assert raised == []

@@ -45,10 +45,3 @@ def test_open_unit(value: float) -> None:
 def test_count(value: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         require_count(1, num=value)  # type: ignore[arg-type]
-
-
-def test_what_is_right_passes() -> None:
-    require(True, "nothing")
-    require_positive(a=1, b=np.float64(2.5))
-    require_in_open_unit_interval(delta=1e-300)
-    require_count(0, k=0, n=int(np.int64(3)))

@@ -178,17 +178,6 @@ def test_no_adaptive_play_of_unequal_answers_exceeds_pure_rounds() -> None:
     )[3:].all()
 
 
-@pytest.mark.parametrize(("eta", "count"), [(0.6, 2), (1.5, 3)])
-def test_equal_choices_bound_every_play_and_hardly_more(eta: float, count: int) -> None:
-    total = RDPAccountant(relation=REPLACE).compose(
-        BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE), count
-    )
-    epsilons = np.array([0.1, 0.4, 0.9, 1.3]) * eta
-    played = enumerated(np.exp(epsilons), [choices(eta, eta * np.linspace(0.03, 0.97, 24))] * count)
-    bounds = np.array([total.get_delta(float(epsilon)) for epsilon in epsilons])
-    assert (played <= bounds).all() and (bounds <= 1.03 * played + 1e-3).all()
-
-
 def test_equal_choices_lie_between_their_best_fixed_law_and_the_curve() -> None:
     """The composition of one law at a time has a closed form (Dong, Durfee & Rogers (2020))."""
     eta, count, delta = 0.1657, 100, 1e-6
@@ -330,7 +319,7 @@ def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
     assert attack(rounds, 600, 7.546) > (1e-6 - 600e-9) / (1 - 600e-9)
 
 
-@pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-7])
+@pytest.mark.parametrize("delta", [1e-2, 1e-7])
 @pytest.mark.parametrize("count", [1, 2])
 def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> None:
     """At small delta the worst gaps are those at which the test hardly ever passes, or fails."""
@@ -369,18 +358,6 @@ def test_corners_of_bits_are_where_neighboring_tangents_meet(
     assert outwards.p / 0.5 - 1 == pytest.approx(
         1e-12, rel=1e-3, abs=0
     ) and 1 - outwards.q / 0.25 == pytest.approx(1e-12, rel=1e-3)
-
-
-def test_corners_of_choices_are_where_neighboring_tangents_meet() -> None:
-    """At the harmonic means of the coordinates of their points."""
-    eta, sides = mp.mpf(6), 4
-    p, q = bounded_range_pairs(6.0, sides=sides)
-    with mp.workdps(60):
-        for i, corner in enumerate(zip(p.tolist(), q.tolist(), strict=True)):
-            ends = [eta * (sides // 2 + i + j) / sides for j in (0, 1)]
-            up, down = (2 / (mp.exp(-sign * ends[0]) + mp.exp(-sign * ends[1])) for sign in (1, -1))
-            exact = (mp.exp(eta) - up) / mp.expm1(eta), (mp.exp(eta) * down - 1) / mp.expm1(eta)
-            np.testing.assert_allclose(corner, [float(value) for value in exact], rtol=1e-11)
 
 
 @pytest.mark.parametrize(

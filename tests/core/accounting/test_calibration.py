@@ -27,7 +27,7 @@ FAMILIES: dict[str, Callable[[float], Event]] = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("target", "count"), [(0.01, 1), (1.0, 600), (30.0, 5), (8.0, 10**6)])
+@pytest.mark.parametrize(("target", "count"), [(0.01, 1), (1.0, 600), (8.0, 10**6)])
 def test_scale_is_on_the_private_side_of_the_target(family: str, target: float, count: int) -> None:
     event_of = FAMILIES[family]
     scale = calibrate_scale(event_of, Target(epsilon=target, delta=1e-6, num_queries=count))

@@ -19,8 +19,8 @@ from pate.accounting import DEFAULT_ORDERS
 from tests.core.accounting import oracles
 
 ORDERS = np.array([1.01, 1.1, 1.5, 2, 3.3, 10, 64, 500, 1e4, 1e5, 1e9])
-WIDTHS = np.geomspace(1e-8, 50, 12)
-SIGMAS = (1e-2, 0.3, 10.0, 1e3, 1e6)
+WIDTHS = np.geomspace(1e-8, 50, 5)
+SIGMAS = (1e-2, 10.0, 1e6)
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
@@ -97,7 +97,7 @@ def test_known_curve_is_bounded_by_its_chords() -> None:
     )
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 9.99e-4, 1e-3, 1.001e-3, 0.03, 1.0, 7.0, 30.0])
+@pytest.mark.parametrize("epsilon", [1e-9, 9.99e-4, 1.001e-3, 30.0])
 def test_the_gaussian_that_dominates_randomised_response_meets_it_where_both_errors_agree(
     epsilon: float,
 ) -> None:

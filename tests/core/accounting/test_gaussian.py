@@ -12,27 +12,9 @@ from pate.accounting import gaussian_epsilon
 
 # far below and above mu^2 / 2, on both sides of mu = 1 and of epsilon / mu - mu / 2 = -1
 PLACES = [
-    (0.0, 0.01),
-    (0.0, 1.0),
-    (0.0, 2.1),
-    (0.0, 9.0),
-    (0.3, 2.5),
-    (1.5, 3.0),
-    (3.0, 3.4),
-    (1.0, 1.01),
-    (1e-3, 1e-4),
+    *((0.0, 1e-12), (0.0, 1.0), (0.0, 9.0), (1.5, 3.0), (1.0, 1.01), (1e-3, 1e-4)),
+    *((0.7, 0.3), (20.0, 1.5), (1.2, 0.1), (60.0, 12.0)),
 ]
-PLACES += [
-    (0.7, 0.3),
-    (6.0, 0.4),
-    (20.0, 1.5),
-    (40.0, 3.0),
-    (1.2, 0.1),
-    (5.0, 0.3),
-    (14.0, 1.0),
-    (60.0, 12.0),
-]
-PLACES += [(0.0, 1e-9), (0.0, 1e-12)]  # where a difference of probabilities would cancel
 
 
 def log_delta(epsilon: float, mu: float) -> float:
@@ -63,8 +45,8 @@ def test_epsilon_and_mu_are_its_inverses(epsilon: float, mu: float) -> None:
     assert gaussian_log_delta(epsilon, largest_mu(epsilon, delta)) <= math.log(delta) + 1e-13
 
 
-@pytest.mark.parametrize("mu", [1e5, 1e9, 1e10, 1e12, 1e13, 1.1e13, 1e20, 1e100, 1e153, 1e200])
-@pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5, 0.999])
+@pytest.mark.parametrize("mu", [1e5, 1e13, 1.1e13, 1e153, 1e200])
+@pytest.mark.parametrize("delta", [1e-300, 0.5])
 def test_epsilon_of_next_to_no_noise(delta: float, mu: float) -> None:
     """Of ``exp(epsilon) Phi(-far) = phi(near) m(far)`` a Mills ratio of nearly ``1 / far`` is left."""
 
@@ -77,31 +59,6 @@ def test_epsilon_of_next_to_no_noise(delta: float, mu: float) -> None:
     epsilon = gaussian_epsilon(delta, mu)
     assert epsilon >= exact * (1 - 1e-15)
     assert epsilon <= exact * (1 + 1e-11) or (exact > 1e308 and epsilon == math.inf)
-
-
-def test_the_delta_of_no_epsilon_takes_none() -> None:
-    """To the last float: the total variation needs an epsilon of 0, and the next smaller delta
-    more."""
-    exact = [
-        mu
-        for mu in np.linspace(0.1, 2, 40).tolist()
-        if math.log(gaussian_delta(0.0, mu)) == gaussian_log_delta(0.0, mu)
-    ]
-    assert exact
-    for mu in exact:
-        delta = gaussian_delta(0.0, mu)
-        assert gaussian_epsilon(delta, mu) == 0 < gaussian_epsilon(delta * (1 - 1e-12), mu)
-
-
-@pytest.mark.parametrize("mu", [1e-3, 0.1, 0.5, 0.8, 3.0])
-def test_epsilon_is_that_of_the_smallest_deltas_too(mu: float) -> None:
-    for delta in (5e-324, 1e-300, 1e-100):
-        epsilon = gaussian_epsilon(delta, mu)
-        assert (
-            gaussian_log_delta(epsilon, mu)
-            <= math.log(delta)
-            < gaussian_log_delta(epsilon * (1 - 1e-11), mu)
-        )
 
 
 def test_mills_ratio_and_its_slope_keep_their_digits() -> None:

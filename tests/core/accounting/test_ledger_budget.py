@@ -1,13 +1,11 @@
 """The budget of a ledger: what it admits, what it refuses, and the filter that keeps it."""
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from pate._core.accounting.charges import account
-from pate._core.accounting.filters import affordable, make_filter
+from pate._core.accounting.filters import affordable
 from pate.accounting import (
     Budget,
     Ledger,
@@ -154,40 +152,3 @@ def test_what_is_settled_for_less_can_be_spent_again(path: Path) -> None:
     with pytest.raises(ValueError, match="can be paid"):
         reserve(ledger, gaussian(60), 1)
     verify_ledger(path)
-
-
-def test_the_filter_admits_as_much_as_the_accountant(path: Path) -> None:
-    for events, epsilon in (
-        (gaussian(100), 0.5),
-        (gaussian(3), 20.0),
-        (stable(), 3.0),
-        (stable(400.0, 300.0), 1.0),
-    ):
-        budget = Budget(max_epsilon=epsilon, delta=1e-6, neighboring_relation=REPLACE)
-        bounds = make_filter(budget, events[REPLACE].cost())
-        payable = affordable(budget, events[REPLACE].cost())
-        at_order = events[REPLACE].cost(bounds.orders)
-        assert bounds.admits(at_order * payable)
-        assert not bounds.admits(at_order * (payable + 1))
-        # with the part of delta that is set aside, the accountant would pay at most one more
-        total = account([(events, payable + 2)], REPLACE, in_order=False)
-        assert total.get_epsilon(delta=1e-6 - max(0.0, bounds.max_delta0 - total.delta0)) > epsilon
-
-
-def test_any_number_holds_a_budget(path: Path) -> None:
-    numbers: dict[str, Any] = {
-        "max_epsilon": np.float32(2),
-        "delta": np.float64(1e-6),
-        "max_delta0": np.float32(0),
-    }
-    budget = Budget(neighboring_relation=REPLACE, **numbers | {"max_teachers_per_unit": np.int8(1)})
-    assert [type(value) for value in budget.to_dict().values()] == [
-        float,
-        float,
-        str,
-        float,
-        type(None),
-        int,
-    ]
-    reserve(Ledger(path), gaussian(60), 1, budget)
-    assert verify_ledger(path).budget == budget

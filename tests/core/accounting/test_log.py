@@ -242,15 +242,6 @@ def test_a_ledger_is_marked_as_one(path: Path) -> None:
     assert header[68:72] == b"pate" and header[60:64] == (4).to_bytes(4, "big")
 
 
-@pytest.mark.parametrize("rows", [2, 100])
-def test_blocks_of_rows_end_anywhere(
-    path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    book = filled(path).snapshot()
-    monkeypatch.setattr(_ledger, "_ROWS", rows)
-    assert read_ledger(path).entries == book.entries
-
-
 @pytest.mark.parametrize("version", [3, 5])
 def test_a_ledger_of_another_format_is_refused(path: Path, version: int) -> None:
     filled(path)

@@ -13,8 +13,6 @@ from pate._core.accounting.charges import Charge, Events, account, for_group_siz
 from pate._core.validation import FloatArray
 from pate.accounting import (
     Budget,
-    ComposedEvent,
-    FailureEvent,
     Ledger,
     NeighboringRelation,
     Statement,
@@ -194,32 +192,3 @@ def test_a_budget_is_for_units_that_it_names(path: Path) -> None:
         reserve(path, once, 10)
     # for units of one teacher they fit
     reserve(path.with_name("alone.sqlite"), once, 10, budget=NO_PRESET)
-
-
-def test_a_budget_covers_what_was_released_before_it(path: Path) -> None:
-    reserve(path, gaussian(40), 3, teachers=2)
-    with pytest.raises(
-        ValueError, match=r"^Expected a budget of max_teachers_per_unit >= 2, as a release before"
-    ):
-        reserve(path, gaussian(40), 1, budget=NO_PRESET)
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected max_teachers_per_unit <= 1, the units that the budget [^\n]*, got [^\n]*=2$",
-    ):
-        reserve(path.with_name("new.sqlite"), gaussian(40), 1, teachers=2, budget=NO_PRESET)
-    reserve(path, gaussian(40), 1, teachers=2, budget=SHARED)
-    assert verify_ledger(path).declared_after == 1
-
-
-def test_a_budget_needs_a_price_for_its_units(path: Path) -> None:
-    def unknown(relation: NeighboringRelation) -> ComposedEvent:
-        failure = FailureEvent(delta=1e-9, neighboring_relation=relation)
-        return ComposedEvent(events=(gaussian(40)[relation], failure))
-
-    events = {relation: unknown(relation) for relation in NeighboringRelation}
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected a first release of known cost for units that reach 2 teachers$",
-    ):
-        reserve(path, events, 1, teachers=2, budget=SHARED)
-    reserve(path, events, 1, budget=NO_PRESET)

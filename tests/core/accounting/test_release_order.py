@@ -77,8 +77,7 @@ def deltas(profile: Profile, epsilons: FloatArray) -> FloatArray:
 EPSILONS = np.array([0.0, 0.1, 0.4, 1.0, 2.0, 3.0])
 
 
-@pytest.mark.parametrize("mu", [0.004, 0.05, 0.7, 3.0])
-@pytest.mark.parametrize("step", [0.02, 0.1])
+@pytest.mark.parametrize(("mu", "step"), [(0.004, 0.02), (0.7, 0.1), (3.0, 0.02)])
 def test_a_gaussian_alone_is_exact_at_nodes(mu: float, step: float) -> None:
     """Chords add nothing to what is straight between nodes."""
     end = adaptive._end(-20.0, 20.0, step)
@@ -119,7 +118,6 @@ def chord_weight(mu: float, node: mp.mpf, step: mp.mpf) -> float:
 STEPS = {
     "gaussian": (gaussian(0.8), normal_laws(0.8)),
     "wide": (gaussian(1.5), normal_laws(1.5)),
-    "coarse": (gaussian(0.5), normal_laws(0.5, 20)),
     "choice": (choice(0.9), choices(0.9, 0.9 * np.linspace(0.04, 0.96, 13))),
     "bit": (bit(0.6), bits(0.6, np.linspace(-3.3, 2.7, 13))),
     "pure": (
@@ -128,12 +126,9 @@ STEPS = {
     ),
 }
 ORDERS = [
-    ("gaussian", "choice"),
     ("choice", "gaussian"),
-    ("gaussian", "bit", "choice"),
     ("bit", "gaussian", "choice"),
     ("choice", "wide", "pure"),
-    ("coarse", "choice", "gaussian", "bit"),
 ]
 
 
@@ -146,7 +141,7 @@ def test_no_adaptive_play_exceeds_the_bound_and_one_comes_close(order: tuple[str
     np.testing.assert_allclose(found, best, rtol=0.06, atol=2e-3)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_small_orders_stay_below_their_bounds(seed: int) -> None:
     generator = np.random.default_rng(seed)
     rows: list[Row] = []

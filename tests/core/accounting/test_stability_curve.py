@@ -13,7 +13,6 @@ from pate._core.accounting.curves import (
     gaussian_rdp,
     stability_test_rdp,
 )
-from pate._core.accounting.events import total_cost
 from pate.accounting import DEFAULT_ORDERS, NeighboringRelation, StabilityTestEvent
 from tests.core.accounting import oracles
 
@@ -21,8 +20,8 @@ REPLACE, TEACHER = NeighboringRelation.REPLACE_RECORD, NeighboringRelation.ADD_R
 ORDERS = np.array([1.01, 1.1, 1.5, 2, 3.3, 10, 64, 500, 1e4, 1e5, 1e9])
 
 
-@pytest.mark.parametrize("delta_test", [1e-300, 1e-100, 1e-9, 1e-3, 0.3, 0.9])
-@pytest.mark.parametrize("sigma", [1e-2, 0.3, 10.0, 1e6])
+@pytest.mark.parametrize("delta_test", [1e-300, 1e-9, 0.9])
+@pytest.mark.parametrize("sigma", [1e-2, 10.0, 1e6])
 def test_stability_curve_is_never_below_the_truth(sigma: float, delta_test: float) -> None:
     # a few gaps: at the bottom, around the threshold of the test, and beyond it
     threshold, some = max(0.0, -sigma * float(ndtri(delta_test))), ORDERS[::3]
@@ -211,11 +210,3 @@ def test_delta0_of_a_test_under_either_relation(
         # the largest probability with which a gap passes that may separate two sets
         passes = oracles.phi(z + max(0, mp.mpf(asked.score_range - ran.score_range)) / 5)
     assert event.cost().delta0 == pytest.approx(float(passes), rel=1e-9)
-
-
-def test_tiny_delta0_is_not_rounded_away() -> None:
-    event = StabilityTestEvent(
-        sigma=5.0, delta_test=1e-300, shift=1, num_teachers=10, neighboring_relation=TEACHER
-    )
-    assert event.cost().delta0 == pytest.approx(1e-300, rel=1e-6)
-    assert total_cost((event,), 10**6).delta0 == pytest.approx(1e-294, rel=1e-6)

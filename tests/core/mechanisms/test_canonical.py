@@ -52,6 +52,7 @@ class TestCanonicalTail(TestCanonical):
     gamma = 1.0
 
 
+@pytest.mark.slow
 class TestCanonicalHead(TestCanonical):
     gamma = 0.0
 
@@ -64,6 +65,7 @@ class TestCanonicalOblique(TestCanonical):
     grid: Grid = ((2, 2, 0, 1, 0), (1, 1, 1, 1, 1), (0, 2, 2, 0, 1))
 
 
+@pytest.mark.slow
 class TestCanonicalOne(TestCanonical):
     k = 1
 
@@ -140,7 +142,7 @@ def test_single_rows_of_many_items_follow_the_law(
     )
 
 
-@pytest.mark.parametrize("points", [2, 13])
+@pytest.mark.parametrize("points", [2, pytest.param(13, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("gamma", "scale", "loss"), [(0.5, 0.3, "lead"), (0.2, 0.1, "published"), (0.0, 5.0, "lead")]
 )

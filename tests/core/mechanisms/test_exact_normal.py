@@ -327,10 +327,3 @@ def test_the_tail_is_drawn_by_its_digits() -> None:
             assert _noise._tail(0, Scripted(2 ** (63 - zeros), 12_345 << 12, height))[1] == (
                 factor < 1
             )
-
-
-def test_the_curve_in_floats_errs_by_less_than_the_margin() -> None:
-    for x in np.linspace(4.25, 11, 300):
-        exact = 401 * mpmath.exp(-(mpmath.mpf(float(x)) ** 2) / 2)
-        assert abs(_noise._curve_in_floats(-float(x)) / exact - 1) < 2.0**-39
-    assert math.isnan(_noise._curve_in_floats(11.1))

@@ -112,17 +112,6 @@ class TestLimitedDomainOne(TestLimitedDomain):
     loose_because = ""
 
 
-def run(scores: Any, **others: Any) -> m.TopItems:
-    return m.LimitedDomain(**GIVEN | others)(scores, generator=m.seeded_generator(0))
-
-
-def test_counts_beyond_the_domain_have_no_influence() -> None:
-    scores = np.tile([9, 8, 7, 7, 1, 1, 0], (100, 1))
-    other = scores.copy()
-    other[:, 5:] = -(10**6)
-    np.testing.assert_array_equal(run(scores).items, run(other).items)
-
-
 @pytest.mark.parametrize("giant", [300.0, 2.0**50])
 def test_a_giant_score_leaves_the_others_and_the_threshold_where_they_are(giant: float) -> None:
     """One item stands as high as the threshold, and is listed as often as not."""

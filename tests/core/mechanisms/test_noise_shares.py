@@ -10,7 +10,6 @@ from pate._core.accounting.cost import gaussian_log_delta
 from pate._core.mechanisms.noise import (
     decode,
     failure,
-    rounded_normal,
     share_grid,
     share_sigma,
     split,
@@ -44,8 +43,8 @@ def lacking(deviation: float, num: int, *, noise: float = 1.0) -> float:
     return float(1 - (total[likely] / gaussian[likely]).min())
 
 
-@pytest.mark.parametrize("num", [2, 3, 5])
-@pytest.mark.parametrize("deviation", [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("num", [2, 5])
+@pytest.mark.parametrize("deviation", [0.5, 1.0, 4.0])
 def test_a_sum_lacks_no_more_of_the_gaussian_than_is_stated(deviation: float, num: int) -> None:
     stated = stated_failure(deviation, num)
     exact = lacking(deviation, num)
@@ -137,13 +136,6 @@ def test_sums_are_rounded_as_noise_of_one_party_is(sigma: float, num: int) -> No
     np.testing.assert_array_equal(decoded, np.array([1, 3, -1, 4]) * grid)
 
 
-def test_a_summand_is_a_count_and_its_noise_in_steps() -> None:
-    grid, counts = share_grid(5.0), np.array([0, 3, 900])
-    noise = rounded_normal(np.zeros(3), 5.0 / grid, np.random.default_rng(1))
-    steps = summand(counts, 5.0, np.random.default_rng(1)).view(np.int64)
-    assert steps.tolist() == (counts / grid + noise).tolist()
-
-
 def test_shares_add_up_to_their_noise() -> None:
     generator = np.random.default_rng(0)
     counts = np.array([[[5, 0, 80]], [[0, 7, 11]], [[1, 1, 1]]]).repeat(20_000, axis=1)
@@ -155,16 +147,3 @@ def test_shares_add_up_to_their_noise() -> None:
     assert kstest(noise.ravel(), norm(scale=2 * np.sqrt(3)).cdf).pvalue > 1e-3
     assert kstest(noise.ravel() * 1.05, norm(scale=2 * np.sqrt(3)).cdf).pvalue < 1e-6
     assert share_sigma(2 * np.sqrt(3), 3) == pytest.approx(2.0)
-
-
-def test_sums_are_exact_modulo_two_to_the_64() -> None:
-    first, second = (
-        summand(np.array([[3, 900]]), 5.0, np.random.default_rng(seed)) for seed in (1, 2)
-    )
-    mask = np.random.default_rng(3).integers(2**64, size=first.shape, dtype=np.uint64)
-    assert ((first + mask) + (second - mask) == first + second).all()
-    steps = (first + second).astype(object) % 2**64
-    exact = [int(value) - 2**64 if value >= 2**63 else int(value) for value in steps.ravel()]
-    coarse = decode(first + second, 5.0, 2)
-    assert np.abs(coarse.ravel() - np.array(exact) * share_grid(5.0)).max() <= 5.0 / 2**20
-    assert (coarse * 2**17 % 1 == 0).all()

@@ -40,6 +40,7 @@ class _InUnits:
         return super().select(mechanism, UNIT * np.asarray(scores), generator)  # type: ignore[misc]
 
 
+@pytest.mark.slow
 class TestCanonicalInUnits(_InUnits, test_canonical.TestCanonical): ...
 
 
@@ -58,9 +59,11 @@ class TestJointInUnits(_InUnits, test_joint.TestJoint):
         assert (worst > votes.event(relation).cost(ORDERS).rdp).any()
 
 
+@pytest.mark.slow
 class TestLimitedDomainInUnits(_InUnits, test_limited_domain.TestLimitedDomainOne): ...
 
 
+@pytest.mark.slow
 class TestTopStableInUnits(_InUnits, test_top_stable.TestTopStable): ...
 
 
@@ -95,6 +98,7 @@ class _OnAGrid:
 class TestLimitedDomainOnAGrid(_OnAGrid, test_limited_domain.TestLimitedDomain): ...
 
 
+@pytest.mark.slow
 class TestLimitedDomainOnAGridForTheOther(
     _OnAGrid, test_limited_domain.TestLimitedDomainForTheOther
 ): ...
@@ -103,6 +107,7 @@ class TestLimitedDomainOnAGridForTheOther(
 class TestTopStableOnAGrid(_OnAGrid, test_top_stable.TestTopStable): ...
 
 
+@pytest.mark.slow
 class TestTopStableOnAGridForTheOther(_OnAGrid, test_top_stable.TestTopStableForTheOther): ...
 
 

@@ -203,8 +203,7 @@ class TestFixedTopKByPeelingAlone(TestFixedTopK):
         }
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
-@pytest.mark.parametrize("by_root", [False, True])
+@pytest.mark.parametrize(("k", "by_root"), [(2, False), (3, True)])
 def test_every_rank_is_peeled_by_its_law(k: int, by_root: bool) -> None:
     """One wide gap after another is chosen, of five labels; noise of the peeling reaches across
     it."""
@@ -296,9 +295,8 @@ def test_fixed_k_reserves_k_rounds_and_settles_what_was_run() -> None:
         mechanism.event(REPLACE, rounds=4)
 
 
-@pytest.mark.parametrize("by_root", [False, True])
-@pytest.mark.parametrize("fallback", [False, True])
-@pytest.mark.parametrize("zeros", [[0], [2], [1], [0, 1, 2, 3]])
+@pytest.mark.parametrize(("by_root", "fallback"), [(False, False), (True, True)])
+@pytest.mark.parametrize("zeros", [[2], [0, 1, 2, 3]])
 def test_no_uniform_number_exchanges_labels_that_passed(
     by_root: bool, fallback: bool, zeros: list[int]
 ) -> None:
@@ -317,7 +315,7 @@ def test_no_uniform_number_exchanges_labels_that_passed(
     assert released and rounds == 0 and members.tolist() == [[True, False, True, False]]
 
 
-@pytest.mark.parametrize("scale", [0.02, 0.3, 1.0, 8.0, 1e4])
+@pytest.mark.parametrize("scale", [0.02, 1.0, 1e4])
 def test_fewer_rounds_with_less_noise_never_cost_more_than_k(scale: float) -> None:
     mechanism = m.FixedTopKMechanism(
         **FIXED | {"k": 4, "scale_peel": scale, "scale_noise_with_rounds": True}
@@ -339,23 +337,3 @@ def test_fewer_rounds_with_less_noise_never_cost_more_than_k(scale: float) -> No
         if scale == 1e4:
             first, last = (each.rdp[:128] - stable.rdp[:128] for each in (peeled[0], peeled[-1]))
             np.testing.assert_allclose(first, last, rtol=1e-4)
-
-
-def test_a_panel_of_any_size_peels_by_the_law_of_small_counts() -> None:
-    """Two labels have nearly all the votes, and one of two others is peeled: a vote is three scales
-    and a third."""
-    huge = 2**52
-    settings = FIXED | {
-        "num_teachers": huge,
-        "sigma_test": 1.0,
-        "k": 3,
-        "scale_gap": 1.0,
-        "scale_peel": 0.3,
-    }
-    rows = np.tile([huge, huge - 3, 8, 9], (2_000, 1))
-    members, passed, rounds = m.FixedTopKMechanism(**settings)(
-        rows, generator=m.seeded_generator(4)
-    )
-    assert passed.all() and members[:, :2].all() and (rounds == 1).all()
-    share, expected = members[:, 3].mean(), 1 / (1 + math.exp(-1 / 0.3))
-    assert abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / len(rows))

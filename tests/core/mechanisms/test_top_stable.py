@@ -110,6 +110,7 @@ def law_of_ranks(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[tuple[int
     return law
 
 
+@pytest.mark.slow
 class TestTopStableTwo(TestTopStable):
     k = 2
     kbar = 3
@@ -153,10 +154,6 @@ def test_a_fallback_that_is_not_paid_is_refuted(relation: NeighboringRelation) -
 
     with pytest.raises(AssertionError):
         Unpaid().test_divergence_between_all_neighbors_is_within_the_curve(relation)
-
-
-def run(scores: Any, **others: Any) -> m.TopItems:
-    return m.TopStable(**GIVEN | others)(scores, generator=m.seeded_generator(0))
 
 
 def peel(scores: Any, **others: Any) -> TopStableOutcome:
@@ -203,17 +200,8 @@ def test_gaps_pass_as_often_as_is_said(gap: int) -> None:
     assert least <= passed <= most
 
 
-def test_counts_beyond_the_domain_have_no_influence() -> None:
-    scores = np.tile([9, 8, 4, 1, 1, 0], (200, 1))
-    other = scores.copy()
-    other[:, 4:] = -(10**6)
-    first, second = run(scores).items, run(other).items
-    assert len(np.unique(first, axis=0)) > 1
-    np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize("ratio", [1.0, 1 - 1e-5, 0.999, 0.5, 1e-3])
-@pytest.mark.parametrize("probability", [0.49, 1e-2, 1e-12])
+@pytest.mark.parametrize("ratio", [1.0, 0.999, 1e-3])
+@pytest.mark.parametrize("probability", [0.49, 1e-12])
 def test_threshold_is_exceeded_with_its_probability(ratio: float, probability: float) -> None:
     wide = 3.0
     for scale_threshold, scale_gap in ((wide, ratio * wide), (ratio * wide, wide)):
