@@ -3,7 +3,7 @@
 When teachers agree, a label by noisy votes costs less than its event says: Papernot et al. (2018),
 Theorem 6, bounds its curve by the probability that the noise overturns the majority. That bound is
 a function of the votes: it is PRIVATE, must not be shown as a guarantee, and may be published only
-through `release_rdp`, which has its own cost.
+with noise of its smooth sensitivity, whose cost `release_events` has.
 
 One label is released as ``h + N(0, sigma^2) > T / 2``. The proofs use only that ``h`` moves by at
 most one vote and stays in ``0..T``. So they hold under REPLACE_RECORD, and under ADD_REMOVE_TEACHER
@@ -14,9 +14,7 @@ unchanged.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,15 +69,6 @@ class SmoothSensitivityEvent(CurveEvent):
     rdp = staticmethod(smooth_sensitivity_rdp)
 
 
-class NoisyRelease(NamedTuple):
-    """A value of a data-dependent curve, released with noise."""
-
-    rdp: float
-    """The noisy value, which may be below the true one or below 0."""
-    events: Mapping[NeighboringRelation, SmoothSensitivityEvent]
-    """The cost of releasing it under each relation, in addition to that of the labels themselves."""
-
-
 def private_rdp_table(order: float, *, sigma: float, num_teachers: int) -> FloatArray:
     """Return the PRIVATE bound at ``order`` on the cost of one label for each possible count: ``[num_teachers + 1]``.
 
@@ -126,7 +115,7 @@ def private_smooth_sensitivity(
 def release_events(
     *, beta: float, noise_multiplier: float
 ) -> dict[NeighboringRelation, SmoothSensitivityEvent]:
-    """Return the cost of one call of `release_rdp`, for the ledger to reserve before the call.
+    """Return the cost of publishing `private_rdp` with Gaussian noise of its smooth sensitivity.
 
     Neighbors under ADD_REMOVE_TEACHER have counts ``h`` and ``h + v`` or ``h - v`` with v in {0,
     1}^C, at the same nominal T. Such a pair is one under REPLACE_RECORD, where v is in {-1, 0,
@@ -139,39 +128,6 @@ def release_events(
         )
         for relation in NeighboringRelation
     }
-
-
-def release_rdp(
-    counts: ArrayLike,
-    order: float,
-    *,
-    sigma: float,
-    num_teachers: int,
-    beta: float,
-    noise_multiplier: float,
-    generator: np.random.Generator,
-) -> NoisyRelease:
-    """Release `private_rdp` with Gaussian noise of ``noise_multiplier`` times its smooth sensitivity.
-
-    Args:
-        counts: vote counts ``[..., C]``, of the queries that were labeled.
-        order: the Renyi order, chosen without looking at the votes.
-        sigma: standard deviation of the noise on the votes.
-        num_teachers: the nominal number of teachers, whoever took part.
-        beta: smoothness, below ``1 / (2 order)`` for a finite cost at that order.
-        noise_multiplier: standard deviation of the noise over the smooth sensitivity.
-        generator: source of the noise; reserve `release_events` in the ledger before it is drawn.
-
-    Privacy: `SmoothSensitivityEvent` under either relation (`release_events`).
-    """
-    events = release_events(beta=beta, noise_multiplier=noise_multiplier)
-    value = private_rdp(counts, order, sigma=sigma, num_teachers=num_teachers)
-    sensitivity = private_smooth_sensitivity(
-        counts, order, sigma=sigma, num_teachers=num_teachers, beta=beta
-    )
-    return NoisyRelease(
-        value + noise_multiplier * sensitivity * float(generator.standard_normal()), events
-    )
 
 
 def one_way_rdp(order: float, log_q: float, slope: float) -> float:
