@@ -85,25 +85,6 @@ def test_the_statement_can_be_computed_again(finished: Path) -> None:
     assert format_epsilon(statement["guarantees"]["replace_record"]["epsilon"]) in text
 
 
-@pytest.mark.slow
-def test_a_dry_run_checks_everything_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    folder, before = recipe(tmp_path / "recipe", tmp_path / "data.npz"), everything(tmp_path)
-    words = ["run", str(folder), "--run", str(tmp_path / "run"), "--dry_run"]
-    assert cli.main([*words, "--label.target_epsilon=60", "--owner"]) == 0
-    out, told = capsys.readouterr()
-    assert "PRIVATE: 400 records along 6 directions" in told
-    assert (
-        "Labels of 80 public samples by ScoreVotes with multiplier_scores = " in out
-        and "epsilon = 60.000 at delta" in out
-    )
-    assert "Above 10 an epsilon promises little" in out
-    assert cli.main([*words, "--label.num_queries=101"]) == 2
-    assert everything(tmp_path) == before and not (tmp_path / "run").exists()
-
-
 def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,25 +158,6 @@ def test_a_run_ends_with_a_verdict_in_words(accuracy: float, verdict: str) -> No
     }
     *table, last = describe_figures(figures)
     assert len(table) == 3 and last == f"Verdict: {verdict}"
-
-
-@pytest.mark.slow
-def test_runs_agree(finished: Path, tmp_path: Path) -> None:
-    """All is a function of the configuration but the partition's key and the noise."""
-    root = tmp_path / "again"
-    (root / "private").mkdir(parents=True)
-    shutil.copy(finished / "private" / "partition.json", root / "private")
-    options = [
-        "run",
-        str(finished.parent / "recipe"),
-        f"--ledger={tmp_path}/ledger.sqlite",
-        "--run",
-        str(root),
-    ]
-    assert cli.main([*options, "--label.noise_seed=3"]) == 0
-    first, second = everything(finished / "public"), everything(root / "public")
-    for name in ("labels.npz", "student/metrics.json"):
-        assert first[name] == second[name]
 
 
 def test_a_changed_setting_is_told_and_refused(

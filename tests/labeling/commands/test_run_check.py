@@ -155,7 +155,13 @@ LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
 """What lies in ``public/`` and must not, and what is said of it."""
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+FAST = ("another_key", "lost_state", "changed_labels", "smaller_epsilon", "lost_ledger")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [each if each in FAST else pytest.param(each, marks=pytest.mark.slow) for each in WRONG],
+)
 def test_what_is_wrong_is_found(wrong: str, run: Path, capsys: Printed) -> None:
     spoil, said = WRONG[wrong]
     spoil(run)

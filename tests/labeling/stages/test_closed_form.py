@@ -171,11 +171,11 @@ CHANGES = {
     "public features": alter("X", 450, 9.0),
     "a group": alter("group", 3, "g000"),
 }
-FIRST, *OTHERS = CHANGES
+FIRST, SECOND, *OTHERS = CHANGES
 
 
 @pytest.mark.parametrize(
-    "change", [FIRST, *(pytest.param(change, marks=pytest.mark.slow) for change in OTHERS)]
+    "change", [FIRST, SECOND, *(pytest.param(change, marks=pytest.mark.slow) for change in OTHERS)]
 )
 def test_other_data_are_noticed_at_every_step(
     change: str, tmp_path: Path, capsys: Captured
