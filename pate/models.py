@@ -7,11 +7,11 @@ are its own. A ``Backbone`` has no labels. In the checkout the folder ``models``
 from pate._core.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
-    from pate._networks.models.factory import Factory as Factory
-    from pate._networks.models.networks import (
+    from pate._networks.models import (
         MLP as MLP,
         Backbone as Backbone,
         ConvNet as ConvNet,
+        Factory as Factory,
         Linear as Linear,
         ResNet8 as ResNet8,
         ResNet50 as ResNet50,

@@ -49,7 +49,7 @@ def test_a_wheel_has_what_the_checkout_has(wheel: Path) -> None:
         for path in ROOT.glob("configs/*/*")
     }
     assert names == {name for name in code if "__pycache__" not in name} | recipes
-    assert "pate/_networks/models/networks.py" in names and "pate/recipes/faces/data.yaml" in names
+    assert "pate/_networks/models.py" in names and "pate/recipes/faces/data.yaml" in names
 
 
 def test_its_page_needs_no_file_of_the_checkout(wheel: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from pate import cli
-from pate._networks.checkpoints import LocalCheckpoints
+from pate._networks.training import LocalCheckpoints
 from tests.conftest import Write
 from tests.networks.conftest import recipe
 

@@ -1,11 +1,11 @@
-"""The stage `student`: LightningCLI, with a run's folder in place of a log folder.
+"""The stage `student` and its commands: LightningCLI, with a run's folder in place of a log folder.
 
 In a rehearsal the student trains for a few batches, without the user's callbacks and loggers.
 """
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,6 +30,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from pate._core.files.reading import Json, digest
 from pate._core.settings import canonical, encode, parts, require_classes
 from pate._core.validation import expecting, require, require_given, require_known
+from pate._labeling.commands.parsing import BriefHelp, CommandParser, example
+from pate._labeling.commands.stages import DESCRIPTIONS
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.released import require_student
@@ -45,10 +47,10 @@ from pate._labeling.stages.student import (
 )
 from pate._labeling.student.carried import Trained
 from pate._labeling.student.metrics import DECISION_METRICS, Metric
-from pate._networks.checkpoints import LocalCheckpoints
 from pate._networks.settings import require_logits, without_weights
 from pate._networks.student.answers import weights_of_tensors
 from pate._networks.student.training import Curves, StageBar, Student, StudentData
+from pate._networks.training import LocalCheckpoints
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
 _LAST, _BEST = "last", "best"
@@ -547,3 +549,27 @@ def rehearse_student(run: Run, content: Json) -> None:
     data: Json = content.get("data") or {}
     data = data | {"batch_size": min(data.get("batch_size", _BATCH), _BATCH)}
     run_student("fit", run, content | {"trainer": trainer | brief, "data": data}, Rehearsal)
+
+
+class _StudentParser(CommandParser, LightningArgumentParser):
+    """A parser that names all subcommands in its usage, even if only one was added."""
+
+    def add_subcommands(self, *args: Any, **options: Any) -> Any:
+        """Add the subcommands, as jsonargparse does."""
+        return super().add_subcommands(*args, metavar="{fit,test}", **options)
+
+
+def run_network_command(command: str, args: Sequence[str]) -> None:
+    """Run `pate student` with one of Lightning's commands, of a network that is trained."""
+    _run(StudentCLI, command, args)
+
+
+def read_network_fit(args: Sequence[str]) -> Json:
+    """Return the settings of `pate student fit` as plain data, or end with status 2."""
+    return _run(StudentSettings, "fit", args).settings
+
+
+def _run(kind: type[StudentCLI], command: str, args: Sequence[str]) -> StudentCLI:
+    description = {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
+    options: dict[str, Any] = {"formatter_class": BriefHelp, command: description}
+    return kind([command, *args], parser_class=_StudentParser, **options)

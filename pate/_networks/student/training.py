@@ -50,9 +50,9 @@ from pate._labeling.student.metrics import (
     queried,
     targets_of,
 )
-from pate._networks.data.augmentation import augmented, require_pictures
 from pate._networks.settings import make_network
 from pate._networks.student.answers import gate
+from pate._networks.training import augmented, require_pictures
 
 
 class StudentData(pl.LightningDataModule):
@@ -428,10 +428,6 @@ class Student(pl.LightningModule):
         )
         return figures
 
-    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return probabilities ``[B, C]``."""
-        return self(batch[0]).sigmoid()
-
     def configure_optimizers(self) -> Any:
         """Make the optimizer, and the scheduler if there is one."""
         optimizer = self._make_optimizer(self.network.parameters())
@@ -491,23 +487,17 @@ class StageBar(ProgressBar):
         self._bar.total = self._bar.n
         self._bar.close()
 
-    def _begin_evaluation(self, trainer: Trainer, *rest: Any, **more: Any) -> None:
-        kind = trainer.state.fn
-        if kind is not None and kind != "fit":  # validation during training has no bar of its own
-            steps = "val" if kind == "validate" else kind.value
-            self._begin(f"student {kind.value}", sum(getattr(trainer, f"num_{steps}_batches")))
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin; validation during training has no bar of its own."""
+        self._begin("student test", sum(trainer.num_test_batches))
 
-    def _step(self, trainer: Trainer, *rest: Any, **more: Any) -> None:
-        if trainer.state.fn != "fit":
-            self._bar.update()
+    def on_test_batch_end(self, *rest: Any, **more: Any) -> None:
+        """Advance by a batch."""
+        self._bar.update()
 
-    def _end_evaluation(self, trainer: Trainer, *rest: Any, **more: Any) -> None:
-        if trainer.state.fn != "fit":
-            self._bar.close()
-
-    on_validation_start = on_test_start = on_predict_start = _begin_evaluation
-    on_validation_batch_end = on_test_batch_end = on_predict_batch_end = _step
-    on_validation_end = on_test_end = on_predict_end = _end_evaluation
+    def on_test_end(self, *rest: Any) -> None:
+        """End the bar."""
+        self._bar.close()
 
     def on_exception(self, *rest: Any, **more: Any) -> None:
         """End the bar."""

@@ -34,7 +34,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pate._core.files.writing import lease
 from pate._core.validation import expecting, require_given
 from pate._labeling.teachers import Execution
-from pate._networks.checkpoints import LocalCheckpoints
+from pate._networks.training import LocalCheckpoints
 
 if TYPE_CHECKING:
     from ray import ObjectRef

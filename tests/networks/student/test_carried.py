@@ -132,10 +132,7 @@ def answers_in_run(student: Student, source: DataSource) -> np.ndarray:
         for start in range(0, features.shape[0], 256)
     ]
     with torch.no_grad():
-        none = torch.empty(0)
-        parts = [
-            student.predict_step((torch.from_numpy(features[each]), none, none), 0) for each in rows
-        ]
+        parts = [student(torch.from_numpy(features[each])).sigmoid() for each in rows]
     return torch.cat(parts).numpy()
 
 
@@ -372,7 +369,7 @@ def malicious() -> dict[str, dict[str, Any]]:
             "torchvision.models.resnet.torch.hub.load", repo_or_dir="a/b"
         ),
         "a way through pate": from_elsewhere(
-            "pate._networks.models.networks.torch.load", f="evil.pt", weights_only=False
+            "pate._networks.models.torch.load", f="evil.pt", weights_only=False
         ),
         "a class of pate that is no network": from_elsewhere(
             "pate.data.PythonFile", path="evil_module.py", name="x"

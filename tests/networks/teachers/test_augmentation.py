@@ -10,8 +10,8 @@ import torch
 from torchvision.transforms import v2
 
 import pate.models
-from pate._networks.data.augmentation import augmented
 from pate._networks.teachers.training import ChunkBatches
+from pate._networks.training import augmented
 from pate.data import ArrayFeatures, Records
 from pate.student import Student
 from pate.teachers import PartitionedRecords, TeacherPlan

@@ -12,8 +12,8 @@ from torch import nn
 
 from models import MLP, Linear
 from pate._core.files.writing import require_disk
-from pate._networks.teachers import sizing
-from pate._networks.teachers.sizing import (
+from pate._networks.teachers import stage as sizing
+from pate._networks.teachers.stage import (
     choose_size,
     chunk_bytes,
     disk_bytes,

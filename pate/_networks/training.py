@@ -1,14 +1,21 @@
-"""Checkpoints of Lightning, written atomically and with relative paths."""
+"""What teachers and students share in training: checkpoints, and augmentation.
+
+Checkpoints of Lightning are written atomically and with relative paths. Random augmentation of
+pictures is a public setting, and a function of the step.
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
+from torch import Tensor, nn
 
 from pate._core.files.writing import atomic_write
+from pate._core.validation import require
 
 _PLACES = ("dirpath", "best_model_path", "kth_best_model_path", "last_model_path")
 
@@ -46,3 +53,43 @@ def _with_places(checkpoint: dict[str, Any], move: Callable[[str], str]) -> dict
                 move(place): score for place, score in state["best_k_models"].items()
             }
     return checkpoint | {"callbacks": callbacks}
+
+
+Transforms = Sequence[Callable[[Tensor], Tensor]]
+"""Each alters one picture ``[channels, height, width]``, like ``torchvision.transforms.v2``."""
+
+
+def require_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[int]) -> None:
+    """Raise ``ValueError`` if records that are not pictures are to be augmented."""
+    require(
+        not augment or len(input_shape) == 3,
+        "records of shape [channels, height, width] for augment, after any feature map",
+        shape=tuple(input_shape),
+    )
+
+
+def augmented(pictures: Tensor, augment: Transforms, *seeds: int) -> Tensor:
+    """Return pictures ``[B, channels, height, width]``, each altered by itself.
+
+    The random draws depend only on the ``seeds``, and torch's own generator is left as it was.
+
+    Raises ``ValueError`` if the shape of a picture is changed.
+    """
+    state = np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(state))
+        altered = [_altered(picture, augment) for picture in pictures]
+    shape = tuple(pictures.shape[1:])
+    for picture in altered:
+        require(
+            picture.shape == shape,
+            f"augment that leaves pictures in shape {shape}",
+            shape=tuple(picture.shape),
+        )
+    return torch.stack(altered).to(pictures.dtype)
+
+
+def _altered(picture: Tensor, augment: Transforms) -> Tensor:
+    for alter in augment:
+        picture = alter(picture)
+    return picture

@@ -1,1 +1,0 @@
-"""Networks, as plain modules."""
