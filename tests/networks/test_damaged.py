@@ -133,43 +133,23 @@ def damaged_json(draw: st.DrawFn, content: bytes) -> bytes:
 @st.composite
 def damaged_array(draw: st.DrawFn, array: np.ndarray) -> np.ndarray:
     """An array of another type or shape, or with odd values in it."""
-    kind = draw(st.sampled_from(["type", "shape", "rows", "value", "repeat"]))
+    kind = draw(st.sampled_from(["type", "shape", "value", "repeat"]))
     if kind == "type":
-        name = draw(
-            st.sampled_from(
-                ["f2", "f8", "c16", "i1", "u8", "?", "S3", "U0", "M8[s]", "O", "i4,f8", ">f4", "V2"]
-            )
-        )
+        name = draw(st.sampled_from(["f2", "f8", "c16", "i1", "u8", "?", "S3", "U0", "O", "i4,f8"]))
         try:
             return array.astype(name)
         except (ValueError, TypeError):
             return np.zeros(array.shape, dtype=name)
-    if kind == "shape":
+    if kind == "shape" or not array.size:
         first = np.atleast_1d(array)
-        shapes = [
-            array[None],
-            array[..., None],
-            array.ravel(),
-            first.ravel()[0],
-            first[:0],
-            array.T,
-        ]
+        rows = first[: draw(st.integers(0, len(first)))]
+        shapes = [array[None], array[..., None], array.ravel(), first.ravel()[:1], rows, array.T]
         return np.asarray(draw(st.sampled_from(shapes)))
-    if kind == "rows":
-        return array[: draw(st.integers(0, len(array)))] if array.ndim else array
-    changed = np.array(array)
-    flat = changed.reshape(-1)
-    if flat.size:
-        where = draw(st.integers(0, flat.size - 1))
-        if kind == "repeat":
-            flat[where] = flat[0]
-        elif changed.dtype.kind == "U":
-            flat[where] = draw(st.sampled_from(["", "\x00", "é", "nan"]))
-        else:
-            flat = changed.astype(np.float64).reshape(-1)
-            flat[where] = draw(st.sampled_from([np.nan, np.inf, -1.0, 0.5, 3.0, 1e300]))
-            changed = flat.reshape(array.shape)
-    return changed
+    flat = array.ravel().astype(array.dtype if array.dtype.kind == "U" else np.float64)
+    odd = ["", "\x00", "é"] if array.dtype.kind == "U" else [np.nan, np.inf, -1.0, 0.5, 1e300]
+    where = draw(st.integers(0, flat.size - 1))
+    flat[where] = flat[0] if kind == "repeat" else draw(st.sampled_from(odd))
+    return flat.reshape(array.shape)
 
 
 def npz(arrays: dict[str, np.ndarray]) -> bytes:
@@ -249,6 +229,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays = make_arrays(60)
     np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
     recipe(folder / "recipe", folder / "data.npz")
+    np.savez(folder / "new.npz", X=np.zeros((3, 6)), ids=np.array(["a", "b", "c"]))
     return folder
 
 
@@ -274,89 +255,6 @@ LABEL = [
     "--aggregator=NoisyVotes",
     "--aggregator.sigma_votes=2",
 ]
-
-
-@TRIED
-@given(data=st.data())
-def test_votes(data: st.DataObject, place: Path, folder: New) -> None:
-    here = folder()
-    (here / "votes.npz").write_bytes(data.draw(damaged_npz((place / "votes.npz").read_bytes())))
-    require_refused_or_served(
-        ["label", f"--votes={here / 'votes.npz'}", f"--run={here / 'run'}", *LABEL], here
-    )
-
-
-@TRIED
-@given(data=st.data())
-def test_settings_of_labels(data: st.DataObject, place: Path, folder: New) -> None:
-    here = folder()
-    (here / "label.yaml").write_bytes(
-        data.draw(damaged_yaml((place / "recipe" / "label.yaml").read_bytes()))
-    )
-    (here / "votes.npz").symlink_to(place / "votes.npz")
-    words = [
-        "label",
-        f"--votes={here / 'votes.npz'}",
-        f"--ledger={here / 'ledger.sqlite'}",
-        f"--run={here / 'run'}",
-    ]
-    require_refused_or_served([*words, f"--config={here / 'label.yaml'}"], here)
-
-
-@TRIED
-@given(data=st.data())
-def test_settings_of_data_and_teachers(data: st.DataObject, place: Path, folder: New) -> None:
-    here = folder()
-    shutil.copytree(place / "recipe", here / "recipe")
-    file = here / "recipe" / data.draw(st.sampled_from(["data.yaml", "teachers.yaml"]))
-    file.write_bytes(data.draw(damaged_yaml(file.read_bytes())))
-    configs = [f"--config={here / 'recipe' / name}" for name in ("data.yaml", "teachers.yaml")]
-    require_refused_or_served(
-        ["teachers", "fit", *configs, "--dry_run", f"--run={here / 'run'}"], here
-    )
-
-
-@TRIED
-@given(data=st.data())
-def test_arrays(data: st.DataObject, place: Path, folder: New) -> None:
-    here = folder()
-    (here / "data.npz").write_bytes(data.draw(damaged_npz((place / "data.npz").read_bytes())))
-    words = ["teachers", "fit", "--data=Arrays", f"--data.path={here / 'data.npz'}"]
-    words += [
-        f"--config={place / 'recipe' / 'teachers.yaml'}",
-        "--dry_run",
-        f"--run={here / 'run'}",
-    ]
-    require_refused_or_served(words, here)
-
-
-@TRIED
-@given(data=st.data())
-def test_models(data: st.DataObject, finished: Path, folder: New) -> None:
-    here = folder()
-    shutil.copytree(finished / "public" / "student" / "model", here / "model")
-    np.savez(here / "new.npz", X=np.zeros((3, 6)))
-    file = (
-        here
-        / "model"
-        / data.draw(st.sampled_from(sorted(path.name for path in (here / "model").iterdir())))
-    )
-    damage = damaged_json if file.suffix == ".json" else damaged_bytes
-    file.write_bytes(data.draw(damage(file.read_bytes())))
-    require_refused_or_served(
-        ["predict", f"{here / 'model'}", f"{here / 'new.npz'}", f"--output={here / 'p.csv'}"], here
-    )
-
-
-@TRIED
-@given(data=st.data())
-def test_samples(data: st.DataObject, finished: Path, folder: New) -> None:
-    here = folder()
-    (here / "new.npz").write_bytes(
-        data.draw(damaged_npz(npz({"X": np.zeros((3, 6)), "ids": np.array(["a", "b", "c"])})))
-    )
-    words = ["predict", f"{finished / 'public' / 'student' / 'model'}", f"{here / 'new.npz'}"]
-    require_refused_or_served([*words, f"--output={here / 'p.csv'}"], here)
 
 
 @st.composite
@@ -387,37 +285,82 @@ def damaged_ledger(draw: st.DrawFn, file: Path) -> bytes:
         return ledger.serialize()
 
 
-@TRIED
-@given(data=st.data())
-def test_ledgers(data: st.DataObject, place: Path, finished: Path, folder: New) -> None:
-    here = folder()
-    (here / "ledger.sqlite").write_bytes(
-        data.draw(damaged_ledger(finished.parent / "data.ledger.sqlite"))
-    )
+def put(draw: Any, here: Path, whole: Path, damage: Callable[[bytes], Any]) -> Path:
+    """Write a damaged copy of a file, and return where it is."""
+    made = here / whole.name
+    made.write_bytes(draw(damage(whole.read_bytes())))
+    return made
+
+
+def of_votes(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
+    yield ["label", f"--votes={put(draw, here, place / 'votes.npz', damaged_npz)}", *LABEL]
+
+
+def of_labels(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
+    settings = put(draw, here, place / "recipe" / "label.yaml", damaged_yaml)
+    ledger = f"--ledger={here / 'ledger.sqlite'}"
+    yield ["label", f"--votes={place / 'votes.npz'}", ledger, f"--config={settings}"]
+
+
+def of_teachers(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
+    files = {name: place / "recipe" / name for name in ("data.yaml", "teachers.yaml")}
+    name = draw(st.sampled_from(sorted(files)))
+    files[name] = put(draw, here, files[name], damaged_yaml)
+    yield ["teachers", "fit", *(f"--config={path}" for path in files.values()), "--dry_run"]
+
+
+def of_arrays(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
+    arrays = put(draw, here, place / "data.npz", damaged_npz)
+    settings = f"--config={place / 'recipe' / 'teachers.yaml'}"
+    yield ["teachers", "fit", "--data=Arrays", f"--data.path={arrays}", settings, "--dry_run"]
+
+
+def of_models(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
+    model = here / "model"
+    shutil.copytree(finished / "public" / "student" / "model", model)
+    whole = draw(st.sampled_from(sorted(model.iterdir())))
+    put(draw, model, whole, damaged_json if whole.suffix == ".json" else damaged_bytes)
+    np.savez(here / "new.npz", X=np.zeros((3, 6)))
+    yield ["predict", str(model), str(here / "new.npz"), f"--output={here / 'p.csv'}"]
+
+
+def of_samples(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
+    samples = put(draw, here, place / "new.npz", damaged_npz)
+    model = finished / "public" / "student" / "model"
+    yield ["predict", str(model), str(samples), f"--output={here / 'p.csv'}"]
+
+
+def of_ledgers(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
+    ledger = here / "ledger.sqlite"
+    ledger.write_bytes(draw(damaged_ledger(finished.parent / "data.ledger.sqlite")))
     statement = f"--statement={finished / 'public' / 'privacy.json'}"
-    require_refused_or_served(
-        ["ledger", "verify", f"--ledger={here / 'ledger.sqlite'}", statement], here
-    )
-    words = [
-        "label",
-        f"--votes={place / 'votes.npz'}",
-        f"--ledger={here / 'ledger.sqlite'}",
-        f"--run={here / 'run'}",
-    ]
-    require_refused_or_served([*words, *LABEL], here)
+    yield ["ledger", "verify", f"--ledger={ledger}", statement]
+    yield ["label", f"--votes={place / 'votes.npz'}", f"--ledger={ledger}", *LABEL]
 
 
+def of_statements(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
+    damages: dict[str, Any] = {"privacy.json": damaged_json, "labels.npz": damaged_npz}
+    for name in damages:
+        shutil.copy(finished / "public" / name, here)
+    name = draw(st.sampled_from(sorted(damages)))
+    put(draw, here, finished / "public" / name, damages[name])
+    ledger = f"--ledger={finished.parent / 'data.ledger.sqlite'}"
+    yield ["ledger", "verify", ledger, f"--statement={here / 'privacy.json'}"]
+
+
+KINDS = (
+    *(of_votes, of_labels, of_teachers, of_arrays),
+    *(of_models, of_samples, of_ledgers, of_statements),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @TRIED
 @given(data=st.data())
-def test_statements(data: st.DataObject, finished: Path, folder: New) -> None:
+def test_what_is_damaged_is_refused_or_served(
+    kind: Any, data: st.DataObject, place: Path, finished: Path, folder: New
+) -> None:
     here = folder()
-    public = finished / "public"
-    shutil.copy(public / "labels.npz", here)
-    name = data.draw(st.sampled_from(["privacy.json", "labels.npz"]))
-    damage = damaged_json if name == "privacy.json" else damaged_npz
-    shutil.copy(public / "privacy.json", here)
-    (here / name).write_bytes(data.draw(damage((public / name).read_bytes())))
-    ledger = f"--ledger={finished.parent / 'data.ledger.sqlite'}"
-    require_refused_or_served(
-        ["ledger", "verify", ledger, f"--statement={here / 'privacy.json'}"], here
-    )
+    for words in kind(data.draw, here, place, finished):
+        run = [] if words[0] in ("predict", "ledger") else [f"--run={here / 'run'}"]
+        require_refused_or_served([*words, *run], here)
