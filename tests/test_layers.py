@@ -356,7 +356,7 @@ def test_commands_and_an_estimator_on_a_table_need_no_torch(tmp_path: Path) -> N
     pytest.importorskip("sklearn")
     errors = without_torch(COMMANDS + CLASSIFIERS, tmp_path)
     refused = r"^pate .*: Expected the package \w+, got none: pip install 'pate\[networks\]'$"
-    assert len(re.findall(refused, errors, flags=re.MULTILINE)) == 2
+    assert len(re.findall(refused, errors, flags=re.MULTILINE)) == 1  # of a network to train
 
 
 def test_the_jobs_of_the_tests_run_tests() -> None:

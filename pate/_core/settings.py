@@ -16,7 +16,7 @@ from importlib import import_module
 from inspect import Parameter, isfunction, signature
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, get_type_hints
+from typing import Any, Generic, Self, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
@@ -226,7 +226,7 @@ def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
     within the arguments of a class. Nothing is called before.
     """
     for action in parser._actions:
-        if isinstance(action, ActionTypeHint):
+        if isinstance(action, ActionTypeHint) and _may_hold_objects(action._typehint):
             for named in _named_in(parsed.get(action.dest)):
                 path = named["class_path"]
                 made = import_object(path)
@@ -243,6 +243,12 @@ def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
                 with parser_context(parent_parser=parser):
                     within = ActionTypeHint.get_class_parser(made, {"fail_untyped": False})
                 require_classes(within, named.get("init_args") or Namespace())
+
+
+def _may_hold_objects(hint: Any) -> bool:
+    """Return whether a setting of this type may hold an object: texts, also in mappings, are none."""
+    parts = get_args(hint)
+    return any(map(_may_hold_objects, parts)) if parts else hint not in (str, type(None))
 
 
 def _named_in(value: Any) -> Iterator[Any]:
