@@ -246,7 +246,7 @@ def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
 
 
 def _may_hold_objects(hint: Any) -> bool:
-    """Return whether a setting of this type may hold an object, which no text is, in a mapping too."""
+    """Return whether a setting of this type may hold an object: texts hold none."""
     parts = get_args(hint)
     return any(map(_may_hold_objects, parts)) if parts else hint not in (str, type(None))
 
