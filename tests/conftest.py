@@ -55,6 +55,24 @@ def pytest_sessionfinish() -> None:
     gc.freeze()
 
 
+# what a variant of a mechanism has in common with the class that its test inherits from
+COMMON = {
+    "test_calibrated_noise_meets_a_target_and_hardly_more",
+    "test_no_magnitude_drowns_the_noise",
+    "test_one_query_at_a_time_follows_the_law",
+    "test_single_rows_follow_the_law",
+    "test_stated_accuracy_is_reached",
+    "test_votes_without_signal_answer_nothing",
+}
+
+
+def repeats(item: pytest.Item) -> bool:
+    """Return whether the class of a test inherits it from another class of tests."""
+    above = getattr(item, "cls", None) or object
+    inherits = any(each.__name__.startswith("Test") for each in above.__mro__[1:])
+    return inherits and getattr(item, "originalname", "") in COMMON
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of an expensive fixture first and together, so that one process makes it, then the slow tests.
 
@@ -68,6 +86,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 return order
         return 3 if SLOW_PLACES.isdisjoint(item.path.parts) else 2
 
+    for item in items:
+        if repeats(item):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=place)
 
 

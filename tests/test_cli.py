@@ -153,6 +153,7 @@ def test_what_an_interrupt_left_half_made_says_nothing(process: Process) -> None
     assert (done.returncode, done.stderr) == (143, "")
 
 
+@pytest.mark.slow
 def test_the_command_is_installed() -> None:
     """The entry point itself, from anywhere."""
     command = Path(sys.executable).with_name("pate")

@@ -25,6 +25,7 @@ PACKAGES = (
 )
 
 
+@pytest.mark.slow
 def test_packages_are_imported_when_they_are_used_and_torch_by_networks() -> None:
     """Where there is no torch, all works but what needs it."""
     script = (

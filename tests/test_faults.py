@@ -365,7 +365,10 @@ def dropped_in_a_finalizer(number: signal.Signals) -> None:
 
 
 @INTERRUPTS
-@pytest.mark.parametrize("drop", [dropped_by_a_library, dropped_in_a_finalizer])
+@pytest.mark.parametrize(
+    "drop",
+    [dropped_by_a_library, pytest.param(dropped_in_a_finalizer, marks=pytest.mark.slow)],
+)
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_was_dropped_comes_again_and_lets_the_command_clean_up(
     drop: Callable[[signal.Signals], None],

@@ -140,6 +140,7 @@ def test_rooms_import_each_other_in_one_direction() -> None:
     TopologicalSorter(rooms).prepare()  # raises on a circle, which it names
 
 
+@pytest.mark.slow
 def test_no_text_of_a_lower_zone_names_a_higher_one() -> None:
     """Entry points do (`pyproject.toml`)."""
     named = {
@@ -350,6 +351,7 @@ def without_torch(script: str, folder: Path) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_commands_and_an_estimator_on_a_table_need_no_torch(tmp_path: Path) -> None:
     """From votes or records to labels, a student, its predictions and a report; whoever has a table
     and scikit-learn imports no framework for networks."""
@@ -432,6 +434,7 @@ STILL_NAME_OPTIONS = {
 """A page that says which command comes next, and modules whose errors are yet to be mended."""
 
 
+@pytest.mark.slow
 def test_errors_below_the_commands_name_fields_and_no_options() -> None:
     """The commands add the options; a whole command in backticks is named by its own name."""
     found = {

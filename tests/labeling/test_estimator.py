@@ -184,6 +184,7 @@ def test_a_record_reaches_one_teacher(
         assert (neighbor != whole).any(axis=(0, 2)).sum() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [1, 2])
 def test_scorers_of_scikit_learn_take_labels(
     labels: int, arrays: tuple[FloatArray, UInt8Array]
@@ -210,7 +211,7 @@ def test_rows_of_private_records_are_no_public_samples(
     classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
 
 
-@pytest.mark.parametrize("columns", [3, 12])
+@pytest.mark.parametrize("columns", [3])
 def test_rows_of_few_values_are_alike_by_chance(columns: int) -> None:
     X = np.random.default_rng(columns).integers(0, 2, (900, columns)).astype(float)
     classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
@@ -255,6 +256,7 @@ def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
             Pipeline(steps).fit(X[:1800], Y[:1800], X_public=public)
 
 
+@pytest.mark.slow
 def test_five_records_give_a_warning(arrays: tuple[FloatArray, UInt8Array]) -> None:
     X, Y = arrays
     with pytest.warns(UserWarning, match="use more records, a larger epsilon, or X_public"):
@@ -340,6 +342,7 @@ def test_gaps_are_refused_in_one_line(
         PateClassifier(epsilon=8.0).fit(rows["X"], Y[:100], X_public=rows["X_public"])
 
 
+@pytest.mark.slow
 def test_sparse_arrays_give_what_dense_ones_give(
     arrays: tuple[FloatArray, UInt8Array],
 ) -> None:
@@ -423,6 +426,7 @@ def test_a_scaler_of_the_records_only_is_told_by_samples() -> None:
         scaled.predict(X[:29])  # too few to tell
 
 
+@pytest.mark.slow
 def test_a_scaler_of_the_records_only_is_told_by_the_release() -> None:
     generator = np.random.default_rng(0)
     signs = generator.normal(size=(2200, 8))
@@ -532,6 +536,7 @@ def test_another_process_finds_what_a_killed_one_left(tmp_path: Path) -> None:
     assert not (tmp_path / "records.fits").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the release shows no label")
 def test_fits_of_one_process_without_a_ledger_are_counted() -> None:
     _FITS.clear()
@@ -550,6 +555,7 @@ def test_fits_of_one_process_without_a_ledger_are_counted() -> None:
     assert "This is fit 1 of its process" in told(2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the release shows no label")
 def test_groups_have_a_name_where_a_ledger_adds_up(tmp_path: Path) -> None:
     X, Y = np.random.default_rng(0).normal(size=(60, 3)), np.ones((60, 2), int)

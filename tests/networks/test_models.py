@@ -58,6 +58,7 @@ def test_pooling_before_relu_changes_nothing(groups: int) -> None:
         assert torch.allclose(here, there, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_layers_without_weights_are_those_with_them() -> None:
     first = models.ResNet50((3, 32, 32), 7, norm="batch")
     assert any("running_mean" in name for name in first.state_dict())
@@ -68,6 +69,7 @@ def test_layers_without_weights_are_those_with_them() -> None:
         models.ResNet50((3, 32, 32), 7, weights="DEFAULT", norm="group")
 
 
+@pytest.mark.slow
 def test_a_backbone_of_torchvision() -> None:
     network = models.Backbone((3, 32, 32), "torchvision.resnet18").eval()
     pictures = torch.rand(2, 3, 32, 32)

@@ -175,7 +175,10 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    "key",
+    [pytest.param(key, marks=[pytest.mark.slow] if i % 3 else []) for i, key in enumerate(KEYS)],
+)
 def test_an_edit_is_noticed(stated: tuple[Path, dict[str, Any]], key: str) -> None:
     ledger, content = stated
     _, edited = next(edits(content[key]))

@@ -73,8 +73,8 @@ def test_one_gaussian_guess_has_its_exact_probability() -> None:
         assert refutes(guesses, gaussian_trade_off(mu), confidence=1 - exact * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("m", [1, 7, 60])
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("m", [7, 60])
+@pytest.mark.parametrize("epsilon", [0.0, 2.0])
 def test_randomised_response_is_rarely_refuted_and_a_little_more_is(m: int, epsilon: float) -> None:
     """The law of the right guesses is binomial, so that the error is summed up and not sampled."""
     honest = 1 / (1 + math.exp(-epsilon))

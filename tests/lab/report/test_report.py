@@ -211,6 +211,7 @@ def test_ids_of_samples_are_escaped(of_votes: Path, tmp_path: Path) -> None:
     assert "1 · 1 · 1 · 1 · 1 · 1 · and 2 more" in page.sections["samples"]
 
 
+@pytest.mark.slow
 def test_a_run_of_votes_without_records(of_votes: Path) -> None:
     page = read(of_votes)
     assert list(page.sections) == [
@@ -229,6 +230,7 @@ def test_a_run_of_votes_without_records(of_votes: Path) -> None:
     assert list(read(of_votes, "--private").sections)[-2:] == ["votes", "private-settings"]
 
 
+@pytest.mark.slow
 def test_every_stage_has_a_page(copied: Path, capsys: Captured) -> None:
     (copied / "public" / "student" / "metrics.json").unlink()
     assert "pate student test --run" in read(copied).sections["student"]
@@ -265,6 +267,7 @@ def test_a_statement_that_does_not_follow_is_refused(copied: Path, capsys: Captu
     assert "Expected the file of release 1, of sha256" in refused(capsys, str(copied))
 
 
+@pytest.mark.slow
 def test_later_releases_are_counted(of_votes: Path) -> None:
     """Another run on the same votes releases more: what is stated now is the cost of both."""
     before = json.loads((of_votes / "public" / "privacy.json").read_text())
@@ -320,6 +323,7 @@ def test_without_its_records_a_run_has_no_samples(copied: Path, capsys: Captured
     assert "gone.npz" not in page.text
 
 
+@pytest.mark.slow
 def test_new_labels_take_the_old_page_with_them(of_votes: Path) -> None:
     """It would say less than what both releases cost."""
     report(of_votes)
@@ -431,6 +435,7 @@ def test_a_page_needs_no_framework(copied: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_page_on_records_that_voted_for_themselves(tmp_path: Path) -> None:
     """On another scale than the public samples."""
 
@@ -446,6 +451,7 @@ def test_a_page_on_records_that_voted_for_themselves(tmp_path: Path) -> None:
     assert "answers of a linear model" in report(place.root, "--private")
 
 
+@pytest.mark.slow
 def test_a_page_without_test_records_says_so(tmp_path: Path) -> None:
     arrays = make_arrays() | {"split": np.repeat([0, 1], 300)}
     np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]

@@ -440,6 +440,7 @@ def test_known_keys_are_those_of_the_server_too(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "north" / "private", ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
     """In its own ledger, whatever the server counts: a second exchange is beyond the budget of the
     first."""

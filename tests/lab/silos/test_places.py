@@ -152,7 +152,7 @@ CHEATS = (
 @pytest.mark.parametrize(
     ("cheat", "kind"),
     [
-        pytest.param(cheat, kind, marks=[] if i < 4 and i % 3 == j else [pytest.mark.slow])
+        pytest.param(cheat, kind, marks=[] if i < 3 and i % 3 == j else [pytest.mark.slow])
         for i, cheat in enumerate(CHEATS)
         for j, kind in enumerate(("keys", "shares", "masked"))
     ],

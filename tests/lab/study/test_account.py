@@ -22,6 +22,7 @@ ASKED = ["--delta=1e-6", "--num_queries=20", "--num_teachers=200", "--num_labels
 Printed = pytest.CaptureFixture[str]
 
 
+@pytest.mark.slow
 def test_both_relations_are_printed_and_drawn(tmp_path: Path, capsys: Printed) -> None:
     plot = tmp_path / "deep" / "epsilon.png"
     found = account(
@@ -77,7 +78,7 @@ def test_a_second_opinion_never_fails_the_first(
     [
         ("NoisyVotes", "REPLACE_RECORD"),
         ("Rounds", "ADD_REMOVE_TEACHER"),
-        ("Peeling --aggregator.k=2", "ADD_REMOVE_TEACHER"),
+        pytest.param("Peeling --aggregator.k=2", "ADD_REMOVE_TEACHER", marks=pytest.mark.slow),
         ("Canonical --aggregator.k=2 --aggregator.scale_canonical=7", "REPLACE_RECORD"),
         pytest.param(
             "StableTopK --aggregator.delta_test=1e-9", "REPLACE_RECORD", marks=pytest.mark.slow

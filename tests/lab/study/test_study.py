@@ -239,6 +239,7 @@ def test_histograms_of_a_given_shape_and_of_rows_of_a_file(tmp_path: Path) -> No
             run_study(other, tmp_path / "study")
 
 
+@pytest.mark.slow
 def test_noise_is_found_once_for_all_k_and_votes_that_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def data_of(run: Path) -> Path:
     return Path(yaml.safe_load((run / "data.yaml").read_text())["data"]["init_args"]["path"])
 
 
+@pytest.mark.slow
 def test_data_that_are_gone_or_others_spend_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

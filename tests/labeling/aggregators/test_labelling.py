@@ -46,6 +46,7 @@ def relabel(run: Path, aggregator: dict[str, Any], *more: str) -> int:
     )
 
 
+@pytest.mark.slow
 def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     assert relabel(run, {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 3.0}}) == 0
     released = ReleasedLabels.load(run)
@@ -114,6 +115,7 @@ def test_a_crash_before_settling_settles_the_same(
     assert entry.realised is not None and sum(count for _, count in entry.realised) == 60
 
 
+@pytest.mark.slow
 def test_a_student_is_asked_before_the_teachers(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

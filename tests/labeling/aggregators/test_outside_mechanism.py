@@ -146,6 +146,7 @@ def test_the_commands_know_and_explain_it(
     assert isinstance(PickLabel.names, Mapping) and "scale_pick" in (PickLabel.__doc__ or "")
 
 
+@pytest.mark.slow
 def test_pate_label_releases_by_it(
     installed: Path, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,7 +45,11 @@ def write_table(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "ledger"), [("npz", "data of mine.ledger.sqlite"), ("python", "mine.ledger.sqlite")]
+    ("kind", "ledger"),
+    [
+        ("npz", "data of mine.ledger.sqlite"),
+        pytest.param("python", "mine.ledger.sqlite", marks=pytest.mark.slow),
+    ],
 )
 def test_a_recipe_that_is_written_runs(
     kind: str, ledger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -237,6 +241,7 @@ def test_public_records_need_no_labels(tmp_path: Path) -> None:
     assert source.label_names == ("gout",) and len(source.load(Role.PUBLIC)) == 2
 
 
+@pytest.mark.slow
 def test_kinds_are_told_by_their_files(tmp_path: Path, faces: Path) -> None:
     write_pictures(tmp_path / "pictures")
     (tmp_path / "pictures" / "labels.csv").rename(tmp_path / "pictures" / "mine.csv")
@@ -274,7 +279,7 @@ def test_what_epsilon_lets_guess_is_what_it_says(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("shape", "patches"),
-    [((1, 9, 9), True), ((9, 9, 3), True), ((2, 9), False)],
+    [((9, 9, 3), True), pytest.param((1, 9, 9), True, marks=pytest.mark.slow), ((2, 9), False)],
 )
 def test_arrays_of_pictures_are_seen_by_patches(
     shape: tuple[int, ...], patches: bool, tmp_path: Path
@@ -452,6 +457,7 @@ def test_chexpert_is_read_as_it_comes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "unit: group" in (recipe / "teachers.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_a_strip_of_pictures_shows_what_teachers_see(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -565,7 +571,13 @@ MEASURES = {
 }
 
 
-@pytest.mark.parametrize("kind", [*CODES, *MEASURES])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] if i % 2 else [])
+        for i, kind in enumerate((*CODES, *MEASURES))
+    ],
+)
 def test_a_code_that_repeats_is_asked_about(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -718,7 +730,7 @@ def test_no_other_column_decides_what_is_published(
         assert init(tmp_path, capsys, head, rows, *given, *choice)[0] == 0
         before = published(tmp_path)
         assert before[1] == ("group" if "ward" in choice else "record")
-        for i in range("ward" in choice, 30, 2):
+        for i in range("ward" in choice, 30, 5):
             name, values = any_column(i, num)
             wider = [f'"{value}",{row}' for value, row in zip(values, rows, strict=True)]
             words = (f'"{name}",{head}', wider, *given, *choice, "--kind", "csv")

@@ -222,7 +222,10 @@ def init(case: Ugly, folder: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if i % 2 else []) for i, name in enumerate(FAST)],
+)
 def test_what_init_writes_reads_the_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -313,7 +313,14 @@ def test_the_statement_is_made_again_where_it_is_missing(copied: Path) -> None:
     assert spent(copied) == 1
 
 
-@pytest.mark.parametrize("content", [None, '{"key": "zz"}', '{"key": "' + "ab" * 32 + '"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(None, marks=pytest.mark.slow),
+        pytest.param('{"key": "zz"}', marks=pytest.mark.slow),
+        '{"key": "' + "ab" * 32 + '"}',
+    ],
+)
 def test_labels_that_could_not_be_sealed_spend_nothing(
     content: str | None, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -331,7 +338,9 @@ def test_labels_that_could_not_be_sealed_spend_nothing(
     assert (public(copied), spent(copied)) == (before, paid)
 
 
-@pytest.mark.parametrize("name", ["privacy.json", "privacy.txt"])
+@pytest.mark.parametrize(
+    "name", ["privacy.json", pytest.param("privacy.txt", marks=pytest.mark.slow)]
+)
 def test_a_statement_that_is_not_of_these_labels_is_made_again(name: str, copied: Path) -> None:
     assert label(copied, STABLE, "--overwrite") == 0
     path = copied / "public" / name

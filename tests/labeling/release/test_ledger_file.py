@@ -250,6 +250,7 @@ def test_a_run_keeps_the_ledger_that_it_was_begun_with(place: Path, capsys: Capt
     assert (place / "other.sqlite").is_file()
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_keeps_its_own_ledger(taught: Path) -> None:
     Ledger(taught / "runs" / "one" / "ledger.sqlite")
     for path in (taught / "runs" / "one" / "data.yaml",):
@@ -356,8 +357,10 @@ def test_a_link_to_the_data_leads_to_their_ledger(place: Path) -> None:
     "damage",
     [
         "missing",
-        "no ledger",
-        *(pytest.param(text, marks=pytest.mark.slow) for text in ("", "[]", "data: [")),
+        *(
+            pytest.param(text, marks=pytest.mark.slow)
+            for text in ("no ledger", "", "[]", "data: [")
+        ),
     ],
 )
 def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(
@@ -382,6 +385,7 @@ def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(
     assert len(read_ledger(taught / "data" / "faces.ledger.sqlite").entries) == 1
 
 
+@pytest.mark.slow
 def test_a_run_in_the_working_directory_has_a_name(
     taught: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,14 @@ def test_a_file_and_its_folder_spend_one_budget(place: Path, capsys: Captured) -
     }
 
 
-@pytest.mark.parametrize("again", ["d/votes.npz", "link", "file.npz"])
+@pytest.mark.parametrize(
+    "again",
+    [
+        "link",
+        pytest.param("d/votes.npz", marks=pytest.mark.slow),
+        pytest.param("file.npz", marks=pytest.mark.slow),
+    ],
+)
 def test_a_folder_that_has_paid_pays_for_its_files(
     again: str, place: Path, capsys: Captured
 ) -> None:
@@ -130,6 +137,7 @@ def test_a_folder_of_links_names_its_ledger(place: Path, capsys: Captured) -> No
     assert "The ledger that was named for this run holds 1 release(s)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_two_ledgers_that_were_there_are_never_the_ledger_of_the_data(
     place: Path, capsys: Captured
 ) -> None:

@@ -55,6 +55,7 @@ def label(run: Path, *words: str) -> int:
     return cli.main(["label", *options, *words])
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_labelled_by_the_scores_of_its_votes(
     copied: Path, capsys: Captured
 ) -> None:

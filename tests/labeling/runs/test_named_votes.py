@@ -189,6 +189,7 @@ def test_ballots_of_a_file_are_packed_block_by_block(
     assert (known.vote_sum_digest, known.kind) == (theirs.vote_sum_digest, Ballots)
 
 
+@pytest.mark.slow
 def test_reading_large_ballots_takes_little_more_than_their_packed_form(tmp_path: Path) -> None:
     ballots = np.ones((25_000, 100, 8), dtype=np.uint8)
     np.savez(

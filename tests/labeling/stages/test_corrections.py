@@ -109,6 +109,7 @@ def test_both_releases_have_one_statement(warm: Path, capsys: Captured) -> None:
     assert ReleasedLabels.load(warm / "run").answered.sum() > 20
 
 
+@pytest.mark.slow
 def test_the_same_command_pays_no_more(warm: Path, capsys: Captured) -> None:
     labels = (warm / "run" / "public" / "labels.npz").read_bytes()
     words = ["run", str(warm / "recipe"), f"--run={warm / 'run'}", *WORDS]
@@ -341,6 +342,7 @@ def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
     assert len(read_ledger(ledger).entries) == 1
 
 
+@pytest.mark.slow
 def test_a_dry_run_knows_the_number_of_teachers_that_the_target_finds(
     tmp_path: Path, capsys: Captured
 ) -> None:

@@ -225,7 +225,7 @@ slow = pytest.mark.slow
     ("teachers", "features"),
     [
         pytest.param(teachers, name, marks=[] if (teachers, name) in FAST else [slow])
-        for FAST in [{("records", "PublicPCA"), ("corrections", "PublicPCA")}]
+        for FAST in [{("records", "PublicPCA")}]
         for teachers in TEACHERS
         for name in MAPS
     ],
@@ -251,6 +251,7 @@ def test_runs_on_numbers_of_all_sizes(teachers: str, features: str, tmp_path: Pa
     assert statement["guarantees"]["replace_record"]["epsilon"] > 0
 
 
+@pytest.mark.slow
 def test_a_run_on_a_damaged_picture(tmp_path: Path) -> None:
     write_pictures(tmp_path / "pictures", num=60)
     shutil.copyfile(tmp_path / "pictures" / "labels.csv", tmp_path / "labels.csv")
@@ -286,10 +287,10 @@ def first_fit() -> None:
     "settings",
     [
         {},
-        {"n_teachers": 20},
         *(
             pytest.param(settings, marks=slow)
             for settings in (
+                {"n_teachers": 20},
                 {"n_teachers": 8, "teacher": LogisticRegression()},
                 {"n_teachers": 8, "teacher": KNeighborsClassifier()},
             )
@@ -317,6 +318,7 @@ def test_a_classifier_on_numbers_of_all_sizes(settings: dict[str, Any], sparse: 
         assert classifier.predict(X[:40]).shape == (40, 4)
 
 
+@pytest.mark.slow
 def test_public_samples_of_all_sizes_are_clipped() -> None:
     arrays = make_arrays(300)
     X = arrays["X"].astype(np.float64)

@@ -68,7 +68,7 @@ CLOSED = {"fit": "closed_form"}
 TARGET = {"target_epsilon": 20.0, "delta": 1e-4}
 
 
-@pytest.mark.parametrize("write", [write_npz, write_csv])
+@pytest.mark.parametrize("write", [write_npz, pytest.param(write_csv, marks=pytest.mark.slow)])
 def test_records_vote_by_what_they_know(write: Write, tmp_path: Path, capsys: Captured) -> None:
     arrays, truth = lossy()
     source = write(tmp_path, arrays)
@@ -91,6 +91,7 @@ def test_records_vote_by_what_they_know(write: Write, tmp_path: Path, capsys: Ca
     assert figures["all_majority"]["accuracy"] == pytest.approx(by_hand)
 
 
+@pytest.mark.slow
 def test_teachers_correct_a_student_by_what_they_know(tmp_path: Path) -> None:
     arrays, truth = lossy()
     source = write_npz(tmp_path, arrays)

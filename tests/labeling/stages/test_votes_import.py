@@ -172,6 +172,7 @@ def test_a_folder_of_silos_has_its_ledger_inside(place: Path) -> None:
     assert released("runs/silos").num_teachers == 20
 
 
+@pytest.mark.slow
 def test_silos_with_ballots_serve_an_aggregator_of_ballots(place: Path) -> None:
     whole = made_votes()
     part(whole, slice(0, 5)).save(Path("silos/1.npz"))
@@ -202,6 +203,7 @@ def peak_of_importing(folder: Path, num_silos: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_silos_are_in_memory_one_at_a_time(place: Path) -> None:
     peaks = []
     for num_silos in (1, 12):
@@ -275,6 +277,7 @@ def test_scores_of_other_models_become_labels_for_a_target_alone(
         np.testing.assert_array_equal(released("runs/silos").noisy_counts, released().noisy_counts)
 
 
+@pytest.mark.slow
 def test_votes_beside_scores_are_scores_and_copies_are_told(place: Path, capsys: Captured) -> None:
     scores, votes = made_scores(), made_votes()
     scores.save(Path("silos/a.npz"))
@@ -293,6 +296,7 @@ def test_votes_beside_scores_are_scores_and_copies_are_told(place: Path, capsys:
     )
 
 
+@pytest.mark.slow
 def test_scores_of_few_samples_need_no_features(
     place: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +386,7 @@ def test_options_of_an_exchange_need_one(
     assert spent() == 0 and not Path("runs/mine").exists()
 
 
+@pytest.mark.slow
 def test_a_release_that_answers_little_says_its_price_and_what_would_help(
     place: Path, capsys: Captured
 ) -> None:
@@ -510,6 +515,7 @@ def test_a_lost_key_is_told(place: Path, capsys: Captured) -> None:
     assert spent() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["votes_00000.npy", "manifest.json"])
 def test_imported_votes_that_are_lost_are_imported_again(
     name: str, place: Path, capsys: Captured
@@ -658,7 +664,7 @@ def world(
     return seen | {"privacy.json": json.dumps(statement).encode()}
 
 
-@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("counts", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_one_teacher_who_votes_otherwise_changes_only_what_is_released(
     counts: bool, place: Path, capsys: Captured
 ) -> None:
@@ -677,7 +683,7 @@ def test_one_teacher_who_votes_otherwise_changes_only_what_is_released(
     assert {"label.yaml", "privacy.txt", "data.yaml", "out"} <= worlds[0].keys()
 
 
-@pytest.mark.parametrize("scores", [0.0, np.nan])
+@pytest.mark.parametrize("scores", [0.0, pytest.param(np.nan, marks=pytest.mark.slow)])
 def test_one_teacher_who_scores_otherwise_changes_only_what_is_released(
     scores: float, place: Path, capsys: Captured
 ) -> None:

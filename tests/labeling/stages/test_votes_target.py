@@ -96,7 +96,7 @@ KINDS = [
 ]
 # what is read from the votes depends on whether a class chooses its noise by their number, and on
 # what they are
-FAST = [(KINDS[0], "votes.npz"), (KINDS[2], "silos")]
+FAST = [(KINDS[0], "votes.npz")]
 PAIRS = [(kind, votes) for kind in KINDS for votes in ("votes.npz", "silos")]
 
 
@@ -168,7 +168,7 @@ def in_one_silo(votes: NamedVotes) -> None:
         )
 
 
-@pytest.mark.parametrize("bring", [in_one_file, in_one_silo])
+@pytest.mark.parametrize("bring", [in_one_file, pytest.param(in_one_silo, marks=pytest.mark.slow)])
 def test_features_may_come_with_the_votes(bring: Callable[[NamedVotes], Any], place: Path) -> None:
     """No data are named; the features of each query reach the aggregator."""
     bring(made_votes())

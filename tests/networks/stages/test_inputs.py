@@ -110,7 +110,7 @@ def fast(names: Iterable[str], *kept: str) -> list[Any]:
     return [name if name in kept else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize("name", fast(TEACHERS, "network", "unit", "seed", "start_from"))
+@pytest.mark.parametrize("name", fast(TEACHERS, "network", "unit"))
 def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, data = replace(PLAN, **{name: TEACHERS[name]}), Arrays(begun.parent / "data.npz")
     message = f"was begun with, got {name}"
@@ -123,7 +123,6 @@ def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixt
     "data",
     [
         {"labels": ["a", "b"]},
-        {"test_fraction": 0.2},
         {"features": PublicPCA(2)},
     ],
 )
@@ -141,7 +140,7 @@ def test_settings_of_the_data(
     )
 
 
-@pytest.mark.parametrize("name", fast(LABELS, "aggregator", "delta", "noise_seed"))
+@pytest.mark.parametrize("name", fast(LABELS, "aggregator", "noise_seed"))
 def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed: dict[str, Any] = {name: LABELS[name]}
     if name in ("max_delta0", "budget_filter"):
@@ -238,7 +237,7 @@ def other_labels(root: Path) -> None:
             other_public_records,
             {"teachers vote": "other public records", "student fit": "other public records"},
         ),
-        (other_test_records, {}),
+        pytest.param(other_test_records, {}, marks=pytest.mark.slow),
         (
             other_key,
             {
@@ -252,7 +251,7 @@ def other_labels(root: Path) -> None:
             {"teachers fit": "seed=0", "teachers vote": "other teachers"},
             marks=pytest.mark.slow,
         ),
-        (other_absent, {"label": "got other votes"}),
+        pytest.param(other_absent, {"label": "got other votes"}, marks=pytest.mark.slow),
         (other_labels, {"label": "noise_seed=3 (was 4)", "student fit": "other released labels"}),
     ],
 )

@@ -185,12 +185,8 @@ WAYS: dict[str, Way] = {
 
 FAST = (
     "rows in two roles",
-    "a fault in training",
     "a target above the budget",
-    "no answer",
-    "counts in words",
     "a student that fails in training",
-    "a setting twice",
 )
 
 
@@ -240,6 +236,7 @@ def test_whatever_fails_fails_before_anything_is_reserved(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_without_test_records_leaves_out_its_last_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

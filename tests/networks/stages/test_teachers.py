@@ -126,6 +126,7 @@ def test_the_chunk_size_is_chosen_once(
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
 
 
+@pytest.mark.slow
 def test_a_dry_run_writes_nothing(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +165,7 @@ def states(root: Path) -> list[dict[str, torch.Tensor]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_record_that_is_removed_reaches_one_teacher_by_command(
     words: list[str], tmp_path: Path
 ) -> None:
@@ -290,6 +292,7 @@ def test_damaged_votes_are_noticed_and_made_again(
     assert cli.main(labelling) == 0
 
 
+@pytest.mark.slow
 def test_a_truncated_chunk_is_noticed_on_the_way(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

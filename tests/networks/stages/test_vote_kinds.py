@@ -109,6 +109,7 @@ def test_voting_that_was_killed_goes_on_and_a_changed_score_is_told(
     assert [chunk.tobytes() for chunk in store.scores()] == before
 
 
+@pytest.mark.slow
 def test_quantile_bits_are_votes_for_every_aggregator(copied: Path) -> None:
     vote = ["teachers", "vote", "--run", str(copied), "--votes=quantile_bits", "--overwrite"]
     assert cli.main(vote) == 0

@@ -43,6 +43,7 @@ def network(descended: Path, tmp_path: Path) -> Path:
     return copy_run(descended, tmp_path / "network")
 
 
+@pytest.mark.slow
 def test_files_of_a_network_name_no_place(descended: Path, finished: Path) -> None:
     files = [path for path in (descended / "public").rglob("*") if path.is_file()]
     assert {"last.ckpt", "hparams.yaml", "model.json"} <= {path.name for path in files}
@@ -100,7 +101,10 @@ class Evil:
         return Path.touch, (self.marker,)
 
 
-@pytest.mark.parametrize(("command", "name"), [("fit", "last"), ("fit", "path"), ("test", "path")])
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("fit", "last"), pytest.param("fit", "path", marks=pytest.mark.slow), ("test", "path")],
+)
 def test_a_checkpoint_is_data(
     command: str, name: str, network: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -125,6 +129,7 @@ def test_a_checkpoint_is_data(
     assert marker.exists()
 
 
+@pytest.mark.slow
 def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(
     copied: Path, capsys: Captured
 ) -> None:
@@ -164,6 +169,7 @@ def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Cap
     assert cli.main(["student", "test", f"--run={copied}"]) == 0
 
 
+@pytest.mark.slow
 def test_a_student_that_diverged_is_refused(
     finished: Path, tmp_path: Path, capsys: Captured
 ) -> None:

@@ -78,6 +78,7 @@ def small(**changes: Any) -> TeacherPlan:
     )
 
 
+@pytest.mark.slow
 def test_a_resumed_chunk_sees_what_an_uninterrupted_one_sees(tmp_path: Path) -> None:
     data, parts = pictures(), partitions([20, 15, 25])
     whole = train(small(), data, parts, tmp_path / "whole")

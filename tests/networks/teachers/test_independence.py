@@ -120,7 +120,7 @@ class InFloat64(nn.Module):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name in ("clipping", "focal loss") else [pytest.mark.slow])
+        pytest.param(name, marks=[] if name == "focal loss" else [pytest.mark.slow])
         for name in SETTINGS
         if name not in ("all", "bfloat16")
     ],

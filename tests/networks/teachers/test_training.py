@@ -124,6 +124,7 @@ def test_one_record_changes_one_teacher_bit_for_bit(
     )
 
 
+@pytest.mark.slow
 def test_chunk_sizes_agree(tmp_path: Path) -> None:
     data = records(X=make_arrays(120)["X"].astype(np.float32))
     parts = partitions([30, 25, 5, 35])
@@ -168,6 +169,7 @@ def test_small_and_empty_partitions(sizes: list[int], chunk_size: int, tmp_path:
                 assert (packed[place] == 0).all()
 
 
+@pytest.mark.slow
 def test_one_class_partition_learns_its_class(tmp_path: Path) -> None:
     labels = make_arrays(120)["Y"]
     labels[:30] = 1
