@@ -13,6 +13,7 @@ import pytest
 
 import pate
 
+pytestmark = pytest.mark.slow  # they build and install
 ROOT = Path(pate.__file__).parents[1]
 BUILD = "from hatchling.build import build_wheel; import sys; print(build_wheel(sys.argv[1]))"
 
@@ -105,7 +106,7 @@ def test_a_new_environment_goes_from_a_recipe_to_predictions_and_a_report(
     )
     assert where.startswith(str(packages))
     sizes = ["--num=300", "--private_fraction=0.6", "--public_fraction=0.2"]
-    drawn = ["-m", "scripts.faces", "--output", tmp_path / "data" / "faces"]
+    drawn: list[str | Path] = ["-m", "scripts.faces", "--output", tmp_path / "data" / "faces"]
     outside([sys.executable, *drawn, *sizes], ROOT)
     words = [
         *("--teachers.num_teachers=12", "--label.target_epsilon=1e5"),

@@ -167,10 +167,11 @@ class SettingsParser(ArgumentParser):
                 action.required = False
         return added
 
-    def instantiate(self, cfg: Namespace, **options: Any) -> Namespace:
+    def instantiate(self, namespace: Namespace, *args: Any, **options: Any) -> Namespace:
         """Return what the parsed settings describe."""
-        require_classes(self, cfg)
-        return super().instantiate(cfg, instantiators=[(_make, Completable, True)], **options)
+        require_classes(self, namespace)
+        options["instantiators"] = [(_make, Completable, True)]
+        return super().instantiate(namespace, *args, **options)
 
     def parse_args(self, *args: Any, **settings: Any) -> Namespace:  # type: ignore[override]
         """Return the parsed options."""
@@ -230,7 +231,7 @@ def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
             for named in _named_in(parsed.get(action.dest)):
                 path = named["class_path"]
                 made = import_object(path)
-                kinds = get_subclass_types(
+                kinds = get_subclass_types(  # type: ignore[no-untyped-call]
                     action._typehint, also_lists=True, also_containers=True, callable_return=True
                 )
                 require(
@@ -241,8 +242,11 @@ def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
                     class_path=path,
                 )
                 with parser_context(parent_parser=parser):
-                    within = ActionTypeHint.get_class_parser(made, {"fail_untyped": False})
-                require_classes(within, named.get("init_args") or Namespace())
+                    within = ActionTypeHint.get_class_parser(  # type: ignore[no-untyped-call]
+                        made, {"fail_untyped": False}
+                    )
+                if "init_args" in named:
+                    require_classes(within, named["init_args"])
 
 
 def _may_hold_objects(hint: Any) -> bool:

@@ -46,7 +46,7 @@ def parser_of(kind: Any) -> Any:
 def slots() -> Iterator[tuple[Any, str]]:
     for kind in (TeacherPlan, LabelSettings, DataSource, Student, Trainer):
         for action in parser_of(kind)._actions:
-            if isinstance(action, ActionTypeHint) and get_subclass_types(
+            if isinstance(action, ActionTypeHint) and get_subclass_types(  # type: ignore[no-untyped-call]
                 action._typehint, also_lists=True, also_containers=True, callable_return=True
             ):
                 yield kind, action.dest

@@ -21,12 +21,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytest.importorskip("latex2mathml")  # of the packages of pages, which only slow tests need
 from scripts.pages import mathml, on_page_markdown, reference
 from tests import test_door
 from tests.test_layers import PRIVATE_PATH
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+pytestmark = pytest.mark.slow
 PACKAGES = ("pate", *(f"pate.{name}" for name in test_door.PACKAGES))
 
 

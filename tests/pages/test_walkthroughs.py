@@ -193,15 +193,15 @@ WRITTEN = [
 @pytest.mark.usefixtures("typist")
 def test_a_command_is_understood(page: str, line: str) -> None:
     words = shlex.split(line)[1:]
-    for block in blocks_of((DOCS / page).read_text()):
-        if block.title is not None:
-            Path(block.title).write_text(block.text)
     begun = [
         shlex.split(re.sub(r" --data \S+", "", other))[1:]  # which no command has made here
         for at, other in WRITTEN
         if at == page and other.startswith("pate init")
     ]
     assert all(cli.main(each) == 0 for each in begun)
+    for block in blocks_of((DOCS / page).read_text()):
+        if block.title is not None:
+            Path(block.title).write_text(block.text)
     if words[0] == "init":
         return
     if words[0] == "run":

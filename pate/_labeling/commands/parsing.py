@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn, Self, TypeVar, Union, get_args, get_o
 import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from jsonargparse._parameter_resolvers import get_signature_parameters
-from jsonargparse._typehints import ActionTypeHint, NestedArg
+from jsonargparse._typehints import ActionTypeHint, NestedArg  # type: ignore[attr-defined]
 
 from pate._core.files.reading import read_yaml
 from pate._core.settings import SettingsParser
@@ -363,7 +363,7 @@ class CommandParser(SettingsParser):
     def _check_by_ourselves(self) -> None:
         """Let each option tell field, value and reason of what it refuses."""
         for action in self._actions:
-            check = getattr(action, "_check_type", None)
+            check: Any = getattr(action, "_check_type", None)
             if isinstance(action, ActionTypeHint) and not hasattr(check, "is_ours"):
                 vars(action)["_check_type"] = _checked(action, check)
 

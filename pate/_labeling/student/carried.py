@@ -568,7 +568,7 @@ def load_student(
             "the sentence model of training",
             changed=str(packed),
         )
-        input_format = replace(input_format, model=SentenceFeatures(folder=packed, device=device))
+        input_format = replace(input_format, model=SentenceFeatures(folder=packed))
     return ExportedStudent(
         label_names=tuple(settings["label_names"]),
         input=input_format,

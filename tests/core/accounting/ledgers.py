@@ -58,7 +58,12 @@ NO_TESTS = Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, max
 def reserve(
     ledger: Ledger, events: Events, count: int, budget: Budget | None = None, **options: Any
 ) -> int:
-    named = {"run": "run", "description": "test", "seeded": False, "privacy_unit": RECORDS}
+    named: dict[str, Any] = {
+        "run": "run",
+        "description": "test",
+        "seeded": False,
+        "privacy_unit": RECORDS,
+    }
     return ledger.reserve(events, count=count, budget=budget, **named | options)
 
 

@@ -354,8 +354,9 @@ def test_a_filter_is_that_of_its_first_release_in_every_number() -> None:
     bounds = make_filter(budget, first)
     require_filter_of_first(bounds, budget, first)
     for name, value in (("order", 7.0), ("max_rdp", 1e-3), ("max_delta0", 3e-7)):
+        changed = replace(bounds, **{name: value})  # type: ignore[type-var]
         with pytest.raises(ValueError, match=r"^Expected the filter that follows from the budget"):
-            require_filter_of_first(replace(bounds, **{name: value}), budget, first)
+            require_filter_of_first(changed, budget, first)
     # nor is it another kind of filter
     with pytest.raises(ValueError, match=r"^Expected the filter that follows from the budget"):
         require_filter_of_first(make_filter(budget, CHOICE.cost()), BUDGET, CHOICE.cost())

@@ -345,6 +345,7 @@ def test_what_private_records_hold_is_told_to_their_owner_alone(
     assert "no private record" not in "".join(capsys.readouterr())
     told = (root / "private" / "notes.txt").read_text()
     assert "no private record has c: nothing can be learned" in told
-    assert cli.main([*words, "--dry_run", "--overwrite", "--owner"]) == 0
+    words[3] = str(tmp_path / "other")
+    assert cli.main([*words, "--dry_run", "--owner"]) == 0
     assert "PRIVATE: no private record has c" in capsys.readouterr().err
     assert (root / "private" / "notes.txt").read_text() == told

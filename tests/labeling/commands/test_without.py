@@ -52,7 +52,7 @@ def test_a_table_needs_no_network_and_no_lab(tmp_path: Path) -> None:
     done = pate(
         tmp_path,
         "--help",
-        "init mine --data table.csv --kind csv",
+        "init mine --data table.csv --kind csv --labels a,b,c --no_group",
         "run mine --run run --label.target_epsilon=20",
         "predict run/public/student/model table.csv --output answers.csv",
         "ledger show --ledger table.ledger.sqlite",

@@ -105,6 +105,7 @@ def test_a_run_is_compared_with_the_stated_noise(capsys: pytest.CaptureFixture[s
     assert len(results.differences(near, [["**a**", "1", "0.33"], ["b", "", "0.02"]])) == 1
 
 
+@pytest.mark.slow  # it names the versions of peers
 def test_a_run_is_kept_with_its_commit_and_its_noise(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
