@@ -57,8 +57,11 @@ def pytest_sessionfinish() -> None:
 
 # what a variant of a mechanism has in common with the class that its test inherits from
 COMMON = {
+    "test_a_fifth_less_noise_is_caught",
     "test_calibrated_noise_meets_a_target_and_hardly_more",
     "test_no_magnitude_drowns_the_noise",
+    "test_queries_of_a_batch_are_independent",
+    "test_rows_of_a_batch_are_independent",
     "test_one_query_at_a_time_follows_the_law",
     "test_single_rows_follow_the_law",
     "test_stated_accuracy_is_reached",

@@ -198,7 +198,7 @@ def test_scorers_of_scikit_learn_take_labels(
         assert get_scorer(name)(classifier, X[2000:], Y[2000:]) > 0.75, name
 
 
-@pytest.mark.parametrize("share", [1.0, 0.2])
+@pytest.mark.parametrize("share", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_rows_of_private_records_are_no_public_samples(
     share: float, arrays: tuple[FloatArray, UInt8Array]
 ) -> None:
@@ -227,6 +227,7 @@ def test_zeros_of_both_signs_are_alike() -> None:
         classifier.fit(X, np.tile([0, 1], 30), X_public=np.where(X == 0, -0.0, X))
 
 
+@pytest.mark.slow
 def test_labels_may_be_a_list_of_rows(arrays: tuple[FloatArray, UInt8Array]) -> None:
     X, Y = arrays[0][:300], [tuple(row) for row in arrays[1][:300].tolist()]
     classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
@@ -239,6 +240,7 @@ def test_labels_may_be_a_list_of_rows(arrays: tuple[FloatArray, UInt8Array]) -> 
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
     arrays: tuple[FloatArray, UInt8Array],
 ) -> None:

@@ -57,7 +57,13 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("name", list(MAKERS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if i % 3 else [])
+        for i, each in enumerate(MAKERS)
+    ],
+)
 def test_each_kind_of_factory_makes_a_network(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def download(*args: object, **options: object) -> None:
         raise AssertionError(f"weights are asked for: {args}")

@@ -245,6 +245,7 @@ def test_releases_that_no_ledger_could_hold_are_refused(
     assert not verifies(content, None)
 
 
+@pytest.mark.slow
 def test_a_statement_names_its_file(ledger: Ledger, tmp_path: Path) -> None:
     file = tmp_path / "labels.npz"
     file.write_bytes(b"labels")
@@ -451,6 +452,7 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
                 Statement.from_json(made.content | {"filter": made["filter"] | change}).verify()
 
 
+@pytest.mark.slow
 def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
     budget = Budget(max_epsilon=9.0, delta=1e-6, neighboring_relation=REPLACE)
     reserve(ledger, GAUSSIAN, 1, budget)

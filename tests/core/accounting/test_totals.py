@@ -111,6 +111,7 @@ def test_a_budget_takes_events_with_a_cost_on_the_default_orders_alone(path: Pat
         reserve(ledger, events, 3000)
 
 
+@pytest.mark.slow
 def test_a_release_may_be_settled_in_many_charges(path: Path) -> None:
     """Their sum is rounded up by more than the one charge that was reserved."""
     ledger, events = Ledger(path), gaussian(20.0)

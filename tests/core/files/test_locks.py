@@ -86,6 +86,7 @@ def test_shares_lock_together_and_keep_others_out(tmp_path: Path) -> None:
     other.end()
 
 
+@pytest.mark.slow
 def test_a_process_may_ask_again(tmp_path: Path) -> None:
     lock_run(tmp_path / "run")
     (tmp_path / "run" / "data.yaml").write_text("data")

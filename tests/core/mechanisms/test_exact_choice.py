@@ -41,11 +41,11 @@ def test_what_floats_decide_is_what_digits_decide(
     noise: Noise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is left to floats in the second half, and all comes out the same."""
-    below = np.random.default_rng(0).integers(-2, 9, (60, 7)).astype(np.float64)
-    below[:20, 0], below[10:30, 1] = -np.inf, np.inf
+    below = np.random.default_rng(0).integers(-2, 9, (24, 7)).astype(np.float64)
+    below[:8, 0], below[4:12, 1] = -np.inf, np.inf
 
     def chosen(k: int) -> IntArray:
-        scale = np.where(np.arange(60) % 3, 2.0, -1.5)[:, None]
+        scale = np.where(np.arange(24) % 3, 2.0, -1.5)[:, None]
         return sample_k_smallest(
             below, k, noise=noise, scale=scale, generator=np.random.default_rng(k)
         )
@@ -85,7 +85,7 @@ class Stuck(np.random.Generator):
         return np.full(size, self.tail)
 
 
-@pytest.mark.parametrize("tail", [0.0, 0.375, 1 - 2.0**-53])
+@pytest.mark.parametrize("tail", [0.0, 1 - 2.0**-53])
 @pytest.mark.parametrize("noise", ["gumbel", "laplace"])
 def test_noise_that_agrees_in_all_digits_of_a_float_is_told_apart(
     noise: Noise, tail: float

@@ -128,7 +128,6 @@ def test_an_audit_goes_on_where_it_was_killed_and_touches_no_other_ledger(
     ("words", "message"),
     [
         (["--canaries", "3"], "Expected a power of two of canaries, got canaries=3"),
-        (["--data.init_args.path=data/none.npz"], "missing='data/none.npz'"),
         (
             ["--output=data"],
             "Expected a new folder, or the folder of an audit. Choose another folder with --output, got output='data'",

@@ -183,6 +183,7 @@ def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: C
     assert not (copied / "public" / "all.html").exists()
 
 
+@pytest.mark.slow
 def test_names_are_escaped(of_votes: Path, capsys: Captured) -> None:
     capsys.readouterr()
     text = report(of_votes)
@@ -304,6 +305,7 @@ def test_the_ledger_is_left_alone(copied: Path) -> None:
     assert len(read_ledger(path).entries) == 1
 
 
+@pytest.mark.slow
 def test_without_its_ledger_a_run_has_its_statement(copied: Path, capsys: Captured) -> None:
     (copied / "ledger.sqlite").unlink()
     page = read(copied)
@@ -313,6 +315,7 @@ def test_without_its_ledger_a_run_has_its_statement(copied: Path, capsys: Captur
     assert not (copied / "ledger.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_without_its_records_a_run_has_no_samples(copied: Path, capsys: Captured) -> None:
     text = (copied / "data.yaml").read_text().replace("data.npz", "gone.npz")
     (copied / "data.yaml").write_text(text)
@@ -332,6 +335,7 @@ def test_new_labels_take_the_old_page_with_them(of_votes: Path) -> None:
     assert "release" in read(of_votes).sections["ledger"]
 
 
+@pytest.mark.slow
 def test_figures_of_older_labels_are_told(copied: Path) -> None:
     assert "older than the labels" not in read(copied).text
     metrics, labels = (

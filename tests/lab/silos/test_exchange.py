@@ -90,6 +90,7 @@ def test_as_many_may_drop_out_as_the_terms_say(
     require_same(server.open(), hospitals.curators(*survivors))
 
 
+@pytest.mark.slow
 def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^Expected dropouts <= 1 of 4 silos, got dropouts=2$"):
         Hospitals(tmp_path / "four", silos=4, dropouts=2)
@@ -241,7 +242,7 @@ def test_a_silo_cannot_make_up_the_keys_of_others(tmp_path: Path) -> None:
     assert hospitals.exchange.absent("shares") == ["north", "south", "west"]
 
 
-@pytest.mark.parametrize("kind", ["unmasking", "survivors"])
+@pytest.mark.parametrize("kind", ["unmasking", pytest.param("survivors", marks=pytest.mark.slow)])
 def test_what_another_signed_is_refused(after: After, kind: str) -> None:
     """Of the right form, in the place of another; the list of silos in the sum is the server's."""
     hospitals = after(4)
@@ -289,7 +290,7 @@ def blamed(printed: str) -> list[str]:
 @pytest.mark.parametrize(
     "liars",
     [
-        *((0,), (1, 4)),
+        (1, 4),
         *(pytest.param(each, marks=pytest.mark.slow) for each in combinations(range(5), 2)),
     ],
 )
@@ -324,7 +325,7 @@ def test_a_silo_that_lies_is_left_out_beside_one_that_dropped_out(
         hospitals.server().open()
 
 
-@pytest.mark.parametrize("which", ["own_mask", "pairs"])
+@pytest.mark.parametrize("which", ["own_mask", pytest.param("pairs", marks=pytest.mark.slow)])
 def test_rubbish_shares_are_found_before_anybody_has_paid(after: After, which: str) -> None:
     """A silo that seals one share of another secret to another is refused by that one, and nothing
     of votes is sent."""

@@ -135,6 +135,7 @@ def test_a_damaged_cell_is_named(histogram: Path, tmp_path: Path) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_changed_counts_are_other_cells(histogram: Path, tmp_path: Path) -> None:
     study, folder = small(histogram), tmp_path / "study"
     run_study(study, folder)
@@ -162,6 +163,7 @@ def test_noise_is_that_of_account(tmp_path: Path, capsys: pytest.CaptureFixture[
             assert f"{name}: {scale}"[:16] in out
 
 
+@pytest.mark.slow
 def test_intervals_are_students(histogram: Path, tmp_path: Path) -> None:
     study = small(histogram, epsilons=(0.02,), seeds=6, k=(3,))
     result = run_study(study, tmp_path / "study")
@@ -176,7 +178,9 @@ def test_intervals_are_students(histogram: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
-@pytest.mark.parametrize("mechanism", [Peeling, Canonical, PermuteAndFlip, Joint])
+@pytest.mark.parametrize(
+    "mechanism", [Peeling, Canonical, pytest.param(PermuteAndFlip, marks=pytest.mark.slow), Joint]
+)
 def test_at_delta_0_no_outcome_is_likelier_by_more_than_epsilon(
     mechanism: type[Aggregator], relation: NeighboringRelation, histogram: Path
 ) -> None:

@@ -58,6 +58,7 @@ def test_soft_values_are_kept_with_their_noise(run: Path) -> None:
     np.testing.assert_array_equal(released.labels, released.noisy_counts > 5)
 
 
+@pytest.mark.slow
 def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None:
     threshold = {
         "class_path": "NoisyVotes",

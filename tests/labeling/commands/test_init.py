@@ -122,6 +122,7 @@ def write_patients(path: Path, num: int = 5956, *, split: bool = False) -> None:
     path.write_text(text.replace("gout\n", "gout,part\n", 1) if split else text)
 
 
+@pytest.mark.slow
 def test_a_table_is_read_for_its_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,11 +210,8 @@ def test_all_faults_of_data_are_said_before_a_recipe_is_written(
     [
         ("topics", ["sports;news", "news", ""], {"topics": ["news", "sports"]}),
         ("tags", ["sports, news", "news", "news"], {"tags": ["news", "sports"]}),
-        ("topics", ["[1,0]", "[0,1]", "[0,0]"], {"topics": ["topics_0", "topics_1"]}),
         ("class", ["cat", "dog", "ox"], {"class": ["cat", "dog", "ox"]}),
-        ("cat", ["True", "False", "True"], ["cat"]),
         ("cat", ["Yes", "No", ""], {"cat": {"Yes": 1, "No": 0}}),
-        ("cat", ["y", "n", "y"], {"cat": {"y": 1, "n": 0}}),
         ("cat", ["1", "2", "2.0"], {"cat": {"2": 1, "1": 0}}),
         ("cat", ["1", "0", "-99"], {"cat": {"1": 1, "0": 0, "-99": None}}),
     ],

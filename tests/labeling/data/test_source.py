@@ -55,6 +55,7 @@ class Counted(Features):
         return np.sin(index[:, None] * np.arange(1, 17)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_lazy_features_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is computed of them is what is computed of the same values in one array."""
     monkeypatch.setattr(records, "_BLOCK_BYTES", 1 << 16)
@@ -193,6 +194,7 @@ def test_copies_are_more_than_chance_explains(
         assert records.copied_rows(*features).tolist() == [*range(copied)]
 
 
+@pytest.mark.slow
 def test_copies_are_found_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "_BLOCK_BYTES", 1 << 16)
     lazy = Counted()

@@ -121,6 +121,7 @@ def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -
                 )
 
 
+@pytest.mark.slow
 def test_a_budget_of_the_size_of_the_target_is_enough(finished: Path, tmp_path: Path) -> None:
     """The filter of an unused ledger admits what was calibrated."""
     run = copy_run(finished, tmp_path / "run")
@@ -186,6 +187,7 @@ def test_what_cannot_be_met_is_one_line_and_spends_nothing(
     assert (copied / "public" / "labels.npz").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_another_target_says_what_changed(copied: Path, capsys: Printed) -> None:
     assert label(copied, "--aggregator=NoisyVotes", "--target_epsilon=1") == 0
     words = ["--num_queries=50", "--delta=1e-3", "--noise_seed=1", "--run", str(copied)]

@@ -67,6 +67,7 @@ def test_bad_settings_spend_nothing(
     assert public(copied) == before
 
 
+@pytest.mark.slow
 def test_packages_are_looked_up_before_anything_is_spent_and_may_be_absent(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def ledgers() -> dict[str, int]:
     return {str(path): len(read_ledger(path).entries) for path in sorted(Path().rglob("*.sqlite"))}
 
 
+@pytest.mark.slow
 def test_a_file_and_its_folder_spend_one_budget(place: Path, capsys: Captured) -> None:
     assert label("d/votes.npz", "one") == 0
     capsys.readouterr()
@@ -100,7 +101,13 @@ def test_a_file_that_takes_the_place_of_another_does_not_take_its_budget(
 TWINS: dict[str, Callable[[str, str], object]] = {"copy": shutil.copy, "hard link": os.link}
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize(
+    "twin",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if i >= 1 else [])
+        for i, each in enumerate(TWINS)
+    ],
+)
 def test_copies_and_hard_links_in_a_folder_spend_one_budget(
     twin: str, place: Path, capsys: Captured
 ) -> None:
@@ -111,6 +118,7 @@ def test_copies_and_hard_links_in_a_folder_spend_one_budget(
     assert ledgers() == {"d/twin.ledger.sqlite": 1}
 
 
+@pytest.mark.slow
 def test_a_file_that_was_renamed_without_its_ledger_begins_no_new_one(
     place: Path, capsys: Captured
 ) -> None:
@@ -125,6 +133,7 @@ def test_a_file_that_was_renamed_without_its_ledger_begins_no_new_one(
     }
 
 
+@pytest.mark.slow
 def test_a_folder_of_links_names_its_ledger(place: Path, capsys: Captured) -> None:
     """What a link leads to may be counted where it lies, before or after."""
     Path("links").mkdir()

@@ -63,7 +63,7 @@ def verified(run: str) -> int:
     )
 
 
-@pytest.mark.parametrize("order", [(TWO, ""), ("", TWO)])
+@pytest.mark.parametrize("order", [(TWO, ""), pytest.param(("", TWO), marks=pytest.mark.slow)])
 def test_all_releases_are_stated_for_the_units_that_reach_most(
     order: tuple[str, str], capsys: Captured
 ) -> None:

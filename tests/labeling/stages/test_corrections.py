@@ -185,6 +185,7 @@ def test_no_digit_of_a_vote_depends_on_the_corrections_of_others(others: float) 
         assert (turned[4] != voted).all()
 
 
+@pytest.mark.slow
 def test_teachers_without_records_repeat_the_student(warm: Path, tmp_path: Path) -> None:
     many = 300
     ballots = Fit(warm, tmp_path / "fit").ballots(many)
@@ -221,6 +222,7 @@ def released(warm: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(warm / "run" / "first", tmp_path / "released"))
 
 
+@pytest.mark.slow
 def test_another_student_makes_other_teachers(
     warm: Path, released: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -240,7 +242,13 @@ REPLACED = {
 }
 
 
-@pytest.mark.parametrize("name", REPLACED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if i >= 1 else [])
+        for i, each in enumerate(REPLACED)
+    ],
+)
 def test_a_replaced_student_is_refused(
     name: str, warm: Path, released: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -295,7 +303,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("line", REFUSED)
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if i % 2 else [])
+        for i, each in enumerate(REFUSED)
+    ],
+)
 def test_a_run_is_refused_before_anything_is_spent(
     line: str, tmp_path: Path, capsys: Captured
 ) -> None:

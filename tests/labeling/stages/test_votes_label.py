@@ -167,6 +167,7 @@ def test_a_refusal_releases_the_lock(place: Path) -> None:
     assert len(read_ledger(Path("runs/mine/ledger.sqlite")).entries) == 1
 
 
+@pytest.mark.slow
 def test_a_finished_run_states_what_was_released_since(place: Path) -> None:
     """Another run on the same data released more: labels that are there are stated with all that
     the ledger holds."""
@@ -213,7 +214,7 @@ def test_units_that_reach_several_teachers(place: Path) -> None:
         replace(settings(), max_teachers_per_unit=0)
 
 
-@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("counts", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_copied_silo_is_refused(place: Path, counts: bool) -> None:
     """Each record of a file that was copied reaches two teachers."""
     votes = made_votes()
@@ -233,6 +234,7 @@ def test_a_copied_silo_is_refused(place: Path, counts: bool) -> None:
     assert pate.label([away, rest, away], settings(), run="runs/away").num_teachers == 25
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_not_beside_the_votes_is_called_named(place: Path) -> None:
     """The data have a ledger already, which counts what this one does not."""
     first = pate.label("votes.npz", settings(), run="runs/first")

@@ -129,6 +129,7 @@ def test_a_name_and_a_target_are_enough(
     assert 12 * (1 - 1e-4) < total <= 12
 
 
+@pytest.mark.slow
 def test_votes_and_target_may_be_settings_of_a_file(place: Path) -> None:
     Path("label.yaml").write_text("votes: votes.npz\ntarget_epsilon: 12\naggregator: NoisyVotes\n")
     assert label("--config=label.yaml", aggregator=()) == 0
@@ -203,6 +204,7 @@ def test_features_that_were_changed_are_told(place: Path, capsys: Captured) -> N
     assert spent() == 1
 
 
+@pytest.mark.slow
 def test_features_of_the_public_records_serve_as_well(place: Path, capsys: Captured) -> None:
     error = refused(capsys, "--votes=votes.npz", aggregator=KNOWN)
     assert "features [N, F] in the votes, or a data.yaml with their public records" in error

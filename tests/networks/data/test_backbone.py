@@ -111,6 +111,7 @@ class Stopping(ArrayFeatures):
         return super().__getitem__(index)
 
 
+@pytest.mark.slow
 def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     with pytest.raises(_StoppedError):
         backbone(tmp_path).transform(Stopping(300))

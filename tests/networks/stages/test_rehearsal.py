@@ -322,6 +322,7 @@ def fail(*_: object, **__: object) -> None:
     raise KeyError("a statement")
 
 
+@pytest.mark.slow
 def test_labels_are_rehearsed_with_their_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

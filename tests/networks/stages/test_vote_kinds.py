@@ -71,6 +71,7 @@ def test_networks_leave_scores_which_are_labelled_for_a_target_alone(
     )
 
 
+@pytest.mark.slow
 def test_voting_that_was_killed_goes_on_and_a_changed_score_is_told(
     copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

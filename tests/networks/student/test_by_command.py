@@ -159,6 +159,7 @@ class FailsLater(Linear):
         return super().forward(features)  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.slow
 def test_the_old_student_stays_until_the_new_one_works(copied: Path, capsys: Captured) -> None:
     before = everything(copied)
     words = [f"--run={copied}", "--overwrite", "--trainer.accelerator=cpu"]

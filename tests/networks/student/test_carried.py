@@ -289,6 +289,7 @@ def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
     assert away.predict([]).shape == (0, len(source.label_names))
 
 
+@pytest.mark.slow
 def test_a_backbone_leaves_with_its_student(faces: Path, tmp_path: Path) -> None:
     """Its weights travel; its cache of features stays, and so does the file of weights that it
     began with."""
@@ -506,8 +507,7 @@ def test_what_is_trusted_runs(
     "settings",
     [
         "torchvision.models.resnet18",
-        {"class_path": "torchvision.models.resnet.resnet18", "init_args": {}},
-        "torchvision.models.mobilenetv3.mobilenet_v3_small",
+        pytest.param("torchvision.models.mobilenetv3.mobilenet_v3_small", marks=pytest.mark.slow),
         from_elsewhere(
             "pate.models.Factory", name="torchvision.models.resnet18", settings={"weights": None}
         ),

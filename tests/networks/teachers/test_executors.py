@@ -215,6 +215,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert sum(told) == 7
 
 
+@pytest.mark.slow
 def test_shared_work_is_done_once_and_waits_for_others(tmp_path: Path) -> None:
     done: list[range] = []
     reported: list[int] = []
