@@ -356,11 +356,20 @@ def read_student_fit(args: Sequence[str]) -> Json:
 
 
 def _names_linear(args: Sequence[str]) -> bool:
-    """Return whether options, or else files, name no network, or the one in closed form."""
-    named = (
-        named_before(name, args) for name in ("model.network", "model.network.class_path", "model")
+    """Return whether options and files name no network, or the one in closed form.
+
+    An option of a part of the network overrides what a file names, and Linear takes no settings.
+    """
+    options = {word.partition("=")[0] for word in args}
+    parts = {word for word in options if word.startswith("--model.network.")} | (
+        options & {"--model"}
     )
-    network = next((value for value in named if value is not None), None)
+    path, *named = (
+        named_before(name, args) for name in ("model.network.class_path", "model.network", "model")
+    )
+    if parts - {"--model.network.class_path"} or (parts and not is_linear(path)):
+        return False
+    network = next((value for value in (*named[:1], path, *named[1:]) if value is not None), None)
     return network is None or is_linear(network)
 
 
