@@ -40,6 +40,8 @@ def parser_of(kind: Any) -> Any:
         parser.add_argument("--data", type=DataSource)
     else:
         parser.add_class_arguments(kind)
+    for action in parser._actions:  # a lack of another setting would refuse all
+        action.required = False
     return parser
 
 
