@@ -70,7 +70,8 @@ def functions(
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
             else prefix
         )
-        yield from functions(node, name)
+        if not isinstance(node, ast.expr):  # which holds no function with a name
+            yield from functions(node, name)
 
 
 def statements(node: ast.AST) -> int:
