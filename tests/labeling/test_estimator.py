@@ -406,6 +406,7 @@ def test_bad_input_is_one_line_and_spends_nothing(
     assert not ledger.exists()
 
 
+@pytest.mark.slow
 def test_a_scaler_of_the_records_only_is_told_by_samples() -> None:
     """Also where the release is too noisy to tell it."""
     generator = np.random.default_rng(0)

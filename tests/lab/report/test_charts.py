@@ -29,6 +29,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_chart_is_a_picture_with_a_caption() -> None:
     found = line_chart("loss", "epoch", {"one": [(0, 0.5), (10, 1.0)], "two": [(5, 0.75)]})
     assert found is not None and found.caption == "loss against epoch: one, two"

@@ -156,6 +156,7 @@ def test_private_parts_are_asked_for_and_marked(copied: Path, capsys: Captured) 
     assert (copied / "public" / "report.html").read_text() == public
 
 
+@pytest.mark.slow
 def test_figures_of_the_votes(copied: Path) -> None:
     """Agreement is computed once more from the ballots of the queried samples."""
     from pate.teachers import VoteStore
@@ -197,6 +198,7 @@ def test_names_are_escaped(of_votes: Path, capsys: Captured) -> None:
         assert name in page.sections["labels"]
 
 
+@pytest.mark.slow
 def test_ids_of_samples_are_escaped(of_votes: Path, tmp_path: Path) -> None:
     """The records that the votes were on, with ids that are markup."""
     ids = np.array([f"<script>alert({number})</script>" for number in range(31)])

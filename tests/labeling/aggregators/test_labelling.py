@@ -70,6 +70,7 @@ def test_a_query_with_one_label_of_several_counts_as_answered(run: Path) -> None
     assert mask.all(axis=1).sum() < statement["num_answered"] == mask.any(axis=1).sum() < 60
 
 
+@pytest.mark.slow
 def test_ballots_are_loaded_where_they_are_needed(run: Path) -> None:
     assert relabel(run, {"class_path": "Powerset", "init_args": {"scale_powerset": 1.0}}) == 0
     assert ReleasedLabels.load(run).mask.all()

@@ -526,6 +526,7 @@ def test_records_without_ids_get_random_ones(
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_rows_in_two_roles_are_refused_unless_they_are_meant(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -264,6 +264,7 @@ def test_a_replaced_student_is_refused(
     assert not (tmp_path / "fit" / "run" / "private" / "teachers").exists()
 
 
+@pytest.mark.slow
 def test_a_student_of_other_labels_is_refused(
     warm: Path, released: Path, tmp_path: Path, capsys: Captured
 ) -> None:

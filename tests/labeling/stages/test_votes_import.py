@@ -538,6 +538,7 @@ def test_imported_votes_that_are_lost_are_imported_again(
     assert spent() == 1
 
 
+@pytest.mark.slow
 def test_a_missing_ledger_is_told(place: Path, capsys: Captured) -> None:
     assert label("--votes=votes.npz") == 0
     Path("votes.ledger.sqlite").rename("elsewhere.sqlite")

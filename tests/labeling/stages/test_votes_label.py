@@ -76,6 +76,7 @@ def test_it_is_what_the_command_releases(place: Path) -> None:
             assert labels.statement["private"] is False
 
 
+@pytest.mark.slow
 def test_a_program_and_a_command_know_each_others_labels(place: Path) -> None:
     """However a class, an enum and a number are written; and a killed one is taken up by the
     other."""

@@ -206,6 +206,7 @@ def test_nothing_private_leaves(finished: Path) -> None:
     assert set(weights) == {"departs", "constant_logits", "network.1.weight", "network.1.bias"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimize", ["macro_f1", "micro_f1"])
 def test_a_student_decides_for_what_it_was_optimized(optimize: Metric, copied: Path) -> None:
     """As in its run: by cuts of what it says of public samples.
