@@ -1,7 +1,8 @@
 """Mutants: small faults in a copy of the package, one by one, and the tests that notice them.
 
     python -m scripts.mutants reach REACH [--part 0 2]
-    python -m scripts.mutants try REACH --output KILLS [--num 300] [--seed 0] [--part 0 2] [--all_killers]
+    python -m scripts.mutants try REACH --output KILLS [--num 300] [--seed 0] [--part 0 2]
+        [--fast | --all_killers]
     python -m scripts.mutants read KILLS [KILLS ..]
     python -m scripts.mutants deliberate REACH
 
@@ -9,17 +10,20 @@ A mutant swaps an operator, a comparison, a constant or a function such as `min`
 from core, labeling and networks, types and messages left out; or it is one of
 `deliberate_faults.tsv`, faults that would break the guarantee.
 
-`reach` runs each file of tests in a process of its own and records the functions that it enters:
-a file reaches a mutant if it enters the function around it, or anything of the module for what
-runs at import. Files that start other processes reach everything. `try` runs the files that reach
-a mutant, fast tests first, and adds a line of JSON for each mutant to KILLS: until the first test
-that fails, or, with `--all_killers`, all of them (the kill matrix, a night on many cores). The
-same command goes on after an interruption. `read` prints how many of the mutants that any test
-kills the fast tests kill, and the survivors, to be read: many are equivalent.
+`reach` runs each file of tests in a process of its own, under coverage, and records the lines that
+each test runs. What a shared fixture runs is reached by all tests of a file that use one. Tests
+that start other processes reach everything. A line that runs at import is reached by the tests
+that run any line of its module. `try` runs the tests that reach a mutant, fast tests first, and
+adds a line of JSON for each mutant to KILLS: until the first test that fails, or, with
+`--all_killers`, all of them (the kill matrix, a night on many cores). With `--fast` it leaves the
+slow tests to a later `try`. The same command goes on after an interruption. `read` prints how many
+of the mutants that any test kills the fast tests kill, and the survivors, to be read: many are
+equivalent.
 """
 
 import argparse
 import ast
+import inspect
 import json
 import os
 import re
@@ -27,12 +31,10 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,12 +42,15 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 ZONES = ("pate/_core", "pate/_labeling", "pate/_networks")
 FAULTS = Path(__file__).with_name("deliberate_faults.tsv")
-STARTS = re.compile(r"\bsubprocess\b|\bstart\(|multiprocessing|\bfork\b")
+STARTS = re.compile(r"\bsubprocess\b|\bstart\(|multiprocessing|\bfork\b|\bkill_at\(")
+CACHES = re.compile(r"^@(functools\.)?(lru_)?cache", re.MULTILINE)
 HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")
-SECONDS = (
-    30  # of a processor: a mutant under which one test takes longer is killed, as a hang is noticed
-)
-PATIENCE = 1200  # seconds, for tests that wait and compute nothing
+HEAVY += ("hypothesis", "coverage")
+# a mutant under which one test takes longer than this, and than ten times as long as without, is
+# killed, as a hang is noticed: seconds of a processor
+SECONDS = 5.0
+PATIENCE = 1800  # seconds, for tests that wait and compute nothing
+BATCHES = {"fast": (2.0, 20.0, 1e9), "slow": (20.0, 1e9)}  # seconds of the tests of each process
 SWAPS: dict[type[ast.AST], str] = {
     **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
     **{
@@ -93,19 +98,29 @@ class Mutant(NamedTuple):
         changed = source[first : self.start] + self.text + source[self.end : last]
         return f"{self.path}:{line}\n    - {source[first:last].strip()}\n    + {changed.strip()}"
 
-    def enclosing(self) -> str:
-        """The innermost function around it, as path:line of its start; line 0 outside of all."""
+    def lines(self) -> range:
+        """The lines of the innermost statement around it; of a compound one, of its head."""
         source = source_of(self.path)
         line = source.count("\n", 0, self.start) + 1
-        first = 0
+        around = range(line, line + 1)
         for node in ast.walk(ast.parse(source)):
-            # defaults and decorators run at import
-            if isinstance(node, ast.FunctionDef) and (
-                node.body[0].lineno <= line <= (node.end_lineno or 0)
-            ):
-                start = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-                first = max(first, start)
-        return f"{self.path}:{first}"
+            if isinstance(node, ast.stmt):
+                body = getattr(node, "body", [])
+                end = body[0].lineno - 1 if body else node.end_lineno or 0
+                first = min([node.lineno, *(n.lineno for n in getattr(node, "decorator_list", ()))])
+                if first <= line <= end:
+                    around = range(first, end + 1)
+        return around
+
+
+class Test(NamedTuple):
+    """A test that reaches a mutant."""
+
+    file: str
+    name: str
+    seconds: float
+    slow: bool
+    starts: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -119,31 +134,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--num", type=int, default=300, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="0 2 and 1 2 are halves")
+    parser.add_argument("--fast", action="store_true", help="leave the slow tests for later")
     parser.add_argument("--all_killers", action="store_true", help="do not stop at the first")
     options = parser.parse_args(arguments)
     part, num_parts = options.part
     if options.action == "read":
-        print(summary([json.loads(line) for file in options.files for line in file.open()]))
+        print(summary([kill for file in options.files for kill in kills_of(file).values()]))
     elif options.action == "reach":
         with copied():
             record_reach(test_files()[part::num_parts], options.files[0].absolute())
-    elif options.action == "try":
-        drawn = list(enumerate(draw(options.num, options.seed), 1))[part::num_parts]
-        reach = [json.loads(line) for line in options.files[0].open()]
-        done = options.output.read_text().splitlines() if options.output.exists() else []
-        tried = {json.loads(line)["number"] for line in done}
-        with options.output.absolute().open("a") as output, copied():
-            for number, mutant in drawn:
-                if number not in tried:
-                    kills = try_one(mutant, reach, every=options.all_killers)
-                    output.write(json.dumps({"number": number, **kills}) + "\n")
-                    output.flush()
     else:
         reach = [json.loads(line) for line in options.files[0].open()]
         with copied():
-            for mutant in deliberate_faults():
-                kills = try_one(mutant, reach, every=False)
-                print(f"{'killed' if kills['fast'] else 'SURVIVED'} {kills['mutant']}", flush=True)
+            if options.action == "try":
+                drawn = list(enumerate(draw(options.num, options.seed), 1))[part::num_parts]
+                try_all(drawn, reach, options.output, fast=options.fast, every=options.all_killers)
+            else:
+                for mutant in deliberate_faults():
+                    kills = try_one(mutant, reach, ("fast",))
+                    state = "killed" if kills["fast"] else "SURVIVED"
+                    print(f"{state} {kills['mutant']}", flush=True)
+
+
+def kills_of(file: Path) -> dict[int, dict[str, Any]]:
+    """Return the mutants that were tried, by number; the last line of each."""
+    rows = [json.loads(line) for line in file.open()] if file.exists() else []
+    return {row["number"]: row for row in rows}
 
 
 def summary(kills: list[dict[str, Any]]) -> str:
@@ -153,7 +169,7 @@ def summary(kills: list[dict[str, Any]]) -> str:
     of 2 mutants 2 were killed: 1 by fast tests (50.0%), 1 by slow tests only
     y, by b
     """
-    killed = [kill for kill in kills if kill["fast"] or kill["slow"]]
+    killed = [kill for kill in kills if kill["fast"] or kill.get("slow")]
     missed = [kill for kill in killed if not kill["fast"]]
     num_fast = len(killed) - len(missed)
     lines = [
@@ -161,7 +177,9 @@ def summary(kills: list[dict[str, Any]]) -> str:
         f"({num_fast / max(1, len(killed)):.1%}), {len(missed)} by slow tests only"
     ]
     lines += [f"{kill['mutant']}, by {kill['slow'][0]}" for kill in missed]
-    lines += [f"survived: {kill['mutant']}" for kill in kills if kill not in killed]
+    for kill in kills:
+        if kill not in killed:
+            lines += [("survived: " if "slow" in kill else "no fast test: ") + kill["mutant"]]
     return "\n".join(lines)
 
 
@@ -297,6 +315,7 @@ class copied:  # noqa: N801
             del sys.modules[name]
         for name in HEAVY:  # once, for all children
             __import__(name)
+        run(test_files(), "", _Compiled(), "--collect-only")
 
     def __exit__(self, *_: object) -> None:
         os.chdir(ROOT)
@@ -304,70 +323,108 @@ class copied:  # noqa: N801
 
 
 def record_reach(files: Sequence[str], output: Path) -> None:
-    """Add a line for each file of tests: the functions that it enters, and its seconds."""
-    known = {json.loads(line)["file"] for line in output.open()} if output.exists() else set()
+    """Add a line for each file of tests: its tests, and by module which of them run each line."""
+    recorded = {json.loads(line)["file"] for line in output.open()} if output.exists() else set()
     for file in files:
-        if file in known:
+        if file in recorded:
             continue
         begun = time.monotonic()
         with tempfile.NamedTemporaryFile("r") as found:
-            run([file], "slow or not slow", _Reach(found.name), patience=PATIENCE)
-            entered = found.read().split()
-        row = {
-            "file": file,
-            "seconds": time.monotonic() - begun,
-            "starts": bool(STARTS.search(Path(file).read_text())),
-            "entered": entered,
-        }
+            run([file], "slow or not slow", _Reach(found.name))
+            row = json.loads(found.read() or '{"tests": [], "failing": ["all"], "lines": {}}')
         with output.open("a") as lines:
-            lines.write(json.dumps(row) + "\n")
-        print(f"{file}: {len(entered)} functions in {row['seconds']:.0f} s", flush=True)
+            lines.write(json.dumps({"file": file, **row}) + "\n")
+        failing = f", FAILING {row['failing']}" if row["failing"] else ""
+        print(
+            f"{file}: {len(row['tests'])} in {time.monotonic() - begun:.0f} s{failing}", flush=True
+        )
 
 
-def try_one(mutant: Mutant, reach: list[dict[str, Any]], *, every: bool) -> dict[str, Any]:
-    """Return the fast and the slow tests that notice a mutant; the first only, unless `every`."""
-    place, stem = mutant.enclosing(), Path(mutant.path).stem
-    rows = [
-        row
-        for row in reach
-        if place in row["entered"]
-        or (place.endswith(":0") and any(e.startswith(mutant.path) for e in row["entered"]))
-    ]
-    rows.sort(key=lambda row: (f"test_{stem}." not in row["file"], row["seconds"]))
-    others = [row for row in reach if row["starts"] and row not in rows]
-    files = [row["file"] for row in [*rows, *others] if Path(row["file"]).exists()]
-    begun, kills = time.monotonic(), dict[str, list[str]](fast=[], slow=[])
-    for speed, marked in (("fast", "not slow"), ("slow", "slow")):
-        for file in files:
-            if (kills["fast"] or kills["slow"]) and not every:
-                break
-            kills[speed] += failing(file, marked, mutant, every=every)
-    state = "killed" if kills["fast"] else "slow" if kills["slow"] else "SURVIVED"
+def reaching(mutant: Mutant, reach: list[dict[str, Any]]) -> list[Test]:
+    """Return the tests that reach a mutant: of its own module's file first, and short ones first."""
+    stem, found = Path(mutant.path).stem, []
+    for row in reach:
+        by_line = row["lines"].get(mutant.path, {})
+        hit = {i for line in mutant.lines() for i in by_line.get(str(line), ())}
+        if hit == {-1}:  # at import
+            hit = {i for tests in by_line.values() for i in tests}
+        hit |= {i for i, (*_, starts) in enumerate(row["tests"]) if starts}
+        found += [Test(row["file"], *row["tests"][i]) for i in sorted(hit - {-1})]
+    mirrors = f"/test_{stem}.py"
+    return sorted(
+        found, key=lambda test: (test.starts, not test.file.endswith(mirrors), test.seconds)
+    )
+
+
+def try_all(
+    drawn: Sequence[tuple[int, Mutant]],
+    reach: list[dict[str, Any]],
+    output: Path,
+    *,
+    fast: bool,
+    every: bool,
+) -> None:
+    """Add a line for each mutant, and for those that only slow tests may still kill."""
+    tried = kills_of(output)
+    for number, mutant in drawn:
+        kills = tried.get(number, {})
+        if "fast" not in kills:
+            kills |= try_one(mutant, reach, ("fast",), every=every)
+        elif "slow" in kills or fast:
+            continue
+        if not fast and (every or not kills["fast"]):
+            kills |= try_one(mutant, reach, ("slow",), every=every)
+        elif kills["fast"]:
+            kills["slow"] = []
+        with output.open("a") as lines:
+            lines.write(json.dumps({"number": number, **kills}) + "\n")
+
+
+def try_one(
+    mutant: Mutant, reach: list[dict[str, Any]], speeds: Sequence[str], *, every: bool = False
+) -> dict[str, Any]:
+    """Return the tests of each speed that notice a mutant; the first only, unless `every`."""
+    begun, kills = time.monotonic(), dict[str, Any](mutant=mutant.show())
+    tests = reaching(mutant, reach)
+    for speed in speeds:
+        left = [test for test in tests if test.slow == (speed == "slow")]
+        kills[speed] = []
+        for seconds in BATCHES[speed][-1:] if every else BATCHES[speed]:
+            sums = np.cumsum([test.seconds for test in left])
+            num = max(1, int(np.searchsorted(sums, seconds)))
+            if left and (every or not kills[speed]):
+                kills[speed] += failing(left[:num], mutant, every=every)
+            left = left[num:]
+    state = ", ".join(f"{speed} {kills[speed] or 'SURVIVED'}" for speed in speeds)
     print(f"{state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
-    return {"mutant": mutant.show(), **kills}
+    return kills
 
 
-def failing(file: str, marked: str, mutant: Mutant, *, every: bool) -> list[str]:
-    """Return the tests of a file that fail, or take too long, with a mutant in the copy."""
+def failing(tests: Sequence[Test], mutant: Mutant, *, every: bool) -> list[str]:
+    """Return the tests that fail, or take too long, with a mutant in the copy."""
     path, source = Path(mutant.path), Path(mutant.path).read_text()
     path.write_text(source[: mutant.start] + mutant.text + source[mutant.end :])
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
         compiled.unlink()
+    files = list(dict.fromkeys(test.file for test in tests))
     with tempfile.NamedTemporaryFile("r") as found:
-        status = run([file], marked, _Killers(found.name), *([] if every else ["-x"]))
-        killers = found.read().splitlines()
+        status = run(files, "", _Killers(found.name, tests), *([] if every else ["-x"]))
+        begun, failed = [], []
+        for line in found.read().splitlines():
+            state, _, name = line.partition(" ")
+            (begun if state == "begun" else failed).append(name)
     path.write_text(source)
-    return killers or ([file] if status not in (0, 5) else [])  # 5: no such test
+    if status not in (0, 1, 5):  # a test that ends or hangs the process; 5: no tests
+        failed += begun[-1:] or [files[0]]
+    return failed
 
 
-def run(
-    files: Sequence[str], marked: str, plugin: Any, *words: str, patience: int = PATIENCE
-) -> int:
+def run(files: Sequence[str], marked: str, plugin: Any, *words: str) -> int:
     """Run tests in a child and return its status."""
     child = os.fork()
     if not child:
-        _test([*files, "-m", marked, *words], plugin)
-    limit = time.monotonic() + patience
+        _test([*files, *(["-m", marked] if marked else []), *words], plugin)
+    limit = time.monotonic() + PATIENCE
     while time.monotonic() < limit:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -375,58 +432,117 @@ def run(
         time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return 1
+    return -signal.SIGKILL
+
+
+class _Compiled:
+    """Keeps the compiled tests and modules of the copy, for all runs."""
 
 
 class _Killers:
-    """Writes the tests that fail, and ends the process in a test that computes for too long."""
+    """Runs some tests, writes those that fail, and ends the process in one that computes for too long."""
 
-    def __init__(self, output: str) -> None:
+    def __init__(self, output: str, tests: Sequence[Test]) -> None:
         self.output = output
+        self.seconds = {test.name: test.seconds for test in tests}
 
-    def pytest_runtest_logstart(self) -> None:
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    def write(self, line: str) -> None:
+        with open(self.output, "a") as output:
+            output.write(line + "\n")
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = [item for item in items if item.nodeid in self.seconds]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.write(f"begun {nodeid}")
+        signal.setitimer(signal.ITIMER_PROF, max(SECONDS, 10 * self.seconds[nodeid]))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
-            with open(self.output, "a") as output:
-                output.write(report.nodeid + "\n")
+            self.write(f"failed {report.nodeid}")
 
     def pytest_collectreport(self, report: Any) -> None:
         self.pytest_runtest_logreport(report)
 
 
 class _Reach:
-    """Writes the functions of the package that tests enter, as path:line."""
+    """Writes the tests of a file, and by module which of them run each line; -1 is the import."""
 
     def __init__(self, output: str) -> None:
-        self.output, self.entered = output, set[Any]()
-
-    def profile(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            self.entered.add(frame.f_code)
+        self.output = output
+        self.tests: dict[str, list[Any]] = {}
+        self.shared: dict[str, set[str]] = {}
+        self.failing: list[str] = []
 
     def pytest_sessionstart(self) -> None:
-        threading.setprofile(self.profile)
-        sys.setprofile(self.profile)
+        import coverage
+
+        self.coverage = coverage.Coverage(
+            data_file=None, include=[f"{os.getcwd()}/pate/*"], config_file=False
+        )
+        self.coverage.start()
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        name, source = item.nodeid, Path(item.path).read_text()
+        try:
+            own = inspect.getsource(item.function)
+        except (AttributeError, TypeError, OSError):  # a docstring's example
+            own = ""
+        helpers = re.findall(r"^def (\w+)(.*\n(?:(?:    .*)?\n)*)", source, re.MULTILINE)
+        starting = [helper for helper, body in helpers if STARTS.search(body)]
+        starts = bool(STARTS.search(own) or any(f"{helper}(" in own for helper in starting))
+        slow = item.get_closest_marker("slow") is not None
+        self.tests[name] = [name, 0.0, slow, starts]
+        fixtures = item._fixtureinfo.name2fixturedefs if hasattr(item, "_fixtureinfo") else {}
+        self.shared[name] = {
+            fixture
+            for fixture, made in fixtures.items()
+            if made[-1].scope != "function" and made[-1].baseid != ""
+        }
+        if CACHES.search(source):
+            self.shared[name].add("cache")
+        self.coverage.switch_context(f"{'shared' if self.shared[name] else 'own'} {name}")
+
+    def pytest_runtest_call(self, item: Any) -> None:
+        kind = "shared" if "cache" in self.shared[item.nodeid] else "own"
+        self.coverage.switch_context(f"{kind} {item.nodeid}")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.nodeid in self.tests:  # not where a mark skips it before its setup
+            self.tests[report.nodeid][1] += report.duration
+        if report.failed:
+            self.failing.append(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
-        here = os.getcwd() + os.sep
-        inside = [code for code in self.entered if code.co_filename.startswith(here + "pate")]
+        self.coverage.stop()
+        data, here = self.coverage.get_data(), os.getcwd() + os.sep
+        names = [name for name in self.tests if name not in self.failing]
+        reached: dict[str, set[int]] = {"": {-1}}
+        for name in self.tests:
+            mine = {names.index(name)} if name in names else set()
+            reached[f"own {name}"] = mine
+            reached[f"shared {name}"] = mine | {
+                i for i, other in enumerate(names) if self.shared[name] & self.shared[other]
+            }
         lines = {
-            f"{code.co_filename.removeprefix(here)}:"
-            f"{0 if code.co_name == '<module>' else code.co_firstlineno}"
-            for code in inside
+            file.removeprefix(here): {
+                line: sorted(set().union(*(reached[context] for context in contexts)))
+                for line, contexts in data.contexts_by_lineno(file).items()
+            }
+            for file in data.measured_files()
         }
-        Path(self.output).write_text("\n".join(sorted(lines)))
+        tests = [self.tests[name] for name in names]
+        with open(self.output, "w") as output:
+            json.dump({"tests": tests, "failing": self.failing, "lines": lines}, output)
 
 
 def _test(arguments: Sequence[str], plugin: Any) -> None:
     os.setpgid(0, 0)
-    sys.dont_write_bytecode = True  # a fault must not outlive its run
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    if isinstance(plugin, _Compiled):
+        sys.dont_write_bytecode = False
+    else:
+        sys.dont_write_bytecode = True  # a fault must not outlive its run
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     silent = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(silent, stream)
