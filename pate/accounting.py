@@ -51,8 +51,6 @@ if TYPE_CHECKING:
         Accountant as Accountant,
         Composed as Composed,
         Guarantee as Guarantee,
-        ProofText as ProofText,
-        Term as Term,
     )
     from pate._core.accounting.statement import Statement as Statement
     from pate.lab.study.autodp import from_autodp as from_autodp, to_autodp as to_autodp

@@ -54,3 +54,23 @@ def write_csv(path: Path, notice: str, rows: Iterable[Mapping[str, Any]]) -> Non
         writer = csv.DictWriter(file, fieldnames=list(first))
         writer.writeheader()
         writer.writerows([first, *others])
+
+
+def rendered(template: Path, **words: Any) -> str:
+    """Return the text of a template of Jinja.
+
+    Raises:
+        LookupError: if the template names what is not among the ``words``, or not in one of them.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, UndefinedError
+
+    environment = Environment(
+        loader=FileSystemLoader(template.parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    try:
+        return environment.get_template(template.name).render(words)
+    except UndefinedError as error:
+        raise LookupError(str(error)) from None

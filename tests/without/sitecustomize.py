@@ -1,4 +1,4 @@
-"""Let no process find the packages that networks, plots and reports need.
+"""Let no process find the packages that networks and plots need.
 
 Python imports it at its start if its folder is in ``PYTHONPATH``.
 """
@@ -7,7 +7,7 @@ import sys
 from importlib.abc import MetaPathFinder
 
 FRAMEWORKS = {"torch", "torchvision", "pytorch_lightning", "lightning_fabric"}
-FRAMEWORKS |= {"matplotlib", "jinja2", "Crypto"}
+FRAMEWORKS |= {"matplotlib", "Crypto"}
 
 
 class Missing(MetaPathFinder):

@@ -5,15 +5,16 @@ mechanisms that dominate all events one by one (Dong, Roth & Su (2022), Corollar
 `ManyBitsAccountant` those that dominate events as many bits (docs/appendix/costs.md, "Many bits").
 `EqualRoundsAccountant` and `OrderedAccountant` have the bounds of `pate._core.accounting.adaptive`.
 `pate._core.accounting.accountant` names those that a total is the smallest of. To add one, write a
-subclass of `Accountant`, name it there, and give `Guarantee` the figures of its proof.
+subclass of `Accountant`, name it there, and give `Guarantee` the figures of its proof, which
+`statement.txt` sets in words.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -21,8 +22,6 @@ import numpy as np
 from pate._core.accounting.adaptive import Profile, equal_rounds, is_known, ordered_profile
 from pate._core.accounting.base import Event, leaves
 from pate._core.accounting.cost import (
-    EXCESS_LIMIT,
-    LOSS_LIMIT,
     WIDTHS,
     Cost,
     convert,
@@ -67,19 +66,6 @@ class Guarantee:
         figures = {name: value for name, value in asdict(self).items() if value is not None}
         return figures | {"epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
 
-    @classmethod
-    def from_dict(cls, figures: Mapping[str, Any]) -> Guarantee:
-        """Return the guarantee that `to_dict` described; keys of other names are ignored.
-
-        >>> guarantee = Guarantee(epsilon=1.0, delta=1e-6, delta0=0.0)
-        >>> guarantee == Guarantee.from_dict(guarantee.to_dict())
-        True
-        """
-        values = {field.name: figures[field.name] for field in fields(cls) if field.name in figures}
-        return cls(
-            **values | {"epsilon": math.inf if figures["epsilon"] is None else figures["epsilon"]}
-        )
-
 
 class Composed(NamedTuple):
     """Events under one relation, composed in order.
@@ -119,39 +105,8 @@ class Composed(NamedTuple):
         return Guarantee(epsilon=epsilon, delta=delta, delta0=self.cost.delta0, **figures)
 
 
-class Term(NamedTuple):
-    """A basic event of a sum: the number of times that it happens, and its cost at one order."""
-
-    event: Event
-    times: int
-    cost: Cost
-
-
-class ProofText(NamedTuple):
-    """The words of a proof, for the arithmetic of a statement.
-
-    Attributes:
-        method: the method, for the heading.
-        prices: the price of each term in figures of the method, or nothing.
-        total: the sum in figures of the method.
-        formulas: the lines from the sum to epsilon.
-    """
-
-    method: str
-    prices: Sequence[str]
-    total: str
-    formulas: tuple[str, ...]
-
-
-LEFT = "    d = (delta - delta0) / (1 - delta0)"
-"""The formula of the delta that failures leave."""
-
-
 class Accountant(ABC):
     """A way to prove an epsilon of composed events."""
-
-    figures: ClassVar[tuple[str, ...]] = ()
-    """The fields of a `Guarantee` that its proofs fill in, and no other accountant's do."""
 
     @abstractmethod
     def supports(self, event: Event) -> bool:
@@ -180,10 +135,6 @@ class Accountant(ABC):
         """Return the smallest delta at ``epsilon`` that it proves; 1 or more without a proof."""
         return 1.0
 
-    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
-        """Return the words of a proof of its own."""
-        raise NotImplementedError(f"{type(self).__name__} is in no statement")
-
 
 class RenyiAccountant(Accountant):
     """Converts the sum of curves at its best order.
@@ -192,8 +143,6 @@ class RenyiAccountant(Accountant):
         conversion: ``"optimal"``, by Canonne, Kamath & Steinke (2020), Proposition 12, or
             ``"classic"``, by Mironov (2017), Proposition 3, to reproduce published figures.
     """
-
-    figures = ("order", "rdp")
 
     def __init__(self, conversion: Literal["optimal", "classic"] = "optimal") -> None:
         self._conversion: Literal["optimal", "classic"] = conversion
@@ -222,22 +171,6 @@ class RenyiAccountant(Accountant):
         log_delta = min(float(exponent.min()), 0.0)
         return min(1.0, cost.delta0 + math.exp(cost.log_survival + log_delta))
 
-    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
-        return ProofText(
-            f"at the Renyi order a = {guarantee.order!r}",
-            [f"rdp = {float(term.cost.rdp[0])!r}" for term in terms],
-            f"rdp = {guarantee.rdp!r}",
-            (
-                LEFT,
-                "    epsilon = rdp + log(1 - 1/a) - (log(d) + log(a)) / (a - 1)",
-                "    (Canonne, Kamath & Steinke (2020), Proposition 12)",
-            ),
-        )
-
-
-_METHOD = "in Gaussian differential privacy"
-_DELTA = "    d = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)"
-
 
 class GaussianAccountant(Accountant):
     """Sums the ``mu^2`` of Gaussian mechanisms that dominate the events one by one.
@@ -247,8 +180,6 @@ class GaussianAccountant(Accountant):
     Args:
         exact: whether it supports Gaussian events only.
     """
-
-    figures: ClassVar[tuple[str, ...]] = ("mu",)
 
     def __init__(self, *, exact: bool = False) -> None:
         self._exact = exact
@@ -280,23 +211,9 @@ class GaussianAccountant(Accountant):
             return 1.0
         return composed.with_failures(lost + gaussian_delta(epsilon, math.sqrt(mu_squared)))
 
-    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
-        return ProofText(
-            _METHOD,
-            [f"mu^2 = {term.cost.mu_squared!r}" for term in terms],
-            f"mu^2, mu = {guarantee.mu!r}",
-            (
-                LEFT,
-                _DELTA,
-                "    (Dong, Roth & Su (2022), Corollary 3.3; Balle & Wang (2018), Theorem 8)",
-            ),
-        )
-
 
 class ManyBitsAccountant(GaussianAccountant):
     """Sums the weights of choices and tests among many, at their best common width."""
-
-    figures = ("mu", "width")
 
     def _dominating(self, composed: Composed) -> tuple[float, float, dict[str, float]]:
         cost = composed.cost
@@ -307,27 +224,10 @@ class ManyBitsAccountant(GaussianAccountant):
         mu_squared = float(totals[best])
         return mu_squared, lost_delta(cost.rounds, mu_squared), {"width": float(WIDTHS[best])}
 
-    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
-        assert guarantee.width is not None
-        at = int(np.searchsorted(WIDTHS, guarantee.width))
-        weights = [float(term.cost.narrow_weights[at]) for term in terms]
-        total = sum(term.times * weight for term, weight in zip(terms, weights, strict=True))
-        bits = sum(term.times * term.cost.rounds for term in terms)
-        return ProofText(
-            f"{_METHOD}, among many bits of width w = {guarantee.width!r} at most",
-            [f"weight = {weight!r}" for weight in weights],
-            f"weights t = {total!r} of n = {bits:.0f} bits, mu = {guarantee.mu!r}",
-            (
-                "    mu^2 = t + (pi/2 - 1) min(t, 5 w) + w log(1 + v), v = max(t/w - 5, 0),"
-                f" at most {EXCESS_LIMIT:g}; + (t/w - 5 - v) w / {1 + EXCESS_LIMIT:g}",
-                f"{LEFT} - 2 n Phi(sqrt(mu^2 + 1)/2 - {LOSS_LIMIT:g}), n = the number of bits",
-                _DELTA,
-                "    (Many bits, docs/accounting.md; Balle & Wang (2018), Theorem 8)",
-            ),
-        )
-
 
 class _Optimum(Accountant):
+    _figure: ClassVar[str]
+
     @abstractmethod
     def _profile(self, composed: Composed, below: float) -> tuple[int, Profile] | None:
         """Return the number of rounds or steps, and the bound on all adversaries, if any."""
@@ -340,14 +240,15 @@ class _Optimum(Accountant):
             return None
         number, profile = found
         epsilon = profile.at(left)
-        (figure,) = self.figures
-        return composed.proven(epsilon, delta, **{figure: number}) if epsilon < below else None
+        return (
+            composed.proven(epsilon, delta, **{self._figure: number}) if epsilon < below else None
+        )
 
 
 class EqualRoundsAccountant(_Optimum):
     """Plays rounds that are all one choice, or all one pure release."""
 
-    figures = ("rounds",)
+    _figure = "rounds"
 
     def supports(self, event: Event) -> bool:
         return isinstance(event, BoundedRangeEvent | PureDPEvent | FailureEvent)
@@ -359,28 +260,6 @@ class EqualRoundsAccountant(_Optimum):
         found = equal_rounds(composed.parts())
         return 1.0 if found is None else composed.with_failures(found[1].delta_at(epsilon))
 
-    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
-        formulas: tuple[str, ...]
-        if any(isinstance(term.event, PureDPEvent) for term in terms):
-            formulas = (
-                LEFT,
-                "    d = sum over k < n/2 of C(n, k) max(0, exp((n - k) e) - exp(epsilon + k e))"
-                " / (1 + exp(e))^n, e: of one round",
-                "    (Kairouz, Oh & Viswanath (2017), Theorem 3.3)",
-            )
-        else:
-            formulas = (
-                f"{LEFT}, which no adversary exceeds in n choices",
-                "    (The adaptive optimum, docs/accounting.md; a round is as Dong, Durfee & Rogers"
-                " (2020) have it)",
-            )
-        return ProofText(
-            "as rounds that are all equal",
-            [""] * len(terms),
-            f"n = {guarantee.rounds} rounds",
-            formulas,
-        )
-
 
 class OrderedAccountant(_Optimum):
     """Plays all releases in their order, where it is known and they are not all equal.
@@ -388,7 +267,7 @@ class OrderedAccountant(_Optimum):
     Its grid reaches as far as an epsilon that another accountant has proved.
     """
 
-    figures = ("in_order",)
+    _figure = "in_order"
 
     def supports(self, event: Event) -> bool:
         return is_known(event)
@@ -398,17 +277,3 @@ class OrderedAccountant(_Optimum):
             return None
         spread = math.sqrt(2 * float(composed.cost.rdp[0]) / float(composed.orders[0]))
         return ordered_profile(list(composed.parts()), epsilon=below, spread=spread)
-
-    def words(self, guarantee: Guarantee, terms: Sequence[Term]) -> ProofText:
-        return ProofText(
-            "in the order of the ledger",
-            [""] * len(terms),
-            f"n = {guarantee.in_order} steps",
-            (
-                f"{LEFT}, which no adversary exceeds against these releases in this order, if"
-                " queries",
-                "    of one release are answered one by one, or each part of all queries before the"
-                " next part",
-                "    (The order of releases, docs/accounting.md)",
-            ),
-        )

@@ -2,7 +2,9 @@
 
 A statement is a function of its ledger: the row that settles a release holds the published facts
 (`LedgerEntry.published`), with a digest of the file. So a statement is verified by making it again.
-`pate._core.accounting.statement_words` holds its wording.
+The template `statement.txt` holds its wording. Sentences for reports and commands too are here, and
+those that a statement holds: `Statement.verify` compares them, so that a change of ``neighbors`` or
+``missing`` comes with a new version of `pate`.
 """
 
 from __future__ import annotations
@@ -14,27 +16,64 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pate._core.accounting.base import Event, leaves
 from pate._core.accounting.charges import (
     Charge,
     account,
     for_group_size,
     to_world,
 )
-from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.history import RESERVED, History, LedgerHead, LedgerSnapshot
+from pate._core.accounting.cost import (
+    EXCESS_LIMIT,
+    LOSS_LIMIT,
+    WIDTHS,
+    Cost,
+    NeighboringRelation,
+    explain_epsilon,
+    format_epsilon,
+    format_exact,
+)
+from pate._core.accounting.history import RESERVED, History, LedgerHead, LedgerSnapshot, PrivacyUnit
 from pate._core.accounting.ledger import read_ledger
 from pate._core.accounting.proofs import Guarantee
-from pate._core.accounting.statement_words import (
-    AUDIT,
-    Total,
-    by_relation,
-    describe,
-    describe_guarantee,
-    describe_missing_total,
-    describe_neighbors,
-)
 from pate._core.files.reading import read_json
+from pate._core.tables import rendered
 from pate._core.validation import require, require_format
+
+AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."
+"""The first line of every file that an audit writes."""
+FIXED_BEFOREHAND = "no release decided the number, kinds or costs of later ones"
+"""The condition that makes a sum of releases a guarantee without a budget."""
+WORLD = "To the world, if all of them drew their noise and tell nobody,"
+"""Begins the second figure of releases with noise from several parties."""
+
+AUDIT = "audit"
+"""The scope of the ledger of an audit."""
+_LEDGERS = {
+    "private data": ("The ledger of the private data", "these data", None),
+    "named": (
+        "The ledger that was named for this run",
+        "this ledger",
+        "What another ledger of the same private data holds, such as one beside them, is not in"
+        " it, and adds up.",
+    ),
+    "run": (
+        "The ledger of this run alone",
+        "this run",
+        "What other runs released of the same private data is not in it, and adds up.",
+    ),
+    AUDIT: (
+        "The ledger of an audit",
+        "this audit",
+        "It pays for nothing that is released of the private data.",
+    ),
+}
+"""By the scope of a ledger: its name, the owner of its releases, and the releases that it lacks."""
+
+Total = tuple[PrivacyUnit, LedgerSnapshot]
+"""The unit with a total of releases, and the ledger with their events for it."""
 
 FORMAT = 1
 """The format of a statement: its keys, and the wording of the sentences that it holds."""
@@ -184,7 +223,9 @@ class Statement:
         Raises ``ValueError`` in one line if parts of the statement are missing or malformed.
         """
         with self._whole():
-            return describe(self.content, _listed(self.content))
+            words = {"repr": repr, "EXCESS_LIMIT": EXCESS_LIMIT, "LOSS_LIMIT": LOSS_LIMIT}
+            derived = _arithmetic(self.content, _listed(self.content))
+            return _worded(self.content, whole=True, call=_call, **words, **derived)
 
     @property
     def guarantee(self) -> str:
@@ -193,7 +234,7 @@ class Statement:
         Raises ``ValueError`` as `text` does.
         """
         with self._whole():
-            return "\n".join(describe_guarantee(self.content, _listed(self.content)))
+            return _worded(self.content, whole=False).removesuffix("\n")
 
     @property
     def total_variation(self) -> float:
@@ -397,3 +438,208 @@ def _guarantee(
             "fixed_by": f"budget{later}",
         }
     return _figures(priced.reserved(), relation, delta) | {"fixed_by": "reservation"}
+
+
+def describe_neighbors(
+    published: Mapping[str, Any],
+    total: Total | None,
+    relation: NeighboringRelation,
+    word: str | None,
+) -> str:
+    """Return the difference between neighbors of a total, or of a release without one.
+
+    Args:
+        published: the published facts of the release.
+        total: the total, if there is one.
+        relation: its relation.
+        word: the word for the unit of the total.
+    """
+    if total is None or len(total[1].entries) == 1:
+        return _neighbors(relation, published)
+    (unit, book), kept = total, ""
+    if unit.unit == "group" and unit.grouping:
+        same = f"a record has one `{unit.grouping}` in all these releases"
+        word = f"group by `{unit.grouping}` ({same})"
+    if unit.unit == "record" and any(e.privacy_unit.grouping for e in book.entries):
+        kept = " and its group"
+    elif unit.unit == "group" and any(e.privacy_unit.unit == "record" for e in book.entries):
+        kept = ", as its records do,"
+    return _neighbors(relation, {**published, "unit": word, "kept": kept})
+
+
+def _neighbors(relation: str, published: Mapping[str, Any]) -> str:
+    teachers, unit = published["max_teachers_per_unit"], published["unit"]
+    if relation == NeighboringRelation.ADD_REMOVE_TEACHER:
+        return (
+            "one teacher takes part or does not"
+            if teachers == 1
+            else f"{teachers} teachers at most take part or do not"
+        )
+    far = "" if teachers == 1 else f", which reaches {teachers} teachers at most,"
+    kept = published.get("kept", "")
+    return (
+        f"one {unit} of the private data{far} is added, removed or altered, and keeps its id{kept}"
+        " where it is altered"
+    )
+
+
+def describe_missing_total(
+    book: LedgerSnapshot, unit: PrivacyUnit, relation: NeighboringRelation
+) -> str | None:
+    """Return a sentence on why there is no total for a unit. None if there is one."""
+    if book.for_unit(unit, relation) is not None:
+        return None
+    reasons: dict[str, list[int]] = {}
+    for entry in book.entries:
+        if entry.privacy_unit.held_by(unit, relation) is None:
+            reasons.setdefault(entry.privacy_unit.why_alone(unit, relation), []).append(
+                entry.release
+            )
+    which = "; ".join(
+        f"{'release' if len(numbers) == 1 else 'releases'} {', '.join(map(str, numbers))}"
+        f" {'is' if len(numbers) == 1 else 'are'} {reason}"
+        for reason, numbers in reasons.items()
+    )
+    return (
+        f"There is no total for {unit.describe(relation)} under {relation.value.upper()}: {which}."
+    )
+
+
+def describe_keeping(declared_after: int) -> str:
+    """Return sentences on the promise of a budget that was declared after so many releases."""
+    promise = "no release is made beyond it, whatever earlier ones showed."
+    if declared_after == 0:
+        return promise
+    shown = "release 1" if declared_after == 1 else f"releases 1 .. {declared_after}"
+    return (
+        f"{promise} It was declared after release {declared_after}: it holds if neither that nor"
+        " its figures followed"
+        f" from what {shown} showed."
+    )
+
+
+def describe_reach(teachers: int, most: int) -> str:
+    """Return a clause on the units of a figure; empty if no unit reaches more than one teacher."""
+    return (
+        ""
+        if most == 1
+        else f" for a unit that reaches {teachers} teacher{'s' * (teachers > 1)} at most"
+    )
+
+
+def describe_state(release: Mapping[str, Any]) -> str:
+    """Return the state of a release of a ledger, as a statement lists it."""
+    state = "settled" if release["settled"] else "reserved, counts in full"
+    state += ", for less than reserved" if release["realised"] is not None else ""
+    return state + (", SEEDED: not private" if release["seeded"] else "")
+
+
+def describe_budget(book: LedgerSnapshot) -> str | None:
+    """Return a line on the budget of a ledger, its limit, promise and use. None without one."""
+    budget, bounds, unit = book.budget, book.filter, book.budget_unit
+    if budget is None or bounds is None or unit is None:
+        return None
+    spent = bounds.describe_spent(book.spent(budget.neighboring_relation, bounds.orders))
+    units = describe_reach(budget.max_teachers_per_unit, book.max_teachers_per_unit)
+    if len(book.entries) > 1:
+        units = f" for {unit.describe(budget.neighboring_relation)}{units}"
+    return (
+        f"Budget: epsilon <= {format_exact(budget.max_epsilon)} at delta ="
+        f" {format_exact(budget.delta)} under"
+        f" {budget.neighboring_relation.value.upper()}{units};"
+        f" {describe_keeping(book.declared_after)} Spent are {spent}."
+    )
+
+
+def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    """Return the name of a ledger, the owner of its releases, and a line on missing ones."""
+    return _LEDGERS[statement["ledger"]["counts"]]
+
+
+def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
+    """Return one part of a statement by relation: one with a total first, and its own."""
+    stated, own = statement["guarantees"], statement["neighboring_relation"]
+    return sorted(
+        statement[part].items(), key=lambda item: (stated[item[0]]["unit"] is None, item[0] != own)
+    )
+
+
+def _call(value: Any) -> str:
+    """Return settings as Python would write them, each object of a list on its own line."""
+    if isinstance(value, Mapping) and "class_path" in value:
+        arguments = ", ".join(
+            f"{name}={_call(argument)}" for name, argument in value["init_args"].items()
+        )
+        return f"{value['class_path']}({arguments})"
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        return "".join(["[", *(f"\n    {_call(item)}," for item in value), "\n]"])
+    return str(value)
+
+
+def _worded(content: Mapping[str, Any], **more: Any) -> str:
+    return rendered(
+        Path(__file__).with_suffix(".txt"),
+        s=content,
+        by_relation=by_relation,
+        ledger_words=ledger_words,
+        neighbors=_neighbors,
+        keeping=describe_keeping,
+        epsilon=format_epsilon,
+        exact=format_exact,
+        explained=explain_epsilon,
+        AUDIT=AUDIT,
+        AUDITED=AUDITED,
+        WORLD=WORLD,
+        FIXED_BEFOREHAND=FIXED_BEFOREHAND,
+        **more,
+    )
+
+
+def _arithmetic(content: Mapping[str, Any], book: LedgerSnapshot) -> dict[str, Any]:
+    """Return what the template says of the figures under the statement's own relation."""
+    relation = NeighboringRelation(content["neighboring_relation"])
+    entry, bounds = book.entries[content["release"] - 1], None
+    total = book.total_for(entry.privacy_unit, relation)
+    if total is None:
+        part, title = "this_release", "What this release reserved"
+        charges = for_group_size([(entry.events, entry.count)], book.max_teachers_per_unit)
+    elif content["guarantees"][relation.value]["fixed_by"] == "reservation":
+        part, title, charges = "guarantees", "What was reserved", total[1].reserved()
+    else:
+        part, title, charges = "costs", "What was spent", total[1].charges()
+        bounds = book.filter
+    figures = content[part][relation.value]
+    order, width = np.array([figures.get("order", 2.0)]), figures.get("width", WIDTHS[0])
+    terms = [
+        _term(leaf, times, leaf.cost(order), int(np.searchsorted(WIDTHS, width)))
+        for events, count in charges
+        for leaf, times in leaves(events[relation], count)
+    ]
+    return {
+        "title": title,
+        "figures": figures,
+        "terms": terms,
+        "weights": sum(term["times"] * term["weight"] for term in terms),
+        "bits": sum(term["times"] * term["rounds"] for term in terms),
+        "bounds": bounds,
+        "spent": bounds and bounds.describe_spent(book.spent(relation, bounds.orders)),
+    }
+
+
+def _term(event: Event, times: int, cost: Cost, at: int) -> dict[str, Any]:
+    """Return an event of a sum, with its prices by all proofs."""
+    shown = (
+        f"{name}={value!r}"
+        for name, value in event.to_dict().items()
+        if value is not None and name not in ("type", "neighboring_relation")
+    )
+    return {
+        "times": times,
+        "name": type(event).__name__,
+        "shown": ", ".join(shown),
+        "rdp": float(cost.rdp[0]),
+        "mu_squared": cost.mu_squared,
+        "weight": float(cost.narrow_weights[at]),
+        "rounds": cost.rounds,
+        "delta0": cost.delta0,
+    }

@@ -15,7 +15,7 @@ from pate._core.accounting.charges import Charge, account, to_world
 from pate._core.accounting.cost import NeighboringRelation, format_epsilon, format_exact
 from pate._core.accounting.history import LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger, verify_ledger
-from pate._core.accounting.statement_words import (
+from pate._core.accounting.statement import (
     FIXED_BEFOREHAND,
     WORLD,
     Total,

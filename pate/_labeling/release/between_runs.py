@@ -19,7 +19,7 @@ from pate._core.accounting.charges import Charge
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.history import PrivacyUnit
 from pate._core.accounting.ledger import Ledger, is_ledger_of, one_ledger, read_ledger
-from pate._core.accounting.statement_words import AUDIT
+from pate._core.accounting.statement import AUDIT
 from pate._core.files.reading import Json, digest, read_json
 from pate._core.settings import decode, named_class, texts_in
 from pate._core.validation import (

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from pate._core.accounting.ledger import ledger_in
-from pate._core.accounting.statement_words import AUDITED
+from pate._core.accounting.statement import AUDITED
 from pate._core.files.writing import locked, write_json, write_text
 from pate._core.settings import decode, import_path
 from pate._core.validation import given, require

@@ -21,7 +21,7 @@ from pate._core.accounting.accountant import RDPAccountant
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import NeighboringRelation, gaussian_epsilon, smallest_where
 from pate._core.accounting.ledger import read_ledger
-from pate._core.accounting.statement_words import AUDITED
+from pate._core.accounting.statement import AUDITED
 from pate._core.validation import (
     BoolArray,
     FloatArray,

@@ -16,7 +16,7 @@ from pate._core.accounting.cost import (
     format_epsilon,
     format_guess,
 )
-from pate._core.accounting.statement_words import (
+from pate._core.accounting.statement import (
     FIXED_BEFOREHAND,
     by_relation,
     describe_budget,

@@ -74,12 +74,6 @@ def test_a_total_is_the_smallest_figure_and_tells_its_proof() -> None:
     assert so_far[-1] == total.guarantee(delta=1e-6) and so_far[-1].in_order == 10
 
 
-def test_proofs_are_told_apart_by_their_figures_and_have_words() -> None:
-    assert len({each.figures for each in TIGHTEST}) == len(TIGHTEST)
-    assert all(type(each).words is not Accountant.words for each in TIGHTEST)
-    assert {name for each in TIGHTEST for name in each.figures} < set(Guarantee.__annotations__)
-
-
 class Halves(Accountant):
     """An accountant of a user, who is wrong by half."""
 

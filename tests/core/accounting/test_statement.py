@@ -21,8 +21,7 @@ from pate._core.accounting.charges import account
 from pate._core.accounting.cost import format_epsilon, format_guess
 from pate._core.accounting.filters import make_filter
 from pate._core.accounting.history import EACH
-from pate._core.accounting.statement import REACHED
-from pate._core.accounting.statement_words import AUDIT, AUDITED, WORLD
+from pate._core.accounting.statement import AUDIT, AUDITED, REACHED, WORLD
 from pate.accounting import (
     DEFAULT_ORDERS,
     BoundedRangeEvent,

@@ -1,20 +1,40 @@
 """What statements say, sentence by sentence."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from pate._core.accounting.cost import WIDTHS
-from pate._core.accounting.proofs import ManyBitsAccountant
-from pate._core.accounting.statement_words import (
-    AUDIT,
-    FIXED_BEFOREHAND,
-    describe_conditions,
-    describe_ledger,
-)
-from pate.accounting import Guarantee
+from pate._core.accounting.statement import AUDIT, FIXED_BEFOREHAND, _worded
 
 NONE = "There is no total."
+COST = {"epsilon": 1.0, "delta": 1e-6, "delta0": 0.0}
+
+
+def lines(guarantees: dict[str, Any], releases: list[Any], *, whole: bool) -> list[str]:
+    """Return what is said of a statement with these parts."""
+    content = {
+        "private": True,
+        "neighboring_relation": "replace_record",
+        "guarantees": {
+            name: COST | {"fixed_by": "reservation", "neighbors": "they differ"} | each
+            for name, each in guarantees.items()
+        },
+        "this_release": dict.fromkeys(guarantees, COST),
+        "costs": dict.fromkeys(guarantees, COST),
+        "releases": releases,
+        "declared_after": 0,
+        "max_teachers_per_unit": 1,
+        "ledger": {"counts": AUDIT},
+        "reach": [],
+        "versions": {},
+        **dict.fromkeys(("unit", "aggregator"), "record"),
+        **dict.fromkeys(("num_answered", "num_queries", "num_labels", "num_teachers"), 7),
+        "delta": 1e-6,
+    }
+    unproven = {"epsilon": None, "delta0": 0.0}
+    more = {"title": "", "figures": unproven, "bounds": None, "call": str, "repr": repr}
+    return _worded(content, whole=whole, **more).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -51,18 +71,14 @@ NONE = "There is no total."
 def test_conditions_are_those_of_the_relations_without_a_budget(
     releases: int, fixed_by: tuple[str, str], sentences: Sequence[str]
 ) -> None:
-    content = {
-        "neighboring_relation": "replace_record",
-        "guarantees": {
-            name: {"fixed_by": how, "unit": None, "missing": NONE}
-            if how == "nothing"
-            else {"fixed_by": how, "unit": "record", "missing": None}
-            for name, how in zip(("replace_record", "add_remove_teacher"), fixed_by, strict=True)
-        },
-        "declared_after": 0,
-        "releases": [{}] * releases,
+    guarantees = {
+        name: {"fixed_by": how, "unit": None, "missing": NONE}
+        if how == "nothing"
+        else {"fixed_by": how, "unit": "record", "missing": None}
+        for name, how in zip(("replace_record", "add_remove_teacher"), fixed_by, strict=True)
     }
-    told = list(describe_conditions(content))
+    told = lines(guarantees, [{}] * releases, whole=False)
+    told = told[1 + next(i for i, line in enumerate(told) if line.startswith("Any outcome")) :]
     assert len(told) == len(sentences)
     assert all(line.startswith(start) for line, start in zip(told, sentences, strict=True))
 
@@ -74,16 +90,11 @@ def test_queries_of_a_ledger_are_counted_and_those_of_broken_runs_too(
     releases = [
         {"count": count, "settled": flag} for count, flag in zip((3, 4), settled, strict=True)
     ]
-    first, second, *more = describe_ledger({"releases": releases, "ledger": {"counts": AUDIT}})
+    told = lines({"replace_record": {"unit": "record", "missing": None}}, releases, whole=True)
+    place = told.index("The samples that were asked about are public: nothing protects them.")
+    first, second, *more = told[place + 1 : told.index("", place)]
     assert first == "The ledger of an audit holds 2 release(s) of 7 queries in all; all count."
     assert second.endswith(" of the private data.")
     lost = {(True, True): None, (True, False): 4, (False, False): 7}[settled]
     broken = f"    {lost} of them were reserved by runs that were broken off; they count in full."
     assert more == ([] if lost is None else [broken])
-
-
-def test_the_formula_of_many_bits_has_the_numbers_of_its_theorem() -> None:
-    guarantee = Guarantee(epsilon=1.0, delta=1e-6, delta0=0.0, mu=0.5, width=float(WIDTHS[0]))
-    weights, delta, *_ = ManyBitsAccountant().words(guarantee, []).formulas
-    assert weights.endswith(", at most 512; + (t/w - 5 - v) w / 513")
-    assert " n Phi(sqrt(mu^2 + 1)/2 - 8)," in delta
