@@ -41,7 +41,6 @@ from pate._labeling.data.features.numeric import ChainedFeatures, PublicScaling
 from pate._labeling.data.features.patches import PatchFeatures
 from pate.data import Arrays, CelebA, DataSource
 from scripts.faces.drawing import write_celeba_folder
-from scripts.reproduction.tasks import LABELS
 from scripts.rivals.__main__ import arena_of
 from scripts.rivals.contest import Contest, hold, rivals_of
 from scripts.rivals.descent import Descent
@@ -64,6 +63,29 @@ WAYS = ("votes", "rivals")
 FIGURES = ("accuracy", "mAP", "macro_f1", "macro_f1_at_its_cut")
 TITLES = ("accuracy", "mAP", "macro-F1", "macro-F1 at its cut")
 PRIVATE, PUBLIC, TEST = range(3)
+LABELS = [
+    "Male",
+    "Heavy_Makeup",
+    "Wearing_Lipstick",
+    "No_Beard",
+    "Young",
+    "Attractive",
+    "Smiling",
+    "High_Cheekbones",
+    "Mouth_Slightly_Open",
+    "5_o_Clock_Shadow",
+    "Goatee",
+    "Mustache",
+    "Sideburns",
+    "Gray_Hair",
+    "Chubby",
+    "Double_Chin",
+    "Bags_Under_Eyes",
+    "Big_Nose",
+    "Wearing_Earrings",
+    "Wearing_Necklace",
+]
+"""The attributes of CelebA that are learned from the others, as in ``configs/celeba_attributes``."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from pathlib import Path
 
 from pate._core.files.writing import atomic_write
 from scripts.reproduction import gillenwater, shekelyan, zhu_wang_figures
-from scripts.reproduction.celeba_dpsgd import celeba_dpsgd
 from scripts.reproduction.findings import (
     CLAIMS,
     COMMAND,
@@ -42,20 +41,16 @@ from scripts.reproduction.one_shot import one_shot_noises
 from scripts.reproduction.shekelyan_statements import statements
 from scripts.reproduction.zhu_wang_privacy import table_2_privacy
 from scripts.reproduction.zhu_wang_theorems import theorems
-from scripts.reproduction.zhu_wang_utility import table_2_utility
 from scripts.results.__main__ import OTHER_SEED
 from tests.core.mechanisms.oracles import joint_slow
 
 FOLDER = Path("reproduction")
 
 MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
-    "celeba_dpsgd": celeba_dpsgd,
     "dziedzic_multi_winner": multi_winner_voting,
     "gillenwater_errors": gillenwater.errors,
     "gillenwater_joint": permute_and_flip,
-    "gillenwater_places": gillenwater.places,
     "gillenwater_times": partial(times, plain=joint_slow),
-    "gillenwater_vectors": gillenwater.vectors,
     "one_shot_noises": one_shot_noises,
     "shekelyan_netflix": shekelyan.netflix,
     "shekelyan_noises": shekelyan.noises,
@@ -65,7 +60,6 @@ MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
     "zhu_wang_bins": zhu_wang_figures.bins,
     "zhu_wang_covid": zhu_wang_figures.covid,
     "zhu_wang_table2_privacy": table_2_privacy,
-    "zhu_wang_table2_utility": table_2_utility,
     "zhu_wang_theorems": theorems,
 }
 """What makes each finding, by the name of its files."""

@@ -9,14 +9,12 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy as np
-from matplotlib.figure import Figure
-from PIL import Image
 
 from pate._core.files.writing import atomic_write, write_json
 from pate._core.validation import require, require_count
@@ -24,7 +22,6 @@ from scripts.results.__main__ import distance, provenance
 
 Row = Mapping[str, str | int | float]
 
-_COLORS = 256  # of a picture that is kept
 _HEADLINE = 120  # letters of a cell in the table at the top of the page
 
 
@@ -161,9 +158,7 @@ class Finding:
         method: how it was made, in Markdown: data, mechanisms, relation, how each setting was
             chosen, trials, and how a reader checks a number by hand.
         claims: the claims of the paper about it, at least one.
-        rows: the numbers behind the picture, one table with the same columns in every row.
-        picture: the figure, if there is one.
-        caption: one line under the picture.
+        rows: the numbers behind the claims, one table with the same columns in every row.
     """
 
     title: str
@@ -171,8 +166,6 @@ class Finding:
     method: str
     claims: tuple[Claim, ...]
     rows: Sequence[Row]
-    picture: Figure | None = field(default=None, compare=False)
-    caption: str = ""
 
     def __post_init__(self) -> None:
         require(self.claims, "at least one claim", claims=self.claims)
@@ -180,11 +173,6 @@ class Finding:
         columns = list(self.rows[0])
         for row in self.rows:
             require(list(row) == columns, f"the columns {columns} in every row", columns=list(row))
-        require(
-            bool(self.caption) == (self.picture is not None),
-            "a caption of a picture",
-            caption=self.caption,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +180,7 @@ class Kept:
     """A `Finding` that was written to a folder.
 
     Args:
-        name: its files are ``<name>.json``, ``<name>.csv`` and, with a picture, ``<name>.png``.
+        name: its files are ``<name>.json`` and ``<name>.csv``.
         seconds: processor time of each form when it was last run, ``quick`` and ``full``; one that
             was not is left out.
         full: whether the full form was run last.
@@ -208,7 +196,6 @@ class Kept:
     paper: str
     method: str
     claims: tuple[Claim, ...]
-    caption: str
     seconds: dict[str, float]
     full: bool
     seed: int
@@ -232,7 +219,7 @@ def keep(
     seconds: float,
     noise: Mapping[str, float] | None = None,
 ) -> None:
-    """Write a finding to ``folder``: the result, its numbers and its picture.
+    """Write a finding to ``folder``: the result and its numbers.
 
     Without ``noise`` that of an earlier run stays.
     """
@@ -241,16 +228,8 @@ def keep(
         writer = csv.DictWriter(file, fieldnames=list(finding.rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows({key: _short(value) for key, value in row.items()} for row in finding.rows)
-    if finding.picture is not None:
-        with atomic_write(folder / f"{name}.png") as file:
-            _save_picture(finding.picture, file)
     claims = [asdict(claim) for claim in finding.claims]
-    known = {
-        "title": finding.title,
-        "paper": finding.paper,
-        "method": finding.method,
-        "caption": finding.caption,
-    }
+    known = {"title": finding.title, "paper": finding.paper, "method": finding.method}
     path = folder / f"{name}.json"
     before = json.loads(path.read_text()) if path.is_file() else {"seconds": {}, "noise": {}}
     times = before["seconds"] | {"full" if effort.full else "quick": round(seconds, 1)}
@@ -279,18 +258,6 @@ def kept(folder: Path) -> list[Kept]:
     return sorted(findings, key=lambda finding: (finding.paper, finding.name))
 
 
-def _save_picture(picture: Figure, file: IO[Any]) -> None:
-    """Write a picture with as few colors as its lines need, which takes a third of the space."""
-    drawn = io.BytesIO()
-    picture.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
-    few = (
-        Image.open(drawn)
-        .convert("RGB")
-        .quantize(_COLORS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    )
-    few.save(file, "PNG", optimize=True)
-
-
 def _short(value: str | int | float) -> str | int | float:
     """Return a number with the digits that do not depend on the machine."""
     return float(f"{value:.6g}") if isinstance(value, float) else value
@@ -307,7 +274,7 @@ Tables, figures and statements of the papers that this package builds on or comp
 reproduce`, which also writes this page: no number under "here" is typed by hand.
 
 {counts} They are all in [{claims}]({folder}/{claims}); here are the chief ones, each with a link to a page on the
-method, all claims with their reasons, and the picture.
+method and all claims with their reasons.
 """
 
 _READING = """\
@@ -370,13 +337,6 @@ _FILES = (
         "topk/US_COVID19_STATES.npz",
         "new cases of Covid-19 by day and state, by The New York Times, as of March 2021",
         "[CoronaPolicy/prediction_model](https://github.com/CoronaPolicy/prediction_model)",
-    ),
-    (
-        "multilabel/celeba_attributes.npz",
-        "CelebA (CUHK MMLab): 40 attributes, partition and identities, without the pictures; not to be passed on",
-        "[SalmanAlsubaihi/Eyeglasses-Detection-Exercise]"
-        "(https://github.com/SalmanAlsubaihi/Eyeglasses-Detection-Exercise),"
-        " [Golbstein/keras-face-recognition](https://github.com/Golbstein/keras-face-recognition)",
     ),
 )
 
@@ -461,8 +421,6 @@ def _runs(findings: Sequence[Kept], folder: str) -> str:
 def section(finding: Kept) -> str:
     """Return the page of one finding, beside its files."""
     lines = [f"# {finding.title}", "", f"{finding.paper}.", "", finding.method.strip(), ""]
-    if finding.caption:
-        lines += [f"![{finding.caption}]({finding.name}.png)", "", f"*{finding.caption}*", ""]
     lines += ["| where | published | here | verdict | why |", "| --- | --- | --- | --- | --- |"]
     for claim in finding.claims:
         *words, verdict = _words(claim)

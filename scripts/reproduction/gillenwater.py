@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
 from pate._core.mechanisms.ranking import good_bounds, great_bounds
@@ -62,12 +59,10 @@ class Rival:
 
     Attributes:
         name: as the paper has it.
-        color: of its curves.
         draw: returns sequences of k items, ``[B, k]``, given counts ``[B, d]``, k and a generator.
     """
 
     name: str
-    color: str
     draw: Draw
 
 
@@ -108,11 +103,11 @@ def _gamma(counts: IntArray, k: int, generator: np.random.Generator) -> IntArray
 
 
 RIVALS = (
-    Rival("joint", "#cc3377", _joint),
-    Rival("CDP-peel", "#2299dd", _cdp_peel),
-    Rival("PNF-peel", "#663399", _pnf_peel),
-    Rival("Laplace", "#117733", _laplace),
-    Rival("gamma", "#e69900", _gamma),
+    Rival("joint", _joint),
+    Rival("CDP-peel", _cdp_peel),
+    Rival("PNF-peel", _pnf_peel),
+    Rival("Laplace", _laplace),
+    Rival("gamma", _gamma),
 )
 
 
@@ -127,13 +122,6 @@ def round_epsilon(k: int) -> float:
         EPSILON / k,
         (math.sqrt(8 * (log_delta + EPSILON)) - math.sqrt(8 * log_delta)) / math.sqrt(k),
     )
-
-
-def error_place(counts: IntArray, chosen: IntArray) -> IntArray:
-    """Return the first place ``[B]``, from 1, at which ``c_(i) - c_{s_i}`` is largest, for sequences ``[B, k]``."""
-    best = -np.sort(-counts, axis=1)[:, : chosen.shape[1]]
-    place: IntArray = np.argmax(best - np.take_along_axis(counts, chosen, axis=1), axis=1) + 1
-    return place
 
 
 def trial_rows(
@@ -152,7 +140,6 @@ def trial_rows(
         for place, rival in enumerate(RIVALS):
             chosen = rival.draw(batch, k, effort.generator(vector, k, place))
             errors = {error: measure(batch, chosen) for error, measure in ERRORS.items()}
-            errors["place"] = error_place(batch, chosen).astype(np.float64)
             row: dict[str, str | int | float] = {
                 "vector": name,
                 "k": k,
@@ -226,41 +213,6 @@ ERRORS: dict[str, Callable[[IntArray, IntArray], FloatArray]] = {
 }
 
 
-Dashes = Literal["-", "--", ":"]
-
-
-def panels(
-    number: int, columns: int, labels: tuple[str, str], height: float = 2.4
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure of so many panels and its axes, with labels at the left and at the foot of each column."""
-    lines = math.ceil(number / columns)
-    figure = Figure(figsize=(3.4 * columns, height * lines + 0.8), layout="constrained")
-    axes = list(figure.subplots(lines, columns, squeeze=False).ravel())
-    for place, axis in enumerate(axes):
-        axis.grid(alpha=0.25)
-        if place >= number:
-            axis.set_axis_off()
-        if place % columns == 0:
-            axis.set_ylabel(labels[1])
-        if number - columns <= place:
-            axis.set_xlabel(labels[0])
-    return figure, axes[:number]
-
-
-def legend(
-    figure: Figure, colors: Mapping[str, str], dashes: Mapping[str, Dashes], columns: int = 4
-) -> None:
-    """Add one legend below all panels, of colors and of kinds of lines."""
-    handles = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
-    handles += [
-        Line2D([], [], color="black", linestyle=kind, label=name) for name, kind in dashes.items()
-    ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
-    )
-
-
-_COLORS = {rival.name: rival.color for rival in RIVALS}
 _SETTINGS = (
     "Epsilon 1 for neighbors that differ by adding or removing one user, who adds at most 1 to each count"
     " (ADD_REMOVE_TEACHER); CDP-peel has delta 1e-6, all others delta 0."
@@ -275,120 +227,18 @@ def errors(effort: Effort) -> Finding:
     with stage_bar(len(VECTORS) * len(sizes), "errors", unit="size") as bar:
         for name, counts in load(effort).items():
             rows += trial_rows(name, counts, sizes, trials, effort, bar.update)
-    titles = {
-        "l_inf": "largest error",
-        "l_1": "sum of errors",
-        "k_relative": "error against the k-th",
-    }
-    figure, axes = panels(9, 3, ("k", "error + 1, counts"), height=2.2)
-    for axis, (error, name) in zip(axes, ((e, n) for e in titles for n in VECTORS), strict=True):
-        _draw_bands(axis, [row for row in rows if row["vector"] == name], error, padding=1.0)
-        axis.set(title=f"{name}: {titles[error]}", yscale="log")
-    legend(figure, _COLORS, {}, columns=5)
     return Finding(
         title="Figures 1, 5 and 6: errors of joint, CDP-peel, PNF-peel, Laplace and gamma against k",
         paper=PAPER,
-        method=f"{DATA} {_SETTINGS} {trials} trials for each k and mechanism; as in the paper, 1 is added to errors so"
-        " that 0 has a place on a logarithmic axis.",
+        method=f"{DATA} {_SETTINGS} {trials} trials for each k and mechanism.",
         claims=(
             *(_pure_claim(rows, error) for error in ERRORS),
             _moderate_claim(rows),
             _dominated_claim(rows),
             _round_claim(sizes),
         ),
-        rows=[
-            {key: value for key, value in row.items() if not key.startswith("place")}
-            for row in rows
-        ],
-        picture=figure,
-        caption=f"Medians and quartiles of {trials} trials, epsilon 1, add or remove one user",
-    )
-
-
-def places(effort: Effort) -> Finding:
-    """Make Figure 2: the place in the sequence at which the largest error occurs."""
-    sizes = SIZES if effort.full else SIZES[::4]
-    trials = effort.trials(20, 50)
-    rows: list[Row] = []
-    with stage_bar(len(VECTORS) * len(sizes), "places", unit="size") as bar:
-        for name, counts in load(effort).items():
-            rows += trial_rows(name, counts, sizes, trials, effort, bar.update)
-    figure, axes = panels(len(VECTORS), 3, ("k", "place of the largest error"), height=2.8)
-    for axis, name in zip(axes, VECTORS, strict=True):
-        _draw_bands(axis, [row for row in rows if row["vector"] == name], "place")
-        axis.set(title=name)
-    legend(figure, _COLORS, {}, columns=5)
-    return Finding(
-        title="Figure 2: where in the sequence the largest error occurs",
-        paper=PAPER,
-        method=f"{DATA} {_SETTINGS} The first place i at which `c_(i) - c_{{s_i}}` is largest, 1 where nothing is"
-        f" lost; {trials} trials for each k and mechanism.",
-        claims=(_place_claim(rows, sizes),),
-        rows=[
-            {key: row[key] for key in row if key in _ROW_NAMES or key.startswith("place")}
-            for row in rows
-        ],
-        picture=figure,
-        caption=f"Medians and quartiles of {trials} trials, epsilon 1, add or remove one user",
-    )
-
-
-def vectors(effort: Effort) -> Finding:
-    """Make the figures of the counts themselves: gaps below each rank, and histograms."""
-    counts = load(effort)
-    figure, axes = panels(6, 3, ("", ""), height=2.3)
-    rows: list[Row] = []
-    for place, (name, values) in enumerate(counts.items()):
-        ordered = -np.sort(-values)
-        gaps = ordered[:200] - ordered[1:201]
-        axes[place].plot(np.arange(1, 201), gaps + 1, color="#0033cc", linewidth=0.9)
-        axes[place].set(title=name, yscale="log", xlabel="k", ylabel="gap below rank k, + 1")
-        axes[place + 3].hist(values, bins=100, log=True, color="#777777")
-        axes[place + 3].set(xlabel="count", ylabel="items, 100 bins")
-        axes[place + 3].locator_params(axis="x", nbins=4)
-        rows += [
-            {"vector": name, "k": k + 1, "count": int(ordered[k]), "gap": int(gaps[k])}
-            for k in range(200)
-        ]
-    medians = {
-        name: float(np.median([int(r["gap"]) for r in rows if r["vector"] == name]))
-        for name in counts
-    }
-    return Finding(
-        title="Figures 1 and 4: gaps between sorted counts, and histograms",
-        paper=PAPER,
-        method=f"{DATA} Nothing is drawn here. 1 is added to gaps for the logarithmic axis.",
-        claims=(
-            Claim(
-                where="4.2 and Figure 1, gaps between top counts",
-                published='"relatively large (Books, Movies, News, and Tweets)", small on Foods and Games',
-                ours="median gap of the first 200: "
-                + ", ".join(f"{name} {gap:,.0f}" for name, gap in medians.items()),
-                reason=Reason.OTHER_DATA
-                if min(medians["BOOKS"], medians["NETFLIX"]) > 10 * medians["GAMES"]
-                else Reason.NOT_AT_HAND,
-                why="other counts than theirs, but of their kind; the CSV has the first 200 of each",
-            ),
-        ),
         rows=rows,
-        picture=figure,
-        caption="Gaps below each rank (above) and histograms of counts (below)",
     )
-
-
-_ROW_NAMES = ("vector", "k", "mechanism", "trials")
-
-
-def _draw_bands(axis: Axes, rows: Sequence[Row], column: str, padding: float = 0.0) -> None:
-    for name, color in _COLORS.items():
-        rows_of_name = [row for row in rows if row["mechanism"] == name]
-        at = [float(row["k"]) for row in rows_of_name]
-        low, median, high = (
-            [float(row[f"{column}_{q}"]) + padding for row in rows_of_name]
-            for q in ("low", "median", "high")
-        )
-        axis.plot(at, median, color=color, linewidth=1.4)
-        axis.fill_between(at, low, high, color=color, alpha=0.2, linewidth=0)
 
 
 def _medians(rows: Sequence[Row], error: str) -> dict[tuple[str, int], dict[str, float]]:
@@ -492,31 +342,4 @@ def _round_claim(sizes: Sequence[int]) -> Claim:
         " log(1 / delta)) = 1, as in the authors' code: the formula is missing in the text that was read. By the"
         f" conversion of Canonne, Kamath & Steinke (2020) the same noise costs {1 - spent:.1%} less, so that CDP-peel"
         " could be somewhat better than drawn",
-    )
-
-
-def _place_claim(rows: Sequence[Row], sizes: Sequence[int]) -> Claim:
-    places = {
-        (vector, name): [
-            float(r["place_median"])
-            for r in rows
-            if (r["vector"], r["mechanism"]) == (vector, name)
-        ]
-        for vector in VECTORS
-        for name in _COLORS
-    }
-    steady = [
-        vector for vector in VECTORS if places[vector, "joint"] == sorted(places[vector, "joint"])
-    ]
-    return Claim(
-        where="4.3.1 and Figure 2",
-        published='of joint\'s largest error "the item index where that error occurs changes monotonically"',
-        ours=f"its median place never falls as k grows on {', '.join(steady) or 'none'} of the three",
-        reason=Reason.NOT_AT_HAND,
-        why="other counts than theirs. Median places of joint at k = "
-        + ", ".join(str(k) for k in sizes)
-        + ": "
-        + "; ".join(
-            f"{v} {', '.join(f'{place:g}' for place in places[v, 'joint'])}" for v in VECTORS
-        ),
     )

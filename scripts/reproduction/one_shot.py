@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.integrate import quad
 
 from pate._core.mechanisms.base import choice_event
@@ -459,108 +457,6 @@ def _flip_claim(numbers: Numbers, add_range: Worst, replace_range: Worst) -> Cla
     )
 
 
-def picture(numbers: Numbers) -> Figure:
-    """Draw the noise against k, its ratio to one-shot Laplace noise, and the bounded range of permute-and-flip."""
-    figure = Figure(figsize=(12.6, 4.4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    _draw_noise(left, numbers.rows)
-    _draw_ratios(middle, numbers.rows)
-    _draw_ranges(right, numbers)
-    return figure
-
-
-_ALONE = (
-    ("one-shot Laplace, pure", "C1"),
-    ("Gumbel, tight", "C0"),
-    ("permute-and-flip, k pure rounds", "C2"),
-)
-
-
-def _draw_noise(axes: Axes, rows: Sequence[Row]) -> None:
-    theorem = values(rows, "finding and counts", "one-shot Laplace, Theorem 2.2", REPLACE)
-    axes.plot(*_line(theorem), color="black", label="one-shot Laplace, Theorem 2.2")
-    for name, color in _ALONE:
-        axes.plot(*_line(values(rows, "finding alone", name, REPLACE)), color=color, label=name)
-    axes.set(
-        xscale="log", yscale="log", xlabel="k", ylabel="standard deviation of the noise (votes)"
-    )
-    axes.set_title(
-        f"finding k of {NUM_ITEMS:,}, REPLACE_RECORD,\n epsilon {EPSILON}, delta {DELTA:g}",
-        fontsize="medium",
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize="small")
-
-
-def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
-    theorem = values(rows, "finding and counts", "one-shot Laplace, Theorem 2.2", REPLACE)
-    lines = (
-        ("counts", "Laplace, the post", ADD, "C3", "--", "counts: the post (ADD_REMOVE)"),
-        ("counts", "Gaussian, tight", REPLACE, "C3", "-", "counts: Gaussian, tight (either)"),
-        (
-            "finding",
-            "Gumbel with Gaussian counts, tight",
-            REPLACE,
-            "C0",
-            "-",
-            "finding: tight (REPLACE)",
-        ),
-        ("finding", "Gumbel, the post", ADD, "C0", "--", "finding: the post (ADD_REMOVE)"),
-        (
-            "finding",
-            "Gumbel with Gaussian counts, tight",
-            ADD,
-            "C0",
-            ":",
-            "finding: tight (ADD_REMOVE)",
-        ),
-    )
-    for level, name in ((0.5, "1/2, claimed for counts"), (0.25, "1/4, claimed for finding")):
-        axes.axhline(level, color="0.6", linewidth=1)
-        axes.text(1.1, level + 0.006, name, fontsize="small", color="0.4")
-    for what, name, relation, color, style, label in lines:
-        deviations = values(rows, what, name, relation)
-        ratios = {k: deviation / theorem[k] for k, deviation in deviations.items()}
-        axes.plot(*_line(ratios), style, color=color, label=label)
-    axes.set(
-        xscale="log",
-        xlabel="k",
-        ylabel="standard deviation over that of one-shot Laplace",
-        ylim=(0, 0.55),
-    )
-    axes.set_title("items and their counts together,\n of Theorem 2.2's noise", fontsize="medium")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(0.0, 0.9))
-
-
-def _draw_ranges(axes: Axes, numbers: Numbers) -> None:
-    epsilons = sorted({epsilon for _, epsilon in numbers.worst})
-    fine = np.geomspace(epsilons[0], epsilons[-1], 100)
-    axes.plot(
-        fine, [bound_of_the_post(e) / e for e in fine], color="0.5", label="the post's lower bound"
-    )
-    for relation, color, marker in ((ADD, "C0", "o"), (REPLACE, "C1", "s")):
-        ratios = [numbers.worst[relation, epsilon].bounded_range / epsilon for epsilon in epsilons]
-        axes.plot(epsilons, ratios, marker, color=color, label=f"worst found, {relation.name}")
-    axes.axhline(1, color="black", linestyle="--", linewidth=1, label="exponential mechanism")
-    axes.axhline(2, color="black", linestyle=":", linewidth=1, label="any pure epsilon")
-    axes.set(
-        xscale="log",
-        xlabel="epsilon of one round",
-        ylabel="bounded range / epsilon",
-        ylim=(0.5, 2.1),
-    )
-    axes.set_title(
-        "permute-and-flip:\n exact, over all neighbors of small cases", fontsize="medium"
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize="small", loc="lower left")
-
-
-def _line(points: dict[float, float]) -> tuple[list[float], list[float]]:
-    return list(points), list(points.values())
-
-
 def one_shot_noises(effort: Effort) -> Finding:
     """Return the finding."""
     numbers = measured(effort)
@@ -570,6 +466,4 @@ def one_shot_noises(effort: Effort) -> Finding:
         method=METHOD.strip(),
         claims=claims(numbers),
         rows=numbers.rows,
-        picture=picture(numbers),
-        caption="Noise that finds k items; noise with counts over one-shot Laplace; bounded range of permute-and-flip",
     )

@@ -9,8 +9,6 @@ one integral over V, of products over the items and of the law of a sum of indep
 from __future__ import annotations
 
 import math
-import statistics
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +30,7 @@ from pate._core.validation import (
     require_in_open_unit_interval,
     require_positive,
 )
-from pate.mechanisms import CanonicalMechanism, GumbelPeeling, NoisyTopK
+from pate.mechanisms import CanonicalMechanism
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 
 # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
@@ -369,7 +367,7 @@ def netflix(effort: Effort) -> Finding:
         paper=PAPER,
         method="17,770 films, as in Table 1 (17,700 in 7.1), and how many users gave them five stars."
         f" {_METHOD}{_OURS} The exact top-k takes {gains} times less epsilon by it at k = 10, 100 and 1,000.",
-        claims=(*claims, _time_claim(scores)),
+        claims=tuple(claims),
         rows=rows,
     )
 
@@ -393,10 +391,7 @@ def vectors(effort: Effort) -> Finding:
         " (Figure 3, ZIPFIAN). If the k-th score equals the next item's, the top-k is one of several,"
         " ties being broken arbitrarily, as in the paper, and no epsilon makes it certain:"
         f" {', '.join(tied)}. {_METHOD}{_OURS}",
-        claims=(
-            _least_claim("Figures 3 and 6 to 10, all grades", reached_by),
-            _spread_claim(reached_by),
-        ),
+        claims=(_least_claim("Figures 3 and 6 to 10, all grades", reached_by),),
         rows=rows,
     )
 
@@ -543,51 +538,6 @@ def _least_claim(where: str, crossings: dict[str, list[Crossing]]) -> Claim:
         why=f"canonical against the better of one-shot and peeling, in all that ties allow to be certain; least {name},"
         f" k = {k:,}, {grade}; {len(lost)} cases are lost. The CSV has all epsilons",
         headline=len(crossings) > 1,
-    )
-
-
-def _time_claim(scores: FloatArray) -> Claim:
-    """Time draws of this package: another machine and other code than in 7.3."""
-    k, runs = 1000, 5
-    draws = {
-        "canonical": CanonicalMechanism(k=k, scale=1.0, loss="published"),
-        "peeling": GumbelPeeling(k=k, scale=float(k)),
-        "canonical gamma 1": CanonicalMechanism(k=k, scale=1.0, gamma=1.0),
-        "one-shot": NoisyTopK(k=k, scale=float(k), noise="exponential"),
-    }
-    generator = np.random.default_rng(0)
-    milliseconds = {}
-    for name, draw in draws.items():
-        taken = []
-        for _ in range(runs + 1):
-            started = time.process_time()
-            draw(scores, generator=generator)
-            taken.append(time.process_time() - started)
-        milliseconds[name] = 1e3 * statistics.median(taken[1:])
-    return Claim(
-        where="7.3, run times",
-        published='canonical "as fast as peeling (average < 1s)", gamma = 1 "as fast as oneshot (average < 3ms)"',
-        ours=f"k = {k:,} of NETFLIX: "
-        + ", ".join(f"{name} {taken:.1f} ms" for name, taken in milliseconds.items()),
-        reason=Reason.NOT_AT_HAND,
-        why="the paper's are averages of 2,776 measurements of its own Python code on a laptop, which it predicts by"
-        f" d k and d microseconds, here {scores.size * k / 1e6:.1f} s and {scores.size / 1e3:.1f} ms; these are another"
-        " machine and other algorithms, in numpy, sorting included: peeling draws its noise once, canonical an envelope"
-        " of classes",
-    )
-
-
-def _spread_claim(crossings: dict[str, list[Crossing]]) -> Claim:
-    times = {
-        name: _best_ratio(reached, 10, (PUBLISHED, TAIL)) for name, reached in crossings.items()
-    }
-    return Claim(
-        where="Figures 3 and 6 to 10, arrows at the exact top-10",
-        published="numbers only in the pictures, which the text does not repeat",
-        ours=", ".join(f"{name} {gain:.1f} times" for name, gain in times.items()),
-        reason=Reason.NOT_AT_HAND,
-        why="ratios of epsilon at 99.9%, best canonical of the paper against the better of one-shot and peeling; on"
-        f" their arrows they would read {', '.join(f'{arrow(gain):.1f}' for gain in times.values())}",
     )
 
 

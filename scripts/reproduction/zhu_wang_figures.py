@@ -13,7 +13,7 @@ import numpy as np
 
 from pate._core.validation import FloatArray
 from pate._labeling.commands.shipped import find_study
-from pate.lab.study.output import panels, study_figure
+from pate.lab.study.output import panels
 from pate.lab.study.study import StudyResult, read_study, run_study
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 
@@ -45,8 +45,6 @@ def covid(effort: Effort) -> Finding:
         f" {_SETTINGS} {_again(result)}",
         claims=covid_claims(rows),
         rows=rows,
-        picture=study_figure(result),
-        caption="Mean recall over ten days with its interval of 95%; epsilon 0.1, delta 1e-6 in all",
     )
 
 
@@ -61,8 +59,6 @@ def bins(effort: Effort) -> Finding:
         f" StableTopK is Algorithm 2 with rho split in half between choice and test. {_SETTINGS} {_again(result)}",
         claims=(bins_claim(rows),),
         rows=rows,
-        picture=study_figure(result),
-        caption="Mean recall against k with its interval of 95%; epsilon 0.15, delta 1e-6",
     )
 
 

@@ -15,8 +15,6 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.special import gammaln, log_ndtr, ndtr
 
 from pate import VoteShape
@@ -30,8 +28,8 @@ from pate._core.validation import (
     require_in_open_unit_interval,
     require_positive,
 )
-from pate.accounting import NeighboringRelation, Target, epsilon_of
-from pate.aggregators import Aggregator, NoisyVotes, StableTopK, TauVoting
+from pate.accounting import NeighboringRelation, epsilon_of
+from pate.aggregators import Aggregator, StableTopK
 from pate.mechanisms import sort_counts
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.zhu_wang_figures import PAPER
@@ -282,10 +280,9 @@ NUM_QUERIES, DELTA, DELTA_TEST = 600, 1e-6, 1e-9
 DELTA_LEFT = DELTA - NUM_QUERIES * DELTA_TEST
 SIGMA_GAP, SIGMA_TEST = 50.0, 60.0
 NOISE = GapNoise(choice=SIGMA_GAP, test=SIGMA_TEST, delta_test=DELTA_TEST)
-PUBLISHED, PUBLISHED_TAU = 3.6, 7.7
+PUBLISHED = 3.6
 # Gumbel noise of the same standard deviation as normal noise of 50
 SCALE_GAP = 39.0
-TAU = math.sqrt(10)
 SIX_GAPS = Pair(up=3, down=3, wide_up=400, wide_down=400, still=NUM_GAPS - 6, noise=NOISE)
 """Neighbors of 2,400 teachers, the fewest of any that were found to need more than the published epsilon."""
 _ENSEMBLES = (800, 1200, 1600, 2000, 2400, 3200, 4000)
@@ -329,31 +326,10 @@ def released(allow_empty: bool = False) -> dict[str, Aggregator]:
     }
 
 
-def voting(sigma: float) -> dict[str, Aggregator]:
-    """Return PATE on every label, and PATE-tau of ten labels, with normal noise of ``sigma`` votes on each count."""
-    return {
-        "PATE (Binary voting)": NoisyVotes(sigma_votes=sigma, soft=False),
-        "PATE-tau (L2, tau = sqrt(10))": TauVoting(
-            tau=TAU, sigma_tau=sigma, threshold_tau=PANEL.num_teachers / 2, soft=False
-        ),
-    }
-
-
 def epsilon(aggregator: Aggregator, relation: NeighboringRelation, conversion: Conversion) -> float:
     """Return the cost of all queries."""
     event = aggregator.event(PANEL, relation)
     return epsilon_of(event, count=NUM_QUERIES, delta=DELTA, conversion=conversion)
-
-
-def noise_for(aggregator: Aggregator, target: float, relation: NeighboringRelation) -> float:
-    """Return the noise, in votes, at which all queries cost ``target`` by the tightest conversion."""
-    full_target = Target(
-        epsilon=target, delta=DELTA, num_queries=NUM_QUERIES, neighboring_relation=relation
-    )
-    calibrated = aggregator.calibrated(full_target, PANEL)
-    assert calibrated is not None  # Gaussian noise meets any target
-    (noise,) = calibrated.noise.values()
-    return noise
 
 
 class Numbers(NamedTuple):
@@ -361,8 +337,6 @@ class Numbers(NamedTuple):
 
     epsilons: dict[tuple[str, str, NeighboringRelation], float]
     """By mechanism, accounting and relation."""
-    noises: dict[tuple[str, float, NeighboringRelation], float]
-    """The noise of PATE and PATE-tau at an epsilon, in votes."""
     worst: dict[int, tuple[Pair, float]]
     """By the number of teachers: the neighbors of the largest epsilon found, by the law of what is released."""
     six_gaps: tuple[float, float]
@@ -384,15 +358,7 @@ def measured(effort: Effort) -> Numbers:
             )
             bar.update()
     six_gaps = Composed(SIX_GAPS.laws, NUM_QUERIES)
-    binary, tau = voting(1.0)
-    noises = {
-        (name, target, relation): noise_for(voting(1.0)[name], target, relation)
-        for name, target in ((binary, PUBLISHED), (tau, PUBLISHED), (tau, PUBLISHED_TAU))
-        for relation in NeighboringRelation
-    }
-    return Numbers(
-        _accountings(), noises, worst, (six_gaps.epsilon(DELTA), six_gaps.delta(PUBLISHED))
-    )
+    return Numbers(_accountings(), worst, (six_gaps.epsilon(DELTA), six_gaps.delta(PUBLISHED)))
 
 
 def _accountings() -> dict[tuple[str, str, NeighboringRelation], float]:
@@ -416,7 +382,6 @@ def _accountings() -> dict[tuple[str, str, NeighboringRelation], float]:
 def claims(numbers: Numbers) -> tuple[Claim, ...]:
     """Return the claims of the paper with the numbers."""
     gaussian = next(iter(released()))
-    binary, tau = voting(1.0)
     needed, delta = numbers.six_gaps
     pair, worst_epsilon = numbers.worst[PANEL.num_teachers]
     proven = numbers.epsilons[gaussian, "smaller of two bounds, tightest", ADD]
@@ -424,7 +389,6 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
         choice_divergence(Pair(up=20, down=19, wide_up=400, wide_down=400, noise=NOISE), 2.0)
         * SIGMA_GAP**2
     )
-    noises = {key: f"{noise:.0f}" for key, noise in numbers.noises.items()}
     return (
         Claim(
             where="Table 2, StableTopK, epsilon: its arithmetic",
@@ -451,24 +415,11 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             " test",
             headline=True,
         ),
-        Claim(
-            where="Table 2, PATE and PATE-tau",
-            published="PATE above 10 (accuracy 85.0%), PATE-tau 7.7 (85.1%), StableTopK 3.6 (85.0%); 89.5% without"
-            " privacy",
-            ours=f"the noise is not given; PATE-tau costs 7.7 with {noises[tau, PUBLISHED_TAU, ADD]} votes of it on a"
-            f" count under ADD_REMOVE_TEACHER, {noises[tau, PUBLISHED_TAU, REPLACE]} under REPLACE_RECORD",
-            reason=Reason.NOT_AT_HAND,
-            why=f"tau, which is not given either, as sqrt(10) in L2; by the exact trade-off of Gaussian noise."
-            f" At StableTopK's 3.6 PATE-tau takes"
-            f" {noises[tau, PUBLISHED, ADD]} and {noises[tau, PUBLISHED, REPLACE]} votes, PATE"
-            f" {noises[binary, PUBLISHED, REPLACE]} under both relations: its sensitivity is sqrt(40) in L2"
-            " (the paper: 'the global sensitivity is 40')",
-        ),
     )
 
 
 def rows(numbers: Numbers) -> list[Row]:
-    """Return one table: epsilons, noises and the worst neighbors found."""
+    """Return one table: epsilons and the worst neighbors found."""
 
     def row(
         what: str, name: str, accounting: str, relation: NeighboringRelation, value: float
@@ -482,10 +433,6 @@ def rows(numbers: Numbers) -> list[Row]:
         }
 
     table = [row("epsilon", *key, value) for key, value in numbers.epsilons.items()]
-    table += [
-        row(f"noise for epsilon {target} (votes)", name, "tightest", relation, value)
-        for (name, target, relation), value in numbers.noises.items()
-    ]
     gaussian = next(iter(released()))
     for num_teachers, (pair, value) in numbers.worst.items():
         words = f"at least: {pair.up} gaps of {pair.wide_up} that grow, {pair.down} of {pair.wide_down} that shrink"
@@ -503,69 +450,6 @@ def rows(numbers: Numbers) -> list[Row]:
         row("delta at epsilon 3.6", gaussian, "at least: six gaps of 400", ADD, numbers.six_gaps[1])
     )
     return table
-
-
-def picture(numbers: Numbers) -> Figure:
-    """Draw the epsilon of neighbors by the number of teachers, and epsilons by every accounting."""
-    figure = Figure(figsize=(12.6, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _draw_worst(left, numbers)
-    _draw_epsilons(right, numbers)
-    return figure
-
-
-def _draw_worst(axes: Axes, numbers: Numbers) -> None:
-    sizes = list(numbers.worst)
-    axes.plot(
-        sizes,
-        [value for _, value in numbers.worst.values()],
-        ".-",
-        color="C0",
-        label="worst neighbors found",
-    )
-    axes.axhline(PUBLISHED, color="black", linewidth=1.5, label="published for 800 teachers")
-    axes.axvline(PANEL.num_teachers, color="0.7", linestyle=":")
-    proven = numbers.epsilons[next(iter(released())), "smaller of two bounds, tightest", ADD]
-    axes.set(xlabel="teachers", ylabel=f"epsilon at delta {DELTA:g}", ylim=(0, 5))
-    axes.set_title(
-        "What 600 releases of Algorithm 2 need at least, ADD_REMOVE_TEACHER\n"
-        f"(proven for any number of teachers: {proven:.1f})",
-        fontsize="medium",
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="lower right")
-
-
-def _draw_epsilons(axes: Axes, numbers: Numbers) -> None:
-    gaussian, gumbel = released()
-    bars = [
-        ("published", PUBLISHED, "0.3"),
-        ("nearest arithmetic, no theorem", implied(DELTA_LEFT), "0.6"),
-        ("worst neighbors found: at least", numbers.worst[PANEL.num_teachers][1], "C0"),
-        ("Corollary 9 as printed, ADD_REMOVE", corollary_9(DELTA_LEFT), "C3"),
-    ]
-    for name, theorem, color in (
-        (gaussian, "smaller of two bounds", "C3"),
-        (gumbel, "bounded range", "C2"),
-    ):
-        short = "with our bound" if name == gaussian else "Gumbel"
-        for relation, suffix in ((ADD, "ADD_REMOVE"), (REPLACE, "REPLACE")):
-            bars.append(
-                (
-                    f"{short}, {suffix}",
-                    numbers.epsilons[name, f"{theorem}, tightest", relation],
-                    color,
-                )
-            )
-    names, values, colors = zip(*bars, strict=True)
-    places = np.arange(len(bars))[::-1]
-    axes.barh(places, values, color=colors, height=0.7)
-    for place, value in zip(places, values, strict=True):
-        axes.text(value + 0.8, place, f"{value:.2f}", va="center", fontsize="small")
-    axes.set_yticks(places, names, fontsize="small")
-    axes.set(xlabel=f"epsilon of 600 queries at delta {DELTA:g}", xlim=(0, max(values) * 1.12))
-    axes.set_title("StableTopK, 800 teachers, 40 labels", fontsize="medium")
-    axes.grid(alpha=0.3, axis="x")
 
 
 METHOD = f"""
@@ -596,7 +480,4 @@ def table_2_privacy(effort: Effort) -> Finding:
         f" probability {p[0]:.5f} and {q[0]:.5f}, above one that shrinks with {p[1]:.5f} and {q[1]:.5f}.",
         claims=claims(numbers),
         rows=rows(numbers),
-        picture=picture(numbers),
-        caption="Left, the least epsilon of neighbors, by the number of teachers; right, epsilon by"
-        " accounting",
     )

@@ -106,20 +106,6 @@ def normal_divergence(alpha: float, shift: float, first: float, second: float) -
     return float(total / (alpha - 1))
 
 
-def normal_divergence_closed(alpha: float, shift: mp.mpf, first: mp.mpf, second: mp.mpf) -> mp.mpf:
-    """Divergence of N(0, first^2) from N(shift, second^2) by Gil, Alajaji & Linder (2013), or
-    infinite."""
-    a = mp.mpf(alpha)
-    mixed = a * second**2 + (1 - a) * first**2
-    if mixed <= 0:
-        return mp.inf
-    return (
-        mp.log(second / first)
-        + mp.log(second**2 / mixed) / (2 * (a - 1))
-        + a * shift**2 / (2 * mixed)
-    )
-
-
 def gaussian_epsilon(delta: float, mu: float) -> mp.mpf:
     """Epsilon of a Gaussian mechanism by bisection on its plain trade-off."""
     low, high = mp.mpf(0), mp.mpf(10)

@@ -87,4 +87,4 @@ def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert verdicts[3] is Verdict.UNTESTABLE
     assert verdicts[4] is Verdict.REPRODUCED and "equal to within 1e-9" in found.claims[4].ours
     assert found.claims[-1].ours.startswith("at epsilon 1: 1.490")
-    assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".csv", ".json", ".png"}
+    assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".csv", ".json", ".md"}
