@@ -23,8 +23,9 @@ _received: list[signal.Signals] = []
 def main(args: Sequence[str] | None = None) -> int:
     """Run `pate` and return its exit status: 0, or 2 with one line on each fault in the input.
 
-    The status is 130 after Ctrl-C and 143 after SIGTERM, each with one line, and 141 without a line
-    if the output has no reader any more, as behind ``| head``.
+    The status is 4 if a release that is not finished may be paid for, 130 after Ctrl-C and 143
+    after SIGTERM, each with one line, and 141 without a line if the output has no reader any more,
+    as behind ``| head``.
     """
     words = list(sys.argv[1:] if args is None else args)
     name = command_of(words)
@@ -95,6 +96,7 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
 
     from pate._core.files.os_errors import explain_os_error
     from pate._core.lazy import MissingExtraError
+    from pate._core.release.transaction import UnfinishedReleaseError
 
     told = isinstance(stop, ValueError | MissingExtraError)
     line = explain_os_error(stop) or (str(stop) if told else None)
@@ -106,7 +108,8 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     from pate._labeling.commands.own_code import with_options
 
     faults = stop.args if isinstance(stop, InputError) else [line]
-    return "\n".join(one_line(with_options(fault)) for fault in faults), 2
+    text = "\n".join(one_line(with_options(fault)) for fault in faults)
+    return text, 4 if isinstance(stop, UnfinishedReleaseError) else 2
 
 
 def was_stopped() -> bool:

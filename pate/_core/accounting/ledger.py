@@ -190,13 +190,17 @@ def make_log(path: Path) -> None:
     sync_folder(path.parent)
 
 
+class LedgerAccessError(ValueError):
+    """A ledger could not be read or written. A change that was begun may be there all the same."""
+
+
 @contextmanager
 def log_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the file system into a one-line ``ValueError``."""
+    """Turn errors of SQLite and of the file system into a one-line `LedgerAccessError`."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise ValueError(
+        raise LedgerAccessError(
             f"Expected a readable and writable ledger at {path}, got: {one_line(str(error))}"
         ) from None
 
@@ -436,6 +440,8 @@ class Ledger:
             ValueError: if the ledger's budget cannot pay for the release, holds for other units or
                 for units that reach fewer teachers, or differs from ``budget``, or if the token
                 belongs to a release of another cost. Nothing is written then.
+            LedgerAccessError: if the ledger cannot be written, and a fresh connection finds no
+                release with the token; or if that cannot read either: then one may be there.
         """
         require_events(events)
         asked = LedgerEntry(
@@ -452,19 +458,34 @@ class Ledger:
             token=token,
         )
         self._prepare(events)
-        with self._transaction() as connection:
-            before = () if token is None else self._history.entries
-            for entry in (entry for entry in before if entry.token == token):
-                require(
-                    (entry.events, entry.count, entry.seeded)
-                    == (asked.events, asked.count, asked.seeded),
-                    f"the cost that release {entry.release} reserved with this token",
-                )
-                return entry.release
-            bodies = self._history.rows_for(asked, budget)
-            for body in bodies:
-                self._append(connection, body)
-            return len(self._history.entries)
+        try:
+            with self._transaction() as connection:
+                if (before := self._with_token_of(asked)) is not None:
+                    return before
+                for body in self._history.rows_for(asked, budget):
+                    self._append(connection, body)
+                return len(self._history.entries)
+        except LedgerAccessError:
+            # a commit whose last sync failed is there
+            with log_errors(self.path):
+                sync_folder(self.path.parent)
+            with self._reading():
+                written = self._with_token_of(asked)
+            if written is None:
+                raise
+            return written
+
+    def _with_token_of(self, asked: LedgerEntry) -> int | None:
+        """Return the release that has the token of ``asked`` already, at the same cost."""
+        before = () if asked.token is None else self._history.entries
+        for entry in (entry for entry in before if entry.token == asked.token):
+            require(
+                (entry.events, entry.count, entry.seeded)
+                == (asked.events, asked.count, asked.seeded),
+                f"the cost that release {entry.release} reserved with this token",
+            )
+            return entry.release
+        return None
 
     def settle(
         self,

@@ -14,8 +14,8 @@ import math
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from pate._core.accounting.filters import affordable
 from pate._core.accounting.history import LedgerEntry, LedgerSnapshot, PrivacyUnit
 from pate._core.accounting.ledger import Ledger, read_ledger, require_payable
 from pate._core.accounting.statement import Statement
+from pate._core.files.os_errors import explain_os_error
 from pate._core.files.reading import read_json
 from pate._core.files.writing import (
     atomic_write,
@@ -81,6 +82,39 @@ def require_promise(delta: float, *, num_units: int | None = None) -> None:
             f"delta < 1 / {num_units}, one over the public number of teachers or records",
             delta=delta,
         )
+
+
+class UnfinishedReleaseError(ValueError):
+    """A release was begun, and may be paid for. The same request goes on, and pays once."""
+
+
+@contextmanager
+def unfinished(begun: Callable[[], bool], folder: Path) -> Iterator[None]:
+    """Turn an error of a release that was ``begun`` into one line of `UnfinishedReleaseError`.
+
+    Args:
+        begun: whether the release may be paid for. It counts as begun if that cannot be read.
+        folder: the folder of files whose names are PRIVATE, and not told.
+    """
+    try:
+        yield
+    except (ValueError, OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, OSError) and Path(str(error.filename)).parent == folder:
+            error.filename = str(folder)
+        line = explain_os_error(error) or (str(error) if isinstance(error, ValueError) else None)
+        if line is None or isinstance(error, UnfinishedReleaseError) or not _holds(begun):
+            raise
+        raise UnfinishedReleaseError(
+            f"{line}. The outcome is unknown, and may be paid for: the same command asks the ledger"
+            " again, and pays once"
+        ) from error
+
+
+def _holds(begun: Callable[[], bool]) -> bool:
+    try:
+        return begun()
+    except (ValueError, OSError):
+        return True
 
 
 @dataclass(frozen=True)
@@ -142,7 +176,7 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
         require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits")
     except (ValueError, KeyError, TypeError):
         # neither the content nor the name, a digest of PRIVATE data, may be printed
-        raise ValueError(
+        raise UnfinishedReleaseError(
             "Expected what a command that was killed left. Delete its folder, and the same command"
             f" makes a new release, which costs again, got damaged files in {file.parent}"
         ) from None
@@ -267,9 +301,12 @@ def release(publication: Releasable) -> Statement:
 
     Raises:
         ValueError: if it cannot be prepared, or the ledger cannot pay for it. Nothing is spent.
+        UnfinishedReleaseError: if it may be paid for. The same request goes on.
     """
-    with step_bar(4, "release") as bar:
-        pending = pending_release(publication.seeds, publication.request_digest(), draw_key())
+    request = publication.request_digest()
+    file = publication.seeds / f"{request}.json"
+    with unfinished(file.is_file, publication.seeds), step_bar(4, "release") as bar:
+        pending = pending_release(publication.seeds, request, draw_key())
         generator, seed = private_generator(pending.key), publication.noise_seed
         if seed is not None:
             generator = seeded_generator(seed)
@@ -295,21 +332,22 @@ def write_statement(publication: Releasable, ledger: Ledger, release: int) -> St
     Raises:
         ValueError: if the files cannot be written, or the release was settled as another file.
     """
-    entry = ledger.entries()[release - 1]
-    settlement = publication.settlement(entry)
-    ledger.settle(release, realised=settlement.realised, published=settlement.published)
-    statement = Statement.of(ledger.snapshot(), release)
-    with output_errors(publication.file):
-        write_json(publication.statement_file, statement.content)
-        write_text(publication.statement_file.with_suffix(".txt"), statement.text)
-    destroy(publication.seeds, entry.token)
+    seeds = publication.seeds
+    with unfinished(lambda: any(seeds.glob("*.json")), seeds):
+        entry = ledger.entries()[release - 1]
+        settlement = publication.settlement(entry)
+        ledger.settle(release, realised=settlement.realised, published=settlement.published)
+        statement = Statement.of(ledger.snapshot(), release)
+        with output_errors(publication.file):
+            write_json(publication.statement_file, statement.content)
+            write_text(publication.statement_file.with_suffix(".txt"), statement.text)
+        destroy(seeds, entry.token)
     return statement
 
 
 def _reserve(publication: Releasable, terms: ReservationRequest, pending: PendingRelease) -> int:
     """Return the number of the release, which is reserved now or was reserved before a kill."""
-    ledger, begun = terms.ledger, pending.file.is_file()
-    charge = terms.events, terms.count
+    ledger, charge = terms.ledger, (terms.events, terms.count)
     pending.write()
     try:
         book = ledger.snapshot()
@@ -334,10 +372,11 @@ def _reserve(publication: Releasable, terms: ReservationRequest, pending: Pendin
             privacy_unit=terms.privacy_unit,
         )
     except ValueError as error:
-        # nothing was reserved
-        if not begun:
+        # a token is forgotten only when a fresh read shows that the ledger lacks it
+        entries = ledger.entries()
+        if not any(entry.token == pending.token for entry in entries):
             destroy(publication.seeds, pending.token)
-        raise _with_its_ledger(error, ledger.path, ledger.entries(), terms.budget, charge) from None
+        raise _with_its_ledger(error, ledger.path, entries, terms.budget, charge) from None
 
 
 def _require_delta_left(

@@ -22,6 +22,7 @@ from pate._core.accounting.ledger import (
 from pate._core.files.reading import digest, read_json
 from pate._core.files.writing import output_errors, remove_abandoned, write_once
 from pate._core.mechanisms.noise import private_generator, summand
+from pate._core.release.transaction import unfinished
 from pate._core.validation import IntArray, require
 from pate._labeling.runs.named_votes import read_votes
 from pate._labeling.votes.kinds import Counts, rows_of
@@ -85,7 +86,12 @@ class Member:
             ValueError: if no consent covers the invitation or its cost, the votes do not fit it,
                 the ledger cannot pay for the sum, or a file was replaced or is not its sender's.
                 Nothing of the votes is sent then, and no share revealed.
+            UnfinishedReleaseError: if the ledger may have paid for the sum.
         """
+        with unfinished(self._is_reserved, self.state):
+            return self._advance()
+
+    def _advance(self) -> tuple[str, ...]:
         exchange, name, terms = self.exchange, self.name, self._terms
         kept, key = self._secrets, self._key
         points = {"own_mask": kept.public.own_mask, "pairs": kept.public.pairs}
@@ -275,12 +281,9 @@ class Member:
         """Raise ``ValueError`` unless a budget, a person or a reservation accepts the cost."""
         path, budget = self._ledger_path, self.consent.budget
         if path.is_file():
-            book = read_ledger(path)
-            if (self.state / _STATE).is_file() and any(
-                entry.token == self._token for entry in book.entries
-            ):
+            if self._is_reserved():
                 return
-            budget = budget or book.budget
+            budget = budget or read_ledger(path).budget
         # as the ledger will decide when the masked vector is made, and others have paid
         delta = self.exchange.invitation.delta if budget is None else budget.delta
         require_payable(
@@ -294,6 +297,12 @@ class Member:
         if budget is None:
             ways = "`max_epsilon` with `delta`, a budget in the ledger, or a yes at a terminal"
             require(self.consent.accepts(self._cost), f"{ways}: {self._cost}")
+
+    def _is_reserved(self) -> bool:
+        path = self._ledger_path
+        if not ((self.state / _STATE).is_file() and path.is_file()):
+            return False
+        return any(entry.token == self._token for entry in read_ledger(path).entries)
 
     @property
     def _token(self) -> str:
