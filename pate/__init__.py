@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         testing as testing,
     )
     from pate._labeling.estimator import PateClassifier as PateClassifier
-    from pate._labeling.pipeline import Pipeline as Pipeline, label as label
+    from pate._labeling.plan import RunPlan as RunPlan, label as label
     from pate._labeling.release.label_settings import LabelSettings as LabelSettings
     from pate._labeling.release.labels import StatedLabels as StatedLabels
     from pate._labeling.runs.named_votes import NamedVotes as NamedVotes

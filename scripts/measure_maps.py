@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
+from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
 from pate.data import Arrays, AutoFeatures, FeatureMap, PublicScaling, RandomFeatures
 from scripts.measure_runs import DESCENT, PRIVATE, PUBLIC, TEST, records_of
 from scripts.rivals.__main__ import arena_of
@@ -68,13 +68,16 @@ def measured(file: Path, kind: type[FeatureMap], epsilon: float, seeds: int) -> 
     scores = []
     for seed in range(seeds):
         with TemporaryDirectory() as folder:
-            run = Pipeline(folder, Arrays(file, features=kind()), ledger=Path(folder) / "ledger")
-            run.fit_teachers(ClosedFormPlan())
-            run.vote()
-            settings = LabelSettings(delta=1e-6, target_epsilon=epsilon, noise_seed=seed)
-            run.label(settings)
-            run.fit_student(StudentPlan())
-            scores.append(run.test_student()["student"]["mAP"])
+            plan = RunPlan(
+                Path(folder),
+                Arrays(file, features=kind()),
+                teachers=ClosedFormPlan(),
+                labels=LabelSettings(delta=1e-6, target_epsilon=epsilon, noise_seed=seed),
+                student=StudentPlan(),
+                ledger=Path(folder) / "ledger",
+            )
+            plan.execute()
+            scores.append(plan.test_student()["student"]["mAP"])
     return f"{np.median(scores):.3f} ({min(scores):.2f}, {max(scores):.2f})"
 
 

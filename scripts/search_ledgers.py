@@ -29,7 +29,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
+from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
 from pate._core.files.reading import digest
 from pate._core.files.writing import write_json
 from pate._core.progress import stage_bar
@@ -241,12 +241,13 @@ def make(
         draws = ForcedGenerator(place, None if first is None else first.draws)
         root = folder / f"run{place if planned.again is None else planned.again}"
         run = Run(root, ledger=ledger, overwrite=planned.again is not None)
-        pipeline = Pipeline(root, sources[planned.regrouped], ledger=ledger)
+        data = sources[planned.regrouped]
         try:
             if planned.again is None:
                 write_json(root / KEY_FILE, {"key": key_of(place).hex()})
-                pipeline.fit_teachers(planned.plan(folder))
-                pipeline.vote()
+                plan = RunPlan(root, data, teachers=planned.plan(folder), ledger=ledger)
+                plan.fit_teachers()
+                plan.vote()
             manifest = finished_votes(run).manifest()
             settings = resolve_settings(
                 planned.settings, manifest.shape, len(manifest.ids), manifest.kind
@@ -257,7 +258,7 @@ def make(
             continue
         assert not draws.drew_otherwise, "all noise is seen"
         if any(other.start == place for other in releases):
-            pipeline.fit_student(StudentPlan())
+            RunPlan(root, data, student=StudentPlan()).fit_student()
         labels, statement, _ = (root / output for output in LABEL.outputs)
         content = json.loads(statement.read_text())
         made.append(Made(statement=content, labels=digest(labels), draws=draws.draws))

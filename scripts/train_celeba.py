@@ -90,15 +90,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
     # first release: every record votes for itself, on all public pictures
-    first = pate.Pipeline(options.run / "first", data)
-    first.fit_teachers(pate.ClosedFormPlan())
-    first.vote()
-    first.label(pate.LabelSettings(delta=options.delta, target_epsilon=options.first_epsilon))
-    first.fit_student(student)
+    first = pate.RunPlan(
+        options.run / "first",
+        data,
+        teachers=pate.ClosedFormPlan(),
+        labels=pate.LabelSettings(delta=options.delta, target_epsilon=options.first_epsilon),
+        student=student,
+    )
+    first.execute()
 
     # teachers start from its student; without `start_from` they start afresh
-    run = pate.Pipeline(options.run, data)
-    plan = pate.TeacherPlan(
+    teachers = pate.TeacherPlan(
         network=network,
         num_teachers=options.num_teachers,
         num_steps=options.num_steps,
@@ -106,27 +108,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
         optimizer=partial(torch.optim.AdamW, lr=0.001),
         start_from=str(options.run / "first"),
     )
-    workers = pate.Execution(workers=options.workers)
-    run.fit_teachers(plan, workers)
-    run.vote(workers)
-
     # second release, of labels; your own mechanism would be named here
-    released = run.label(
-        pate.LabelSettings(
-            AGGREGATORS[options.aggregator],
-            delta=options.delta,
-            target_epsilon=options.target_epsilon,
-            num_queries=options.num_queries,
-        )
+    labels = pate.LabelSettings(
+        AGGREGATORS[options.aggregator],
+        delta=options.delta,
+        target_epsilon=options.target_epsilon,
+        num_queries=options.num_queries,
     )
+    run = pate.RunPlan(
+        options.run,
+        data,
+        teachers=teachers,
+        labels=labels,
+        student=pate.StudentPlan(),  # few pictures are enough for a linear one
+        execution=pate.Execution(workers=options.workers),
+    )
+    released = run.execute()
     print(
         f"\n{released.answered.sum()} of {len(released.ids)} public pictures have labels\n\n"
         f"{released.describe()}"
     )
 
-    # public from here on: as many students as you like; few pictures are enough for a linear one
-    run.fit_student(pate.StudentPlan())
-    # run.student().predict(["new.jpg"]) labels new pictures
+    # public from here on: as many students as you like
+    # pate.load_student(options.run).predict(["new.jpg"]) labels new pictures
     figures = {"the first student": first.test_student()["student"]}
     figures["the student"] = run.test_student()["student"]
     figures["always the same answer"] = run.test_student()["released_constant"]

@@ -57,7 +57,7 @@ from pate._labeling.data.records import (
     known_truth,
 )
 from pate._labeling.linear import student_of
-from pate._labeling.pipeline import RunPlan, label
+from pate._labeling.plan import RunPlan, label
 from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels
@@ -97,7 +97,7 @@ _ENOUGH, _FAR = 30, 2.0  # samples, and standard deviations, to tell that sample
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
     """A classifier for scikit-learn that protects the records of each fit, with a statement.
 
-    ``fit`` is one release. It runs the stages of `Pipeline` in a folder that is removed at the end,
+    ``fit`` is one release. It executes a `RunPlan` in a folder that is removed at the end,
     a temporary one or, with a ledger, one beside it: records, or teachers trained on parts of them,
     vote on public samples, a private mechanism releases their votes, and a linear student learns
     from the release. The fitted estimator is the student and the statement, both PUBLIC. It holds
@@ -317,8 +317,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             labels=settings,
             ledger=None if self.ledger is None else Path(self.ledger),
         )
-        plan.check()
-        plan.rehearse()
         released, samples = plan.execute(), data.load(Role.PUBLIC)
         assert data.feature_map is not None
         self._map: FeatureMap = data.feature_map.fit(samples.features)

@@ -501,7 +501,7 @@ def test_a_fit_that_is_refused_leaves_no_private_file(
     def refuse(*_: Any, **__: Any) -> None:
         raise ValueError("Expected something else")
 
-    monkeypatch.setattr("pate._labeling.pipeline.vote", refuse)
+    monkeypatch.setattr("pate._labeling.plan.vote", refuse)
     with pytest.raises(ValueError, match="something else"):
         PateClassifier(ledger=tmp_path / "records.sqlite").fit(X[:900], Y[:900], X_public=X[2000:])
     assert not [*tmp_path.rglob("records.npz")]

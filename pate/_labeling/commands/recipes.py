@@ -40,7 +40,7 @@ from pate._labeling.data.label_table import is_table
 from pate._labeling.data.pictures import Pictures
 from pate._labeling.data.records import Features, Role, UnknownLabels
 from pate._labeling.data.source import DataSource, TableSource
-from pate._labeling.release.completion import describe_absent
+from pate._labeling.release.hopeless import describe_absent
 
 _SHOWN = 8  # names of labels
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -39,7 +39,7 @@ from pate._labeling.commands.stages import (
 )
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
-from pate._labeling.pipeline import TESTS, RunPlan, say_hopeless
+from pate._labeling.plan import RunPlan
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.runs.run import LABEL, METRICS, MODEL, STUDENT, Run, read_data
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
@@ -90,12 +90,9 @@ def run_plan(plan: RunPlan, *, dry_run: bool = False) -> None:
         plan: the plan.
         dry_run: whether to describe the plan, and write nothing.
     """
-    plan.check()
-    plan.rehearse()
-    say_hopeless(plan.run, plan.data, plan.sized_teachers, plan.complete_labels, keep=not dry_run)
-    if not plan.is_tested:
-        print(f"Without {TESTS}, no figure of the student is measured.")
     if dry_run:
+        plan.check()
+        plan.rehearse()
         plan.describe()
         print(f"Run: {plan.root}. Nothing was written, and nothing was spent.")
         return

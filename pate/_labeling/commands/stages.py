@@ -7,7 +7,7 @@ seconds: it is found once a network is named.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -38,13 +38,14 @@ from pate._labeling.commands.parsing import (
 )
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import LINEAR, is_linear
-from pate._labeling.pipeline import Pipeline, advice_on, say_few
+from pate._labeling.plan import RunPlan
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
 from pate._labeling.runs.released import require_student
 from pate._labeling.runs.run import STUDENT, Run
 from pate._labeling.stages import student as student_stage
 from pate._labeling.stages.student import DATA_SETTINGS, LinearPlan
+from pate._labeling.stages.votes_import import votes_from
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting
 
@@ -52,16 +53,15 @@ from pate._labeling.votes.kinds import Voting
 def teachers_fit(args: Sequence[str]) -> None:
     """Run `pate teachers fit`."""
     options, plan, _ = read_teachers_fit(args)
-    pipeline = Pipeline(
-        options.run, options.data, ledger=options.ledger, overwrite=options.overwrite
-    )
-    say_few(Run(Path(options.run)), options.data, plan, keep=not options.dry_run)
-    pipeline.fit_teachers(
-        plan,
-        from_options(Execution, options),
+    RunPlan(
+        options.run,
+        options.data,
+        teachers=plan,
+        execution=from_options(Execution, options),
         logger=options.get("logger", "csv"),
-        dry_run=options.dry_run,
-    )
+        ledger=options.ledger,
+        overwrite=options.overwrite,
+    ).fit_teachers(dry_run=options.dry_run)
 
 
 def read_teachers_fit(args: Sequence[str]) -> tuple[Namespace, Any, Json]:
@@ -162,9 +162,13 @@ def teachers_vote(args: Sequence[str]) -> None:
         },
     )
     parsed = parser.parse_args(args)
-    Pipeline(parsed.run, overwrite=parsed.overwrite).vote(
-        from_options(Execution, parsed), votes=parsed.votes, absent=parsed.absent
-    )
+    RunPlan(
+        parsed.run,
+        votes=parsed.votes,
+        absent=parsed.absent,
+        execution=from_options(Execution, parsed),
+        overwrite=parsed.overwrite,
+    ).vote()
 
 
 _HELP = "help"
@@ -257,7 +261,7 @@ def label(args: Sequence[str]) -> None:
         print(f"Waiting for {error}. Nothing is lost: the same command continues from here.")
     else:
         print(released.describe(), end="")
-        for line in advice_on(released):
+        for line in released.advice:
             print(line)
 
 
@@ -267,12 +271,17 @@ def _released(args: Sequence[str]) -> StatedLabels:
     # votes from elsewhere come with the data that the run has
     parsed = parser.parse_args(args if origin is None else with_saved_data(args))
     options = parser.instantiate(parsed)
-    settings, overwrite = from_options(LabelSettings, options), options.overwrite
+    plan = RunPlan(
+        options.run,
+        options.get("data"),
+        labels=from_options(LabelSettings, options),
+        ledger=options.get("ledger"),
+        overwrite=options.overwrite,
+    )
     if origin is None:
-        return Pipeline(options.run, overwrite=overwrite).label(settings)
-    pipeline = Pipeline(options.run, options.data, ledger=options.ledger, overwrite=overwrite)
+        return plan.execute()
     if origin == "votes":
-        return pipeline.label(settings, options.votes, unit=options.unit)
+        return replace(plan, imported=votes_from(options.votes, unit=options.unit)).execute()
     require(options.teachers, "--teachers with a number for each silo", teachers=options.teachers)
     keys = {"public_keys": options.public_keys, "signing_key": options.signing_key}
     require(
@@ -287,7 +296,7 @@ def _released(args: Sequence[str]) -> StatedLabels:
         without=options.without or (),
         wait=options.wait,
     )
-    return find("label_silos")(pipeline, settings, request, unit=options.unit)
+    return find("label_silos")(plan, request, unit=options.unit)
 
 
 def read_label(args: Sequence[str]) -> tuple[CommandParser, Namespace]:

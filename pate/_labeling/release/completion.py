@@ -2,37 +2,28 @@
 
 First one release by itself. Then the shares of several releases under one target: public samples
 that are drawn, score votes, and teachers that start from their student. Then the forms of an
-aggregator that differ in one field. At the end the lines on how far votes must lie apart, before a
-release, and after one that answered too little. All of it follows from public numbers and the
-answers.
+aggregator that differ in one field. All of it follows from public numbers.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pate._core.accounting.accountant import Target, calibrate_scale, epsilon_of
 from pate._core.accounting.base import Event
 from pate._core.accounting.charges import Budget, Charge
-from pate._core.accounting.cost import (
-    NeighboringRelation,
-    format_epsilon,
-    format_exact,
-    smallest_where,
-)
+from pate._core.accounting.cost import NeighboringRelation, smallest_where
 from pate._core.accounting.events import GaussianEvent
 from pate._core.accounting.filters import affordable
-from pate._core.release.transaction import require_promise, suited_delta
-from pate._core.settings import Partial, decode, parts
-from pate._core.validation import MOST_VOTERS, UNKNOWN, UInt8Array, require, require_given
-from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, Outlook
+from pate._core.release.transaction import require_promise
+from pate._core.settings import Partial, parts
+from pate._core.validation import MOST_VOTERS, require, require_given
+from pate._labeling.aggregators.base import Aggregator, AnyAggregator, Outlook
 from pate._labeling.aggregators.clipped_votes import Rounds
 from pate._labeling.aggregators.noisy_votes import SiloVotes
 from pate._labeling.aggregators.score_votes import ScoreVotes
 from pate._labeling.release.label_settings import LabelSettings
-from pate._labeling.release.labels import StatedLabels
-from pate._labeling.teachers import ClosedFormPlan
 from pate._labeling.votes.kinds import (
     Ballots,
     MaskedTotal,
@@ -349,105 +340,3 @@ def teachers_for(
     number = max(2.0, _SPARE * gap.votes * shape.num_teachers / gap.available)
     digits = 10.0 ** max(0, math.floor(math.log10(number)) - 1)
     return int(math.ceil(number / digits) * digits)
-
-
-_LIKELY = 0.9
-_REMEDY = (
-    "Fewer queries, a larger epsilon, more teachers, teachers that start from a release"
-    " (start_from) or another aggregator help"
-)
-
-
-def describe_gap(aggregator: Aggregator, shape: VoteShape) -> str | None:
-    """Return a line on the gap that a query needs and the widest that the teachers can have.
-
-    It says what would help if they cannot have that gap. None if no gap is predicted.
-    """
-    gap = aggregator.gap_needed(shape, probability=_LIKELY)
-    if gap is None:
-        return None
-    line = (
-        f"{gap.meaning} with probability {_LIKELY:g}; {shape.num_teachers} teachers can have at"
-        f" most {gap.available:g}."
-    )
-    return line if gap.votes <= gap.available else f"{line} {_REMEDY}."
-
-
-_MANY_NOISES = 10  # votes for each unit of noise, below which a constant answer is about as good
-
-
-def describe_hopeless(plan: Any, settings: LabelSettings, num_units: int) -> Iterator[str]:
-    """Yield a line for each reason why a release promises or shows next to nothing. PRIVATE.
-
-    Args:
-        plan: how teachers are made.
-        settings: the settings of the release, complete.
-        num_units: the number of private units, which is PRIVATE.
-    """
-    delta, units = settings.delta, f"{num_units} private records (or groups)"
-    if delta * num_units >= 1:
-        yield (
-            f"{units} and delta = {delta:g}, not below one over their number: a program that"
-            f" publishes one of them would be as private. delta = {suited_delta(num_units):g}"
-            " suits."
-        )
-    yield from describe_few(plan, num_units)
-    noise = min(settings.mechanism.noise.values(), default=0.0)
-    alone = isinstance(plan, ClosedFormPlan) and plan.start_from is None
-    if alone and num_units < _MANY_NOISES * noise:
-        yield (
-            f"{units}, each with a vote, for noise of {noise:.3g} votes: labels will barely be"
-            " better than a constant answer. Use more records or a larger epsilon."
-        )
-
-
-def describe_few(plan: Any, num_units: int) -> Iterator[str]:
-    """Yield a line if there are too few private units for the networks of a plan. PRIVATE."""
-    # a teacher without records repeats the released student
-    trained = not isinstance(plan, ClosedFormPlan) and plan.start_from is None
-    if trained and num_units < 2 * plan.num_teachers:
-        yield (
-            f"{num_units} private records (or groups) for {plan.num_teachers} teachers:"
-            " most have one or none, and learn nothing. Choose fewer teachers, or `fit:"
-            " closed_form`."
-        )
-
-
-_MOST_NAMED = 40  # labels
-
-
-def describe_absent(labels: UInt8Array, names: Sequence[str]) -> Iterator[str]:
-    """Yield a line if no private record has some of the labels ``[N, C]``, or all have. PRIVATE."""
-    have, known = (labels == 1).sum(axis=0).tolist(), (labels != UNKNOWN).sum(axis=0).tolist()
-    if none := [name for name, number in zip(names, have, strict=True) if not number]:
-        yield (
-            f"no private record has {_listed(none)}: nothing can be learned about such"
-            " labels. Are their names as in the file?"
-        )
-    facts = zip(names, have, known, strict=True)
-    if always := [name for name, number, known in facts if 0 < number == known]:
-        yield (
-            f"all private records that know {_listed(always)} have it: it will always"
-            " be given. If a gap means 0 there, write 0."
-        )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
-
-
-def describe_unanswered(released: StatedLabels) -> str | None:
-    """Return a line on labels with no or few answers, or None if all have enough."""
-    answered, count = int(released.answered.sum()), len(released.ids)
-    if answered >= LEAST_ANSWERED * count:
-        return None
-    cost = released.statement["this_release"][released.statement["neighboring_relation"]]
-    price = f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
-    number = f"Only {answered}" if answered else "None"
-    gap = describe_gap(decode(Aggregator, released.aggregator), released.shape)
-    needed = "" if gap is None else f" {gap.removesuffix(f' {_REMEDY}.')}"
-    return (
-        f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and"
-        f" {price} is spent.{needed} {_REMEDY}; to ask again costs again."
-    )

@@ -21,12 +21,13 @@ from pate._core.accounting.history import PrivacyUnit
 from pate._core.files.reading import code_version, digest
 from pate._core.release.transaction import require_payable_release, require_promise
 from pate._core.settings import encode, encode_fields, require_made
-from pate._core.validation import IntArray, StrArray, given, require, require_count
-from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
+from pate._core.validation import IntArray, given, require, require_count
+from pate._labeling.aggregators.base import Aggregator, AnyAggregator, made_for
+from pate._labeling.release.hopeless import refuse_hopeless
 from pate._labeling.runs.released import Queries
 from pate._labeling.runs.run import LABEL, Run, StageInputs, first_stage, load_data, public_digest
 from pate._labeling.runs.vote_store import (
-    VoteManifest,
+    VoteFacts,
     VoteStore,
     fingerprint_of_voters,
     read_predictions,
@@ -192,13 +193,12 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> StageIn
     return StageInputs(encode_fields(settings), digests)
 
 
-def queries_on(manifest: VoteManifest, settings: LabelSettings) -> Queries:
+def queries_on(votes: VoteFacts, settings: LabelSettings) -> Queries:
     """Return the queries of a release: samples in their public order, and the aggregator."""
-    ids = np.array(manifest.ids)
     return Queries(
-        ids=ids[settings.order_of(len(ids))],
-        label_names=tuple(manifest.label_names),
-        num_teachers=manifest.num_teachers,
+        ids=votes.ids[settings.order_of(len(votes.ids))],
+        label_names=tuple(votes.label_names),
+        num_teachers=votes.num_teachers,
         delta=float(settings.delta),
         aggregator=encode(Aggregator, settings.mechanism),
     )
@@ -234,9 +234,7 @@ def code_of(aggregator: Aggregator) -> Iterator[Path]:
 def require_possible(
     run: Run,
     settings: LabelSettings,
-    shape: VoteShape,
-    ids: StrArray,
-    label_names: Sequence[str],
+    votes: VoteFacts,
     *,
     unit: PrivacyUnit,
     unpaid: Sequence[Charge] = (),
@@ -248,17 +246,14 @@ def require_possible(
     Args:
         run: the run, with the ledger that will pay.
         settings: the queries, the mechanism and the budget, complete.
-        shape: the numbers of teachers and labels.
-        ids: the ids of the public samples.
-        label_names: names of the labels.
+        votes: the public facts about the votes.
         unit: for whom they will be priced, as far as it is known.
         unpaid: releases that the same command makes before this one. The ledger must be able to
             pay for all, so that none is refused after another was paid for.
     """
     if is_paid(run, settings):
         return
-    aggregator = settings.mechanism
-    charge = settings.charge(shape)
+    charge = settings.charge(votes.shape)
     if unpaid:  # as one that is paid at once
         together = {
             relation: ComposedEvent(
@@ -273,16 +268,16 @@ def require_possible(
     require_payable_release(
         run.ledger_path,
         charge,
-        relation=aggregator.neighboring_relation,
+        relation=settings.mechanism.neighboring_relation,
         delta=settings.delta,
         budget=settings.budget,
         max_teachers_per_unit=settings.max_teachers_per_unit,
         privacy_unit=unit,
     )
     if settings.predictions is not None:
-        rows = settings.order_of(len(ids))
-        read_predictions(settings.predictions, ids[rows], label_names)
-    require_answers(aggregator, shape)  # a rehearsal of all stages tries the rest
+        rows = settings.order_of(len(votes.ids))
+        read_predictions(settings.predictions, votes.ids[rows], votes.label_names)
+    refuse_hopeless(settings, votes)  # a rehearsal of all stages tries the rest
 
 
 def is_paid(run: Run, settings: LabelSettings) -> bool:
@@ -313,10 +308,9 @@ def rehearse(
             for votes without public parts.
 
     Raises:
-        ValueError: if the aggregator raises it, if its release does not have the shape of the
-            votes, or if no votes have at least `LEAST_ANSWERED` of the queries answered.
+        ValueError: if the aggregator raises it, or its release does not have the shape of the
+            votes.
     """
-    require_answers(aggregator, shape)
     synthetic = _synthetic_votes(aggregator, shape, like)
     for count in (0, 1, synthetic.num_queries):
         votes, size = synthetic[:count], (count, shape.num_labels)
@@ -354,19 +348,6 @@ def rehearse(
                 shape=release.tiers.shape,
             )
         aggregator.charges(release, shape)
-
-
-def require_answers(aggregator: Aggregator, shape: VoteShape) -> None:
-    """Raise ``ValueError`` unless some votes have `LEAST_ANSWERED` of the queries answered."""
-    answered = aggregator.max_answer_probability(shape)
-    noise = " and ".join(f"{name}={scale:.4g}" for name, scale in aggregator.noise.items())
-    require(
-        answered >= LEAST_ANSWERED,
-        f"at least {LEAST_ANSWERED:.0%} of the queries answered where all {shape.num_teachers}"
-        f" teachers agree, by less noise than {noise} of {type(aggregator).__name__} (fewer"
-        " queries, a larger target_epsilon or delta, a lower threshold or more teachers)",
-        answered=float(f"{answered:.2g}"),
-    )
 
 
 def _synthetic_votes(aggregator: Aggregator, shape: VoteShape, like: Votes | None) -> Votes:

@@ -18,6 +18,7 @@ from typing import IO
 
 import numpy as np
 
+from pate._core.accounting.cost import format_epsilon, format_exact
 from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.files.writing import atomic_write
@@ -31,10 +32,12 @@ from pate._core.release.transaction import (
     require_no_other,
     write_statement,
 )
+from pate._core.settings import decode
 from pate._core.validation import expecting, require
 from pate._core.version import __version__
-from pate._labeling.aggregators.base import Release
+from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, Release
 from pate._labeling.release.between_runs import ledger_scope, open_ledger
+from pate._labeling.release.hopeless import REMEDY, describe_gap, refuse_hopeless
 from pate._labeling.release.label_settings import (
     LabelSettings,
     digest_of,
@@ -71,6 +74,29 @@ class StatedLabels(ReleasedLabels):
     def describe(self) -> str:
         """Return the statement as text, the content of ``privacy.txt``."""
         return self.statement.text
+
+    @property
+    def advice(self) -> list[str]:
+        """Lines on labels that few queries have, and on samples unlike the private records."""
+        return [line for line in (self.unanswered, self.unlike) if line is not None]
+
+    @property
+    def unanswered(self) -> str | None:
+        """A line on labels with no or few answers, or None if all have enough."""
+        answered, count = int(self.answered.sum()), len(self.ids)
+        if answered >= LEAST_ANSWERED * count:
+            return None
+        cost = self.statement["this_release"][self.statement["neighboring_relation"]]
+        price = (
+            f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
+        )
+        number = f"Only {answered}" if answered else "None"
+        gap = describe_gap(decode(Aggregator, self.aggregator), self.shape)
+        needed = "" if gap is None else f" {gap.removesuffix(f' {REMEDY}.')}"
+        return (
+            f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and"
+            f" {price} is spent.{needed} {REMEDY}; to ask again costs again."
+        )
 
 
 _STATEMENT_BYTES = 1 << 20
@@ -192,7 +218,8 @@ class LabelsRelease(Releasable):
         self._run, self._store, self._settings, self._total = run, votes, settings, total
         # labels that could not be sealed would be paid for and lost
         self._key = sealing_key(run)
-        self.queries = queries_on(votes.manifest(), settings)
+        self._facts = votes.facts()
+        self.queries = queries_on(self._facts, settings)
         self.inputs = label_inputs(run, settings, votes)
         self._versions = versions_here()
         self.noise_seed = settings.noise_seed
@@ -221,6 +248,7 @@ class LabelsRelease(Releasable):
         ledger = open_ledger(self._run, settings.max_teachers_per_unit)
         if not self._run.overwrite:
             require_no_other(pending, ledger)
+        refuse_hopeless(settings, self._facts)
         rehearse(aggregator, shape, like=votes)
         with preallocate_labels(self._run, self.queries) as self._room:
             yield ReservationRequest(

@@ -30,6 +30,7 @@ from pate._core.validation import (
     require_given,
     require_label_names,
 )
+from pate._labeling.runs.vote_store import VoteFacts
 from pate._labeling.votes.kinds import (
     Ballots,
     Counts,
@@ -37,7 +38,6 @@ from pate._labeling.votes.kinds import (
     ScoreArray,
     Scores,
     Votes,
-    VoteShape,
     pack_ballots,
     require_counts,
     shape_by_teacher,
@@ -351,9 +351,15 @@ class Silos:
         return sum(silo.num_teachers for silo in self.members)
 
     @property
-    def shape(self) -> VoteShape:
-        """The numbers of teachers and labels."""
-        return VoteShape(self.num_teachers, len(self.label_names))
+    def facts(self) -> VoteFacts:
+        """The public facts about all votes."""
+        return VoteFacts(
+            ids=self.ids,
+            label_names=self.label_names,
+            num_teachers=self.num_teachers,
+            kind=self.kind,
+            features=self.features,
+        )
 
     @property
     def kind(self) -> type[Votes]:

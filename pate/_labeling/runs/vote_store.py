@@ -70,6 +70,30 @@ _COUNTS = "_counts_"
 _KINDS = {kind.form: kind for kind in Votes.kinds.values()}
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VoteFacts:
+    """The public facts about votes, cast or yet to be cast.
+
+    Attributes:
+        ids: ``[N]``, ids of the samples.
+        label_names: names of the labels.
+        num_teachers: the nominal number of teachers.
+        kind: the kind of the votes.
+        features: ``[N, F]``, features that come with the votes. None without.
+    """
+
+    ids: StrArray
+    label_names: Sequence[str]
+    num_teachers: int
+    kind: type[Votes]
+    features: FloatArray | None = None
+
+    @property
+    def shape(self) -> VoteShape:
+        """The numbers of teachers and labels."""
+        return VoteShape(self.num_teachers, len(self.label_names))
+
+
 @dataclass(frozen=True, kw_only=True)
 class VoteManifest:
     """A description of votes on disk and their origin.
@@ -234,6 +258,17 @@ class VoteStore:
     def manifest(self) -> VoteManifest:
         """Return the manifest. Raises ``ValueError`` if it is missing or damaged."""
         return VoteManifest.read(self.manifest_file)
+
+    def facts(self) -> VoteFacts:
+        """Return the public facts about the votes. Raises like `manifest`."""
+        manifest = self.manifest()
+        return VoteFacts(
+            ids=np.array(manifest.ids),
+            label_names=manifest.label_names,
+            num_teachers=manifest.num_teachers,
+            kind=manifest.kind,
+            features=self.features(),
+        )
 
     def load(self, kind: type[Known], *, rows: IntArray | None = None) -> tuple[Known, list[str]]:
         """Return the votes on some samples, and the ids of those samples.

@@ -7,7 +7,7 @@ teachers, and a student, which leaves the run and predicts. Nothing private is r
 written elsewhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from io import StringIO
@@ -20,8 +20,8 @@ import numpy as np
 from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import Json
 from pate._core.registry import find
-from pate._core.settings import Partial, decode_fields, encode_fields
-from pate._core.validation import MOST_VOTERS, IntArray, StrArray, require
+from pate._core.settings import Partial, encode_fields
+from pate._core.validation import MOST_VOTERS, IntArray, require
 from pate._labeling.aggregators.score_votes import ScoreVotes
 from pate._labeling.data.records import Records, Role
 from pate._labeling.data.source import DataSource
@@ -39,11 +39,9 @@ from pate._labeling.runs.run import (
     TEACHERS_FIT,
     TEACHERS_VOTE,
     Run,
-    first_stage,
     labels_file,
-    load_data,
 )
-from pate._labeling.runs.vote_store import VoteStore, finished_votes
+from pate._labeling.runs.vote_store import VoteFacts, finished_votes
 from pate._labeling.stages import student as student_stage
 from pate._labeling.stages.student import LinearPlan, StudentPlan
 from pate._labeling.stages.teachers import fit, vote
@@ -121,68 +119,79 @@ def kind_of_votes(plan: Any, voting: Voting | None) -> type[Votes]:
     return kind_cast(voting or "bits")
 
 
-def rehearse_run(
+def rehearse(
     run: Run,
-    data: DataSource,
-    plan: Any,
+    votes: VoteFacts,
     settings: LabelSettings,
-    student: Json | None = None,
     *,
+    data: DataSource | None = None,
+    teachers: Any = None,
     voting: Voting | None = None,
+    student: Json | None = None,
 ) -> None:
-    """Run all stages on made-up records, unless the labels are paid for.
+    """Run the stages of a plan on made-up records, unless the labels are paid for.
 
     Args:
         run: the run that is rehearsed. A released student that its teachers start from is read.
-        data: the records. Only the public ones are read.
-        plan: how teachers are made. Of networks two are trained, for two steps.
+        votes: the public facts about the votes.
         settings: the settings of the release, complete.
-        student: the content of ``student.yaml``. None for the linear student.
+        data: the records. Only the public ones are read. None for votes without records, from
+            which no student learns.
+        teachers: how teachers are made. Of networks two are trained, for two steps. None for votes
+            that are cast already, unless they are moments.
         voting: the form of the teachers' votes. None for the default.
+        student: the content of ``student.yaml``. None for the linear student.
 
     Raises:
         ValueError: in one line, if a stage fails.
     """
     if is_paid(run, settings):
         return
-    available = len(data.load(Role.PUBLIC).ids)
-    _require_unlabelled(student, plan, settings, available)
-    if plan.start_from not in (None, FIRST):
-        Start.of(run, encode_fields(plan), data)
-    kind = kind_of_votes(plan, voting)
-    voters = 0 if kind is Moments else plan.num_teachers
-    rows = _rows(settings, available, voters * data.num_labels)
-    made_up = MadeUp(data, grouped=uses_groups(plan), rows=rows.tolist())
+    start = None if teachers is None else teachers.start_from
+    _require_unlabelled(student, start, settings, len(votes.ids))
+    if start not in (None, FIRST):
+        assert data is not None, "teachers have records"
+        Start.of(run, encode_fields(teachers), data)
+    counted = votes.kind is Counts or not issubclass(votes.kind, Filed)
+    rows = _rows(
+        settings, len(votes.ids), 0 if counted else votes.num_teachers * len(votes.label_names)
+    )
+    ids, made_up = votes.ids[rows], None
+    if data is not None:
+        some, grouped = rows_of(ids, data.load(Role.PUBLIC).ids), teachers is not None
+        grouped = grouped and uses_groups(teachers)
+        made_up = MadeUp(data, grouped=grouped, rows=some.tolist())
     with _scene(run, made_up) as here:
-        if plan.start_from is not None:  # a release that is made up, too
-            first = LabelSettings(Partial(ScoreVotes), delta=settings.delta, target_epsilon=8.0)
-            everybody = VoteShape(MOST_VOTERS, data.num_labels)
-            before = replace(here, root=here.root / FIRST)
-            _fit_and_vote(before, made_up, ClosedFormPlan(unit=plan.unit))
-            _label(before, resolve_settings(first, everybody, len(rows), Moments))
-            _student(before, made_up, student)
-            plan = replace(plan, start_from=FIRST)
-        _fit_and_vote(here, made_up, plan, voting)
-        if kind is not Moments:
-            # all teachers of the plan vote in a run of their own
+        if teachers is not None:
+            assert made_up is not None, "teachers have records"
+            if start is not None:  # a release that is made up, too
+                first = LabelSettings(Partial(ScoreVotes), delta=settings.delta, target_epsilon=8.0)
+                everybody = VoteShape(MOST_VOTERS, len(votes.label_names))
+                before = replace(here, root=here.root / FIRST)
+                _fit_and_vote(before, made_up, ClosedFormPlan(unit=teachers.unit))
+                _label(before, resolve_settings(first, everybody, len(rows), Moments))
+                _student(before, made_up, student)
+                teachers = replace(teachers, start_from=FIRST)
+            _fit_and_vote(here, made_up, teachers, voting)
+        if votes.kind is not Moments:
+            # all teachers vote in a run of their own
             here = replace(here, root=here.root.with_name("votes"))
-            ids = made_up.load(Role.PUBLIC).ids
-            votes = _made_up_votes(ids, data.label_names, kind, voters)
             with _stage(LABEL.name):
-                import_votes(here, votes_from(votes), made_up)
+                import_votes(here, votes_from(_made_up_votes(votes, rows)), made_up)
         _label(here, settings)
-        _answer(here)
-        _student(here, made_up, student)
+        if made_up is not None:
+            _answer(here)
+            _student(here, made_up, student)
 
 
 def _require_unlabelled(
-    student: Json | None, plan: Any, settings: LabelSettings, available: int
+    student: Json | None, start: str | None, settings: LabelSettings, available: int
 ) -> None:
     """Raise ``ValueError`` if a release may leave no sample for ``data.unlabelled``."""
     if not ((student or {}).get("data") or {}).get("unlabelled"):
         return
     require(
-        plan.start_from != FIRST,
+        start != FIRST,
         "no `data.unlabelled` with start_from: first, a release that labels all public samples",
     )
     require(
@@ -190,49 +199,6 @@ def _require_unlabelled(
         f"num_queries < {available}, for samples without labels that `data.unlabelled` shows",
         num_queries=settings.num_queries,
     )
-
-
-def rehearse_release(
-    run: Run, store: VoteStore, settings: LabelSettings, data: DataSource | None = None
-) -> None:
-    """Release labels by made-up votes, and let a linear student learn from them.
-
-    Nothing is done if the labels are paid for.
-
-    Args:
-        run: the run that is rehearsed.
-        store: its votes. Only their public facts are read.
-        settings: the settings of the release, complete.
-        data: the records. Only the public ones are read. None for those of the run, if it has
-            any: otherwise no student learns.
-
-    Raises:
-        ValueError: in one line, if a stage fails.
-    """
-    if is_paid(run, settings):
-        return
-    begun = run.inputs_of(first_stage(run)).settings
-    if data is None and begun.get("data") is not None:
-        data = load_data(run)
-    manifest = store.manifest()
-    if manifest.kind is Moments:
-        assert data is not None, "teachers in closed form have records"
-        return rehearse_run(run, data, decode_fields(ClosedFormPlan, begun), settings)
-    counted = manifest.kind is Counts or not issubclass(manifest.kind, Filed)
-    voters = 0 if counted else manifest.num_teachers
-    rows = _rows(settings, len(manifest.ids), voters * len(manifest.label_names))
-    made_up = None
-    ids = np.array(manifest.ids)[rows]
-    votes = _made_up_votes(ids, manifest.label_names, manifest.kind, manifest.num_teachers)
-    if data is not None:
-        made_up = MadeUp(data, rows=rows_of(ids, data.load(Role.PUBLIC).ids).tolist())
-    with _scene(run, made_up) as here:
-        with _stage(LABEL.name):
-            import_votes(here, votes_from(replace(votes, features=store.features(rows))), made_up)
-        _label(here, settings)
-        if made_up is not None:
-            _answer(here)
-            _student(here, made_up)
 
 
 @contextmanager
@@ -284,14 +250,18 @@ def _fit_and_vote(run: Run, data: MadeUp, plan: Any, voting: Voting | None = Non
         vote(run, data, voting=voting)
 
 
-def _made_up_votes(
-    ids: StrArray, label_names: Sequence[str], kind: type[Votes], num_teachers: int
-) -> NamedVotes:
-    """Return votes of teachers who all agree."""
-    truth = np.indices((len(ids), len(label_names))).sum(axis=0) % 2
-    named = kind if issubclass(kind, Filed) else Counts
-    votes: dict[str, Any] = {named.array: named.unanimous(truth, num_teachers)}
-    return NamedVotes(ids=ids, label_names=tuple(label_names), num_teachers=num_teachers, **votes)
+def _made_up_votes(votes: VoteFacts, rows: IntArray) -> NamedVotes:
+    """Return votes on some samples, of teachers who all agree."""
+    truth = np.indices((len(rows), len(votes.label_names))).sum(axis=0) % 2
+    kind = votes.kind if issubclass(votes.kind, Filed) else Counts
+    array: dict[str, Any] = {kind.array: kind.unanimous(truth, votes.num_teachers)}
+    return NamedVotes(
+        ids=votes.ids[rows],
+        label_names=tuple(votes.label_names),
+        num_teachers=votes.num_teachers,
+        features=None if votes.features is None else votes.features[rows],
+        **array,
+    )
 
 
 @_stage(LABEL.name)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -25,8 +26,7 @@ from pate._labeling.release.between_runs import (
     open_ledger,
     require_ledger,
 )
-from pate._labeling.release.completion import resolve_settings
-from pate._labeling.release.label_settings import LabelSettings, require_possible
+from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.privacy_units import unit_by
 from pate._labeling.runs.named_votes import NamedVotes, Silos
 from pate._labeling.runs.run import (
@@ -41,7 +41,14 @@ from pate._labeling.runs.run import (
     read_key,
 )
 from pate._labeling.runs.vote_store import VoteStore, require_features
-from pate._labeling.votes.kinds import Votes
+from pate._labeling.votes.kinds import NoisyTotal, Votes
+
+
+class AwaitedTotal(NoisyTotal, Protocol):
+    """A sum of silos that may still send their shares."""
+
+    def collect(self) -> None:
+        """Wait until all shares are there, before the sum is paid for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +61,7 @@ class VotesFrom:
             None for the word of the run, or ``record``.
         path: the file or folder of the votes. Their ledger is next to the file or in the folder.
             None for votes from memory.
+        total: the sum over silos that mask their votes. None for other votes.
 
     Raises:
         ValueError: if the unit is not one word.
@@ -62,6 +70,7 @@ class VotesFrom:
     silos: Silos
     unit: str | None = None
     path: Path | None = None
+    total: AwaitedTotal | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -136,39 +145,21 @@ def open_votes_run(
 
 
 def require_served(
-    settings: LabelSettings, run: Run, votes: VotesFrom, data: DataSource | None = None
-) -> None:
-    """Raise ``ValueError`` if nothing can be released from votes that are about to be imported.
-
-    Writes nothing.
-
-    Args:
-        settings: the queries, the mechanism and the budget.
-        run: the run from `open_votes_run`.
-        votes: the votes.
-        data: the source of the public and test records, if one is named.
+    run: Run, votes: VotesFrom, data: DataSource | None, settings: LabelSettings
+) -> PrivacyUnit:
+    """Return for whom labels of votes that are about to be imported will be priced.
 
     Raises:
-        ValueError: if no noise meets the target, the ledger cannot pay, no votes can be answered,
-            neither votes nor data have the features that the mechanism needs, or more silos are
-            copies of each other than a unit may reach teachers.
+        ValueError: if neither votes nor data have the features that the mechanism needs, or more
+            silos are copies of each other than a unit may reach teachers.
     """
-    silos = votes.silos
+    silos, imported = votes.silos, _import_settings(run, votes, data)
     _require_no_copies(silos, settings.max_teachers_per_unit)
-    num_samples, imported = len(silos.ids), _import_settings(run, votes, data)
-    complete = resolve_settings(settings, silos.shape, num_samples, silos.kind)
+    if "features" in settings.mechanism.needs and silos.features is None:
+        name = type(settings.mechanism).__name__
+        require_features(imported["data"], name, silos.kind, len(silos.ids))
     state, key = run.state(VOTES_IMPORT), read_key(run)
-    require_possible(
-        run,
-        complete,
-        silos.shape,
-        silos.ids,
-        silos.label_names,
-        unit=unit_by(state, key) if state and key else PrivacyUnit(unit=str(imported["unit"])),
-    )
-    if "features" in complete.mechanism.needs and silos.features is None:
-        name = type(complete.mechanism).__name__
-        require_features(imported["data"], name, silos.kind, num_samples)
+    return unit_by(state, key) if state and key else PrivacyUnit(unit=str(imported["unit"]))
 
 
 def _require_no_copies(silos: Silos, max_teachers_per_unit: int) -> None:

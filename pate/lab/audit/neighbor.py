@@ -38,7 +38,7 @@ from pate._core.validation import require
 from pate._labeling.data.records import Records, Role, assign_teachers
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import is_linear
-from pate._labeling.pipeline import Pipeline
+from pate._labeling.plan import RunPlan
 from pate._labeling.release.between_runs import student_run
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.privacy_units import unit_of
@@ -370,15 +370,22 @@ class _Side:
             if start not in (None, FIRST):
                 plan = replace(plan, start_from=str(self._place(student_run(source, start).root)))
             run = with_key(root, source, self.ledger)
-            pipeline = Pipeline(root, self._data(source), ledger=self.ledger)
             if not isinstance(plan, ClosedFormPlan):
                 # more steps show no other teacher
                 plan = replace(plan, num_steps=min(plan.num_steps, _STEPS))
-            pipeline.fit_teachers(plan)
             others = votes.get("absent") or []
             if not isinstance(plan, ClosedFormPlan):
                 others = sorted({*others, *absent})
-            pipeline.vote(votes=votes.get("votes"), absent=others or None)
+            again = RunPlan(
+                root,
+                self._data(source),
+                teachers=plan,
+                votes=votes.get("votes"),
+                absent=others or None,
+                ledger=self.ledger,
+            )
+            again.fit_teachers()
+            again.vote()
         release_labels(run, without_budget(settings), generator, absent=absent)
         if not source.is_finished(STUDENT):
             return

@@ -30,9 +30,9 @@ from pate._core.validation import (
     require_count,
     require_in_open_unit_interval,
 )
-from pate._labeling.pipeline import Pipeline
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import LABEL, Run, load_data, load_ledger
+from pate._labeling.student.carried import load_student
 from pate.lab.audit.canaries import CanaryRecords
 
 TradeOff = Callable[[float], float]
@@ -345,7 +345,7 @@ def audit(folder: Path) -> AuditResult:
         if released.noisy_counts is None
         else released.noisy_counts
     )
-    student = Pipeline(folder).student()
+    student = load_student(folder, trust=True)
     probabilities = student.predict_proba(data.canaries.probes.astype(np.float32))
     labels, student_bounds = (
         Bounds.of(

@@ -15,12 +15,12 @@ from pate._core.validation import require, require_given, require_known
 from pate._labeling.aggregators.noisy_votes import SiloVotes
 from pate._labeling.data.records import Role, as_text
 from pate._labeling.data.source import DataSource
-from pate._labeling.pipeline import Pipeline
+from pate._labeling.plan import RunPlan
 from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.label_settings import LabelSettings, queries_on
 from pate._labeling.release.labels import StatedLabels
 from pate._labeling.runs.named_votes import Silos
-from pate._labeling.runs.vote_store import VoteManifest
+from pate._labeling.runs.vote_store import VoteFacts
 from pate._labeling.stages.votes_import import VotesFrom
 from pate._labeling.votes.kinds import MaskedTotal, Votes, VoteShape
 from pate.lab.silos.exchange import (
@@ -238,16 +238,16 @@ class MaskedSilos(Silos):
         return MaskedTotal
 
 
-def label_silos(
-    pipeline: Pipeline, settings: LabelSettings, request: SiloSum, *, unit: str | None = None
-) -> StatedLabels:
-    """Release labels as `Pipeline.label` does, from silos that mask their votes on public records.
+def label_silos(plan: RunPlan, request: SiloSum, *, unit: str | None = None) -> StatedLabels:
+    """Execute a plan of labels by silos that mask their votes on public records.
 
     Raises ``AwaitedError`` if a silo is late.
     """
-    require_private(request.exchange, run=pipeline.folder)
-    complete, silos, total = invited(request, settings, pipeline.data)
-    return pipeline._released(complete, VotesFrom(silos=silos, unit=unit), total)
+    require_private(request.exchange, run=plan.root)
+    labels = require_given(plan.labels, "labels of a plan")
+    complete, silos, total = invited(request, labels, plan.data)
+    imported = VotesFrom(silos=silos, unit=unit, total=total)
+    return replace(plan, labels=complete, imported=imported).execute()
 
 
 def invited(
@@ -283,14 +283,7 @@ def invited(
     )
     assert isinstance(mechanism, SiloVotes)
     require(mechanism.silos == silos, f"silos={silos}, as `teachers` names", silos=mechanism.silos)
-    manifest = VoteManifest(
-        num_teachers=shape.num_teachers,
-        label_names=names,
-        made_by={},
-        chunks={},
-        ids=ids.tolist(),
-        ballots=MaskedTotal.form,
-    )
+    votes = VoteFacts(ids=ids, label_names=names, num_teachers=shape.num_teachers, kind=MaskedTotal)
     require_private(
         request.exchange, signing_key=request.signing_key, public_keys=request.public_keys
     )
@@ -299,7 +292,7 @@ def invited(
         teachers=teachers,
         keys=read_public_keys(request.public_keys, teachers),
         server_key=key.public,
-        ids=queries_on(manifest, complete).ids.tolist(),
+        ids=queries_on(votes, complete).ids.tolist(),
         label_names=list(names),
         sigma_silos=float(mechanism.sigma_silos),
         colluding=mechanism.colluding,

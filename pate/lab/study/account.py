@@ -29,7 +29,8 @@ from pate._core.tables import text_table
 from pate._core.validation import one_line, require_count, require_in_open_unit_interval
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
 from pate._labeling.commands.parsing import run_command
-from pate._labeling.release.completion import complete_aggregator, describe_gap, scale_to_target
+from pate._labeling.release.completion import complete_aggregator, scale_to_target
+from pate._labeling.release.hopeless import describe_gap
 from pate._labeling.votes.kinds import VoteShape
 from pate.lab.study.autodp import AutodpAccountant
 

@@ -44,12 +44,13 @@ def label(
     folder: Path, name: str, aggregator: Any = None, *, epsilon: float = 1.0, **plan: Any
 ) -> Path:
     """Make a run of the table, and a student of those without a start."""
-    pipeline = pate.Pipeline(folder / name, Arrays(folder / "table.npz"))
-    pipeline.fit_teachers(pate.ClosedFormPlan(**plan))
-    pipeline.vote()
-    pipeline.label(pate.LabelSettings(aggregator, delta=DELTA, target_epsilon=epsilon))
-    if "start_from" not in plan:
-        pipeline.fit_student(pate.StudentPlan())
+    pate.RunPlan(
+        folder / name,
+        Arrays(folder / "table.npz"),
+        teachers=pate.ClosedFormPlan(**plan),
+        labels=pate.LabelSettings(aggregator, delta=DELTA, target_epsilon=epsilon),
+        student=None if "start_from" in plan else pate.StudentPlan(),
+    ).execute()
     return folder / name
 
 

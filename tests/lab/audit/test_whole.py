@@ -25,11 +25,14 @@ from tests.lab.audit.worlds import Drawn
 
 def whole(folder: Path, *, canaries: int, seed: int) -> AuditResult:
     data = CanaryRecords(Drawn(4000), canaries=canaries, seed=seed)
-    pipeline = pate.Pipeline(folder, data, ledger=folder / "ledger.sqlite")
-    pipeline.fit_teachers(pate.ClosedFormPlan())
-    pipeline.vote()
-    pipeline.label(pate.LabelSettings(delta=1e-6, target_epsilon=4.0))
-    pipeline.fit_student(pate.StudentPlan())
+    pate.RunPlan(
+        folder,
+        data,
+        teachers=pate.ClosedFormPlan(),
+        labels=pate.LabelSettings(delta=1e-6, target_epsilon=4.0),
+        student=pate.StudentPlan(),
+        ledger=folder / "ledger.sqlite",
+    ).execute()
     return audit(folder)
 
 

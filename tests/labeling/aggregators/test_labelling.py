@@ -104,9 +104,7 @@ def test_a_crash_before_settling_settles_the_same(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "pate._labeling.pipeline.rehearse_release", lambda *_: None
-        )  # it would settle, too
+        patch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)  # it would settle, too
         patch.setattr("pate._core.accounting.ledger.Ledger.settle", crash)
         assert relabel(run, SCREEN) == 130
     before = ReleasedLabels.load(run)

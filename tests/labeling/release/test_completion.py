@@ -4,7 +4,8 @@ import pytest
 
 from pate import ClosedFormPlan, LabelSettings, Partial, VoteShape, cli
 from pate._core.settings import decode, encode
-from pate._labeling.release.completion import complete_aggregator, describe_hopeless
+from pate._labeling.release.completion import complete_aggregator
+from pate._labeling.release.hopeless import describe_hopeless
 from pate.accounting import NeighboringRelation, Target
 from pate.aggregators import (
     Aggregator,

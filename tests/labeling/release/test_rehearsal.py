@@ -1,13 +1,16 @@
 """What an aggregator refuses is refused before any vote is read."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pate import Votes, VoteShape
+from pate import LabelSettings, Votes, VoteShape
+from pate._labeling.release.hopeless import refuse_hopeless
 from pate._labeling.release.label_settings import rehearse
+from pate._labeling.runs.vote_store import VoteFacts
 from pate.aggregators import (
     Aggregator,
     Ballots,
@@ -130,12 +133,12 @@ HOPELESS: list[Aggregator] = [
 
 @pytest.mark.parametrize("aggregator", HOPELESS, ids=lambda each: type(each).__name__)
 def test_what_no_votes_would_have_answered_is_refused(aggregator: Aggregator) -> None:
-    shape = VoteShape(10, 3)
-    votes = Votes.from_counts(np.ones((7, 3), dtype=np.int64), 10).with_public(
-        predictions=np.full((7, 3), 0.5), features=np.ones((7, 2))
-    )
+    ids = np.array([f"r{row}" for row in range(7)])
+    votes = VoteFacts(ids=ids, label_names="abc", num_teachers=10, kind=Ballots)
+    predictions = Path("of a student.npz") if "predictions" in aggregator.needs else None
+    settings = LabelSettings(aggregator, delta=1e-3, predictions=predictions)
     with pytest.raises(ValueError) as caught:
-        rehearse(aggregator, shape, like=votes)
+        refuse_hopeless(settings, votes)
     assert str(caught.value).startswith(
         "Expected at least 10% of the queries answered where all 10 teachers agree, by less noise than "
     )
@@ -147,7 +150,7 @@ def test_what_no_votes_would_have_answered_is_refused(aggregator: Aggregator) ->
     )
     lower |= {"min_lead": 3.0} if isinstance(aggregator, NoisyVotes) else {}
     enough = replace(aggregator.scaled(0.1), **lower)
-    rehearse(enough, shape, like=votes)
+    refuse_hopeless(replace(settings, aggregator=enough), votes)
 
 
 @pytest.mark.parametrize(

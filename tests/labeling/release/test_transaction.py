@@ -98,9 +98,7 @@ def test_killed_at_any_step_it_pays_once_and_draws_the_same(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "pate._labeling.pipeline.rehearse_release", lambda *_: None
-    )  # it would be killed
+    monkeypatch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)  # it would be killed
     folder, seeds = tmp_path / "run", count(1)
     lay_out_votes(folder)
     before = (folder / FILE).read_bytes() if (folder / FILE).is_file() else None

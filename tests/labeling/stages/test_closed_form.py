@@ -317,7 +317,7 @@ def test_a_release_that_was_killed_is_another_one_of_other_records(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("pate._labeling.pipeline.rehearse_release", lambda *_: None)
+        patch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)
         patch.setattr(ReleasedLabels, "save", kill)
         assert place.label("--noise_seed=null") == 130
     folder = place.root / "private" / "label"

@@ -615,7 +615,7 @@ def test_killed_after_the_reservation_the_same_release_goes_on(
             "_labeling.release.label_settings.rehearse",
         ):
             patch.setattr(f"pate.{name}", lambda *_, **__: None)
-        patch.setattr("pate._labeling.pipeline.rehearse_release", lambda *_: None)
+        patch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)
         assert label("--votes=votes.npz") == 130
     assert spent() == 1 and not Path("runs/mine/public/labels.npz").exists()
     for _ in range(2):

@@ -95,7 +95,7 @@ def test_a_program_and_a_command_know_each_others_labels(place: Path) -> None:
     pate.label("votes.npz", settings, run="runs/second")
     second = Path("runs/second/public/labels.npz").read_bytes()
     assert cli.main([*command, "--run=runs/second"]) == 0
-    pate.Pipeline("runs/second").label(settings)
+    pate.RunPlan(Path("runs/second"), labels=settings).label()
     assert Path("runs/second/public/labels.npz").read_bytes() == second
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pate.ReleasedLabels, "save", interrupt)

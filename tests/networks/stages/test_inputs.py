@@ -25,7 +25,7 @@ from pate.data import Arrays, PublicPCA
 from pate.teachers import FocalLoss
 from tests.conftest import copy_run
 from tests.labeling.commands.test_run import everything
-from tests.networks.test_pipeline import ANSWERS, PLAN, STUDENT
+from tests.networks.test_plan import ANSWERS, PLAN, STUDENT
 
 TEACHERS: dict[str, Any] = {
     "network": partial(MLP, hidden=(3,)),
@@ -115,7 +115,7 @@ def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixt
     plan, data = replace(PLAN, **{name: TEACHERS[name]}), Arrays(begun.parent / "data.npz")
     message = f"was begun with, got {name}"
     with pytest.raises(ValueError, match=message):
-        pate.Pipeline(begun, data).fit_teachers(plan)
+        pate.RunPlan(begun, data, teachers=plan).fit_teachers()
     assert message in refused(["teachers", "fit", of_file(plan, begun.parent, data)], begun, capsys)
 
 
@@ -134,7 +134,7 @@ def test_settings_of_the_data(
         f"data.init_args.{next(iter(data))}",
     )
     with pytest.raises(StageChangedError, match=message):
-        pate.Pipeline(begun, source).fit_teachers(PLAN)
+        pate.RunPlan(begun, source, teachers=PLAN).fit_teachers()
     assert message in refused(
         ["teachers", "fit", of_file(PLAN, begun.parent, source)], begun, capsys
     )
@@ -147,7 +147,7 @@ def test_settings_of_labels(name: str, begun: Path, capsys: pytest.CaptureFixtur
         changed["max_epsilon"] = 900.0
     settings = replace(SETTINGS, **changed)
     with pytest.raises(StageChangedError, match=f"was begun with, got .*{name}"):
-        pate.Pipeline(begun).label(settings)
+        pate.RunPlan(begun, labels=settings).label()
     assert name in refused(["label", of_file(settings, begun.parent)], begun, capsys)
 
 
@@ -165,19 +165,22 @@ def test_settings_of_a_student(name: str, begun: Path, capsys: pytest.CaptureFix
         value = json.loads(STUDENTS[name])
         plan = replace(STUDENT, **{part: getattr(STUDENT, part) | {setting: value}})
         with pytest.raises(StageChangedError, match=f"got {name}"):
-            pate.Pipeline(begun).fit_student(plan)
+            pate.RunPlan(begun, student=plan).fit_student()
 
 
 def refuses(root: Path, stage: str) -> str:
     """Return why a stage from Python does not find its inputs as they were, or an empty text."""
-    pipeline = pate.Pipeline(root, Arrays(root.parent / "data.npz"))
+    plan = pate.RunPlan(
+        root,
+        Arrays(root.parent / "data.npz"),
+        labels=pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3),
+        student=STUDENT,
+    )
     calls: dict[str, Callable[[], object]] = {
-        "teachers fit": lambda: pipeline.fit_teachers(PLAN),
-        "teachers vote": pipeline.vote,
-        "label": lambda: pipeline.label(
-            pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)
-        ),
-        "student fit": lambda: pipeline.fit_student(STUDENT),
+        "teachers fit": replace(plan, teachers=PLAN).fit_teachers,
+        "teachers vote": plan.vote,
+        "label": plan.label,
+        "student fit": plan.fit_student,
     }
     try:
         calls[stage]()
@@ -212,18 +215,17 @@ def other_key(root: Path) -> None:
 
 
 def other_teachers(root: Path) -> None:
-    pipeline = pate.Pipeline(root, Arrays(root.parent / "data.npz"), overwrite=True)
-    pipeline.fit_teachers(replace(PLAN, seed=1))
+    data, plan = Arrays(root.parent / "data.npz"), replace(PLAN, seed=1)
+    pate.RunPlan(root, data, teachers=plan, overwrite=True).fit_teachers()
 
 
 def other_absent(root: Path) -> None:
-    pate.Pipeline(root, overwrite=True).vote(absent=[2])
+    pate.RunPlan(root, absent=[2], overwrite=True).vote()
 
 
 def other_labels(root: Path) -> None:
-    pate.Pipeline(root, overwrite=True).label(
-        pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=4)
-    )
+    settings = pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=4)
+    pate.RunPlan(root, labels=settings, overwrite=True).label()
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_other_predictions_are_other_labels(
 
     def released(*, overwrite: bool = False) -> bytes:
         if way == "program":
-            pate.Pipeline(copied, overwrite=overwrite).label(settings)
+            pate.RunPlan(copied, labels=settings, overwrite=overwrite).label()
         else:
             words = [
                 "label",

@@ -10,8 +10,9 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import nn
 
-from pate import ClosedFormPlan, LabelSettings, NamedVotes, Pipeline, StudentPlan, cli
+from pate import ClosedFormPlan, LabelSettings, NamedVotes, RunPlan, StudentPlan, cli
 from pate._labeling.stages.rehearsal import MadeUp
+from pate._labeling.stages.votes_import import votes_from
 from pate.accounting import read_ledger
 from pate.aggregators import NoisyVotes, Release
 from pate.data import Arrays, PublicPCA, Records, Role
@@ -294,9 +295,8 @@ def test_nothing_private_is_read_and_nothing_is_left(
     closed = source(tmp_path)
     with pytest.raises(AssertionError, match="private records were read"):
         closed.load(Role.PRIVATE)
-    pipeline = Pipeline(tmp_path / "run", closed)
-    pipeline.rehearse(ClosedFormPlan(), TARGET)
-    pipeline.rehearse(ClosedFormPlan(num_teachers=20), TARGET)
+    for plan in (ClosedFormPlan(), ClosedFormPlan(num_teachers=20)):
+        RunPlan(tmp_path / "run", closed, teachers=plan, labels=TARGET).rehearse()
     assert not [*(tmp_path / "temporary").iterdir()]
     assert not (tmp_path / "run").exists() and reserved(tmp_path) == 0
 
@@ -304,9 +304,13 @@ def test_nothing_private_is_read_and_nothing_is_left(
 @pytest.mark.slow
 def test_callbacks_see_no_made_up_records(tmp_path: Path) -> None:
     trainer = {"callbacks": [{"class_path": f"{HERE}.Loud"}], "accelerator": "cpu"}
-    Pipeline(tmp_path / "run", source(tmp_path)).rehearse(
-        ClosedFormPlan(), TARGET, StudentPlan(network=Net, trainer=trainer)
-    )
+    RunPlan(
+        tmp_path / "run",
+        source(tmp_path),
+        teachers=ClosedFormPlan(),
+        labels=TARGET,
+        student=StudentPlan(network=Net, trainer=trainer),
+    ).rehearse()
     assert not Loud.seen
 
 
@@ -316,6 +320,10 @@ VOTES = NamedVotes(
     counts=np.tile([0, 3, 7, 10], (100, 1)),
     num_teachers=10,
 )
+
+
+def of_votes(place: Path, settings: LabelSettings, data: Arrays | None) -> RunPlan:
+    return RunPlan(place / "run", data, imported=votes_from(VOTES), labels=settings)
 
 
 def fail(*_: object, **__: object) -> None:
@@ -334,9 +342,9 @@ def test_labels_are_rehearsed_with_their_statement(
         patch.setattr("pate._core.release.transaction.write_statement", fail)
         for data in (None, source(tmp_path)):
             with pytest.raises(ValueError, match=line):
-                Pipeline(tmp_path / "run", data).label(settings, VOTES)
+                of_votes(tmp_path, settings, data).label()
             assert reserved(tmp_path) == 0
-    assert Pipeline(tmp_path / "run", source(tmp_path)).label(settings, VOTES).labels.shape
+    assert of_votes(tmp_path, settings, source(tmp_path)).label().labels.shape
     assert reserved(tmp_path) == 1
 
 
@@ -344,10 +352,9 @@ def test_a_student_that_cannot_be_read_back_is_found_before_labels_are_paid_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pate._labeling.stages.rehearsal.load_student", fail)
+    settings = LabelSettings(NoisyVotes(sigma_votes=1.0), delta=1e-3)
     with pytest.raises(ValueError, match="`pate student fit` to finish on made-up records"):
-        Pipeline(tmp_path / "run", source(tmp_path)).label(
-            LabelSettings(NoisyVotes(sigma_votes=1.0), delta=1e-3), VOTES
-        )
+        of_votes(tmp_path, settings, source(tmp_path)).label()
     assert reserved(tmp_path) == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan, TeacherPlan, load_student
+from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan, TeacherPlan, load_student
 from pate._labeling.data.records import assign_teachers
 from pate._networks.teachers.plan import NetworkFactory
 from pate.data import Arrays
@@ -44,7 +44,8 @@ def fitted(
     """Return the weights of all teachers of a changed data set, and those that they start from."""
     fit = Fit(warm, folder, **changes)
     data = Arrays(fit.folder / "data.npz")
-    Pipeline(folder / "run", data, ledger=warm / "data.ledger.sqlite").fit_teachers(plan)
+    ledger = warm / "data.ledger.sqlite"
+    RunPlan(folder / "run", data, teachers=plan, ledger=ledger).fit_teachers()
     place = folder / "run" / "private" / "teachers"
     states = [load_chunk(plan, chunk, (6,), 4, place).state_dict() for chunk in plan.chunks()]
     (start,) = place.glob("start_*.safetensors")
@@ -112,12 +113,9 @@ def test_a_release_is_read_by_the_classes_that_its_plan_names(tmp_path: Path) ->
     data, settings = Arrays(tmp_path / "data.npz"), LabelSettings(target_epsilon=8.0, delta=1e-4)
     runs = tmp_path / "run" / "first", tmp_path / "elsewhere"
     for root in runs:
-        first = Pipeline(root, data)
-        first.fit_teachers(ClosedFormPlan())
-        first.vote()
-        first.label(settings)
         trainer = {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False}
-        first.fit_student(StudentPlan(network=Own, trainer=trainer))
+        student = StudentPlan(network=Own, trainer=trainer)
+        RunPlan(root, data, teachers=ClosedFormPlan(), labels=settings, student=student).execute()
 
     def fit(run: str, network: NetworkFactory, start_from: str) -> None:
         plan = TeacherPlan(
@@ -128,7 +126,7 @@ def test_a_release_is_read_by_the_classes_that_its_plan_names(tmp_path: Path) ->
             start_from=start_from,
             accelerator="cpu",
         )
-        Pipeline(tmp_path / run, data).fit_teachers(plan)
+        RunPlan(tmp_path / run, data, teachers=plan).fit_teachers()
 
     fit("run", Linear, str(runs[0]))  # of the same run
     fit("second", Own, str(runs[1]))  # named by the plan

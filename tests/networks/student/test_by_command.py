@@ -147,7 +147,7 @@ def test_a_student_of_earlier_labels_is_not_taken_for_one_of_these(
     line = capsys.readouterr().err
     assert "Expected a student of the labels in" in line and len(line.splitlines()) == 1
     with pytest.raises(ValueError, match="of earlier labels"):
-        pate.Pipeline(copied).test_student()
+        pate.RunPlan(copied).test_student()
 
 
 class FailsLater(Linear):

@@ -7,8 +7,8 @@ import torch
 from pate import (
     ClosedFormPlan,
     LabelSettings,
-    Pipeline,
     ReleasedLabels,
+    RunPlan,
     StudentPlan,
     load_student,
 )
@@ -59,19 +59,23 @@ def test_a_network_learns_pixels_from_votes_by_patches(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
     features = ChainedFeatures([PatchFeatures(8, pool=2), PublicScaling()])
     source = Arrays(tmp_path / "data.npz", features=features)
-    run = Pipeline(tmp_path / "run", source, ledger=tmp_path / "ledger.sqlite")
-    run.fit_teachers(ClosedFormPlan())
-    run.vote()
-    run.label(LabelSettings(delta=1e-6, target_epsilon=1e4, noise_seed=0))
     trainer = {"max_epochs": 20, "enable_progress_bar": False, "enable_model_summary": False}
     data = {"raw": True, "batch_size": 16}
-    run.fit_student(StudentPlan(network=ConvNet, data=data, trainer=trainer))
-    tested = run.test_student()
+    plan = RunPlan(
+        tmp_path / "run",
+        source,
+        teachers=ClosedFormPlan(),
+        labels=LabelSettings(delta=1e-6, target_epsilon=1e4, noise_seed=0),
+        student=StudentPlan(network=ConvNet, data=data, trainer=trainer),
+        ledger=tmp_path / "ledger.sqlite",
+    )
+    plan.execute()
+    tested = plan.test_student()
     figures, linear = (tested[name]["per_label"] for name in ("student", "linear_student"))
     assert figures["a"]["f1"] > 0.9 and linear["a"]["f1"] > 0.9
     beside = load_student(tmp_path / "run" / "public" / "student" / "linear_model")
     assert beside.settings["features"] is not None
-    away = run.student()
+    away = load_student(tmp_path / "run", trust=True)
     assert away.settings["features"] is None and away.input.shape == (1, 8, 8)
     found, right = away.predict(arrays["X"][500:].astype(np.float32))[:, 0], arrays["Y"][500:, 0]
     assert found[right == 1].mean() == pytest.approx(figures["a"]["recall"], abs=1e-9)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pate import LabelSettings, TeacherPlan
-from pate._labeling.release.completion import describe_hopeless
+from pate._labeling.release.hopeless import describe_hopeless
 from pate.aggregators import NoisyVotes
 from pate.models import Linear
 

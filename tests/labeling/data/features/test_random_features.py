@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
+from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan, load_student
 from pate.data import ArrayFeatures, Arrays, AutoFeatures, PublicScaling, RandomFeatures, Role
 from tests.conftest import Write, make_arrays
 
@@ -95,13 +95,17 @@ def test_a_linear_student_of_them_bends(tmp_path: Path) -> None:
     for feature_map in (PublicScaling(), RandomFeatures(60), AutoFeatures(60)):
         name = type(feature_map).__name__
         source = Arrays(tmp_path / "data.npz", features=feature_map)
-        run = Pipeline(tmp_path / name, source, ledger=tmp_path / f"{name}.sqlite")
-        run.fit_teachers(ClosedFormPlan())
-        run.vote()
-        run.label(LabelSettings(delta=1e-6, target_epsilon=2.0, noise_seed=0))
-        run.fit_student(StudentPlan())
-        accuracy[name] = run.test_student()["student"]["accuracy"]
-        away = run.student().predict(columns[-500:])
+        plan = RunPlan(
+            tmp_path / name,
+            source,
+            teachers=ClosedFormPlan(),
+            labels=LabelSettings(delta=1e-6, target_epsilon=2.0, noise_seed=0),
+            student=StudentPlan(),
+            ledger=tmp_path / f"{name}.sqlite",
+        )
+        plan.execute()
+        accuracy[name] = plan.test_student()["student"]["accuracy"]
+        away = load_student(tmp_path / name).predict(columns[-500:])
         assert (away == arrays["Y"][-500:]).mean() == pytest.approx(accuracy[name], abs=1e-9)
     assert accuracy["PublicScaling"] < 0.6 and accuracy["RandomFeatures"] > 0.9
     assert accuracy["AutoFeatures"] > 0.9

@@ -4,7 +4,6 @@ import shutil
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,14 +30,6 @@ ANSWERS = pate.StableTopK(scale_gap=1.0, sigma_test=0.5, delta_test=1e-6)
 STUDENT = pate.StudentPlan(network=Linear)
 
 
-def run_all(pipeline: pate.Pipeline) -> dict[str, Any]:
-    pipeline.fit_teachers(PLAN)
-    pipeline.vote()
-    pipeline.label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3))
-    pipeline.fit_student(STUDENT)
-    return pipeline.test_student()
-
-
 @pytest.fixture(scope="module")
 def made(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run made from Python like the finished one, with the same key and a ledger of its own; not
@@ -47,9 +38,19 @@ def made(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = place / "run"
     (root / "private").mkdir(parents=True)
     shutil.copy(finished / "private" / "partition.json", root / "private")
-    figures = run_all(
-        pate.Pipeline(root, Arrays(finished.parent / "data.npz"), ledger=place / "ledger.sqlite")
+    plan = pate.RunPlan(
+        root,
+        Arrays(finished.parent / "data.npz"),
+        teachers=PLAN,
+        labels=pate.LabelSettings(ANSWERS, delta=0.001, num_queries=80, noise_seed=3),
+        student=STUDENT,
+        ledger=place / "ledger.sqlite",
     )
+    plan.fit_teachers()
+    plan.vote()
+    plan.label()
+    plan.fit_student()
+    figures = plan.test_student()
     assert figures["student"]["macro_f1"] > figures["all_majority"]["macro_f1"] + 0.2
     return root
 
@@ -83,21 +84,21 @@ def test_labels_that_were_interrupted_are_paid_for_once(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    pipeline = pate.Pipeline(copied, overwrite=True)
     settings = pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10)
+    plan = pate.RunPlan(copied, labels=settings, overwrite=True)
     with monkeypatch.context() as patch:
-        patch.setattr("pate._labeling.pipeline.rehearse_release", lambda *_: None)
+        patch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)
         patch.setattr(pate.ReleasedLabels, "save", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            pipeline.label(settings)
+            plan.label()
     assert not (copied / ".lock").exists()
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
-    first = pipeline.label(settings)
+    first = plan.label()
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
     assert (
         first.labels
-        == pate.Pipeline(copied)
-        .label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10))
+        == pate.RunPlan(copied, labels=pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10))
+        .label()
         .labels
     ).all()
 
@@ -108,25 +109,27 @@ def test_data_beside_the_program_are_found_from_any_folder(
 ) -> None:
     """A relative path means the same file later, as it does for the command."""
     monkeypatch.chdir(finished.parent)
-    pipeline = pate.Pipeline(
-        tmp_path / "run", Arrays(Path("data.npz")), ledger=tmp_path / "ledger.sqlite"
-    )
-    pipeline.fit_teachers(PLAN)
+    pate.RunPlan(
+        tmp_path / "run",
+        Arrays(Path("data.npz")),
+        teachers=PLAN,
+        ledger=tmp_path / "ledger.sqlite",
+    ).fit_teachers()
     assert f"path: {finished.parent / 'data.npz'}" in (tmp_path / "run" / "data.yaml").read_text()
     monkeypatch.chdir(tmp_path)
     words = [f"--config={finished.parent}/recipe/{part}.yaml" for part in ("data", "teachers")]
     words += [f"--ledger={tmp_path}/ledger.sqlite", "--run", str(tmp_path / "run")]
     assert cli.main(["teachers", "fit", *words]) == 0
-    pate.Pipeline(tmp_path / "run").vote()
+    pate.RunPlan(tmp_path / "run").vote()
 
 
 def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
-    pate.Pipeline(copied, overwrite=True).vote(absent=[2])
+    pate.RunPlan(copied, absent=[2], overwrite=True).vote()
     before = everything(copied / "private" / "votes")
-    pate.Pipeline(copied).vote()
+    pate.RunPlan(copied).vote()
     assert everything(copied / "private" / "votes") == before
     with pytest.raises(ValueError, match="absent"):
-        pate.Pipeline(copied).vote(absent=[3])
+        pate.RunPlan(copied, absent=[3]).vote()
 
 
 def test_a_student_has_its_schedule_and_callbacks() -> None:
@@ -153,11 +156,17 @@ def test_a_program_keeps_its_own_state(copied: Path) -> None:
     filters = list(warnings.filters)
     expected = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]
     try:
-        pipeline = pate.Pipeline(copied, overwrite=True)
-        pipeline.vote(absent=[1])
-        pipeline.label(pate.LabelSettings(ANSWERS, delta=0.001, num_queries=60, noise_seed=3))
-        pipeline.fit_student(STUDENT)
-        pipeline.test_student()
+        plan = pate.RunPlan(
+            copied,
+            absent=[1],
+            labels=pate.LabelSettings(ANSWERS, delta=0.001, num_queries=60, noise_seed=3),
+            student=STUDENT,
+            overwrite=True,
+        )
+        plan.vote()
+        plan.label()
+        plan.fit_student()
+        plan.test_student()
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)

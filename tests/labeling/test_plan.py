@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import ClosedFormPlan, LabelSettings, Pipeline, StudentPlan
+from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
 from pate._labeling.data.records import Features, Records, Role
 from pate._labeling.data.source import Table
-from pate._labeling.pipeline import RunPlan
 from pate._labeling.stages.teachers import load_plan
 from pate.accounting import read_ledger
 from pate.aggregators import ScoreVotes
@@ -17,7 +16,7 @@ from pate.data import Arrays, PublicScaling
 from tests.conftest import make_arrays
 
 LABELS = LabelSettings(delta=1e-4, target_epsilon=3.0, noise_seed=1)
-STUDENT = StudentPlan().configuration()
+STUDENT = StudentPlan()
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def data(tmp_path: Path) -> Arrays:
 
 def plan_of(root: Path, data: Any, **settings: Any) -> RunPlan:
     asked: dict[str, Any] = {"teachers": ClosedFormPlan(), "labels": LABELS, "student": STUDENT}
-    return RunPlan(root=root, data=data, **(asked | settings))
+    return RunPlan(root, data, **(asked | settings))
 
 
 def test_the_releases_that_are_planned_are_those_that_are_paid(
@@ -70,8 +69,6 @@ def test_a_table_is_read_and_a_map_fitted_once(
     monkeypatch.setattr(Arrays, "_read_table", read_table)
     monkeypatch.setattr(PublicScaling, "fit", fit_map)
     plan = plan_of(tmp_path / "run", data)
-    plan.check()
-    plan.rehearse()
     plan.execute()
     assert read == [data]
     assert {id(each) for each in fitted} == {id(data.feature_map)}
@@ -92,8 +89,6 @@ def test_a_finished_run_maps_no_private_record(
 
     monkeypatch.setattr(Arrays, "records", public_or_test)
     again = plan_of(root, Arrays(data.path, features=PublicScaling()))
-    again.check()
-    again.rehearse()
     again.execute()
     assert (root / "public" / "labels.npz").read_bytes() == before
 
@@ -108,14 +103,14 @@ def test_a_finished_run_refuses_other_records(data: Arrays, tmp_path: Path) -> N
         plan_of(root, Arrays(data.path, features=PublicScaling())).execute()
 
 
-def test_a_pipeline_continues_what_a_plan_began(data: Arrays, tmp_path: Path) -> None:
+def test_a_plan_of_later_stages_continues_what_another_began(data: Arrays, tmp_path: Path) -> None:
     """And finds nothing left to do."""
     plan = plan_of(tmp_path / "run", data)
     labels = plan.execute()
-    pipeline = Pipeline(tmp_path / "run")
+    later = RunPlan(tmp_path / "run", labels=LABELS, student=STUDENT)
     assert load_plan(plan.run) == plan.teachers
-    assert (pipeline.label(LABELS).labels == labels.labels).all()
-    pipeline.fit_student(StudentPlan())
+    assert (later.label().labels == labels.labels).all()
+    later.fit_student()
     assert len(read_ledger(plan.run.ledger_path).entries) == 1
 
 
