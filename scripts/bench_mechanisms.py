@@ -1,7 +1,8 @@
 """Speed of the selection mechanisms: medians of processor times, as Markdown tables.
 
 One draw of each mechanism from d = 17,770 scores, against the papers' pseudo-code in plain O(dk)
-numpy; and batches of votes against a Python loop of single calls.
+numpy; batches of votes against a Python loop of single calls; and draws of a release, whose noise
+is exact, beside the same draw by plain numpy, whose noise is floats.
 The scores are the Netflix vector of Shekelyan & Loukides (2022) if ``PATE_DATA`` names a
 folder that holds ``topk/NETFLIX.n17770.npy``, or else a synthetic vector of the same length.
 
@@ -29,15 +30,17 @@ from tests.core.mechanisms import oracles
 
 NUM_ITEMS = 17_770
 NUM_TEACHERS, NUM_QUERIES, NUM_LABELS, K = 200, 50_000, 40, 5
+SCALE, MANY = 20.0, 1000  # of the noise; items of one long list that are chosen
 SINGLES = 500  # rows of the loop of single calls
 SLOW = 1.0  # seconds; slower calls run only once
 
 Scores = NDArray[np.int64]
+Array = NDArray[Any]
 Draw = Callable[[], object]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print both tables."""
+    """Print the three tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -57,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"\nBatches of {NUM_QUERIES:,} queries, {NUM_LABELS} labels, k = {K}, queries per second.\n"
     )
     print(table(("mechanism", "batch", "loop of single calls", "ratio"), batch_rows(runs)))
+    print("\nDraws of a release beside numpy's, in turn, milliseconds.\n")
+    rows = [[name, *milliseconds(*draws, runs)] for name, *draws in noise_cases(scores, source)]
+    print(table(("draw", "here, ms", "numpy, ms", "ratio"), rows))
 
 
 def load_scores() -> tuple[Scores, str]:
@@ -113,27 +119,35 @@ def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
     return rows
 
 
-def batch_rows(runs: int) -> list[list[str]]:
-    """Time batches of vote counts, the noise a tenth of the teachers."""
+def batch_of_votes() -> Scores:
+    """Return vote counts of a batch, whose noise is a tenth of the teachers."""
     generator = m.seeded_generator(1)
     rates = generator.beta(0.5, 2.0, size=(NUM_QUERIES, NUM_LABELS))
-    counts: Scores = generator.binomial(NUM_TEACHERS, rates)
-    stable: dict[str, Any] = {
-        "num_teachers": NUM_TEACHERS,
-        "num_labels": NUM_LABELS,
-        "scale_gap": 20.0,
-        "sigma_test": 20.0,
-        "delta_test": 1e-6,
-        "shift": 2,
-    }
-    noise: dict[str, Any] = {"k": K, "scale": 20.0}
+    votes: Scores = generator.binomial(NUM_TEACHERS, rates)
+    return votes
+
+
+STABLE: dict[str, Any] = {
+    "num_teachers": NUM_TEACHERS,
+    "num_labels": NUM_LABELS,
+    "scale_gap": SCALE,
+    "sigma_test": SCALE,
+    "delta_test": 1e-6,
+    "shift": 2,
+}
+
+
+def batch_rows(runs: int) -> list[list[str]]:
+    """Time batches of vote counts."""
+    generator, counts = m.seeded_generator(2), batch_of_votes()
+    noise: dict[str, Any] = {"k": K, "scale": SCALE}
     bounded = noise | {"kbar": 10, "delta": 1e-6, "relation": NeighboringRelation.REPLACE_RECORD}
-    z = -float(ndtri(stable["delta_test"]))
+    z = -float(ndtri(STABLE["delta_test"]))
     mechanisms: list[tuple[str, m.Mechanism[object]]] = [
-        ("StableTopK", m.StableTopKMechanism(**stable)),
+        ("StableTopK", m.StableTopKMechanism(**STABLE)),
         (
             "StableTopK with fixed k",
-            m.FixedTopKMechanism(k=K, rank_penalty=1.0, scale_peel=20.0, **stable),
+            m.FixedTopKMechanism(k=K, rank_penalty=1.0, scale_peel=20.0, **STABLE),
         ),
         ("one-shot Gumbel, set", m.NoisyTopK(**noise)),
         ("CDP-peel", m.GumbelPeeling(**noise)),
@@ -160,6 +174,96 @@ def batch_rows(runs: int) -> list[list[str]]:
     rate = SINGLES / median_seconds(partial(loop, plain, counts), runs)
     rows.append(["StableTopK, the paper's pseudo-code in plain Python", "", f"{rate:,.0f}", ""])
     return rows
+
+
+def noise_cases(scores: Scores, source: str) -> list[tuple[str, Draw, Draw]]:
+    """Return each draw here and by plain numpy."""
+    generator, plain = m.private_generator(), np.random.default_rng(0)
+    votes = batch_of_votes()
+    counts: Array = np.arange(10**6) % 800
+
+    def long_list() -> object:
+        return top_set((scores + plain.gumbel(0, MANY, scores.shape))[None], MANY)
+
+    def gumbel() -> Array:
+        return votes + plain.gumbel(0, SCALE, votes.shape)
+
+    def laplace() -> Array:
+        return votes + plain.laplace(0, SCALE, votes.shape)
+
+    def normal() -> Array:
+        return counts + plain.normal(0, 80.0, counts.size)
+
+    million: list[tuple[str, Draw]] = [
+        ("Gaussian", partial(m.add_gaussian, counts, sigma=80.0)),
+        ("Gaussian thresholds", partial(m.exceeds, counts, 400.0, sigma=80.0)),
+    ]
+    batches: list[tuple[str, m.Mechanism[Any], Draw]] = [
+        ("NoisyMax", m.NoisyMax(scale=SCALE), lambda: gumbel().argmax(axis=1)),
+        ("NoisyTopK", m.NoisyTopK(k=K, scale=SCALE), lambda: top_set(gumbel(), K)),
+        ("GumbelPeeling", m.GumbelPeeling(k=K, scale=SCALE), lambda: top_list(gumbel(), K)),
+        ("OneShotLaplace", m.OneShotLaplace(k=K, scale=SCALE), lambda: top_list(laplace(), K)),
+        ("StableTopK", m.StableTopKMechanism(**STABLE), lambda: stable_sets(votes, plain)),
+    ]
+    singles: list[tuple[str, m.Mechanism[Any]]] = [
+        ("NoisyTopK", m.NoisyTopK(k=MANY, scale=MANY)),
+        ("canonical, gamma 1", m.CanonicalMechanism(k=MANY, scale=1.0, gamma=1.0)),
+        ("canonical, gamma 0.5", m.CanonicalMechanism(k=MANY, scale=1.0)),
+    ]
+    return [
+        *(
+            (f"{name}, a million", partial(draw, generator=generator), normal)
+            for name, draw in million
+        ),
+        *(
+            (
+                f"{name}, {NUM_QUERIES:,} rows of {NUM_LABELS}",
+                partial(made, votes, generator=generator),
+                other,
+            )
+            for name, made, other in batches
+        ),
+        *(
+            (f"{name}, {MANY:,} of {source}", partial(made, scores, generator=generator), long_list)
+            for name, made in singles
+        ),
+    ]
+
+
+def top_set(noisy: Array, k: int) -> Array:
+    """Return the k largest of each row in ascending order of index."""
+    return np.sort(np.argpartition(-noisy, k - 1, axis=1)[:, :k], axis=1)
+
+
+def top_list(noisy: Array, k: int) -> Array:
+    """Return the k largest of each row in descending order."""
+    chosen = np.argpartition(-noisy, k - 1, axis=1)[:, :k]
+    order = np.argsort(np.take_along_axis(-noisy, chosen, axis=1), axis=1)
+    return np.take_along_axis(chosen, order, axis=1)
+
+
+def stable_sets(votes: Array, plain: np.random.Generator) -> Array:
+    """Return what `StableTopKMechanism` does, by floats."""
+    order = np.argsort(-votes, axis=1)
+    gaps = -np.diff(np.take_along_axis(votes, order, axis=1), axis=1)
+    chosen = (gaps + plain.gumbel(0, SCALE, gaps.shape)).argmax(axis=1)
+    widths = np.take_along_axis(gaps, chosen[:, None], axis=1)
+    passed = widths + plain.normal(0, SCALE, widths.shape) > 5 * SCALE
+    members = np.zeros(votes.shape, dtype=np.bool_)
+    np.put_along_axis(members, order, (np.arange(NUM_LABELS) <= chosen[:, None]) & passed, axis=1)
+    return members
+
+
+def milliseconds(here: Draw, plain: Draw, runs: int) -> tuple[str, str, str]:
+    """Return medians of both, in turn and after a first run, and their ratio."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(runs + 1):
+        for draw, kept in zip((here, plain), times, strict=True):
+            start = time.process_time()
+            draw()
+            kept.append(1e3 * (time.process_time() - start))
+    one, other = (statistics.median(kept[1:]) for kept in times)
+    return f"{one:.2f}", f"{other:.2f}", f"{one / other:.2f}"
 
 
 def loop(mechanism: Callable[[Scores], object], counts: Scores) -> None:

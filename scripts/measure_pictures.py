@@ -62,10 +62,9 @@ from scripts.measure_runs import (
     figures_of,
 )
 from scripts.rivals.__main__ import arena_of
-from scripts.rivals.contest import Contest, figures
+from scripts.rivals.contest import Contest, figures, fit_without_privacy
 from scripts.rivals.convolutions import NetworkDescent, descend_network
 from scripts.rivals.descent import Descent, descend
-from scripts.rivals.reference import fit_without_privacy
 
 TASKS = {
     "pictures": (0.25, 0.5, 2.0),

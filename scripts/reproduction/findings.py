@@ -287,58 +287,9 @@ of a paper are under the relation and the theorem that the paper states.
 
 The same seeds give the same numbers, but for times, at the commit and the versions that each file names. Other commits
 may draw otherwise: each file states how far the numbers of another seed are, and a run at night compares.
+
+`PATE_DATA` names the folder of the papers' data, which [come from elsewhere]({folder}/data.md).
 """
-
-_SOURCES = """## Where the data come from
-
-`PATE_DATA` names a folder with the files below, which are not part of this project; a section without its file
-is left as it was, or is **not testable here** until it is. Files of counts are arrays of numpy.
-
-| file | content | source |
-| --- | --- | --- |
-{rows}
-
-The six datasets of Gillenwater et al. (2022) are, by their list of references, Books at
-[kaggle.com/jealousleopard/goodreadsbooks](https://www.kaggle.com/jealousleopard/goodreadsbooks), Games at
-[kaggle.com/tamber/steam-video-games](https://www.kaggle.com/tamber/steam-video-games/data), Foods at
-[jmcauley.ucsd.edu/data/amazon](https://jmcauley.ucsd.edu/data/amazon/) (Grocery and Gourmet Food), Movies in
-MovieLens (Harper & Konstan (2015)), News of Fernandes, Vinagre & Cortez (2015) and Tweets at
-[doi.org/10.7910/DVN/JBXKFD](https://doi.org/10.7910/DVN/JBXKFD). No open repository was found with copies of the last
-four; BOOKS and GAMES are other copies of the first two.
-"""
-
-_FILES = (
-    (
-        "topk/NETFLIX.n17770.npy",
-        "Netflix Prize: for each of 17,770 films, how many users gave it five stars",
-        "[shekelyan/dptopk](https://github.com/shekelyan/dptopk), the code of Shekelyan & Loukides (2022)",
-    ),
-    (
-        "topk/ZIPFIAN.n10000.npy",
-        "10,000 scores by Zipf's law with exponent 0.04 and sum 15^7",
-        "the same",
-    ),
-    (
-        "topk/{HEPTH,INCOME,MEDCOST,PATENT,SEARCHLOGS}.n4096.npy",
-        "five histograms of 4,096 bins, which McKenna & Sheldon (2020) use too",
-        "the same",
-    ),
-    (
-        "topk/BOOKS_goodreads_ratings_count.npy",
-        "ratings of 13,719 Goodreads books: another release of the set of Gillenwater et al. (2022), of 11,000+",
-        "[AndiraGita/goodreads-recommendation](https://github.com/AndiraGita/goodreads-recommendation)",
-    ),
-    (
-        "topk/GAMES_steam_play_users.npy",
-        "users who play each of 3,600 Steam games, where Gillenwater et al. (2022) count purchases of 5,000+",
-        "[MowahhidShakeel/GameRecommendationSystem](https://github.com/MowahhidShakeel/GameRecommendationSystem)",
-    ),
-    (
-        "topk/US_COVID19_STATES.npz",
-        "new cases of Covid-19 by day and state, by The New York Times, as of March 2021",
-        "[CoronaPolicy/prediction_model](https://github.com/CoronaPolicy/prediction_model)",
-    ),
-)
 
 
 def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | None = None) -> str:
@@ -357,10 +308,9 @@ def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | Non
     parts = [
         _HEAD.format(counts=counts, claims=CLAIMS, folder=folder),
         _headlines(findings, folder, missing or {}),
-        _READING,
+        _READING.format(folder=folder),
     ]
-    sources = "\n".join(f"| `{file}` | {what} | {source} |" for file, what, source in _FILES)
-    return "\n".join([*parts, _SOURCES.format(rows=sources), "## Runs\n", _runs(findings, folder)])
+    return "\n".join([*parts, "## Runs\n", _runs(findings, folder)])
 
 
 def claims_table(findings: Sequence[Kept]) -> str:

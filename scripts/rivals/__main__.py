@@ -20,10 +20,9 @@ from pate._core.tables import write_csv
 from pate._core.validation import StrArray, require
 from pate._labeling.runs.run import TEACHERS_FIT, Run, load_data
 from pate.data import DataSource, Records, Role
-from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of
+from scripts.rivals.contest import Arena, Contest, Standings, hold, rivals_of, table
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.descent import INSTALL, Descent, is_installed
-from scripts.rivals.tables import table
 
 Unit = Literal["record", "group"]
 

@@ -27,40 +27,6 @@ def load(name: str) -> ModuleType:
 
 
 @pytest.mark.slow
-def test_training_from_python_goes_on_where_it_was_stopped(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    script = load("train_celeba")
-    words = [
-        "--data",
-        str(tmp_path / "celeba"),
-        "--run",
-        str(tmp_path / "run"),
-        "--num_faces=400",
-        "--size=12",
-    ]
-    words += ["--num_teachers=12", "--num_steps=2", "--epochs=5", "--num_queries=40"]
-    words += ["--first_epsilon=1e4", "--target_epsilon=1e5"]
-    script.main(words)
-    out = capsys.readouterr().out
-    answered = re.search(r"^(\d+) of 40 public pictures have labels", out, flags=re.MULTILINE)
-    assert answered and int(answered[1]) >= 20
-    stated = re.search(r"this release ([\d.]+); all releases of these data ([\d.]+)", out)
-    assert stated and 0.999 <= float(stated[1]) / 1e5 <= 1 < float(stated[2]) / 1e5
-    assert "the student " in out
-    before = {
-        path: path.read_bytes()
-        for path in (tmp_path / "run" / "private").rglob("*")
-        if path.is_file()
-    }
-    script.main(words)
-    assert capsys.readouterr().out.splitlines()[-2:] == out.splitlines()[-2:]
-    assert all(path.read_bytes() == content for path, content in before.items())
-    (ledger,) = tmp_path.glob("celeba_faces_400/ledger.sqlite")
-    assert len(pate.read_ledger(ledger).entries) == 2
-
-
-@pytest.mark.slow
 def test_whole_runs_are_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
