@@ -3,9 +3,10 @@
     python -m scripts.search_ledgers --ledgers 300
 
 A ledger has two to four releases of the same records: by record, by group, by the teachers of two
-partitions, or by teachers that start from an earlier student; some have a budget, or are for units
-that reach two teachers, and some are by other groups, in which one record has moved, or many. All
-are made again without a record, a group or a teacher, or with altered records, and each draw has
+partitions, by teachers that start from an earlier student, or of imported votes for one patient;
+some have a budget, or are for units that reach two teachers, and some are by other groups, in which
+one record has moved, or many. Records lie in several files, under other ids and in other units, or
+a part of them. All are made again without a record, a group or a teacher, or with altered records, and each draw has
 the outcome that it had before (`pate.lab.audit.forced`). The path has then an exact epsilon between
 these neighbors, or a lower bound. It is compared with each epsilon that a statement prints for
 them. The records of a group are alike, so that they move sums in one direction, and the group and
@@ -37,20 +38,26 @@ from pate._core.settings import Partial
 from pate._core.validation import IntArray
 from pate._labeling.data.records import assign_teachers, parts_of_groups
 from pate._labeling.release.completion import resolve_settings
+from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import KEY_BYTES, KEY_FILE, LABEL, Run
 from pate._labeling.runs.vote_store import finished_votes
+from pate._labeling.stages.votes_import import import_votes, open_votes_run, votes_from
 from pate.aggregators import Canonical, NoisyVotes, Peeling
 from pate.data import Arrays
 from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
-from pate.lab.audit.neighbor import Whom, printed_totals
+from pate.lab.audit.neighbor import printed_totals
 
 DELTA = 1e-5
 LABELS, FEATURES = 3, 4
 PRIVATE, PUBLIC = 240, 24
 PARTITIONS = (8, 20)
 """The numbers of teachers of two partitions."""
-OTHER = "other_group"
-"""The column of the other groups."""
+OTHER, OTHER_IDS, PART = "other_group", "other_ids", "part"
+"""The columns of the other groups, of the ids in other files, and whether a file of some has it."""
+FILES = ("records", "copied", "some")
+"""The files: of all records, of all again by other ids in another order and unit, and of a part."""
+WORD = "patient"
+"""The word for the unit of imported votes, whose patients are the groups."""
 SLACK = 1e-6
 """The relative error of figures, as of `pate.accounting`."""
 
@@ -72,6 +79,8 @@ class Planned:
         budget: the budget of the ledger; None to name none.
         most: the largest number of teachers that the records of a group reach; None for any.
         regrouped: whether the records have their other groups.
+        file: the file, one of `FILES`.
+        imported: whether votes are imported, for one patient.
     """
 
     unit: Unit
@@ -84,6 +93,18 @@ class Planned:
     budget: float | None = None
     most: int | None = None
     regrouped: bool = False
+    file: str = FILES[0]
+    imported: bool = False
+
+    @property
+    def word(self) -> str:
+        """The word for the unit in statements."""
+        return WORD if self.imported else self.unit
+
+    @property
+    def column(self) -> str:
+        """The column of the groups."""
+        return OTHER if self.regrouped else "group"
 
     @property
     def has_partition(self) -> bool:
@@ -93,7 +114,7 @@ class Planned:
     @property
     def text(self) -> str:
         """The release in words."""
-        words = [f"by {self.unit}"]
+        words = [f"by {self.word} of {self.file}"]
         words += [f"{self.num_teachers} teachers"] if self.num_teachers else []
         words += [f"start_from release {self.start + 1}"] if self.start is not None else []
         words += [f"{self.most} teachers a group"] if self.most is not None else []
@@ -151,7 +172,22 @@ def made_up(generator: np.random.Generator) -> Table:
         "split": np.repeat([0, 1, 2], [PRIVATE, PUBLIC, 2]),
         "group": np.append(np.char.mod("g-%04d", groups), np.full(others, "public")),
         OTHER: np.append(np.char.mod("g-%04d", regrouped), np.full(others, "public")),
+        OTHER_IDS: np.char.mod("no-%04d", generator.permutation(PRIVATE + others)),
+        PART: np.append(generator.random(PRIVATE) < 0.6, np.ones(others, dtype=np.bool_)),
     }
+
+
+def file_of(table: Table, planned: Planned) -> Table:
+    """Return the arrays of a release's file, with ``row``, the number of each record."""
+    seen = {**table, "group": table[planned.column], "row": np.arange(len(table["ids"]))}
+    if planned.file != FILES[0]:
+        ids = table["ids"], table[OTHER_IDS]
+        # public samples keep theirs
+        named = np.where(table["split"] == 0, ids[1], ids[0])
+        seen |= {"X": 2 * table["X"], "ids": named}
+        order = np.flatnonzero(table[PART] | (planned.file == "copied"))[::-1]
+        seen = {name: array[order] for name, array in seen.items()}
+    return seen
 
 
 def sequence(generator: np.random.Generator) -> list[Planned]:
@@ -159,6 +195,8 @@ def sequence(generator: np.random.Generator) -> list[Planned]:
     releases: list[Planned] = []
     budget = float(generator.choice((3.0, 6.0))) if generator.random() < 0.3 else None
     regrouped = generator.random() < 0.3
+    files = FILES[: int(generator.integers(1, len(FILES) + 1))]
+    words = generator.random() < 0.2
     for place in range(int(generator.integers(2, 5))):
         planned = Planned(
             unit="group" if generator.random() < 0.4 else "record",
@@ -166,6 +204,7 @@ def sequence(generator: np.random.Generator) -> list[Planned]:
             max_teachers=2 if generator.random() < 0.2 else 1,
             budget=budget if generator.random() < 0.7 else None,
             regrouped=regrouped and generator.random() < 0.5,
+            file=str(generator.choice(files)),
         )
         kind, earlier = generator.random(), int(generator.integers(max(place, 1)))
         teachers = int(generator.choice(PARTITIONS))
@@ -177,6 +216,9 @@ def sequence(generator: np.random.Generator) -> list[Planned]:
         elif place and kind < 0.5 and releases[earlier].again is None and earlier not in used:
             votes = replace(releases[earlier], start=None, again=earlier)
             planned = replace(votes, epsilon=planned.epsilon, max_teachers=planned.max_teachers)
+        elif words and kind < 0.7:
+            planned = replace(planned, imported=True, num_teachers=teachers, unit="group")
+            planned = replace(planned, aggregator=Partial(NoisyVotes), regrouped=False)
         elif kind < 0.75:
             planned = replace(planned, num_teachers=teachers)
         if planned.start is not None and releases[planned.start].again is not None:
@@ -224,13 +266,7 @@ def make(
         absent: the numbers of teachers that take no part, by the number of the release.
     """
     folder.mkdir()
-    ledger, sources = folder / "ledger.sqlite", list[Arrays]()
-    for name, column in (("records", "group"), ("regrouped", OTHER)):
-        arrays = {key: array for key, array in table.items() if key != OTHER}
-        arrays["group"] = table[column]
-        np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type, unused-ignore]
-        sources.append(Arrays(folder / f"{name}.npz"))
-        sources[-1].grouping = column  # as an owner does, who knows of other groups
+    ledger = folder / "ledger.sqlite"
     made: list[Made | None] = []
     for place, planned in enumerate(releases):
         earlier = [origin for origin in (planned.start, planned.again) if origin is not None]
@@ -241,10 +277,14 @@ def make(
         draws = ForcedGenerator(place, None if first is None else first.draws)
         root = folder / f"run{place if planned.again is None else planned.again}"
         run = Run(root, ledger=ledger, overwrite=planned.again is not None)
-        data = sources[planned.regrouped]
+        data = _source(folder, table, planned)
         try:
             if planned.again is None:
                 write_json(root / KEY_FILE, {"key": key_of(place).hex()})
+            if planned.imported and planned.again is None:
+                votes = votes_from(_votes(table, planned, key_of(place)), unit=WORD)
+                import_votes(open_votes_run(root, votes, ledger=ledger), votes)
+            elif planned.again is None:
                 plan = RunPlan(root, data, teachers=planned.plan(folder), ledger=ledger)
                 plan.fit_teachers()
                 plan.vote()
@@ -265,6 +305,29 @@ def make(
     return made
 
 
+def _source(folder: Path, table: Table, planned: Planned) -> Arrays:
+    """Return the source of a release's file, which is written."""
+    path = folder / f"{planned.file}-{planned.column}.npz"
+    arrays = file_of(table, planned)
+    names = ("X", "Y", "ids", "split", "group")
+    np.savez(path, **{name: arrays[name] for name in names})  # type: ignore[arg-type, unused-ignore]
+    source = Arrays(path)
+    source.grouping = planned.column  # as an owner does, who knows of other groups
+    return source
+
+
+def _votes(table: Table, planned: Planned, key: bytes) -> NamedVotes:
+    """Return ballots of teachers of a file's patients, by the likeness of samples to theirs."""
+    teachers, seen = _teachers_of(table, planned, key), file_of(table, planned)
+    own, public = seen["row"][seen["split"] == 0], seen["split"] == 1
+    sums = np.zeros((planned.num_teachers or 1, FEATURES, LABELS))
+    moments = table["X"][own][:, :, None] * (2.0 * table["Y"][own] - 1)[:, None]
+    np.add.at(sums, teachers[own], moments)
+    ballots = (np.einsum("nf,tfc->ntc", seen["X"][public], sums) > 0).astype(np.uint8)
+    names = tuple(f"label_{j}" for j in range(LABELS))
+    return NamedVotes(ids=seen["ids"][public], label_names=names, ballots=ballots)
+
+
 def key_of(place: int) -> bytes:
     """Return the key of the partition of a release."""
     return bytes([place]) * KEY_BYTES
@@ -275,7 +338,7 @@ class Neighbor:
     """A change of the records.
 
     Attributes:
-        whom: whose records change.
+        whom: whose records change, or `WORD`.
         units: how many records, groups or teachers change.
         rows: ``[n]``, the records that change.
         regrouped: whether they are of one of the other groups.
@@ -283,7 +346,7 @@ class Neighbor:
         absent: the teachers that take no part, by the number of the release.
     """
 
-    whom: Whom
+    whom: Any
     units: int
     rows: IntArray
     regrouped: bool = False
@@ -325,6 +388,9 @@ def neighbors(
             removed=generator.random() < 0.5,
         )
     for place, planned in enumerate(releases):
+        if planned.imported:
+            rows = np.flatnonzero(table["group"] == generator.choice(table["group"][:PRIVATE]))
+            yield Neighbor(whom=WORD, units=1, rows=rows, removed=generator.random() < 0.5)
         if not planned.has_partition or planned.again is not None:
             continue
         teachers = _teachers_of(table, planned, key_of(place))
@@ -340,23 +406,32 @@ def neighbors(
 
 
 def _teachers_of(table: Table, planned: Planned, key: bytes) -> IntArray:
-    """Return the number of the teacher of each private record, ``[N]``."""
-    ids = table["ids"][:PRIVATE]
-    groups = table[OTHER if planned.regrouped else "group"][:PRIVATE]
+    """Return the number of the teacher of each private record, ``[N]``; -1 if its file lacks it."""
+    seen = file_of(table, planned)
+    own = seen["split"] == 0
+    ids, groups = seen["ids"][own], seen["group"][own]
     names = groups if planned.unit == "group" else ids
     if planned.most is not None:
         names = parts_of_groups(ids, groups, planned.most, key=key)
-    if planned.num_teachers is None:
-        return np.unique(names, return_inverse=True)[1]
-    return assign_teachers(names.tolist(), num_teachers=planned.num_teachers, key=key)
+    teachers = np.full(len(table["ids"]), -1)
+    teachers[seen["row"][own]] = (
+        np.unique(names, return_inverse=True)[1]
+        if planned.num_teachers is None
+        else assign_teachers(names.tolist(), num_teachers=planned.num_teachers, key=key)
+    )
+    return teachers
 
 
 def _heaviest(table: Table, owners: IntArray) -> IntArray:
-    """Return the owners of records ``[N]`` in the order in which they move a sum of moments."""
-    signs = 2.0 * table["Y"][:PRIVATE] - 1
-    moments = (table["X"][:PRIVATE, :, None] * signs[:, None, :]).reshape(PRIVATE, -1)
+    """Return the owners of records ``[N]`` in the order in which they move a sum of moments.
+
+    Records of -1 have none.
+    """
+    own = np.flatnonzero(owners >= 0)
+    signs = 2.0 * table["Y"][own] - 1
+    moments = (table["X"][own, :, None] * signs[:, None, :]).reshape(len(own), -1)
     sums = np.zeros((owners.max() + 1, moments.shape[1]))
-    np.add.at(sums, owners, moments)
+    np.add.at(sums, owners[own], moments)
     return np.argsort(-np.linalg.norm(sums, axis=1), kind="stable")
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from pate._core.settings import Partial
 from pate.aggregators import Canonical, NoisyVotes, ScoreVotes
-from pate.lab.audit.neighbor import Whom
 from scripts import search_ledgers
 from scripts.search_ledgers import (
     Planned,
@@ -25,7 +24,7 @@ from scripts.search_ledgers import (
 BY_RECORD, BY_GROUP = Planned(unit="record"), Planned(unit="group")
 
 
-def figures(folder: Path, releases: Sequence[Planned], whom: Whom) -> list[tuple[float, float]]:
+def figures(folder: Path, releases: Sequence[Planned], whom: str) -> list[tuple[float, float]]:
     """Return each printed total for neighbors of a kind, and the true one."""
     generator = np.random.default_rng(0)
     table = made_up(generator)
@@ -88,11 +87,24 @@ def test_releases_for_one_unit_add_up(unit: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("whom", ["record", "group"])
 def test_one_record_that_moved_does_not_decide_which_totals_there_are(
-    whom: Whom, tmp_path: Path
+    whom: str, tmp_path: Path
 ) -> None:
     releases = [BY_GROUP, replace(BY_GROUP, regrouped=True), replace(BY_GROUP, regrouped=True)]
     found = figures(tmp_path, releases, whom)
     assert len(found) >= 4 and all(true <= total for total, true in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("imported", [False, True])
+def test_releases_from_several_files_add_up(imported: bool, tmp_path: Path) -> None:
+    """Of the same groups, under other ids and in other units, and of a part of the records."""
+    chosen = Partial(NoisyVotes) if imported else None
+    one = replace(BY_GROUP, num_teachers=8, imported=imported, aggregator=chosen)
+    releases = [replace(one, file=file) for file in search_ledgers.FILES]
+    found = figures(tmp_path, releases, search_ledgers.WORD if imported else "group")
+    assert all(true <= total for total, true in found)
+    totals = [total for total, _ in found]
+    assert len(totals) >= 3 and max(totals) > 1.5 * min(totals)
 
 
 def test_the_command_names_faults_and_ends_with_status_1(
