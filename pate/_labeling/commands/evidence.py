@@ -39,7 +39,7 @@ from pate._labeling.data.label_table import (
     read_columns,
     split_of,
 )
-from pate._labeling.data.records import Role, UnknownLabels
+from pate._labeling.data.records import Features, Role, UnknownLabels
 from pate._labeling.data.source import SPLIT_OF_ROLE
 from pate._labeling.data.tables import FORMATS, is_no_level, number_of
 
@@ -49,7 +49,7 @@ _WORDS = 20  # letters of a text, on average
 _MOST_SIGNS = 3  # different signs of missing numbers in a column
 _LISTS = r"[;|\x1f]|^\["
 _LISTS_OF_LABELS = r"[;|,\x1f]|^\["
-_SENTINEL = r"-9+|99+"
+_SENTINEL = r"-?9+"
 _DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%b-%Y", "%d %b %Y")
 _FORMATS = (
     "thousands_comma",
@@ -134,12 +134,11 @@ class Draft:
 def declared_draft(declared: Declared, content: str | None) -> Draft:
     """Return the settings that options give."""
     draft = Draft()
-    if content is not None:
-        draft.add("names", declared.names(content), "The columns that the file calls otherwise")
-        draft.add("group_pattern", declared.group_pattern, "From --group_pattern")
-        draft.add("labels", declared.wanted, "From --labels")
-        if content == "id":
-            draft.add("columns", _listed(declared.features), "From --features")
+    draft.add("names", declared.names(content or "id"), "The columns that the file calls otherwise")
+    draft.add("group_pattern", declared.group_pattern, "From --group_pattern")
+    draft.add("labels", declared.wanted, "From --labels")
+    if content != "text":
+        draft.add("columns", _listed(declared.features), "From --features")
     draft.add("unknown_labels", declared.unknown_labels, "From --unknown_labels")
     draft.add("public_fraction", declared.public_fraction, "From --public_fraction")
     draft.add("test_fraction", declared.test_fraction, "From --test_fraction")
@@ -214,9 +213,11 @@ def draft_of_table(path: Path, content: str, declared: Declared) -> Draft:
 
 def draft_of_pictures(folder: Path, declared: Declared) -> Draft:
     """Return the settings of the source of a folder of pictures with a CSV file of labels."""
-    tables = sorted(folder.glob("*.csv"), key=lambda table: (table.name != "labels.csv", table))
-    require(tables, f"a CSV file of labels in {folder}")
-    draft, above = draft_of_table(table := tables[0], "file", declared), folder.absolute().parent
+    tables = {table.name: table for table in sorted(folder.glob("*.csv"))}
+    table = tables.get("labels.csv", next(iter(tables.values()), folder))
+    some = len(tables) == 1 or table.name == "labels.csv"
+    require(some, f"labels.csv, or one CSV file, in {folder}", files=[*tables])
+    draft, above = draft_of_table(table, "file", declared), folder.absolute().parent
     if not (folder / draft.first).exists() and (above / draft.first).exists():
         # names begin with the folder, as in CheXpert
         draft.root = above
@@ -236,12 +237,34 @@ def draft_of_arrays(path: Path, declared: Declared) -> Draft:
             " YOUR records to publish, --public_fraction 0.2"
         )
         raise UndeclaredError([fault], [], ["--public_fraction 0.2"])
+    groups = "group" in arrays and declared.no_group
+    require(not groups, f"no array `group` in {path} with --no_group", arrays=[*arrays])
     fractions, labels = (declared.public_fraction, declared.test_fraction), arrays["Y"]
     if declared.unknown_labels is None and labels.dtype.kind in "fi":
         with suppress(ValueError, IndexError):  # faults of arrays, which the source lists
             split = roles_of(arrays, fractions, source=path.name)
             guess_sign(draft, labels[split != SPLIT_OF_ROLE[Role.PRIVATE]])
     return draft
+
+
+def doubts_of_arrays(features: Features) -> list[str]:
+    """Return lines on public features ``[N, F]`` that may be no numbers.
+
+    Raises ``ValueError`` on columns that count the rows.
+    """
+    head = features[: max(_TRIED, 10**6 // features.shape[1])]
+    steps, whole = np.sign(np.diff(head, axis=0)), (head == np.rint(head)).all(axis=0)
+    counters = np.flatnonzero(whole & (np.abs(steps.mean(axis=0)) == 1) & (len(head) >= _FEW))
+    what = "X without columns that count the rows, or its rows in another order"
+    require(not counters.size, what, columns=counters[:_FEW].tolist())
+    odd = np.flatnonzero(np.isin(np.abs(head), 10.0 ** np.arange(1, 8) - 1).any(axis=0))
+    signs = {column: sentinels([f"{value:g}" for value in head[:, column]]) for column in odd}
+    return [
+        f"Column {column} of X holds {', '.join(found)}, far from its other numbers. If that is a"
+        " sign of a missing value, put a public number there."
+        for column, found in signs.items()
+        if found
+    ]
 
 
 def read_table(path: Path) -> tuple[Columns, str]:
@@ -281,22 +304,23 @@ def _ask(
         kind = "names of picture files" if content == "file" else "ids, one for each record"
         copy = "" if content == "file" else "; --random_ids COPY.csv writes a copy with random ones"
         ask(f"a column `{identity}` of {kind}, or --id COLUMN{copy}", _names_each, "--id COLUMN")
-    elif (
-        not declared.no_group
-        and group is None
-        and len({*table.values[identity]}) < len(table.lines)
-    ):
-        free[identity] = table.values[identity]
     if content == "text" and "text" not in {*table.values, *declared.names(content)}:
         ask("a column `text`, or --features COLUMN of texts", _is_text, "--features COLUMN")
     if group is None and declared.group_pattern is None and not declared.no_group:
-        patterns = _repeated_parts(table.values.get(identity, ())) if content == "file" else {}
-        if patterns or any(map(may_be_persons, free.values())):
+        column = table.values.get(identity, [])
+        patterns = _repeated_parts(column) if content == "file" else {}
+        if content != "file" and len({*column}) < len(column):
+            free[identity] = column
+
+        def may_name(values: list[str]) -> bool:
+            return values is column or may_be_persons(values)
+
+        if patterns or any(map(may_name, free.values())):
             evidence.update(patterns)
             ask(
                 "--group COLUMN if a column names the person of a record, so that each person is"
                 " protected, or --no_group if none does",
-                may_be_persons,
+                may_name,
                 f"--group_pattern '{next(iter(patterns))}'" if patterns else "--group COLUMN",
             )
             if identity in free:
@@ -412,7 +436,11 @@ def sentinels(values: Sequence[str]) -> list[str]:
     return [
         text
         for text in sorted(odd)
-        if times[text] > 1 and not min(rest) - width <= numbers[text] <= max(rest) + width
+        if times[text] > 1
+        and (
+            numbers[text] < 0 <= min(rest)
+            or not min(rest) - width <= numbers[text] <= max(rest) + width
+        )
     ]
 
 
@@ -458,11 +486,13 @@ def _coding_of(
     name: str, values: Sequence[str], *, plain: bool
 ) -> dict[str, int | None] | list[str]:
     levels = _levels(values)
-    others = [level for level in levels if level not in LABELS]
-    if plain or (len(others) < len(levels) and all(re.fullmatch(_SENTINEL, o) for o in others)):
+    ordered = sorted(levels, key=lambda word: (as_number(word) or 0.0, word))
+    two = [word for word in ordered if not re.fullmatch(_SENTINEL, word)]
+    signs = [word for word in ordered if word not in two]
+    if plain or (two and {*two} <= LABELS.keys()):
         minus = {"-1": None if "0" in levels else 0} if "-1" in levels else {}
-        words = {word: int(LABELS[word]) for word in levels if word in LABELS}
-        return {"1": 1, "0": 0} | words | minus | dict.fromkeys(others)
+        words = {word: int(LABELS[word]) for word in two}
+        return {"1": 1, "0": 0} | words | minus | dict.fromkeys(signs)
     lists = [as_list(value) for value in values if not is_no_level(value)]
     if lists and all(map(as_flags, lists)):
         return [f"{name}_{place}" for place in range(len(lists[0]))]
@@ -474,10 +504,9 @@ def _coding_of(
         f" '{{{name}: {{Yes: 1, No: 0}}}}' with its coding",
         values=sorted(levels)[:_FEW],
     )
-    if len(levels) > 2:
-        return sorted(levels)
-    low, high = sorted(levels, key=lambda word: (as_number(word) or 0.0, word))
-    return {high: 1, low: 0}
+    if len(two) != 2:  # signs of missing values are classes, too
+        two, signs = ordered, []
+    return {two[1]: 1, two[0]: 0} | dict.fromkeys(signs) if len(two) == 2 else sorted(two)
 
 
 def guess_sign(draft: Draft, labels: ArrayLike) -> None:
@@ -500,7 +529,7 @@ def _add_features(draft: Draft, shown: Columns, rest: Sequence[str], listed: boo
         if not counts:
             left[name] = "no value in public records"
         elif not listed and (counts_rows(column) or name == UNNAMED):
-            left[name] = f"counts the rows: --features {name} takes it"
+            left[name] = f"counts the rows: --features {quote(name)} takes it"
         elif missing is not None:
             signs |= dict.fromkeys(sorted(missing))
             formats |= {} if form is None else {name: form}

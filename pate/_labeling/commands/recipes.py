@@ -30,6 +30,7 @@ from pate._labeling.commands.evidence import (
     Draft,
     UndeclaredError,
     declared_draft,
+    doubts_of_arrays,
     draft_of_arrays,
     draft_of_pictures,
     draft_of_table,
@@ -276,8 +277,6 @@ def _read(
         draft = draft_of_table(data, content, declared)
     elif kind == "npz":
         draft = draft_of_arrays(data, declared)
-    else:
-        require(not draft.settings, "options of data other than CelebA's", options=draft.settings)
     draft.add("copies", copies or None, "From --copies")
     settings = yaml.safe_load(_data_file(kind, draft.root or data, draft))["data"]
     source: TableSource = decode(DataSource, settings)
@@ -312,7 +311,8 @@ def _read(
         f" {sizes[Role.PUBLIC]:,} public records. Anyone may see the features of public ones"
         + ("." if declared.public_fraction is None else ": YOUR records, which are published."),
     ]
-    _, *sides = records[Role.PUBLIC].features.shape
+    _, *sides = (public := records[Role.PUBLIC].features).shape
+    draft.remarks += doubts_of_arrays(public) if kind == "npz" and len(sides) == 1 else []
     if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:
         draft.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
     strip = _strip_of(records[Role.PRIVATE].features)
@@ -417,7 +417,9 @@ def _with_setting(text: str, name: str, value: object, reason: str) -> str:
     flow = yaml.safe_dump({name: value}, default_flow_style=True, allow_unicode=True, width=90)
     written = textwrap.indent(flow.strip()[1:-1], indent * 2)[len(indent) :]
     comment = textwrap.fill(f"{reason}.", 94, break_long_words=False)
-    before, after = re.split(rf"^    (?:# )?{name}:.*$", text, maxsplit=1, flags=re.M)
+    parts = re.split(rf"^    (?:# )?{name}:.*$", text, maxsplit=1, flags=re.M)
+    require(len(parts) == 2, "options for data of this kind", **{name: value})
+    before, after = parts
     return f"{before}{textwrap.indent(comment, indent + '# ')}\n{written}{after}"
 
 

@@ -47,7 +47,7 @@ from pate._labeling.data.source import (
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
-_ROWS = 10  # that show an order
+_ROWS, _GROWS = 10, 0.98  # that show an order, and how many of their steps
 _YAML = {False: ("no", "false", "off"), True: ("yes", "true", "on")}
 
 
@@ -331,15 +331,19 @@ def as_level(text: str) -> str:
 
 
 def counts_rows(values: Sequence[str]) -> bool:
-    """Return whether whole numbers grow, or fall, from each row to the next, in ten rows or more.
+    """Return whether whole numbers grow, or fall, from row to row, in ten rows or more.
+
+    Gaps do not count, nor does one row in fifty: tables may be joined.
 
     >>> counts_rows([*map(str, range(5, 50, 3))]), counts_rows(["1", "2", "2", *"3456789"])
     (True, False)
     """
-    numbers = [as_number(text) for text in values]
+    numbers = [as_number(text.replace(",", "")) for text in values if not is_gap(text)]
     whole = [number for number in numbers if number is not None and number.is_integer()]
-    steps = np.diff(whole)
-    return len(whole) == len(values) >= _ROWS and bool((steps > 0).all() or (steps < 0).all())
+    steps = np.sign(np.diff(whole))
+    return len(whole) == len(numbers) >= _ROWS and bool(
+        max(np.mean(steps > 0), np.mean(steps < 0)) >= _GROWS
+    )
 
 
 def _coded(

@@ -214,6 +214,8 @@ def test_all_faults_of_data_are_said_before_a_recipe_is_written(
         ("cat", ["Yes", "No", ""], {"cat": {"Yes": 1, "No": 0}}),
         ("cat", ["1", "2", "2.0"], {"cat": {"2": 1, "1": 0}}),
         ("cat", ["1", "0", "-99"], {"cat": {"1": 1, "0": 0, "-99": None}}),
+        ("cat", ["Yes", "No", "-99"], {"cat": {"Yes": 1, "No": 0, "-99": None}}),
+        ("cat", ["1", "2", "9"], {"cat": {"2": 1, "1": 0, "9": None}}),
     ],
 )
 def test_labels_are_coded_as_public_records_have_them(
@@ -672,6 +674,33 @@ def test_the_recipe_follows_from_no_private_cell(
         altered = [rows[3].replace(",1,private", f",{label},private"), *rows[:3], *rows[4:]]
         status, _, err = init(tmp_path, capsys, "id,age,ward,gout,split", altered, *given)
         assert status == 2 and "`unknown_labels` is the sign" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "arrays", "said"),
+    [
+        (
+            ["--group", "patient"],
+            {},
+            "options for data of this kind, got names={'group': 'patient'}",
+        ),
+        (["--labels", "a"], {}, "options for data of this kind, got labels=['a']"),
+        (["--no_group"], {"group": np.arange(600) // 2}, "no array `group`"),
+        ([], {"X": np.arange(600.0)[:, None]}, "X without columns that count the rows"),
+        ([], {"patient": np.arange(600) // 4}, "got patient"),
+    ],
+)
+def test_arrays_have_no_persons_but_of_their_own_name(
+    words: list[str],
+    arrays: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    np.savez(tmp_path / "my.npz", **(make_arrays() | arrays))
+    given = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.npz"), *words]
+    assert cli.main(given) == 2 and not (tmp_path / "my").exists()
+    assert said in capsys.readouterr().err
 
 
 def any_column(i: int, num: int) -> tuple[str, list[str]]:
