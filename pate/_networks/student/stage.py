@@ -273,8 +273,8 @@ class StudentCLI(LightningCLI):
             self._checkpoint(_LAST) if ckpt_path is None else self._named(ckpt_path, finished=False)
         )
         if isinstance(self.trainer.logger, Curves):
-            begun = 0 if start_checkpoint is None else int(_read(start_checkpoint)["global_step"])
-            self.trainer.logger.resume(begun)
+            begun = {} if start_checkpoint is None else _read(start_checkpoint)
+            self.trainer.logger.resume(begun.get("curves", []))
         with _missing_metric():
             self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
         if self.trainer.is_global_zero:

@@ -1,15 +1,13 @@
 """The training of a student by Lightning.
 
 Its data are public samples with their released labels, and the test set. Its loss leaves out labels
-that were not released. One bar counts the steps of a whole stage, and a log of the curves continues
-where training was killed.
+that were not released. One bar counts the steps of a whole stage, and checkpoints carry the curves.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +399,13 @@ class Student(pl.LightningModule):
         features, labels, mask = batch
         self._evaluated.append((self(features).sigmoid(), labels, mask))
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the curves up to the end of the epoch."""
+        logger, loss = self.trainer.logger, self.trainer.callback_metrics.get("train_loss")
+        if isinstance(logger, Curves) and loss is not None:
+            epoch, step = self.trainer.current_epoch, self.trainer.global_step - 1
+            checkpoint["curves"] = logger.rows_with(train_loss=float(loss), epoch=epoch, step=step)
+
     def on_test_epoch_end(self) -> None:
         """Log the summary, and keep the metrics of each label in ``test_report``."""
         probabilities, labels, _ = self._gathered()
@@ -513,37 +518,33 @@ class StageBar(ProgressBar):
         )
 
 
-_STEP = "step"
-
-
 class Curves(CSVLogger):
-    """A CSVLogger with one version, which resumed training continues.
+    """A CSVLogger with one version, whose rows are in each checkpoint: resumed training has all.
 
     Args:
         folder: the folder of ``logs/version_0/metrics.csv``.
     """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, name="logs", version=0)
+        super().__init__(folder, name="logs", version=0, flush_logs_every_n_steps=1)
+        self._rows: list[dict[str, Any]] = []
 
     @rank_zero_only
-    def resume(self, step: int) -> None:
-        """Keep the log of the first ``step`` steps. The rest will be logged again."""
-        folder = Path(self.log_dir)
-        earlier: list[dict[str, Any]] = []
-        for old in folder.glob("metrics.csv"):
-            with old.open(newline="") as file:
-                rows = [
-                    {name: value for name, value in row.items() if value}
-                    for row in csv.DictReader(file)
-                ]
-            earlier = [row for row in rows if int(row[_STEP]) < step]
-        for old in folder.glob("*"):
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        """Write a row at once, and keep it."""
+        self._rows.append({**metrics, "step": step})
+        super().log_metrics(metrics, step)
+
+    @rank_zero_only
+    def resume(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Begin with the rows of a checkpoint, in place of all files."""
+        for old in Path(self.log_dir).glob("*"):
             # Lightning would warn before it deletes old files
             old.unlink()
-        self.experiment.metrics.extend(earlier)
-
-    @rank_zero_only
-    def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
-        """Write the log, so that training resumed from the checkpoint has the curves up to it."""
+        self._rows = [dict(row) for row in rows]
+        self.experiment.metrics.extend(self._rows)
         self.save()
+
+    def rows_with(self, **row: Any) -> list[dict[str, Any]]:
+        """Return all rows, with the row of an epoch that ends, which Lightning logs afterwards."""
+        return [*self._rows, *([row] if row not in self._rows else [])]
