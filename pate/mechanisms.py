@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     )
     from pate._core.mechanisms.canonical import (
         CanonicalMechanism as CanonicalMechanism,
-        ClassProbabilities as ClassProbabilities,
     )
     from pate._core.mechanisms.gaps import (
         GapChoice as GapChoice,

@@ -50,7 +50,6 @@ ARRAYS_ELSEWHERE = {
 TAKEN_BY_PLACE = {
     *(
         "LedgerSnapshot",
-        "ClassProbabilities",
         "LabelSettings",
         "LazyReal",
         "PendingRelease",

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._core.mechanisms.ranking import good_bounds, great_bounds
 from pate._core.progress import stage_bar
 from pate._core.validation import BoolArray, FloatArray, IntArray
 from pate.accounting import NeighboringRelation, RDPAccountant
@@ -23,6 +22,7 @@ from pate.mechanisms import (
     joint_window,
     scale_for_epsilon,
 )
+from scripts.reproduction.canonical_classes import good_bounds, great_bounds
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 
 PAPER = (

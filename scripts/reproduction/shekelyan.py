@@ -21,7 +21,6 @@ from scipy.signal import fftconvolve
 
 from pate._core.mechanisms.canonical import CanonicalLoss
 from pate._core.mechanisms.noise import Noise, log_survival, require_noise
-from pate._core.mechanisms.ranking import good_bounds, great_bounds
 from pate._core.progress import stage_bar
 from pate._core.validation import (
     FloatArray,
@@ -31,6 +30,7 @@ from pate._core.validation import (
     require_positive,
 )
 from pate.mechanisms import CanonicalMechanism
+from scripts.reproduction.canonical_classes import class_probabilities, good_bounds, great_bounds
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 
 # scales from the k-th score beyond which nothing has a probability that float64 adds to 1
@@ -214,7 +214,7 @@ def canonical(name: str, *, gamma: float = 0.5, loss: CanonicalLoss = "published
 
     def within(scores: FloatArray, k: int, epsilon: float, head: int, tail: int) -> float:
         mechanism = CanonicalMechanism(k=k, scale=1 / epsilon, gamma=gamma, loss=loss)
-        return mechanism.class_probabilities(scores).within(head=head, tail=tail)
+        return class_probabilities(mechanism, scores).within(head=head, tail=tail)
 
     return Contender(name, within)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pate._core.mechanisms.noise import Noise, log_survival
 from pate.mechanisms import CanonicalMechanism
+from scripts.reproduction.canonical_classes import class_probabilities
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.shekelyan import PAPER, probability_within, zipf_scores
 
@@ -161,7 +162,7 @@ def bounds() -> tuple[Claim, dict[str, float]]:
         "peeling": peeling_room(scores.size, k, alpha),
     }
     last = {name: int((scores > scores[k - 1] - room).sum()) for name, room in rooms.items()}
-    tails = CanonicalMechanism(k=k, scale=1.0, gamma=1.0).class_probabilities(scores).tails
+    tails = class_probabilities(CanonicalMechanism(k=k, scale=1.0, gamma=1.0), scores).tails
     meant = {
         "canonical": float(tails[: last["canonical"] - k + 1].sum()),
         "peeling": probability_within(
@@ -226,9 +227,9 @@ def gammas() -> tuple[Claim, dict[str, float]]:
     scores, k, epsilon = zipf_scores(0.04, 1.5e8), 10, 0.05
     # a count moves by 1, and the loss of the paper is of counts over 1/2
     one, half = (
-        CanonicalMechanism(k=k, scale=gamma / epsilon, gamma=gamma, loss="published")
-        .class_probabilities(scores)
-        .top
+        class_probabilities(
+            CanonicalMechanism(k=k, scale=gamma / epsilon, gamma=gamma, loss="published"), scores
+        ).top
         for gamma in (1.0, 0.5)
     )
     values = {"top-k at gamma 1, epsilon": one, "top-k at gamma 1/2, 2 epsilon": half}

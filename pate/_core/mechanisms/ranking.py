@@ -219,13 +219,3 @@ def k_smallest(values: FloatArray, k: int) -> IntArray:
         order = np.argsort(np.take_along_axis(values, part, axis=1), axis=1)
         return np.take_along_axis(part, order, axis=1)
     return np.argsort(values, axis=1)
-
-
-def great_bounds(k: int) -> tuple[int, int]:
-    """Return how many of the best items a great subset has, and the last rank that it may have."""
-    return -(-k // 10), 11 * k // 10
-
-
-def good_bounds(k: int) -> tuple[int, int]:
-    """Return how many of the best items a good subset has, and the last rank that it may have."""
-    return -(-k // 100), 3 * k // 2

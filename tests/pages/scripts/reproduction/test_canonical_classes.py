@@ -6,8 +6,9 @@ import pytest
 from numpy.typing import NDArray
 
 from pate import mechanisms as m
-from pate._core.mechanisms import canonical as canonical_law
 from pate._core.mechanisms.canonical import CanonicalLoss
+from scripts.reproduction import canonical_classes
+from scripts.reproduction.canonical_classes import class_probabilities
 from tests.core.mechanisms import oracles
 from tests.core.mechanisms.test_canonical import classes_of
 
@@ -25,9 +26,8 @@ def enumerated(
 def test_probabilities_are_those_of_all_subsets(gamma: float, loss: CanonicalLoss) -> None:
     scores = np.array([5.0, 5.0, 3.0, 2.5, 2.5, 0.0, -1.0])
     k, d, scale = 3, 7, 1.3
-    law = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, loss=loss).class_probabilities(
-        scores[::-1]
-    )
+    mechanism = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, loss=loss)
+    law = class_probabilities(mechanism, scores[::-1])
     listing = np.array(oracles.sets(d, k))
     chances = enumerated(scores, k, scale, gamma, loss)
     expected = np.bincount(classes_of(listing, k, d), weights=chances, minlength=1 + k * (d - k))
@@ -54,14 +54,14 @@ def test_tails_that_are_left_out_of_the_sum_do_not_matter(
     for k, scale in ((7, 30.0), (7, 1e4), (60, 2.0), (60, 100.0)):
         for gamma in (0.1, 0.5):
             mechanism = m.CanonicalMechanism(k=k, scale=scale, gamma=gamma, loss=loss)
-            found = mechanism.class_probabilities(scores)
+            found = class_probabilities(mechanism, scores)
             quick = (found.top, found.great, found.good)
             assert found.top + found.classes.sum() == pytest.approx(1, rel=1e-12)
             with monkeypatch.context() as patched:
-                patched.setattr(canonical_law, "_GRID", 2)
-                assert mechanism.class_probabilities(scores).great == pytest.approx(
+                patched.setattr(canonical_classes, "_GRID", 2)
+                assert class_probabilities(mechanism, scores).great == pytest.approx(
                     quick[1], rel=1e-12
                 )
-                patched.setattr(canonical_law, "_NEGLIGIBLE", np.inf)
-                whole = mechanism.class_probabilities(scores)
+                patched.setattr(canonical_classes, "_NEGLIGIBLE", np.inf)
+                whole = class_probabilities(mechanism, scores)
                 np.testing.assert_allclose(quick, (whole.top, whole.great, whole.good), rtol=1e-12)
