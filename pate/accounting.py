@@ -53,6 +53,6 @@ if TYPE_CHECKING:
         Guarantee as Guarantee,
     )
     from pate._core.accounting.statement import Statement as Statement
-    from pate.lab.study.autodp import from_autodp as from_autodp, to_autodp as to_autodp
+    from pate.lab.study.account import from_autodp as from_autodp, to_autodp as to_autodp
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,38 +1,57 @@
-"""The command `pate account`: the cost of queries from parameters, or the noise for a target."""
+"""The command `pate account`: the cost of queries from parameters, or the noise for a target.
 
+autodp gives a second opinion. Its mechanisms become events, and accountants become its mechanisms.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
 import textwrap
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
 
-from pate._core.accounting.accountant import (
-    CONVERSIONS,
-    Conversion,
-    RDPAccountant,
-    Target,
-    epsilon_of,
-)
+from pate._core.accounting.accountant import CONVERSIONS, RDPAccountant, Target
 from pate._core.accounting.cost import (
+    DEFAULT_ORDERS,
     NeighboringRelation,
     explain_epsilon,
     format_epsilon,
     format_exact,
+    remaining_delta,
 )
-from pate._core.accounting.events import Event
+from pate._core.accounting.curves import renyi_curve_rdp
+from pate._core.accounting.events import (
+    BoundedRangeEvent,
+    Event,
+    GaussianEvent,
+    PureDPEvent,
+    RenyiCurveEvent,
+    RootPeelingEvent,
+)
+from pate._core.accounting.proofs import Accountant, Composed, Guarantee
 from pate._core.release.transaction import require_promise
 from pate._core.settings import require_made, to_plain
 from pate._core.tables import text_table
-from pate._core.validation import one_line, require_count, require_in_open_unit_interval
+from pate._core.validation import (
+    FloatArray,
+    expecting,
+    one_line,
+    require,
+    require_count,
+    require_in_open_unit_interval,
+)
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.release.completion import complete_aggregator, scale_to_target
 from pate._labeling.release.hopeless import describe_gap
 from pate._labeling.votes.kinds import VoteShape
-from pate.lab.study.autodp import AutodpAccountant
 
 _EPSILONS = (*CONVERSIONS, "autodp")
 _LONGEST = 60  # characters of a reason
@@ -45,7 +64,6 @@ def account(
     delta: float,
     shape: VoteShape,
     target_epsilon: float | None = None,
-    plot: Path | None = None,
 ) -> dict[str, dict[str, float | None]]:
     """Print and return the cost of queries, from parameters only.
 
@@ -59,7 +77,6 @@ def account(
         delta: the delta of every epsilon.
         shape: the numbers of teachers and labels.
         target_epsilon: the largest epsilon of all queries together. None for noise as it is given.
-        plot: a file for a plot of epsilon against the number of queries.
 
     Returns:
         For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
@@ -108,9 +125,6 @@ def account(
             f" {answered:.2g} at most:\n    `pate label` refuses this. Less noise (fewer queries, a"
             " larger delta) or more teachers\n    are needed."
         )
-    if plot is not None:
-        draw_epsilons(Path(plot), events, aggregator.neighboring_relation, num_queries, delta)
-        lines.append(f"Epsilon against queries: {plot}")
     if target_epsilon is not None:
         gap = describe_gap(aggregator, shape)
         lines += [] if gap is None else [textwrap.fill(gap, 100)]
@@ -155,41 +169,120 @@ def _table(costs: Mapping[str, Mapping[str, float | None]]) -> list[str]:
     return text_table(rows)
 
 
-def draw_epsilons(
-    path: Path,
-    events: Mapping[NeighboringRelation, Event],
-    configured: NeighboringRelation,
-    num_queries: int,
-    delta: float,
-) -> None:
-    """Plot epsilon against the number of queries under both relations, by two conversions."""
-    from matplotlib.figure import Figure
+# of an event, and of the module of autodp's mechanisms: its own mechanism, and how often it is
+# asked
+_MECHANISMS: Mapping[type[Event], Callable[[Any, Any], tuple[Any, int]]] = {
+    GaussianEvent: lambda event, zoo: (zoo.GaussianMechanism(sigma=event.noise_multiplier), 1),
+    BoundedRangeEvent: lambda event, zoo: (zoo.ExponentialMechanism(eps=event.eta), 1),
+    RootPeelingEvent: lambda event, zoo: (zoo.ExponentialMechanism(eps=event.eta), event.count),
+    PureDPEvent: lambda event, zoo: (zoo.PureDP_Mechanism(eps=event.epsilon), 1),
+    RenyiCurveEvent: lambda event, zoo: (_given_curve(event.orders, event.rdp, zoo), 1),
+}
 
-    from pate.lab.study.output import save_figure
 
-    counts = np.unique(np.linspace(1, num_queries, 60).astype(int))
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
-    styles: dict[Conversion, str] = {"tightest": "-", "classic": ":"}
-    for relation, event in events.items():
-        for conversion, style in styles.items():
-            epsilons = [
-                epsilon_of(event, count=count, delta=delta, conversion=conversion)
-                for count in counts.tolist()
-            ]
-            axes.plot(
-                counts,
-                epsilons,
-                style,
-                color="tab:blue" if relation is configured else "tab:orange",
-                label=f"{relation.value}{' (configured)' * (relation is configured)}, {conversion}",
-            )
-    axes.set(
-        xlabel="queries", ylabel=f"epsilon at delta = {delta:g}", xlim=(0, None), ylim=(0, None)
+class AutodpAccountant(Accountant):
+    """The mechanisms, composition and conversion of autodp: a second opinion.
+
+    Its curve of a choice of bounded range is that of concentrated DP, which is above ours. Its
+    guarantees raise ``ImportError`` if autodp is not installed.
+    """
+
+    def supports(self, event: Event) -> bool:
+        return type(event) in _MECHANISMS
+
+    def guarantee(
+        self, composed: Composed, *, delta: float, below: float = math.inf
+    ) -> Guarantee | None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            zoo, transformers = _autodp()
+            parts, counts = [], []
+            for leaf, number in composed.leaves():
+                mechanism, times = _MECHANISMS[type(leaf)](leaf, zoo)
+                parts.append(mechanism)
+                counts.append(number * times)
+            epsilon = float(transformers.Composition()(parts, counts).get_approxDP(delta))
+        return composed.proven(epsilon, delta) if epsilon < below else None
+
+
+def _autodp() -> tuple[Any, Any]:
+    """Import autodp, which puts the parent of the working directory on the path."""
+    before = sys.path.copy()
+    try:
+        with expecting(
+            "the package autodp", ImportError, got="none: pip install 'pate[accounting]'"
+        ):
+            from autodp import mechanism_zoo, transformer_zoo
+    finally:
+        sys.path[:] = before
+    return mechanism_zoo, transformer_zoo
+
+
+def _given_curve(orders: Any, rdp: Any, zoo: Any) -> Any:
+    mechanism = zoo.Mechanism()
+    mechanism.name, mechanism.params = "pate", {}
+    known, values = np.asarray(orders), np.asarray(rdp)
+    mechanism.propagate_updates(
+        lambda alpha: float(renyi_curve_rdp(alpha, known, values)) if known.size else np.inf, "RDP"
     )
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    save_figure(path, figure, dpi=150)
+    return mechanism
+
+
+def from_autodp(
+    mechanism: Any, *, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS
+) -> RenyiCurveEvent:
+    """Return the event of an ``autodp`` mechanism: its finite Renyi-DP values on ``orders``.
+
+    Args:
+        mechanism: an ``autodp.autodp_core.Mechanism``.
+        relation: the relation for which the noise of the mechanism was chosen. autodp does not
+            record it.
+        orders: Renyi orders above 1, ascending, ``[K]``.
+
+    Returns:
+        the event, with the curve on ``orders``.
+
+    Raises:
+        ValueError: if there is no curve; autodp loses the delta of an approximate one.
+    """
+    with np.errstate(all="ignore"):
+        values = np.array([float(mechanism.RenyiDP(float(order))) for order in orders])
+    finite = np.isfinite(values)
+    require(
+        finite.any(),
+        "an autodp mechanism with a Renyi-DP curve",
+        mechanism=getattr(mechanism, "name", mechanism),
+    )
+    return RenyiCurveEvent(
+        neighboring_relation=relation,
+        orders=tuple(orders[finite].tolist()),
+        rdp=tuple(values[finite].tolist()),
+    )
+
+
+def to_autodp(accountant: RDPAccountant) -> Any:
+    """Return the accountant's sum as one ``autodp`` mechanism, to cross-check epsilon.
+
+    autodp 0.2.3 evaluates the curve at any order and ignores ``delta0``, which is therefore
+    subtracted from ``delta`` before autodp sees it.
+
+    Returns:
+        an ``autodp.autodp_core.Mechanism``.
+
+    Raises:
+        ImportError: if autodp is not installed.
+    """
+    rdp, log_survival, *_ = accountant.cost
+    finite = np.isfinite(rdp)
+    mechanism = _given_curve(accountant.orders[finite], rdp[finite], _autodp()[0])
+    convert = mechanism.approxDP
+
+    def with_delta0(delta: float) -> Any:
+        rest = remaining_delta(delta, log_survival)
+        return convert(rest) if rest > 0 else float("inf")
+
+    mechanism.approxDP = with_delta0
+    return mechanism
 
 
 account_main = partial(run_command, "account", account, grouped={"shape": VoteShape})

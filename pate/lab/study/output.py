@@ -7,17 +7,15 @@ import platform
 import textwrap
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pate._core.accounting.cost import format_exact
 from pate._core.files.reading import code_version
 from pate._core.files.writing import atomic_write, write_text
-from pate._core.tables import text_table, write_csv
+from pate._core.tables import rendered, text_table, write_csv
 from pate._core.version import __version__
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.commands.shipped import find_study
@@ -27,24 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_FOLDER = Path(__file__).parent  # of templates
 _ACROSS = 3  # panels side by side
 _TICKS = 8  # numbers along an axis, beyond which they are powers of ten
-
-
-def rendered(template: str, **words: Any) -> str:
-    """Return the text of a template in a file next to this one."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"exact": format_exact, "tex": _tex}
-    return environment.get_template(template).render(words)
-
-
-def _tex(text: str) -> str:
-    return text.translate({ord(sign): f"\\{sign}" for sign in "_&%#$"})
 
 
 def save_figure(path: Path, figure: Figure, *, dpi: int) -> None:
@@ -93,7 +76,7 @@ def study_text(result: StudyResult) -> str:
         return "\n".join(text_table(rows))
 
     return rendered(
-        "study.txt",
+        _FOLDER / "study.txt",
         study=result.study,
         places=panels(result),
         table=table,
@@ -101,21 +84,10 @@ def study_text(result: StudyResult) -> str:
     )
 
 
-def _cell(mean: float, half: float, sign: str = " +-") -> str:
+def _cell(mean: float, half: float) -> str:
     if math.isnan(mean):
         return "-"
-    return f"{mean:.3f}" + ("" if math.isnan(half) else f"{sign}{half:.3f}")
-
-
-def study_tex(result: StudyResult) -> str:
-    """Return a ``tabular`` for each file of votes, with a column for each k and epsilon."""
-
-    def cell(votes: str, k: int, epsilon: float, name: str) -> str:
-        where = {"votes": votes, "k": k, "epsilon": epsilon, "mechanism": name}
-        return _cell(*result.interval(result.study.shown, **where), r"\,\pm\,")
-
-    places = dict.fromkeys(row["votes"] for row in result.rows)
-    return rendered("study.tex", study=result.study, places=places, cell=cell)
+    return f"{mean:.3f}" + ("" if math.isnan(half) else f" +-{half:.3f}")
 
 
 def method_text(result: StudyResult) -> str:
@@ -124,7 +96,8 @@ def method_text(result: StudyResult) -> str:
     names = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy"))
     own = f"pate {__version__} (source {code_version().partition('+')[2]})"
     return rendered(
-        "method.txt",
+        _FOLDER / "method.txt",
+        exact=format_exact,
         study=result.study,
         kinds=sorted({tuple(row[name] for name in facts) for row in result.rows}, key=str),
         spent=[row["spent"] for row in result.rows],
@@ -195,25 +168,12 @@ def _draw_lines(
 
 def write_study(folder: Path, result: StudyResult) -> list[Path]:
     """Write all that a study gives, and return the files; parquet if pyarrow is installed."""
-    written = [folder / f"study.{suffix}" for suffix in ("csv", "txt", "tex", "png")]
-    table, text, tex, picture = written
+    written = [folder / f"study.{suffix}" for suffix in ("csv", "txt", "png")]
+    table, text, picture = written
     write_csv(table, result.study.notice, result.rows)
     write_text(text, study_text(result))
-    write_text(tex, study_tex(result))
     save_figure(picture, study_figure(result), dpi=130)
-    if find_spec("pyarrow") is not None:
-        written.append(folder / "study.parquet")
-        _write_parquet(written[-1], result.study.notice, result.rows)
     return written
-
-
-def _write_parquet(path: Path, notice: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    table = pa.Table.from_pylist([dict(row) for row in rows])
-    with atomic_write(path) as file:
-        parquet.write_table(table.replace_schema_metadata({"notice": notice}), file)
 
 
 def study(settings: Study, output: Path | None = None, workers: int = 1) -> StudyResult:

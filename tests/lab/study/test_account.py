@@ -1,7 +1,6 @@
 """`pate account` prints what the accountant says, and the noise that meets a target."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from pate._core.settings import Partial, decode
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK
 from pate.lab.study import account as module
-from pate.lab.study.account import account
-from pate.lab.study.autodp import AutodpAccountant
+from pate.lab.study.account import AutodpAccountant, account
 
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
 SHAPE = VoteShape(200, 4)
@@ -23,11 +21,8 @@ Printed = pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_both_relations_are_printed_and_drawn(tmp_path: Path, capsys: Printed) -> None:
-    plot = tmp_path / "deep" / "epsilon.png"
-    found = account(
-        aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(100, 9), plot=plot
-    )
+def test_both_relations_are_printed(capsys: Printed) -> None:
+    found = account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(100, 9))
     text = capsys.readouterr().out
     for relation, row in found.items():
         event = AGGREGATOR.event(VoteShape(100, 9), NeighboringRelation(relation))
@@ -38,8 +33,7 @@ def test_both_relations_are_printed_and_drawn(tmp_path: Path, capsys: Printed) -
     assert found["replace_record"]["delta0"] == pytest.approx(6e-7, rel=1e-5)
     assert "through StableTopK:\n    neighboring_relation=REPLACE_RECORD, scale_gap=39.0," in text
     assert "answered with probability 6.4e-06 at most:\n    `pate label` refuses this" in text
-    assert max(len(line) for line in text.replace(str(tmp_path), "").splitlines()) <= 100
-    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert max(len(line) for line in text.splitlines()) <= 100
 
 
 def test_a_second_opinion_never_fails_the_first(

@@ -19,7 +19,7 @@ from pate.accounting import (
     from_autodp,
     to_autodp,
 )
-from pate.lab.study.autodp import _MECHANISMS, AutodpAccountant
+from pate.lab.study.account import _MECHANISMS, AutodpAccountant
 from tests.core.accounting.test_accountant import REPLACE, accountant, gaussian, pure, stable_top_k
 
 ORDERS = tuple(DEFAULT_ORDERS.tolist())
