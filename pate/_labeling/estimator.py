@@ -10,7 +10,6 @@ import re
 import secrets
 import shutil
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -215,7 +214,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         release = self._by_records if self.teacher is None else self._by_classifiers
         with self._place(content) as folder:
             released, public, ids = release(folder, content, settings)
-        self.released_, self.statement_ = released, self._counted(released.statement, content)
+        self.released_, self.statement_ = released, self._counted(released.statement)
         self.X_public_ = public[rows_of(released.ids, ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
         self._taken_for = None if X_public is None else _moments(self.X_public_)
@@ -225,24 +224,23 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
         return self
 
-    def _counted(self, statement: Statement, content: Content) -> Statement:
-        """Return a statement with the number of fits in this process, if no ledger counts them.
+    def _counted(self, statement: Statement) -> Statement:
+        """Return a statement with the number of this process's fits, if no ledger counts them.
 
-        Fits whose records have as many features and labels count, since they may be of the same
-        records: to compare records would tell whether one of them is there.
+        All fits count, since they may be of the same records: to compare records would tell whether
+        one of them is there, and some of their columns or labels are records of another shape.
         """
-        if self.ledger is not None:
-            return statement
-        shape = content.records.shape[1], content.labels.shape[1]
-        _FITS[shape] += 1
-        if _FITS[shape] == 2:
+        warned = self.ledger is None and len(_FITS) > 0 and not any(_FITS)
+        _FITS.append(warned)
+        if warned:
             warnings.warn(
-                f"this is the second fit of this process to records of {shape[0]} features and"
-                f" {shape[1]} labels: what fits to the same records cost adds up. Name a `ledger`"
-                " that counts it",
+                f"this is fit {len(_FITS)} of this process, without a ledger: what fits to the same"
+                " records cost adds up. Name a `ledger` that counts it",
                 stacklevel=3,
             )
-        return Statement({**statement.content, "fits": {"number": _FITS[shape], "shape": [*shape]}})
+        if self.ledger is not None:
+            return statement
+        return Statement({**statement.content, "fits": len(_FITS)})
 
     def _content(
         self,
@@ -512,8 +510,8 @@ def _moments(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
     return samples.mean(axis=0), samples.std(axis=0)
 
 
-_FITS = Counter[tuple[int, int]]()
-"""The fits of this process without a ledger, by the numbers of features and labels."""
+_FITS: list[bool] = []
+"""For each fit of this process, whether it warned."""
 
 
 class _OneFit(Arrays):

@@ -541,21 +541,22 @@ def test_another_process_finds_what_a_killed_one_left(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the release shows no label")
-def test_fits_of_one_process_without_a_ledger_are_counted() -> None:
+def test_fits_of_one_process_without_a_ledger_are_counted(tmp_path: Path) -> None:
+    """Also those to some of the records, of their columns or of their labels."""
     _FITS.clear()
     X, Y = np.random.default_rng(0).normal(size=(60, 3)), np.ones((60, 2), int)
     Y[::2] = 0
 
-    def told(columns: int) -> str:
-        classifier = PateClassifier(epsilon=1.0, noise_seed=0)
-        classifier.fit(X[:40, :columns], Y[:40], X_public=X[40:, :columns])
+    def told(rows: int = 40, columns: int = 3, labels: int = 2, ledger: Path | None = None) -> str:
+        classifier = PateClassifier(epsilon=1.0, noise_seed=0, ledger=ledger)
+        classifier.fit(X[:rows, :columns], Y[:rows, :labels], X_public=X[40:, :columns])
         return classifier.statement_.text
 
-    assert "This is fit 1 of its process" in told(3)
-    with pytest.warns(UserWarning, match="second fit of this process to records of 3 features"):
-        assert "This is fit 2 of its process without a ledger, to records of 3 feat" in told(3)
-    assert "This is fit 3 of its process" in told(3)  # warned once
-    assert "This is fit 1 of its process" in told(2)
+    assert "This is fit 1 of its process" in told()
+    assert "of its process" not in told(ledger=tmp_path / "ledger.sqlite")
+    with pytest.warns(UserWarning, match="fit 3 of this process, without a ledger"):
+        assert "This is fit 3 of its process, without a ledger" in told(columns=2)
+    assert "This is fit 4 of its process" in told(rows=20, labels=1)  # warned once
 
 
 @pytest.mark.slow
