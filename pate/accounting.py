@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         calibrate_scale as calibrate_scale,
         epsilon_of as epsilon_of,
     )
-    from pate._core.accounting.adaptive import adaptive_epsilon as adaptive_epsilon
     from pate._core.accounting.charges import Budget as Budget
     from pate._core.accounting.cost import (
         DEFAULT_ORDERS as DEFAULT_ORDERS,

@@ -39,21 +39,17 @@ if TYPE_CHECKING:
         private_generator as private_generator,
         seeded_generator as seeded_generator,
     )
-    from pate._core.mechanisms.noisy_counts import (
-        GammaCounts as GammaCounts,
-        LaplaceCounts as LaplaceCounts,
-    )
     from pate._core.mechanisms.peeling import (
         CountedTopK as CountedTopK,
+        GammaCounts as GammaCounts,
         GumbelPeeling as GumbelPeeling,
+        LaplaceCounts as LaplaceCounts,
         NoisyMax as NoisyMax,
         NoisyTopK as NoisyTopK,
         OneShotLaplace as OneShotLaplace,
         PeeledCounts as PeeledCounts,
         PermuteAndFlipPeeling as PermuteAndFlipPeeling,
-        one_shot_laplace_scale as one_shot_laplace_scale,
         scale_for_epsilon as scale_for_epsilon,
-        split_budget as split_budget,
     )
     from pate._core.mechanisms.stable_top_k import (
         FixedTopK as FixedTopK,

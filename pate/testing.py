@@ -10,9 +10,6 @@ They run under pytest: pip install 'pate[testing]'.
 from pate._core.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
-    from pate._core.testing.laws import (
-        exact_epsilon as exact_epsilon,
-    )
     from pate._core.testing.mechanisms import (
         EventContract as EventContract,
         MechanismContract as MechanismContract,

@@ -65,7 +65,6 @@ COMMON = {
     "test_one_query_at_a_time_follows_the_law",
     "test_single_rows_follow_the_law",
     "test_stated_accuracy_is_reached",
-    "test_votes_without_signal_answer_nothing",
 }
 
 

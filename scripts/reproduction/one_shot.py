@@ -26,7 +26,6 @@ from pate.mechanisms import (
     Mechanism,
     OneShotLaplace,
     PermuteAndFlipPeeling,
-    one_shot_laplace_scale,
 )
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 
@@ -47,9 +46,7 @@ class Deviations(NamedTuple):
 
 def laplace_by_theorem(k: int, num_items: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation that Qiao, Su & Zhang (2021) claim for one-shot Laplace, items and counts alike."""
-    return LAPLACE_SD * one_shot_laplace_scale(
-        k=k, num_items=num_items, epsilon=epsilon, delta=delta
-    )
+    return LAPLACE_SD * 8 * math.sqrt(k * math.log(num_items / delta)) / epsilon
 
 
 def laplace_by_pure_bound(k: int, epsilon: float, relation: NeighboringRelation) -> float:

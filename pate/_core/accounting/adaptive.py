@@ -48,8 +48,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtr
 
-from pate._core.accounting.base import CompositeEvent, Event, leaves, total_cost
-from pate._core.accounting.cost import DEFAULT_ORDERS, convert, remaining_delta
+from pate._core.accounting.base import CompositeEvent, Event, leaves
 from pate._core.accounting.curves import Pairs, bounded_range_pairs
 from pate._core.accounting.events import BoundedRangeEvent, FailureEvent, PureDPEvent
 from pate._core.validation import (
@@ -108,42 +107,6 @@ class Profile(NamedTuple):
             (self.delta[j] + share * (self.delta[j - 1] - self.delta[j]))
             * (1 + _INTERPOLATION_SLACK)
         )
-
-
-def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
-    """Return epsilon at ``delta`` of ``count`` rounds of ``event`` against any adaptive adversary.
-
-    ``event`` consists of bounded-range choices, pure releases, stability tests and failures, in the
-    order in which they happen (`Event.pairs`). Failures have a probability ``delta0`` that is fixed
-    beforehand. Both laws are then mixtures of a failure and of the game above, so that
-    ``P(S) - gamma Q(S) <= delta0 + (1 - delta0) V(gamma)``. The result is at most the epsilon of
-    the Renyi curves, and infinite if ``delta <= delta0``. Hundreds of rounds take seconds.
-
-    >>> relation = NeighboringRelation.REPLACE_RECORD
-    >>> event = PureDPEvent(neighboring_relation=relation, epsilon=0.1)
-    >>> round(adaptive_epsilon(event, 50, delta=1e-6), 2)
-    3.17
-
-    Returns:
-        epsilon, infinite where failures cost the whole delta.
-
-    Raises:
-        ValueError: if ``event`` has no known pairs of laws.
-    """
-    require_count(1, count=count)
-    rounds = event.pairs()
-    cost = total_cost([event], count)
-    # a valid bound as well, and hence the range that the grid has to cover
-    renyi = float(convert(cost, DEFAULT_ORDERS, delta=delta).min())
-    if not rounds or not np.isfinite(renyi):
-        return renyi
-    margin = 1 + renyi / 2
-    # near order 1 the curve is half of the variance of the loss
-    spread = np.sqrt(2 * cost.rdp[0] / count)
-    profile = adaptive_profile(
-        rounds, count, low=-margin, high=renyi + margin, step=float(np.clip(spread / 32, 1e-5, 0.1))
-    )
-    return min(renyi, profile.at(remaining_delta(delta, cost.log_survival)))
 
 
 def adaptive_profile(

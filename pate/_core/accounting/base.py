@@ -120,7 +120,7 @@ class Event(ABC):
         return self
 
     def pairs(self) -> Sequence[Pairs]:
-        """Return the rounds of two-outcome laws that the release plays, for `adaptive_epsilon`.
+        """Return the rounds of two-outcome laws that the release plays, for `OrderedAccountant`.
 
         A kind that overrides this states its price twice, here and in `cost`: whoever changes one
         changes the other.

@@ -308,9 +308,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     above = mu * mu / 2 + mu * math.sqrt(-2 * log_delta)
     if mu > 1e13:
         return above * (1 + 1e-15)  # more than the exact epsilon by a relative 20 / mu at most
-    return smallest_not_positive(
-        lambda epsilon: gaussian_log_delta(epsilon, mu) - log_delta, 0.0, above
-    )
+    return smallest_where(lambda epsilon: gaussian_log_delta(epsilon, mu) <= log_delta, 0.0, above)
 
 
 @lru_cache(maxsize=256)
@@ -400,29 +398,6 @@ def smallest_where(
             break  # no float lies between them
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-def smallest_not_positive(value: Callable[[float], float], low: float, high: float) -> float:
-    """Return the smallest x in ``low..high`` where ``value(x) <= 0``, which falls as x grows.
-
-    It is the float that `smallest_where` returns, after a third of the calls where ``value`` is
-    nearly a line.
-    """
-    positive, settled, above, below, kept = low, high, value(low), value(high), ""
-    for _ in range(20):
-        if not above > 0 >= below or settled - positive <= 1e-13 * settled:
-            break
-        # a secant; an end that stays twice is weighed half (Illinois)
-        root = positive + (settled - positive) * (above / (above - below))
-        middle = min(max(root, positive + 5e-14 * root), settled - 5e-14 * root)
-        at = value(middle)
-        if at <= 0:
-            settled, below, above = middle, at, above / 2 if kept == "positive" else above
-            kept = "positive"
-        else:
-            positive, above, below = middle, at, below / 2 if kept == "settled" else below
-            kept = "settled"
-    return smallest_where(lambda x: x >= settled or (x > positive and value(x) <= 0), low, high)
 
 
 def largest_count_where(holds: Callable[[int], bool], *, limit: int = 2**53) -> int:

@@ -303,7 +303,7 @@ class StabilityTestEvent(Event):
     ``num_teachers`` votes.
 
     This class owns the price of the test: `cost` and `pairs` follow from `mu`, `gap_window` and the
-    fields. Mechanisms and `adaptive_epsilon` state no price of their own.
+    fields. Mechanisms state no price of their own.
 
     >>> relation = NeighboringRelation.REPLACE_RECORD
     >>> event = StabilityTestEvent(

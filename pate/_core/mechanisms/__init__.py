@@ -6,7 +6,6 @@ from pate._core.mechanisms import (
     gaps as gaps,
     joint as joint,
     limited_domain as limited_domain,
-    noisy_counts as noisy_counts,
     peeling as peeling,
     stable_top_k as stable_top_k,
 )

@@ -3,7 +3,8 @@
 With one draw of noise on every score, `NoisyTopK` reports the set of the k largest (Shekelyan &
 Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism"), and
 `OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds. The
-output is ordered. At the end `PeeledCounts` adds the noisy scores of the k items.
+output is ordered. At the end `PeeledCounts` adds the noisy scores of the k items. `LaplaceCounts`
+and `GammaCounts` release all scores.
 """
 
 from __future__ import annotations
@@ -33,8 +34,15 @@ from pate._core.mechanisms.base import (
     choice_event,
     peeling_law,
 )
-from pate._core.mechanisms.exact_choice import sample_k_smallest
-from pate._core.mechanisms.noise import Noise, add_gaussian, require_noise
+from pate._core.mechanisms.exact_choice import sample_k_smallest, sum_of_exponentials
+from pate._core.mechanisms.noise import (
+    LazyReal,
+    Noise,
+    add_gaussian,
+    decimal_precision,
+    require_noise,
+    split,
+)
 from pate._core.mechanisms.ranking import (
     REACH,
     Rows,
@@ -43,15 +51,149 @@ from pate._core.mechanisms.ranking import (
     distances,
     in_blocks,
     rank,
+    with_noise,
 )
 from pate._core.validation import (
     FloatArray,
     IntArray,
     require,
     require_count,
-    require_in_open_unit_interval,
     require_positive,
 )
+
+
+def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> FloatArray:
+    """Return scores ``[B, d]`` with noise by row, on a grid of at least ``scale / 2^20``.
+
+    The law is exact: real scores with noise are rounded to the nearest multiple of a power of two
+    that follows from ``scale``, and then to float64.
+    """
+    on_grid, beyond, grid = split(rows, scale)
+    steps = scale / grid
+    tails, places = generator.random((len(rows), rows.shape[1] + 1)), generator.random(rows.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        radius = -np.log(tails).sum(axis=1, keepdims=True)
+        moved = steps * radius * (2 * places - 1) + beyond
+        nearest = np.rint(moved)
+        # logarithms, as for choices by noisy scores, and the digits that are not drawn; sum and
+        # product err by far less
+        error = radius * 2.0**-38 + (2.0**-51 / tails).sum(axis=1, keepdims=True)
+        doubtful = ~(np.abs(moved - nearest) < 0.5 - steps * error)
+    for row in np.flatnonzero(doubtful.any(axis=1)).tolist():
+        waits = [LazyReal.of(tail) for tail in tails[row]]
+        for item in np.flatnonzero(doubtful[row]).tolist():
+            place = LazyReal.of(places[row, item])
+            nearest[row, item] = _rounded(
+                Fraction(beyond[row, item]), Fraction(steps), waits, place, generator
+            )
+    return with_noise(on_grid, grid * nearest)
+
+
+def _rounded(
+    offset: Fraction,
+    steps: Fraction,
+    waits: list[LazyReal],
+    place: LazyReal,
+    generator: np.random.Generator,
+) -> int:
+    """Return the integer nearest to ``offset`` plus steps times the sum of waits times place."""
+    while True:
+        if all(wait.digits for wait in waits):
+            with decimal_precision(place.length):
+                radii = [Fraction(bound) for bound in sum_of_exponentials(waits)]
+            ends = [radius * (2 * end - 1) for radius in radii for end in place.ends]
+            low, high = (
+                math.floor(offset + steps * end + Fraction(1, 2)) for end in (min(ends), max(ends))
+            )
+            if low == high:
+                return low
+        for digits in (*waits, place):
+            digits.draw_more_bits(generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceCounts(ScoreMechanism[FloatArray]):
+    """Release every score with Laplace noise (Dwork et al. (2006)).
+
+    The law is exact: real numbers, rounded to a public grid of at least ``scale / 2^20``.
+
+    Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more
+    than one vote.
+
+    >>> mechanism = LaplaceCounts(num_items=4, scale=2.0)
+    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0)).shape
+    (4,)
+
+    Args:
+        num_items: the number of scores d, at least 1.
+        scale: scale of the Laplace noise, in votes.
+
+    Raises:
+        ValueError: on ``num_items < 1`` or ``scale <= 0``.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+    checks: ClassVar[Checks] = {"num_items": partial(require_count, 1)}
+
+    num_items: int
+    scale: float
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FloatArray:
+        """Return noisy ``scores``, float64 of their shape, ``[num_items]`` or ``[B, num_items]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers, or not ``num_items`` of them.
+        """
+        rows, single = as_batch(scores)
+        require(
+            rows.shape[1] == self.num_items, f"{self.num_items} scores", num_items=rows.shape[1]
+        )
+        # in one dimension the law of the cube is Laplace's
+        noisy = add_cube(rows.reshape(-1, 1), scale=self.scale, generator=generator).reshape(
+            rows.shape
+        )
+        return noisy[0] if single else noisy
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return PureDPEvent(
+            neighboring_relation=relation, epsilon=self.num_items * self.sensitivity / self.scale
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GammaCounts(ScoreMechanism[FloatArray]):
+    """Release every score with noise of density proportional to ``exp(-max_i abs(z_i) / scale)``.
+
+    The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2015), Theorem
+    4.1): a radius from a gamma law of shape d + 1, and a uniform point of the cube. The law is that
+    of real numbers, rounded to a public grid of at least ``scale / 2^20``.
+
+    Privacy: pure DP of ``1 / scale`` under both relations for any d, because no count moves by more
+    than one vote.
+
+    Args:
+        scale: scale of the noise, in votes.
+
+    Raises:
+        ValueError: on ``scale <= 0``.
+    """
+
+    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: float
+
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FloatArray:
+        """Return noisy ``scores``, float64 of their shape, ``[d]`` or ``[B, d]``.
+
+        Raises:
+            ValueError: on scores that are not finite numbers.
+        """
+        rows, single = as_batch(scores)
+        noisy = add_cube(rows, scale=self.scale, generator=generator)
+        return noisy[0] if single else noisy
+
+    def event(self, relation: NeighboringRelation) -> Event:
+        return PureDPEvent(neighboring_relation=relation, epsilon=self.sensitivity / self.scale)
 
 
 def one_shot(
@@ -235,29 +377,6 @@ class OneShotLaplace(TopKMechanism):
         return chance_to_lead("laplace", self.k, num_items - self.k, gap / self.scale)
 
 
-def one_shot_laplace_scale(*, k: int, num_items: int, epsilon: float, delta: float) -> float:
-    """Return the scale for (epsilon, delta) that Qiao et al. (2021), Theorem 2.2, claim.
-
-    It is ``8 sqrt(k log(d / delta)) / epsilon`` for counts that move by one vote in any direction
-    (REPLACE_RECORD). The theorem asks for ``epsilon <= 0.2`` and ``delta <= 0.05``. At this scale
-    the event of `OneShotLaplace` is pure ``epsilon sqrt(k / (16 log(d / delta)))`` DP, the stronger
-    statement up to ``k = 16 log(d / delta)``.
-
-    >>> round(one_shot_laplace_scale(k=5, num_items=100, epsilon=0.2, delta=1e-6), 1)
-    383.9
-
-    Returns:
-        the scale, in votes.
-
-    Raises:
-        ValueError: on ``k < 1``, ``num_items < 1``, ``epsilon <= 0`` or ``delta`` outside (0, 1).
-    """
-    require_count(1, k=k, num_items=num_items)
-    require_positive(epsilon=epsilon)
-    require_in_open_unit_interval(delta=delta)
-    return 8 * math.sqrt(k * math.log(num_items / delta)) / epsilon
-
-
 @dataclass(frozen=True, kw_only=True)
 class GumbelPeeling(TopKMechanism):
     """Peel k items by the exponential mechanism: the k largest with one draw of Gumbel noise.
@@ -419,27 +538,3 @@ class PeeledCounts(ScoreMechanism[CountedTopK]):
             noise_multiplier=self.sigma / (math.sqrt(self.k) * self.sensitivity),
         )
         return ComposedEvent(events=(self.choice.event(relation), counts))
-
-
-def split_budget(*, k: int, share: float) -> tuple[float, float]:
-    """Return a scale and a sigma for `PeeledCounts`, with a ``share`` of the cost for the scores.
-
-    Both are to be scaled by one factor.
-
-    The cost is counted as for many releases, ``k w^2 / (8 scale^2)`` for the choices with w = 2
-    (REPLACE_RECORD) and ``k / (2 sigma^2)`` for the scores, which add up to k.
-
-    >>> scale, sigma = split_budget(k=2, share=0.5)
-    >>> round(scale, 3), round(sigma, 3)
-    (1.0, 1.0)
-
-    Returns:
-        the ``scale`` of the choices and the ``sigma`` of the scores.
-
-    Raises:
-        ValueError: on ``k < 1`` or a ``share`` outside (0, 1).
-    """
-    require_count(1, k=k)
-    require_positive(share=share)
-    require(share < 1, "share < 1", share=share)
-    return math.sqrt(1 / (2 * (1 - share))), math.sqrt(1 / (2 * share))

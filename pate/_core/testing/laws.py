@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 from abc import ABC
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,12 +21,10 @@ from pate._core.accounting.cost import (
     DEFAULT_ORDERS,
     NeighboringRelation,
     gaussian_delta,
-    smallest_where,
 )
 from pate._core.validation import (
     FloatArray,
     IntArray,
-    require,
 )
 
 Input = TypeVar("Input")
@@ -39,50 +37,6 @@ def usual_ballots(num_teachers: int, num_labels: int) -> tuple[tuple[tuple[int, 
     one = (row == row.max() - 1) & (column == 0)
     ballots = (all_but_one, one, (row + column) % 2 == 0)
     return tuple(tuple(map(tuple, (1 * each).tolist())) for each in ballots)
-
-
-def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> float:
-    """Return the least epsilon for two laws ``[m]`` to be (epsilon, ``delta``)-close.
-
-    Both orders of the two laws are taken into account. The result is infinite if one law gives a
-    probability above ``delta`` to outcomes that are impossible under the other.
-
-    >>> round(exact_epsilon([0.75, 0.25], [0.25, 0.75], delta=0.0), 3)
-    1.099
-    >>> exact_epsilon([0.75, 0.25], [0.25, 0.75], delta=0.5)
-    0.0
-
-    Returns:
-        epsilon, at least 0.
-
-    Raises:
-        ValueError: on laws of different lengths, or that do not add up to 1.
-    """
-    first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
-    require(
-        first.shape == second.shape and first.ndim == 1,
-        "two laws of one shape [m]",
-        p=first.shape,
-        q=second.shape,
-    )
-    for name, law in (("p", first), ("q", second)):
-        valid = law.size > 0 and (law >= 0).all() and abs(law.sum() - 1) < 1e-6
-        require(valid, f"probabilities {name} that add up to 1", sum=float(law.sum()))
-    require(0 <= delta < 1, "0 <= delta < 1", delta=delta)
-    return max(_one_way(first, second, delta), _one_way(second, first, delta))
-
-
-def _one_way(p: Any, q: Any, delta: float) -> float:
-    def close(epsilon: float) -> bool:
-        return float(np.maximum(p - math.exp(epsilon) * q, 0).sum()) <= delta * (1 + 1e-12)
-
-    if float(p[q == 0].sum()) > delta:
-        return math.inf
-    if close(0.0):
-        return 0.0
-    shared = (q > 0) & (p > 0)
-    highest = float(np.max(np.log(p[shared]) - np.log(q[shared])))
-    return smallest_where(close, 0.0, min(highest, 700.0)) if highest < 700 else math.inf
 
 
 _TURNS = 1000  # in which two laws are cut down, until nothing is won any more

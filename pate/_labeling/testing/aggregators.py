@@ -44,7 +44,7 @@ from pate._core.testing.laws import (
 )
 from pate._core.validation import FloatArray, IntArray
 from pate._labeling.aggregators.base import Aggregator, Outlook, Release
-from pate._labeling.votes.kinds import Ballots, Counts, Scores, Votes, VoteShape, serves
+from pate._labeling.votes.kinds import Ballots, Counts, Votes, VoteShape, serves
 
 Outcome = tuple[int, ...]
 Law = Mapping[Outcome, float]
@@ -137,8 +137,6 @@ class AggregatorContract(Contract):
     """Public features of every query, for an aggregator that needs them."""
     loose_because = ""
     """Why no neighbors come within 10% of the event's curve; empty if some do, at some order."""
-    answers_coins_because = ""
-    """Why an aggregator that can abstain answers teachers who toss coins; empty if it does not."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
@@ -422,37 +420,6 @@ class AggregatorContract(Contract):
                 f"Expected at most {admitted}, got {answered} for {ballots}"
             )
 
-    def test_votes_without_signal_answer_nothing(self) -> None:
-        """One that can abstain answers at most 5% of queries if teachers toss coins."""
-        aggregator = _abstaining(type(self))
-        num_queries = _COINS.num_queries
-        answered = (
-            0 if aggregator is None else int(_release_of(aggregator, _COINS).mask.any(axis=1).sum())
-        )
-        assert (answered > num_queries // 20) == bool(self.answers_coins_because), (
-            f"Expected {num_queries // 20} of {num_queries} queries without signal answered at"
-            f" most, unless `answers_coins_because` says why, got {answered}"
-        )
-
-    def test_unanimous_votes_are_answered(self) -> None:
-        """One that can abstain answers 75% of unanimous votes as cast, for sets of all sizes."""
-        aggregator = _abstaining(type(self))
-        if aggregator is None:
-            return
-        sizes = [aggregator.k] if hasattr(aggregator, "k") else range(_PRACTICE.num_labels + 1)
-        for size in sizes:
-            cast = np.array(
-                [
-                    np.random.default_rng(row).permutation(_PRACTICE.num_labels) < size
-                    for row in range(20)
-                ]
-            )
-            release = _release_of(aggregator, _votes_of_probability(cast))
-            right = int((release.mask & (release.labels == cast)).all(axis=1).sum())
-            assert right >= 15, (
-                f"Expected 15 of 20 unanimous sets of {size} labels answered as cast, got {right}"
-            )
-
     def drawn(
         self, aggregator: Aggregator, votes: Ballots, generator: np.random.Generator
     ) -> IntArray:
@@ -466,14 +433,6 @@ class AggregatorContract(Contract):
     def event(self, made_for: NeighboringRelation, relation: NeighboringRelation) -> Event:
         """Return the event under ``relation`` of the aggregator that is run for ``made_for``."""
         return self.make(made_for).event(self.shape, relation)
-
-    def in_practice(self, outlook: Outlook) -> Aggregator | None:
-        """Return an aggregator with the noise for epsilon 8. None if the class proposes none."""
-        cls, target = type(self.make(outlook.relation)), outlook.target(epsilon=8.0)
-        if cls.splits_noise:
-            return cls.for_target(target, outlook.shape)
-        proposed = cls.proposals(outlook)
-        return proposed[0].calibrated(target, outlook.shape, tolerance=1e-3) if proposed else None
 
     @property
     def shape(self) -> VoteShape:
@@ -607,43 +566,3 @@ def _plain(release: Release) -> list[Any]:
 def _parts(event: Event) -> Counter[Event]:
     """Return the basic events that an event consists of, and how often each happens."""
     return sum((Counter({leaf: count}) for leaf, count in leaves(event)), Counter[Event]())
-
-
-_PRACTICE = VoteShape(num_teachers=200, num_labels=6)
-
-
-def _votes_of_probability(chances: FloatArray) -> Ballots:
-    """Return votes of 200 teachers, who give labels ``[Q, C]`` with these probabilities."""
-    ballots = np.random.default_rng(0).random(
-        (len(chances), _PRACTICE.num_teachers, _PRACTICE.num_labels)
-    )
-    votes = Votes.from_ballots((ballots < chances[:, None]).astype(np.uint8))
-    return replace(votes, predictions=np.full(chances.shape, 0.5), features=np.eye(len(chances)))
-
-
-_COINS = _votes_of_probability(np.full((60, 6), 0.5))
-
-
-def _release_of(aggregator: Aggregator, votes: Ballots) -> Release:
-    return aggregator.aggregate(votes, generator=np.random.default_rng(0))
-
-
-@cache
-def _abstaining(contract: type[AggregatorContract]) -> Aggregator | None:
-    """Return the aggregator `in_practice` if it abstains somewhere between coins and agreement."""
-    num_queries, k = _COINS.num_queries, _PRACTICE.num_labels // 2
-    outlook = Outlook(
-        shape=_PRACTICE,
-        num_queries=num_queries,
-        delta=1e-6,
-        relation=RELATIONS[0],
-        labels_per_sample=k,
-    )
-    aggregator = contract().in_practice(outlook)
-    if aggregator is None or serves(Scores, aggregator.needs):
-        return None
-    agreement = np.linspace(0.5, 1, num_queries)[:, None]
-    votes = _votes_of_probability(
-        np.where(np.arange(_PRACTICE.num_labels) < k, agreement, 1 - agreement)
-    )
-    return None if _release_of(aggregator, votes).mask.any(axis=1).all() else aggregator

@@ -3,8 +3,10 @@
 No formula is shared with the package.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -150,3 +152,30 @@ def excess(bounds: np.ndarray, exact_values: list[mp.mpf]) -> np.ndarray:
     assert not np.isnan(bounds).any() and (bounds >= 0).all()
     pairs = zip(bounds.tolist(), exact_values, strict=True)
     return np.array([float((mp.mpf(bound) - exact) / exact) for bound, exact in pairs])
+
+
+def exact_epsilon(p: Sequence[float], q: Sequence[float], *, delta: float) -> float:
+    """Return the epsilon of two enumerated laws at ``delta``, in both directions."""
+    first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
+    return max(_one_way(first, second, delta), _one_way(second, first, delta))
+
+
+def _one_way(p: Any, q: Any, delta: float) -> float:
+    def close(epsilon: float) -> bool:
+        return float(np.maximum(p - math.exp(epsilon) * q, 0).sum()) <= delta * (1 + 1e-12)
+
+    if float(p[q == 0].sum()) > delta:
+        return math.inf
+    if close(0.0):
+        return 0.0
+    shared = (q > 0) & (p > 0)
+    highest = float(np.max(np.log(p[shared]) - np.log(q[shared])))
+    return _smallest(close, highest) if highest < 700 else math.inf
+
+
+def _smallest(holds: Callable[[float], bool], high: float) -> float:
+    low = 0.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

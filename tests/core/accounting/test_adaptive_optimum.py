@@ -14,7 +14,8 @@ from scipy.stats import binom
 
 from pate._core.accounting import adaptive as _adaptive
 from pate._core.accounting.adaptive import adaptive_profile, equal_rounds, pure_profile
-from pate._core.accounting.cost import gaussian_delta
+from pate._core.accounting.base import total_cost
+from pate._core.accounting.cost import DEFAULT_ORDERS, convert, gaussian_delta, remaining_delta
 from pate._core.accounting.curves import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
 from pate.accounting import (
     BoundedRangeEvent,
@@ -28,13 +29,29 @@ from pate.accounting import (
     RDPAccountant,
     RootPeelingEvent,
     StabilityTestEvent,
-    adaptive_epsilon,
 )
 from tests.core.accounting.adversaries import attack, bits, choices, enumerated
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]
 EPSILONS = np.array([-0.7, -0.1, 0.0, 0.05, 0.3, 0.9, 1.7, 2.4])
+
+
+def adaptive_epsilon(event: Event, count: int, *, delta: float) -> float:
+    """Bound epsilon of ``count`` rounds of ``event`` against any adaptive adversary."""
+    rounds = event.pairs()
+    cost = total_cost([event], count)
+    # a valid bound as well, and hence the range that the grid has to cover
+    renyi = float(convert(cost, DEFAULT_ORDERS, delta=delta).min())
+    if not rounds or not np.isfinite(renyi):
+        return renyi
+    margin = 1 + renyi / 2
+    # near order 1 the curve is half of the variance of the loss
+    spread = np.sqrt(2 * cost.rdp[0] / count)
+    profile = adaptive_profile(
+        rounds, count, low=-margin, high=renyi + margin, step=float(np.clip(spread / 32, 1e-5, 0.1))
+    )
+    return min(renyi, profile.at(remaining_delta(delta, cost.log_survival)))
 
 
 def bound(rounds: Sequence[Pairs], count: int, *, step: float = 0.01) -> FloatArray:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pate._core.accounting.cost import largest_count_where, smallest_not_positive, smallest_where
+from pate._core.accounting.cost import largest_count_where, smallest_where
 
 THIRD, LEAST = 1 / 3, 5e-324
 
@@ -35,25 +35,6 @@ def test_narrow_brackets_are_bisected_to_neighboring_floats() -> None:
     ):
         assert smallest_where(lambda x, turn=turn: x >= turn, low, high) == turn  # type: ignore[misc]
     assert smallest_where(lambda x: x >= 0.3, 0.3, 0.3) == 0.3
-
-
-@pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("root", [1e-9, THIRD, 7.0])
-def test_smooth_values_need_few_calls_for_the_same_float(root: float, power: float) -> None:
-    calls = []
-
-    def value(x: float) -> float:
-        calls.append(x)
-        return float(root**power - x**power)
-
-    found = smallest_not_positive(value, 0.0, 4.5 * root)
-    assert len(calls) < 25 and found == smallest_where(lambda x: value(x) <= 0, 0.0, 4.5 * root)
-
-
-@pytest.mark.parametrize("turn", [0.0, 1e-200, THIRD, 1.0])
-def test_a_jump_is_found_as_by_bisection(turn: float) -> None:
-    found = smallest_not_positive(lambda x: -1.0 if x >= turn else 1.0, 0.0, 1.0)
-    assert found == smallest_where(lambda x: x >= turn, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 8, 9, 2**53])

@@ -4,12 +4,11 @@ import itertools
 import math
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from scipy.stats import gamma, kstest
 
 from pate import mechanisms as m
-from pate.accounting import NeighboringRelation, PureDPEvent
+from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
 
@@ -102,14 +101,3 @@ def test_gamma_noise_is_uniform_on_cubes_of_gamma_size() -> None:
     assert (np.abs(face - 800) < 5 * math.sqrt(800)).all()
     inside = (noise / size[:, None])[np.abs(noise) < size[:, None]]
     assert kstest(inside, "uniform", (-1, 2)).pvalue > 1e-3
-
-
-def test_one_shot_scale_against_the_pure_bound() -> None:
-    """Up to ``k = 16 log(d / delta)`` the pure guarantee at this scale is the stronger one."""
-    epsilon, delta, d = 0.2, 0.05, 100
-    crossing = 16 * math.log(d / delta)
-    for k in (int(crossing), int(crossing) + 1):
-        scale = m.one_shot_laplace_scale(k=k, num_items=d, epsilon=epsilon, delta=delta)
-        event = m.OneShotLaplace(k=k, scale=scale).event(RELATION)
-        assert isinstance(event, PureDPEvent)
-        assert event.epsilon == pytest.approx(epsilon * math.sqrt(k / crossing))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, laplace
 
-from pate._core.mechanisms import noisy_counts as cube
+from pate._core.mechanisms import peeling as cube
 from pate._core.mechanisms.noise import LazyReal
-from pate._core.mechanisms.noisy_counts import add_cube
+from pate._core.mechanisms.peeling import add_cube
 
 
 def test_what_floats_decide_is_what_digits_decide(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from pate._core.testing.laws import (
     unpaid_loss,
 )
 from pate._core.validation import FloatArray
-from pate.testing import exact_epsilon
 
 
 def least_loss(
@@ -146,15 +145,3 @@ def test_a_screen_settles_its_mu_and_its_delta() -> None:
     assert beyond_gaussian(p, q, mu_squared, delta0) <= 1e-12
     assert beyond_gaussian(p, q, mu_squared, np.zeros(3)) > 0.01
     assert beyond_gaussian(p, q, np.array([0.25, 0.6, 0.6]), delta0) > 0.01
-
-
-def test_exact_epsilon_of_randomised_response() -> None:
-    p = np.exp([1.0, 0.0]) / (1 + np.e)
-    assert exact_epsilon(p.tolist(), p[::-1].tolist(), delta=0.0) == pytest.approx(1.0)
-    # delta = p - e^epsilon q
-    epsilon = exact_epsilon(p.tolist(), p[::-1].tolist(), delta=0.1)
-    assert p[0] - np.exp(epsilon) * p[1] == pytest.approx(0.1)
-    assert exact_epsilon([0.5, 0.5, 0.0], [0.5, 0.3, 0.2], delta=0.1) == np.inf
-    assert exact_epsilon([0.5, 0.5], [0.5, 0.5], delta=0.0) == 0
-    with pytest.raises(ValueError, match="Expected two laws of one shape"):
-        exact_epsilon([1.0], [0.5, 0.5], delta=0.1)

@@ -30,7 +30,7 @@ from pate.aggregators import (
 )
 from pate.lab.audit.forced import DivergedError, ForcedGenerator, Movement, joint_epsilon
 from pate.mechanisms import add_gaussian, exceeds
-from pate.testing import exact_epsilon
+from tests.core.accounting.oracles import exact_epsilon
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 DELTA = 1e-5

@@ -98,10 +98,6 @@ class TestLimitedDomainTopK(Bound, _Listing):
         peel([], 1.0)
         return law
 
-    def in_practice(self, outlook: Outlook) -> Aggregator | None:
-        # of three labels, which cost three choices, 12 of 20 lists are full
-        return super().in_practice(replace(outlook, labels_per_sample=1))
-
     def malformed(self) -> list[dict[str, Any]]:
         return [*super().malformed(), {"delta_domain": 0.0}, {"delta_domain": 1.0}]
 

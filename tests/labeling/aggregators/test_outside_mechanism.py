@@ -18,7 +18,8 @@ from pate._core.validation import FloatArray, IntArray
 from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation, Target
 from pate.aggregators import MechanismAggregator, Release, registered
 from pate.mechanisms import Law, NotStatedError, ScoreMechanism, seeded_generator
-from pate.testing import MechanismContract, exact_epsilon
+from pate.testing import MechanismContract
+from tests.core.accounting.oracles import exact_epsilon
 from tests.core.mechanisms import oracles
 
 

@@ -205,7 +205,6 @@ class TestStableTopKByGaussian(Drawn, AggregatorContract):
 
 class TestFixedStableTopK(Drawn, AggregatorContract):
     loose_because = "the worst case of k rounds of peeling is not what most ranks lead to"
-    answers_coins_because = "where no label has many votes, k labels are peeled from all of them"
     num_labels = 3
     k = 2
     rank_penalty, scale, sigma, delta, scale_peel = 0.5, 2.0, 1.5, 0.05, 1.2
