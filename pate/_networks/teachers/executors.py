@@ -1,6 +1,5 @@
 """Jobs on chunks of teachers, and where they run: in this process, on local workers, or on Ray.
 
-Processes that work on a chunk write down their steps, so that one bar shows the progress of all.
 The work on each chunk writes a file, and a chunk with a file is not done again. If a worker is
 lost, its chunk resumes from the last checkpoint. A process works on its processor or on the GPU of
 its rank, and a chunk may take a share of the memory that is free.
@@ -19,7 +18,7 @@ import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -32,7 +31,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from pate._core.files.writing import lease
-from pate._core.validation import expecting, require_given
+from pate._core.validation import expecting
 from pate._labeling.teachers import Execution
 from pate._networks.training import LocalCheckpoints
 
@@ -58,8 +57,12 @@ class ChunkJob(ABC):
         """The total number of steps that the work on one chunk reports."""
 
     @abstractmethod
+    def file(self, teachers: range) -> Path:
+        """Return the file that the work on a chunk writes."""
+
     def is_done(self, teachers: range) -> bool:
         """Whether the file of a chunk exists."""
+        return self.file(teachers).is_file()
 
     @abstractmethod
     def work(self, teachers: range, report: Report) -> None:
@@ -69,102 +72,14 @@ class ChunkJob(ABC):
         """Return the job with only the data for one chunk, to be sent to a worker."""
         return self
 
-    def lease_file(self, teachers: range) -> Path | None:
-        """Return the file that names the process at work on a chunk. None if it is not shared."""
-        return None
-
-    def steps_file(self, teachers: range) -> Path | None:
-        """Return the file for the progress on a chunk. None if it is told only at the end."""
-        return None
-
-
-_SECONDS = 1.0
-
-
-class Progress:
-    """Reports the steps of a job as they are done, in whatever process. A context manager.
-
-    Args:
-        report: called with further steps, from one thread at a time.
-        job: the job, which knows how many steps a chunk takes and where they are written.
-        chunks: the teachers of each unfinished chunk.
-    """
-
-    def __init__(self, report: Report, job: ChunkJob, chunks: Sequence[range]) -> None:
-        self._report, self._job = report, job
-        self._running = set(chunks)
-        self._finished, self._reported = 0, 0
-        self._lock = threading.Lock()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Progress:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._end.set()
-        self._thread.join()
-        forget_steps(self._job, self._running)
-
-    def finish(self, teachers: range) -> None:
-        """Count a chunk as done, once."""
-        with self._lock:
-            if teachers in self._running:
-                self._running.remove(teachers)
-                self._finished += self._job.num_steps
-                forget_steps(self._job, [teachers])
-                self._update()
-
-    def _watch(self) -> None:
-        while not self._end.wait(_SECONDS):
-            with self._lock:
-                self._update()
-
-    def _update(self) -> None:
-        total = self._finished + sum(map(self._steps_of, self._running))
-        # a lost worker's chunk resumes from an earlier step
-        if total > self._reported:
-            self._report(total - self._reported)
-            self._reported = total
-
-    def _steps_of(self, teachers: range) -> int:
-        path = self._job.steps_file(teachers)
-        try:
-            return min(int(path.read_text()), self._job.num_steps) if path else 0
-        except (
-            OSError,
-            ValueError,
-        ):  # none yet, replaced on a shared disk, or in the middle of being written
-            return 0
-
-
-def forget_steps(job: ChunkJob, chunks: Iterable[range]) -> None:
-    """Delete the step counts written for ``chunks``."""
-    for teachers in chunks:
-        if path := job.steps_file(teachers):
-            path.unlink(missing_ok=True)
-
-
-def steps_writer(path: Path | None) -> Report:
-    """Return a report that writes the steps so far to ``path``, if any, about once a second."""
-    if path is None:
-        return lambda steps: None
-    done, written = 0, time.monotonic()
-
-    def report(steps: int) -> None:
-        nonlocal done, written
-        done += steps
-        if time.monotonic() > written + _SECONDS:
-            path.write_text(str(done))
-            written = time.monotonic()
-
-    return report
+    def lease_file(self, teachers: range) -> Path:
+        """Return the file that names the process at work on a chunk together with others."""
+        return self.file(teachers).with_suffix(".lease")
 
 
 # how often in a row all workers may be lost without finishing a single chunk
 _PATIENCE = 3
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.5  # until a free process looks for chunks again
 # from glibc's malloc.h; only blocks larger than this are returned to the system
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
@@ -178,7 +93,7 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
         chunks: the teachers of each chunk.
         execution: where the job runs.
         report: called with the number of steps as they are done, and with all steps of chunks that
-            were done before.
+            were done before. Workers report the steps of a chunk at its end.
 
     Raises:
         RuntimeError: if workers are lost again and again.
@@ -186,7 +101,6 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
     """
     missing = [teachers for teachers in chunks if not job.is_done(teachers)]
     report(job.num_steps * (len(chunks) - len(missing)))
-    forget_steps(job, missing)  # of a command that was killed
     if execution.kind == "serial":
         _set_up_process(execution.threads)
         if execution.shared:
@@ -195,9 +109,8 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
         for teachers in missing:
             job.only(teachers).work(teachers, report)
         return
-    with Progress(report, job, missing) as progress:
-        runners = {"loky": _run_on_loky, "ray": _run_on_ray}
-        runners[execution.kind](job, missing, execution, progress)
+    runners = {"loky": _run_on_loky, "ray": _run_on_ray}
+    runners[execution.kind](job, missing, execution, report)
 
 
 def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
@@ -209,8 +122,7 @@ def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
     """
     while missing:
         for teachers in list(missing):
-            path = job.lease_file(teachers)
-            with lease(require_given(path, "a job for several processes")) as held:
+            with lease(job.lease_file(teachers)) as held:
                 if job.is_done(teachers):
                     report(job.num_steps)
                     missing.remove(teachers)
@@ -223,11 +135,15 @@ def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
                 time.sleep(_POLL_SECONDS)
 
 
-def _run_on_loky(
-    job: ChunkJob, missing: list[range], execution: Execution, progress: Progress
-) -> None:
+def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, report: Report) -> None:
     lost = 0
+
+    def done(teachers: range) -> None:
+        missing.remove(teachers)
+        report(job.num_steps)
+
     while missing:
+        before = len(missing)
         pool = Parallel(
             n_jobs=execution.workers,
             backend="loky",
@@ -238,36 +154,30 @@ def _run_on_loky(
         )
         calls = (
             delayed(_work)(job.only(teachers), teachers, execution.threads, os.getpid())
-            for teachers in missing
+            for teachers in tuple(missing)
         )
         try:
             with warnings.catch_warnings():
                 # loky replaces workers whose memory grew; the jobs are not lost
                 warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
                 for teachers in pool(calls):
-                    progress.finish(teachers)
+                    done(teachers)
         except BrokenProcessPool:
-            unfinished = [teachers for teachers in missing if not job.is_done(teachers)]
-            for teachers in {*missing} - {*unfinished}:
-                progress.finish(teachers)
-            lost = 0 if len(unfinished) < len(missing) else lost + 1
+            for teachers in filter(job.is_done, tuple(missing)):
+                done(teachers)
+            lost = 0 if len(missing) < before else lost + 1
             if lost == _PATIENCE:
-                first = unfinished[0]
+                first = missing[0]
                 raise RuntimeError(
                     f"Workers were killed {_PATIENCE} times in a row without finishing a chunk;"
                     " out of memory?"
-                    f" {len(unfinished)} chunks are left, the first of them teachers"
+                    f" {len(missing)} chunks are left, the first of them teachers"
                     f" {first.start} to {first.stop - 1}."
                     " Fewer `workers` or a smaller `chunk_size` takes less memory"
                 ) from None
-            missing = unfinished
-        else:
-            return
 
 
-def _run_on_ray(
-    job: ChunkJob, missing: list[range], execution: Execution, progress: Progress
-) -> None:
+def _run_on_ray(job: ChunkJob, missing: list[range], execution: Execution, report: Report) -> None:
     with expecting(
         "the package ray for executor='ray'", ImportError, got="none: pip install 'pate[ray]'"
     ):
@@ -315,8 +225,8 @@ def _run_on_ray(
                 sent = job.only(teachers) if whole is None else whole
                 running.append(work.remote(sent, teachers, execution.threads, None))
             finished, running = ray.wait(running)
-            for teachers in ray.get(finished):
-                progress.finish(teachers)
+            for _ in ray.get(finished):
+                report(job.num_steps)
     finally:
         if started:
             ray.shutdown()
@@ -324,13 +234,11 @@ def _run_on_ray(
 
 def _work(job: ChunkJob, teachers: range, threads: int, parent: int | None) -> range:
     _set_up_process(threads)
-    write = steps_writer(job.steps_file(teachers))
 
-    def report(steps: int) -> None:
+    def report(_: int) -> None:
         # without its parent a worker would race with the next command for the same files
         if parent is not None and os.getppid() != parent:
             os._exit(1)
-        write(steps)
 
     job.work(teachers, report)
     return teachers

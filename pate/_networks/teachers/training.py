@@ -308,21 +308,13 @@ class TrainJob(ChunkJob):
         """Optimizer steps of a chunk."""
         return self.plan.num_steps
 
-    def is_done(self, teachers: range) -> bool:
-        """Whether the chunk is trained."""
-        return chunk_file(self.folder, teachers).is_file()
+    def file(self, teachers: range) -> Path:
+        """Return the file of the chunk's weights."""
+        return chunk_file(self.folder, teachers)
 
     def only(self, teachers: range) -> TrainJob:
         """Return the job with only the records of ``teachers``."""
         return replace(self, data=self.data.only(teachers))
-
-    def lease_file(self, teachers: range) -> Path:
-        """Return the file that names the process that trains a chunk together with others."""
-        return chunk_file(self.folder, teachers).with_suffix(".lease")
-
-    def steps_file(self, teachers: range) -> Path:
-        """Return the file of a worker's progress on a chunk."""
-        return chunk_file(self.folder, teachers).with_suffix(".steps")
 
     def work(self, teachers: range, report: Report) -> None:
         """Train the chunk of ``teachers``.
@@ -330,7 +322,7 @@ class TrainJob(ChunkJob):
         Raises ``ValueError`` if its file or checkpoint cannot be read or was made from something
         else.
         """
-        target = chunk_file(self.folder, teachers)
+        target = self.file(teachers)
         checkpoint = target.with_suffix(".ckpt")
         for path in (target, checkpoint):
             if path.is_file():
@@ -623,13 +615,13 @@ class VoteJob(ChunkJob):
         """Always one: a chunk votes in one step."""
         return 1
 
-    def is_done(self, teachers: range) -> bool:
-        """Whether the votes of the chunk are stored."""
-        return self.store.has_chunk(teachers)
+    def file(self, teachers: range) -> Path:
+        """Return the file of the chunk's votes."""
+        return self.store.chunk_file(teachers)
 
-    def lease_file(self, teachers: range) -> Path:
-        """Return the file that names the process that lets a chunk vote together with others."""
-        return self.store.chunk_file(teachers).with_suffix(".lease")
+    def is_done(self, teachers: range) -> bool:
+        """Whether the votes of the chunk are stored, with their origin."""
+        return self.store.has_chunk(teachers)
 
     def work(self, teachers: range, report: Report) -> None:
         """Cast and store the votes of the chunk of ``teachers``.

@@ -107,8 +107,8 @@ class BareJob(ChunkJob):
 
     num_steps = 7
 
-    def is_done(self, teachers: range) -> bool:
-        return (self.folder / str(teachers.start)).exists()
+    def file(self, teachers: range) -> Path:
+        return self.folder / str(teachers.start)
 
     def work(self, teachers: range, report: Report) -> None:
         self.done(teachers)
@@ -116,9 +116,6 @@ class BareJob(ChunkJob):
 
 class LeasedJob(BareJob):
     """Leaves a file for each chunk, and lets processes work together."""
-
-    def lease_file(self, teachers: range) -> Path:
-        return self.folder / f"{teachers.start}.lease"
 
     def work(self, teachers: range, report: Report) -> None:
         super().work(teachers, report)
