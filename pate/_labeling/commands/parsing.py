@@ -126,28 +126,6 @@ def _letters(action: argparse.Action) -> str:
     return str(action.metavar or action.dest.rpartition(".")[-1].upper())
 
 
-def unknown_option(
-    args: Iterable[str], options: Iterable[str], plain: Iterable[str] = ()
-) -> str | None:
-    """Return the first word of ``args`` that looks like an option but is not known, or None.
-
-    Settings within an option, such as ``--aggregator.k`` in ``--aggregator``, are known too;
-    ``plain`` options have none.
-    """
-    valid = set(options)
-    groups = {option.rpartition(".")[0] for option in valid if not option.endswith(".help")} | set(
-        plain
-    )
-    for word in args:
-        name = word.partition("=")[0].removesuffix("+")
-        if not re.fullmatch(r"--[A-Za-z][\w.]*", name) or name in valid:
-            continue
-        above = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
-        if not any(outer in valid and outer not in groups for outer in above):
-            return name
-    return None
-
-
 class SettingError(TypeError):
     """A setting with a value that it does not take, or one that a class does not have.
 
@@ -270,7 +248,6 @@ class CommandParser(SettingsParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": BriefHelp, **options})
-        self._words: tuple[str, ...] = ()
         self._made: type | None = None
         self.elsewhere: Callable[[str], str | None] = lambda option: None
         if self.epilog is None:
@@ -292,23 +269,26 @@ class CommandParser(SettingsParser):
         An unknown option is reported before a missing one, because it may be its misspelling.
         """
         self._check_by_ourselves()
-        self.require_known(args)
-        return super().parse_args(args if args is None else self._words, *rest, **settings)
-
-    def require_known(self, args: Sequence[str] | None) -> None:
-        """End with status 2 on a word that names no option."""
+        if args is None:
+            return super().parse_args(args, *rest, **settings)
         options = self.shown._option_string_actions
         bare = args[0] if args else ""
         if bare != "run" and f"--{bare}" in options and not Path(bare).exists():
             self.error(f"Expected --{bare}, got {bare}")
-        self._words = tuple(_with_values(args or (), options))
+        words = [*_with_values(args, options)]
         if self._subcommands_action is None:
             places = {action.dest for action in self._actions if not action.option_strings}
             taken = len(places) > 0 and places <= {"path", "run"}
-            self._words = tuple(_with_run(self._words, "--run" in options and not places, taken))
-        plain = [name for name, action in options.items() if not isinstance(action, ActionTypeHint)]
-        if (unknown := unknown_option(self._words, options, plain)) is not None:
-            self._refuse(unknown.removeprefix("--"))
+            words = [*_with_run(words, "--run" in options and not places, taken)]
+        return super().parse_args(words, *rest, **settings)
+
+    def _parse_known_args_internal(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
+        """Return the parsed words, and end with status 2 on one that names no option."""
+        parsed, unknown = super()._parse_known_args_internal(*args, **options)
+        for word in unknown:
+            if word.startswith("--"):
+                self._refuse(word.partition("=")[0].removeprefix("--"))
+        return parsed, unknown
 
     def instantiate(self, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed options as objects. Raises ``ValueError`` in one line."""

@@ -9,7 +9,7 @@ from jsonargparse import ArgumentError, capture_parser
 
 from pate import cli
 from pate._core.validation import did_you_mean
-from pate._labeling.commands.parsing import CommandParser, run_folder, unknown_option
+from pate._labeling.commands.parsing import CommandParser, run_folder
 from pate._labeling.commands.table import commands
 from tests.conftest import make_arrays
 from tests.labeling.commands.test_help import OF_NETWORKS
@@ -102,26 +102,6 @@ def require_said(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> No
     for word in ("Traceback", "usage:", "<class", "typing.", "NestedArg"):
         assert word not in captured.err
     assert captured.out == "" and not Path("x").exists()
-
-
-@pytest.mark.parametrize(
-    ("word", "unknown"),
-    [
-        ("--seeds=3", False),
-        ("--seed", True),
-        ("--aggregator.init_args.k=2", False),
-        ("--aggregators+=x", False),
-        ("--trainer.max_epoch", True),
-        ("--trainer.logger.name", False),
-        ("--data", True),
-        ("-5", False),
-    ],
-)
-def test_unknown_options_are_found(word: str, unknown: bool) -> None:
-    options = ["--seeds", "--aggregator", "--aggregator.help", "--aggregators", "--aggregators+"]
-    options += ["--trainer", "--trainer.max_epochs", "--trainer.logger", "--trainer.logger.help"]
-    found = word.partition("=")[0] if unknown else None
-    assert unknown_option(["--seeds", "1", word], options) == found
 
 
 def test_what_is_far_from_all_options_is_not_guessed_at() -> None:
