@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from pate._core.files.writing import locked, require_place
 from pate._core.validation import MOST_VOTERS, require, require_given
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
-from pate._labeling.release.between_runs import open_run, released_before
+from pate._labeling.release.between_runs import open_run, planned_unit, released_before, unit_of
 from pate._labeling.release.completion import first_settings, resolve_settings, teachers_for
 from pate._labeling.release.hopeless import (
     describe_absent,
@@ -36,7 +36,6 @@ from pate._labeling.release.hopeless import (
 )
 from pate._labeling.release.label_settings import LabelSettings, is_paid, require_possible
 from pate._labeling.release.labels import StatedLabels, label as release_labels
-from pate._labeling.release.privacy_units import planned_unit, unit_of
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import (
     LABEL,
@@ -410,8 +409,8 @@ class RunPlan:
             ValueError: in one line, if there are no teachers, or the data have changed.
         """
         with locked(self.root, shared=self._shared):
-            self.run.require_finished(TEACHERS_FIT)
-            self._vote()
+            data = self.data or load_data(self.run)
+            vote(self.run, data, self.execution, voting=self.voting, absent=self.absent)
 
     def label(self) -> StatedLabels:
         """Release the labels of a run that has its votes, or imports them, as `execute` does."""
@@ -424,8 +423,9 @@ class RunPlan:
             ValueError: in one line, if there are no labels, or the student was begun with another
                 plan.
         """
+        content = require_given(self._student, "student, a plan of its training")
         with locked(self.root):
-            self._fit_student()
+            fit_student(self.run, content)
 
     def test_student(self) -> dict[str, Any]:
         """Evaluate the student on the test set.
@@ -449,36 +449,25 @@ class RunPlan:
         """Return the stages in order, by name."""
         stages: dict[str, Callable[[], object]] = {}
         if self.imported is not None:
-            stages[VOTES_IMPORT.name] = self._import
+            stages[VOTES_IMPORT.name] = partial(import_votes, self.run, self.imported, self.data)
         elif self.teachers is not None:
-            stages |= {TEACHERS_FIT.name: self._fit, TEACHERS_VOTE.name: self._vote}
+            stages |= {TEACHERS_FIT.name: self._fit, TEACHERS_VOTE.name: self.vote}
         stages[LABEL.name] = self._label
         if self.student is not None:
-            stages[STUDENT.name] = self._fit_student
+            stages[STUDENT.name] = self.fit_student
             if self.is_tested:
-                stages["student test"] = lambda: test_student(self.run)
+                stages["student test"] = self.test_student
         return stages
-
-    def _import(self) -> None:
-        assert self.imported is not None, "votes from elsewhere are a stage"
-        import_votes(self.run, self.imported, self.data)
 
     def _fit(self, *, dry_run: bool = False) -> None:
         plan = require_given(self.sized_teachers, "teachers, a plan of theirs")
         fit(self.run, self._data, plan, self.execution, logger=self.logger, dry_run=dry_run)
-
-    def _vote(self) -> None:
-        data = self.data or load_data(self.run)
-        vote(self.run, data, self.execution, voting=self.voting, absent=self.absent)
 
     def _label(self) -> StatedLabels:
         run, total = self.run, None if self.imported is None else self.imported.total
         if total is not None and (run.overwrite or not run.is_finished(LABEL)):
             total.collect()  # before it is paid for
         return release_labels(run, finished_votes(run), self.complete_labels, total)
-
-    def _fit_student(self) -> None:
-        fit_student(self.run, require_given(self._student, "student, a plan of its training"))
 
     def _release_first(self, release: PlannedRelease) -> None:
         """Release the labels that teachers start from, and train their student."""

@@ -1,12 +1,16 @@
-"""What runs on the same private data share: one ledger, and a released student.
+"""What runs on the same private data share: one ledger, a released student, and whom it protects.
 
 A run chooses its **ledger**: one for all runs on these data, where possible. The **student** that
-teachers start from is compared with their data and their ledger.
+teachers start from is compared with their data and their ledger. At the end the **units** that
+releases are priced for: their word, the name of their groups, their teachers.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import secrets
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +21,7 @@ import numpy as np
 
 from pate._core.accounting.charges import Charge
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.history import PrivacyUnit
+from pate._core.accounting.history import EACH, PrivacyUnit
 from pate._core.accounting.ledger import Ledger, is_ledger_of, one_ledger, read_ledger
 from pate._core.accounting.statement import AUDIT
 from pate._core.files.reading import Json, digest, read_json
@@ -32,7 +36,7 @@ from pate._labeling.aggregators.base import Aggregator
 from pate._labeling.data.features.numeric import save_map
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, expand_path
-from pate._labeling.runs.released import ReleasedLabels, require_student
+from pate._labeling.runs.released import ReleasedLabels, require_student, sealing_key
 from pate._labeling.runs.run import (
     EXPORTED,
     KEY_FILE,
@@ -42,6 +46,7 @@ from pate._labeling.runs.run import (
     TEACHERS_FIT,
     VOTES_IMPORT,
     Run,
+    StageState,
     describe_data,
     first_stage,
     labels_file,
@@ -54,7 +59,7 @@ from pate._labeling.student.carried import (
     load_student,
     student_digests,
 )
-from pate._labeling.teachers import FIRST
+from pate._labeling.teachers import FIRST, uses_groups
 
 
 def choose_ledger(
@@ -374,3 +379,53 @@ def released_before(run: Run) -> list[Charge]:
     released = ReleasedLabels.load(run.root / FIRST)
     aggregator: Aggregator = decode(Aggregator, released.aggregator)
     return [(aggregator.events(released.shape), len(released.ids))]
+
+
+def unit_of(run: Run) -> PrivacyUnit:
+    """Return for whom the releases of a run are priced, whose first stage has begun.
+
+    Raises ``ValueError`` if its key is missing.
+    """
+    return unit_by(run.begun(first_stage(run)), sealing_key(run))
+
+
+def unit_by(first: StageState, key: bytes) -> PrivacyUnit:
+    """Return for whom the releases of a run are priced, by its first stage and its key."""
+    settings = first.inputs.settings
+    if "votes" in first.inputs.digests:  # imported
+        return PrivacyUnit(
+            unit=str(settings.get("unit", "record")),
+            partition=_keyed(key, json.dumps(["imported votes", first.begun])),
+        )
+    return _unit(settings, first.grouping, first.begun, key)
+
+
+def planned_unit(run: Run, plan: Any, data: DataSource) -> PrivacyUnit:
+    """Return for whom a run will release, as far as it is known before its first stage.
+
+    Args:
+        run: the run.
+        plan: the plan of its teachers.
+        data: the source of its records.
+    """
+    if run.state(TEACHERS_FIT) is not None and not run.overwrite:
+        return unit_of(run)
+    grouping = data.grouping if uses_groups(plan) else None
+    # no run has this key
+    return _unit(vars(plan), grouping, 0, secrets.token_bytes(16))
+
+
+def _unit(settings: Any, grouping: str | None, begun: int, key: bytes) -> PrivacyUnit:
+    names = ("num_teachers", "unit", "max_teachers_per_group")
+    number, unit, most = (settings.get(name) for name in names)
+    each = number is None and most is None
+    return PrivacyUnit(
+        unit=unit,
+        grouping=grouping,
+        partition=EACH if each else _keyed(key, json.dumps([number, unit, most, begun])),
+        max_teachers_per_group=most if grouping else None,
+    )
+
+
+def _keyed(key: bytes, text: str) -> str:
+    return hashlib.blake2b(text.encode(), key=key, digest_size=8, person=b"partition").hexdigest()

@@ -36,7 +36,7 @@ from pate._core.settings import decode
 from pate._core.validation import expecting, require
 from pate._core.version import __version__
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, Release
-from pate._labeling.release.between_runs import ledger_scope, open_ledger
+from pate._labeling.release.between_runs import ledger_scope, open_ledger, unit_by
 from pate._labeling.release.hopeless import REMEDY, describe_gap, refuse_hopeless
 from pate._labeling.release.label_settings import (
     LabelSettings,
@@ -45,7 +45,6 @@ from pate._labeling.release.label_settings import (
     queries_on,
     rehearse,
 )
-from pate._labeling.release.privacy_units import unit_by
 from pate._labeling.runs.released import (
     Queries,
     ReleasedLabels,

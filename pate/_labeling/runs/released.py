@@ -47,8 +47,11 @@ from pate._labeling.runs.run import (
 )
 from pate._labeling.votes.kinds import VoteShape
 
+FORMAT = 1
+"""The version of ``labels.npz``, which is raised when it changes: another one is refused."""
 _SEAL = "seal"
 _KINDS = {
+    "format": "iu",
     "ids": "U",
     "label_names": "U",
     "num_teachers": "iu",
@@ -171,6 +174,7 @@ class ReleasedLabels(Queries):
             key: the `sealing_key` of the run that the labels belong to.
         """
         arrays: dict[str, Any] = {
+            "format": np.array(FORMAT),
             "ids": self.ids,
             "label_names": np.array(self.label_names),
             "num_teachers": np.array(self.num_teachers),
@@ -256,6 +260,11 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         require(
             fits, f"{name} of shape {wanted} in {path}", shape=array.shape, dtype=str(array.dtype)
         )
+    require(
+        arrays["format"] == FORMAT,
+        f"labels of format {FORMAT}, which this version of pate reads, in {path}",
+        format=int(arrays["format"]),
+    )
     if "variance_ratio" in arrays:
         require_positive(variance_ratio=float(arrays["variance_ratio"]))
     return arrays

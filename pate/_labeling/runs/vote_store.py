@@ -65,6 +65,8 @@ from pate._labeling.votes.voters import (
 
 Known = TypeVar("Known", bound=Counts)
 
+FORMAT = 1
+"""The version of votes on disk, which is raised when they change: another one is refused."""
 _MANIFEST = "manifest.json"
 _COUNTS = "_counts_"
 _KINDS = {kind.form: kind for kind in Votes.kinds.values()}
@@ -105,6 +107,7 @@ class VoteManifest:
         chunks: digests of the files of votes, by file name. PRIVATE.
         ids: ids of the samples that were voted on, in the order of the ballots' rows.
         ballots: the word for the kind of the ballots, a public constant (see `kind`).
+        format: the version of the manifest and of the files that it describes.
     """
 
     num_teachers: int
@@ -113,6 +116,7 @@ class VoteManifest:
     chunks: Mapping[str, str]
     ids: Sequence[str]
     ballots: str = Ballots.form
+    format: int = FORMAT
 
     @property
     def kind(self) -> type[Votes]:
@@ -131,6 +135,7 @@ class VoteManifest:
         content = _read(path)
         values: Json = {field.name: content.get(field.name) for field in fields(cls)}
         try:
+            require(values["format"] == FORMAT, f"format {FORMAT}", format=values["format"])
             require_known("keys", content, values)
             for name in ("label_names", "ids"):
                 _require_texts(name, values[name], list)

@@ -7,11 +7,11 @@ their own records, and vote. All of it is PRIVATE.
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,7 +69,7 @@ from pate._labeling.teachers import (
     assigned_units,
     uses_groups,
 )
-from pate._labeling.votes.kinds import Moments, Voting, pack_ballots, rows_of
+from pate._labeling.votes.kinds import Ballots, Moments, Votes, Voting, pack_ballots, rows_of
 from pate._labeling.votes.voters import Geometry, blocks
 
 _ONE_OF_MANY = (
@@ -118,11 +118,15 @@ def fit(
         inputs = _fit_inputs(run, data, plan, _fit_settings(data, plan), key)
         if not run.needs(TEACHERS_FIT, inputs) and not run.begin(TEACHERS_FIT, inputs):
             return
+    teaching: Teaching
     if isinstance(plan, ClosedFormPlan):
-        fit_closed_form(run, data, plan, dry_run=dry_run)
+        teaching = (_voters if plan.start_from is None else _corrections_of)(run, data, plan)
     else:
-        chosen = execution or Execution()
-        find("fit_teachers")(run, data, plan, chosen, logger=logger, dry_run=dry_run)
+        teaching = find("fit_teachers")(run, data, plan, execution or Execution(), logger=logger)
+    if dry_run:
+        teaching.describe()
+    else:
+        _teach(run, data, plan, teaching)
     pictures = data.load(Role.PRIVATE).features if dry_run else None
     if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
         run.tell_owner(
@@ -157,15 +161,114 @@ def vote(
     if not run.is_finished(TEACHERS_FIT):  # whose contents are compared later
         run.require_finished(TEACHERS_FIT)
     plan, chosen = load_plan(run), execution or Execution()
-    if not isinstance(plan, ClosedFormPlan):
-        find("vote_teachers")(run, data, plan, chosen, voting=voting, absent=absent)
+    poll: Poll
+    if isinstance(plan, ClosedFormPlan):
+        require(
+            chosen == Execution(),
+            "no workers for teachers in closed form, who cast no votes",
+            execution=chosen,
+        )
+        require(
+            voting is None,
+            "no `votes` of teachers in closed form, whose ballots follow from how they were made",
+            votes=voting,
+        )
+        require(
+            not absent,
+            "no absent teachers in closed form: leave their records out of the data",
+            absent=absent,
+        )
+        poll = (_moments if plan.start_from is None else _corrected)(run, data, plan)
+    else:
+        poll = find("vote_teachers")(run, data, plan, chosen, voting=voting, absent=absent)
+    made_by = {"teachers": poll.teachers, "data": data.fingerprint(Role.PUBLIC)}
+    inputs = StageInputs(poll.settings, made_by)
+    if poll.kind is not Moments or run.needs(TEACHERS_VOTE, inputs):
+        require_same_data(run, data, plan)
+    # workers may start in another folder
+    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
+    made_from = digest(json.dumps([made_by, poll.settings], sort_keys=True))
+    foreign = [name for name, origin in store.provenance().items() if origin != made_from]
+    if not run.begin(TEACHERS_VOTE, inputs, foreign=foreign):
         return
-    require(
-        chosen == Execution(),
-        "no workers for teachers in closed form, who cast no votes",
-        execution=chosen,
+    poll.cast(store, made_from)
+    run.finish(
+        TEACHERS_VOTE,
+        store.write_manifest(
+            ids=data.records(Role.PUBLIC).ids.tolist(),
+            label_names=data.label_names,
+            num_teachers=poll.num_teachers,
+            # votes remain valid when only the code around them changes
+            made_by=made_by | {"code": code_version()},
+            ballots=poll.kind.form,
+        ),
     )
-    seal_closed_form(run, data, plan, votes=voting, absent=absent)
+
+
+class Teaching(NamedTuple):
+    """The making of teachers of one kind, once all that can be refused was refused.
+
+    Attributes:
+        describe: prints the resources that it takes, in a dry run.
+        train: makes the teachers in their folder, from the key of the partition, a digest of all
+            inputs, and the student that they start from, if any. It returns a digest of each file.
+        foreign: returns the names of files in the folder that were not made from a digest.
+    """
+
+    describe: Callable[[], None]
+    train: Callable[[Path, bytes, str, Any], Mapping[Path, str]]
+    foreign: Callable[[Path, str], Sequence[str]]
+
+
+class Poll(NamedTuple):
+    """The votes of teachers of one kind.
+
+    Attributes:
+        kind: the kind of the votes.
+        num_teachers: the nominal number of teachers.
+        settings: the settings of the stage.
+        teachers: a digest of all that determines the teachers.
+        cast: stores the votes, with a digest of their inputs.
+    """
+
+    kind: type[Votes]
+    num_teachers: int
+    settings: Json
+    teachers: str
+    cast: Callable[[VoteStore, str], None]
+
+
+def _teach(run: Run, data: DataSource, plan: Plan, teaching: Teaching) -> None:
+    """Begin or continue the stage, unless it is finished.
+
+    Raises ``ValueError`` if it was begun with other settings or records, or its folder holds
+    foreign files.
+    """
+    start = None if plan.start_from is None else Start.of(run, encode_fields(plan), data)
+    settings = _fit_settings(data, plan)
+    if run.overwrite or not run.is_finished(TEACHERS_FIT):
+        # a copy of another ledger is refused before the run is begun with it
+        open_ledger(run)
+    key = ensure_key(run, TEACHERS_FIT)
+    inputs = _fit_inputs(run, data, plan, settings, key)
+    made_from = replace(inputs, settings=settings).digest  # whatever their ledger
+    # absolute because workers may start elsewhere
+    folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
+    if run.needs(TEACHERS_FIT, inputs):
+        if uses_groups(plan):
+            data.records(Role.PRIVATE).units("group")
+            grouping = data.grouping
+        if plan.start_from is not None:
+            require_start_for(run, plan.start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
+    if not run.begin(TEACHERS_FIT, inputs, foreign=teaching.foreign(folder, made_from)):
+        return
+    make_folder(folder)
+    if grouping is not None:
+        run.record(TEACHERS_FIT, replace(run.begun(TEACHERS_FIT), grouping=grouping))
+    elif data.load(Role.PRIVATE).groups is not None:
+        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
+    files = teaching.train(folder, key, made_from, start)
+    run.finish(TEACHERS_FIT, files, ledger_beside=data.ledger_path)
 
 
 def _fit_settings(data: DataSource, plan: Plan) -> Json:
@@ -178,52 +281,6 @@ def _fit_inputs(run: Run, data: DataSource, plan: Plan, settings: Json, key: byt
     digests = training_inputs(data, plan) | {"partition": digest(key)}
     digests |= start_digest(run, plan.start_from)
     return StageInputs({**settings, "ledger": ledger_setting(run)}, digests)
-
-
-def begin_fit(
-    run: Run,
-    data: DataSource,
-    plan: Plan,
-    foreign: Callable[[Path, str], Sequence[str]],
-) -> tuple[Path, bytes, str] | None:
-    """Begin or continue the stage; return None if it is finished.
-
-    Otherwise return the folder of the teachers, absolute because workers may start elsewhere, the
-    key of the partition, and a digest of the key, the plan and the data.
-
-    Args:
-        run: the run's folder.
-        data: the source of the records.
-        plan: how teachers are made.
-        foreign: returns the names of files in the teachers' folder that were not made from the
-            digest given to it.
-
-    Raises:
-        ValueError: if it was begun with other settings or records, or its folder holds foreign
-            files.
-    """
-    settings = _fit_settings(data, plan)
-    if run.overwrite or not run.is_finished(TEACHERS_FIT):
-        # a copy of another ledger is refused before the run is begun with it
-        open_ledger(run)
-    key = ensure_key(run, TEACHERS_FIT)
-    inputs = _fit_inputs(run, data, plan, settings, key)
-    made_from = replace(inputs, settings=settings).digest  # whatever their ledger
-    folder, grouping = run.root.resolve() / TEACHERS_FIT.outputs[0], None
-    if run.needs(TEACHERS_FIT, inputs):
-        if uses_groups(plan):
-            data.records(Role.PRIVATE).units("group")
-            grouping = data.grouping
-        if plan.start_from is not None:
-            require_start_for(run, plan.start_from, PrivacyUnit(unit=plan.unit, grouping=grouping))
-    if not run.begin(TEACHERS_FIT, inputs, foreign=foreign(folder, made_from)):
-        return None
-    make_folder(folder)
-    if grouping is not None:
-        run.record(TEACHERS_FIT, replace(run.begun(TEACHERS_FIT), grouping=grouping))
-    elif data.load(Role.PRIVATE).groups is not None:
-        print(_ONE_OF_MANY, file=sys.stderr, flush=True)
-    return folder, key, made_from
 
 
 def training_inputs(data: DataSource, plan: Plan) -> dict[str, str]:
@@ -261,22 +318,13 @@ def load_plan(run: Run) -> Any:
     return replace(plan, **read_json(path.read_text()))
 
 
-def fit_closed_form(
-    run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False
-) -> None:
-    """Write down private records as coordinates along the public directions, with their labels.
+def _trained(folder: Path, _: str) -> list[str]:
+    """Return the names of files of trained teachers in ``folder``."""
+    return sorted(path.name for path in folder.glob("teachers_*"))
 
-    Args:
-        run: the run's folder.
-        data: the source of the records.
-        plan: how records are assigned to teachers.
-        dry_run: whether to print the size of the files, and write nothing.
 
-    Raises:
-        ValueError: if settings, records or earlier files do not allow it.
-    """
-    if plan.start_from is not None:
-        return fit_corrections(run, data, plan, dry_run=dry_run)
+def _voters(run: Run, data: DataSource, plan: ClosedFormPlan) -> Teaching:
+    """Write down private records as coordinates along the public directions, with their labels."""
     private = data.records(Role.PRIVATE)
     # their number is private
     require(
@@ -284,84 +332,30 @@ def fit_closed_form(
     )
     data.require_distinct()
     _ = assigned_units(private, plan, bytes(16))  # refused here
-    public = _all_of(data.records(Role.PUBLIC).features)
-    feature_map = data.feature_map
+    public, feature_map = _all_of(data.records(Role.PUBLIC).features), data.feature_map
     geometry = Geometry.of(public, () if feature_map is None else feature_map.widths)
-    num = geometry.num_directions
-    if dry_run:
+
+    def describe() -> None:
+        num = geometry.num_directions
         size = len(private) * (4 * num + data.num_labels) / 1e9
         run.tell_owner(f"{len(private)} records along {num} directions, {size:.2g} GB.", keep=False)
-        return
-    beginning = begin_fit(run, data, plan, _trained)
-    if beginning is None:
-        return
-    folder, key, _ = beginning
-    units = assigned_units(private, plan, key)
-    groups: StrArray | IntArray | None = units
-    if plan.num_teachers is not None:
-        groups = assign_teachers(map(str, units), num_teachers=plan.num_teachers, key=key)
-    elif plan.unit == "record" and plan.max_teachers_per_group is None:
-        groups = None
-    run.finish(
-        TEACHERS_FIT,
-        VoterStore(folder).save(private, geometry, groups, unknown_labels=data.unknown_labels),
-        ledger_beside=data.ledger_path,
-    )
+
+    def train(folder: Path, key: bytes, *_: Any) -> Mapping[Path, str]:
+        units = assigned_units(private, plan, key)
+        groups: StrArray | IntArray | None = units
+        if plan.num_teachers is not None:
+            groups = assign_teachers(map(str, units), num_teachers=plan.num_teachers, key=key)
+        elif plan.unit == "record" and plan.max_teachers_per_group is None:
+            groups = None
+        store = VoterStore(folder)
+        return store.save(private, geometry, groups, unknown_labels=data.unknown_labels)
+
+    return Teaching(describe, train, _trained)
 
 
-def _trained(folder: Path, _: str) -> list[str]:
-    """Return the names of files of trained teachers in ``folder``."""
-    return sorted(path.name for path in folder.glob("teachers_*"))
-
-
-def seal_closed_form(
-    run: Run,
-    data: DataSource,
-    plan: ClosedFormPlan,
-    *,
-    votes: Voting | None = None,
-    absent: Sequence[int] | None = None,
-) -> None:
-    """Write the manifest of votes that are moments; `pate label` computes the votes themselves.
-
-    Args:
-        run: the run's folder.
-        data: the source of the samples.
-        plan: how records are assigned to teachers.
-        votes: None; ballots are moments.
-        absent: None; absent teachers are records left out of the data.
-
-    Raises:
-        ValueError: if teachers, records or an earlier manifest belong to another run.
-    """
-    require(
-        votes is None,
-        "no `votes` of teachers in closed form, whose ballots follow from how they were made",
-        votes=votes,
-    )
-    require(
-        not absent,
-        "no absent teachers in closed form: leave their records out of the data",
-        absent=absent,
-    )
-    if plan.start_from is not None:
-        return vote_corrections(run, data, plan)
-    made_by = {"teachers": fingerprint_of_voters(run), "data": data.fingerprint(Role.PUBLIC)}
-    inputs, store = StageInputs(digests=made_by), VoteStore(run.root / TEACHERS_VOTE.outputs[0])
-    if run.needs(TEACHERS_VOTE, inputs):
-        require_same_data(run, data, plan)
-    if not run.begin(TEACHERS_VOTE, inputs, foreign=[*store.provenance()]):
-        return
-    run.finish(
-        TEACHERS_VOTE,
-        store.write_manifest(
-            num_teachers=plan.nominal,
-            label_names=data.label_names,
-            made_by=made_by | {"code": code_version()},
-            ids=data.records(Role.PUBLIC).ids.tolist(),
-            ballots=Moments.form,
-        ),
-    )
+def _moments(run: Run, _: DataSource, plan: ClosedFormPlan) -> Poll:
+    """Return votes that are moments, which `pate label` computes: nothing is cast."""
+    return Poll(Moments, plan.nominal, {}, fingerprint_of_voters(run), lambda *_: None)
 
 
 def _all_of(features: Features) -> FloatArray:
@@ -370,28 +364,17 @@ def _all_of(features: Features) -> FloatArray:
 
 
 _CHUNK = 100  # teachers whose votes lie in one file
+_FILES = ("start.npy", "corrections.npy")
 
 
-def fit_corrections(
-    run: Run, data: DataSource, plan: ClosedFormPlan, *, dry_run: bool = False
-) -> None:
+def _corrections_of(run: Run, data: DataSource, plan: ClosedFormPlan) -> Teaching:
     """Let each teacher correct the student that it starts from, by its own records.
 
     A correction is a ridge solution. Its targets are the differences of the teacher's known labels
     from the student's answers. The penalty is public: the mean square of a public sample, by which
     one record moves the answer to itself half of the way to its labels. A teacher without records
     leaves the student as it is.
-
-    Args:
-        run: the run's folder.
-        data: the source of the records.
-        plan: the number of teachers, and the student that they start from.
-        dry_run: whether to print what will be written, and write nothing.
-
-    Raises:
-        ValueError: if settings, records, the student or earlier files do not allow it.
     """
-    assert plan.start_from is not None
     require(
         plan.num_teachers is not None,
         "`num_teachers` with start_from, which `pate run` finds for a target",
@@ -402,93 +385,74 @@ def fit_corrections(
     _ = assigned_units(private, plan, bytes(16))  # refused here
     shape = (plan.nominal, public.shape[1], data.num_labels)
     size = 4 * int(np.prod(shape))
-    if dry_run:
-        print(f"Corrections of {plan.nominal} teachers, {size / 1e9:.2g} GB.")
-        return
-    start = Start.of(run, encode_fields(plan), data)
-    beginning = begin_fit(run, data, plan, _trained)
-    if beginning is None:
-        return
-    folder, key, _ = beginning
-    files = [folder / name for name in ("start.npy", "corrections.npy")]
-    require_disk(size, folder, "teachers")
-    with atomic_write(files[0]) as file:
-        np.save(file, start.answers(data.load(Role.PUBLIC).features[np.arange(len(public))]))
-    penalty = float((public.astype(np.float64) ** 2).sum(axis=1).mean())
-    units = assigned_units(private, plan, key)
-    partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=key)
-    raw, feature_map = data.load(Role.PRIVATE), data.feature_map
-    raw_rows, of_mapped = rows_of(private.ids, raw.ids), start.mapped_answers(data)
-    with (
-        atomic_write(files[1]) as file,
-        stage_bar(len(partition), "teachers", unit="teacher") as bar,
-    ):
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": "<f4", "fortran_order": False, "shape": shape}
-        )
-        for rows in partition:
-            right, known = known_truth(private.labels[rows])
-            # for a record of extreme numbers a map or a student may have no finite ones
-            with np.errstate(all="ignore"):
-                if of_mapped is not None:
-                    seen = private.features[rows]
-                    answers = of_mapped(seen)
-                else:
-                    samples = raw.features[raw_rows[rows]]
-                    seen = (
-                        feature_map.transform(as_features(samples))[:]
-                        if feature_map is not None and feature_map.by_rows  # which are read already
-                        else private.features[rows]
-                    )
-                    answers = start.answers(samples)
-                residuals: FloatArray = right - np.nan_to_num(answers)
-                solution = correction(flat(np.nan_to_num(seen)), residuals, known, penalty)
-                file.write(np.nan_to_num(solution.astype("<f4")).tobytes())
-            bar.update()
-    run.finish(TEACHERS_FIT, {path: digest(path) for path in files}, ledger_beside=data.ledger_path)
+
+    def train(folder: Path, key: bytes, _: str, start: Start) -> Mapping[Path, str]:
+        files = [folder / name for name in _FILES]
+        require_disk(size, folder, "teachers")
+        with atomic_write(files[0]) as file:
+            np.save(file, start.answers(data.load(Role.PUBLIC).features[np.arange(len(public))]))
+        penalty = float((public.astype(np.float64) ** 2).sum(axis=1).mean())
+        units = assigned_units(private, plan, key)
+        partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=key)
+        raw, feature_map = data.load(Role.PRIVATE), data.feature_map
+        raw_rows, of_mapped = rows_of(private.ids, raw.ids), start.mapped_answers(data)
+        with (
+            atomic_write(files[1]) as file,
+            stage_bar(len(partition), "teachers", unit="teacher") as bar,
+        ):
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+            )
+            for rows in partition:
+                right, known = known_truth(private.labels[rows])
+                # for a record of extreme numbers a map or a student may have no finite ones
+                with np.errstate(all="ignore"):
+                    if of_mapped is not None:
+                        seen = private.features[rows]
+                        answers = of_mapped(seen)
+                    else:
+                        samples = raw.features[raw_rows[rows]]
+                        seen = (
+                            feature_map.transform(as_features(samples))[:]
+                            if feature_map is not None and feature_map.by_rows  # read already
+                            else private.features[rows]
+                        )
+                        answers = start.answers(samples)
+                    residuals: FloatArray = right - np.nan_to_num(answers)
+                    solution = correction(flat(np.nan_to_num(seen)), residuals, known, penalty)
+                    file.write(np.nan_to_num(solution.astype("<f4")).tobytes())
+                bar.update()
+        return {path: digest(path) for path in files}
+
+    return Teaching(
+        lambda: print(f"Corrections of {plan.nominal} teachers, {size / 1e9:.2g} GB."),
+        train,
+        _trained,
+    )
 
 
-def vote_corrections(run: Run, data: DataSource, plan: ClosedFormPlan) -> None:
+def _corrected(run: Run, data: DataSource, plan: ClosedFormPlan) -> Poll:
     """Let each teacher vote on every public sample.
 
     It gives a label where the student's answer and its correction exceed one half together.
-
-    Raises:
-        ValueError: if teachers, records or earlier votes are not those of this run.
     """
     run.require_finished(TEACHERS_FIT)
-    require_same_data(run, data, plan)
-    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
-    made_by = {
-        "teachers": digest(folder / "start.npy", folder / "corrections.npy"),
-        "data": data.fingerprint(Role.PUBLIC),
-    }
-    made_from = digest(json.dumps(made_by, sort_keys=True))
-    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
-    foreign = [name for name, origin in store.provenance().items() if origin != made_from]
-    if not run.begin(TEACHERS_VOTE, StageInputs(digests=made_by), foreign=foreign):
-        return
-    store.folder.mkdir(parents=True, exist_ok=True)
-    samples, answers = _with_constant(data, Role.PUBLIC), np.load(folder / "start.npy")
-    corrections = _corrections(folder)
-    numbers = range(plan.nominal)
-    chunks = [numbers[first : first + _CHUNK] for first in numbers[::_CHUNK]]
-    with stage_bar(len(chunks), "votes", unit="chunk") as bar:
-        for teachers in chunks:
-            if not store.has_chunk(teachers):
-                some = corrections[teachers.start : teachers.stop]
-                packed = [*map(pack_ballots, ballots_of(samples, answers, some))]
-                store.save_chunk(teachers, np.concatenate(packed), made_from=made_from)
-            bar.update()
-    run.finish(
-        TEACHERS_VOTE,
-        store.write_manifest(
-            ids=data.records(Role.PUBLIC).ids.tolist(),
-            label_names=data.label_names,
-            num_teachers=plan.nominal,
-            made_by=made_by | {"code": code_version()},
-        ),
-    )
+    start, corrections = (run.root.resolve() / TEACHERS_FIT.outputs[0] / name for name in _FILES)
+
+    def cast(store: VoteStore, made_from: str) -> None:
+        store.folder.mkdir(parents=True, exist_ok=True)
+        samples, answers = _with_constant(data, Role.PUBLIC), np.load(start)
+        moved, numbers = np.load(corrections, mmap_mode="r"), range(plan.nominal)
+        chunks = [numbers[first : first + _CHUNK] for first in numbers[::_CHUNK]]
+        with stage_bar(len(chunks), "votes", unit="chunk") as bar:
+            for teachers in chunks:
+                if not store.has_chunk(teachers):
+                    some = moved[teachers.start : teachers.stop]
+                    packed = [*map(pack_ballots, ballots_of(samples, answers, some))]
+                    store.save_chunk(teachers, np.concatenate(packed), made_from=made_from)
+                bar.update()
+
+    return Poll(Ballots, plan.nominal, {}, digest(start, corrections), cast)
 
 
 def correction(
@@ -538,7 +502,3 @@ def _with_constant(data: DataSource, role: Role) -> Float32Array:
     """Return the features of a role, flattened, with a constant behind them: ``[N, F + 1]``."""
     rows = _all_of(data.records(role).features).astype(np.float32)
     return np.column_stack((rows, np.ones(len(rows), dtype=np.float32)))
-
-
-def _corrections(folder: Path) -> Float32Array:
-    return np.load(folder / "corrections.npy", mmap_mode="r")

@@ -25,9 +25,9 @@ from pate._labeling.release.between_runs import (
     ledger_setting,
     open_ledger,
     require_ledger,
+    unit_by,
 )
 from pate._labeling.release.label_settings import LabelSettings
-from pate._labeling.release.privacy_units import unit_by
 from pate._labeling.runs.named_votes import NamedVotes, Silos
 from pate._labeling.runs.run import (
     LABEL,

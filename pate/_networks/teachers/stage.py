@@ -6,7 +6,6 @@ data of the public shape, so that the choice reveals nothing about private recor
 
 import csv
 import io
-import json
 import secrets
 import time
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pate._core.files.reading import Json, code_version, digest
+from pate._core.files.reading import Json, digest
 from pate._core.files.writing import (
     FINISH,
     atomic_write,
@@ -36,7 +35,6 @@ from pate._core.files.writing import (
     write_text,
 )
 from pate._core.progress import stage_bar
-from pate._core.settings import encode_fields
 from pate._core.validation import Float32Array, require
 from pate._labeling.data.records import Role, known_truth
 from pate._labeling.data.source import DataSource
@@ -46,11 +44,10 @@ from pate._labeling.runs.run import (
     TEACHERS_FIT,
     TEACHERS_VOTE,
     Run,
-    StageInputs,
     read_key,
 )
 from pate._labeling.runs.vote_store import VoteStore
-from pate._labeling.stages.teachers import begin_fit, require_same_data
+from pate._labeling.stages.teachers import Poll, Teaching
 from pate._labeling.teachers import CHUNK_SIZE, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting, kind_cast
 from pate._networks.settings import require_logits
@@ -145,14 +142,8 @@ def _shapes(network: nn.Module) -> dict[str, torch.Size]:
 
 
 def fit_teachers(
-    run: Run,
-    data: DataSource,
-    plan: TeacherPlan,
-    execution: Execution,
-    *,
-    logger: CurveFormat = "csv",
-    dry_run: bool = False,
-) -> None:
+    run: Run, data: DataSource, plan: TeacherPlan, execution: Execution, *, logger: CurveFormat
+) -> Teaching:
     """Train the teachers, each on its own partition of the private data.
 
     After an interruption the stage continues where it stopped, with the same result bit for bit.
@@ -163,10 +154,9 @@ def fit_teachers(
         plan: how teachers are trained.
         execution: where chunks are trained.
         logger: the format of the loss curves.
-        dry_run: whether to print the cost of training, and train and write nothing.
 
     Raises:
-        ValueError: if settings, records or earlier files do not allow it.
+        ValueError: if settings or records do not allow it.
     """
     require(
         logger != "tensorboard" or find_spec("tensorboard") is not None,
@@ -178,64 +168,51 @@ def fit_teachers(
         "overwrite without shared, which others would lose",
     )
     torch.set_num_threads(execution.threads)
-    private = data.records(Role.PRIVATE)
+    private, shape = data.records(Role.PRIVATE), data.input_shape
     data.require_distinct()
-    require_pictures(plan.augment, data.input_shape)
+    require_pictures(plan.augment, shape)
     private.units(plan.unit)  # raises if there are none
     require_logits(plan.network, data, seed=plan.seed)
-    if dry_run:
+
+    def describe() -> None:
         key = read_key(run) or secrets.token_bytes(KEY_BYTES)
         sizes = PartitionedRecords.by_key(private, plan, key).sizes
         run.tell_owner(describe_sizes(sizes), keep=False)
-        text = describe_training(
-            plan,
-            shape=data.input_shape,
-            num_labels=data.num_labels,
-            execution=execution,
-        )
-        print(text, end="")
-        return
-    start = None if plan.start_from is None else Start.of(run, encode_fields(plan), data)
-    beginning = begin_fit(run, data, plan, foreign_files)
-    if beginning is None:
-        return
-    folder, key, made_from = beginning
-    partitioned = PartitionedRecords.by_key(private, plan, key)
+        num = data.num_labels
+        print(describe_training(plan, shape=shape, num_labels=num, execution=execution), end="")
 
-    def choose() -> Json:
-        size, messages = choose_size(
-            plan,
-            data.input_shape,
-            data.num_labels,
-            available=available_bytes(root_device(plan.accelerator)) // execution.workers,
-        )
-        for line in messages:
-            print(line, flush=True)
-        return {"chunk_size": size}
+    def train(folder: Path, key: bytes, made_from: str, start: Start | None) -> dict[Path, str]:
+        partitioned = PartitionedRecords.by_key(private, plan, key)
 
-    # chosen once and kept, because training depends on the chunk of a teacher
-    sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
-    job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
-    if start is not None and job.start_file is not None:
-        write_start(job.start_file, start, plan, data)
-    chunks = sized_plan.chunks()
-    untrained = sum(len(teachers) for teachers in chunks if not job.is_done(teachers))
-    require_disk(disk_bytes(plan, data.input_shape, data.num_labels, untrained), folder, "teachers")
-    with stage_bar(len(chunks) * plan.num_steps, "teachers", unit="step") as bar:
-        run_jobs(job, chunks, execution, bar.update)
-    with lease(folder / FINISH, wait=True):
-        if run.is_finished(TEACHERS_FIT):  # by another process
-            return
-        # left by processes that were killed
-        for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):
-            left.unlink(missing_ok=True)
-        losses = _read_losses(sized_plan, folder)
-        write_text(folder / "PRIVATE_log.csv", _teachers_table(partitioned, losses[-1]))
-        _log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
+        def choose() -> Json:
+            available = available_bytes(root_device(plan.accelerator)) // execution.workers
+            size, messages = choose_size(plan, shape, data.num_labels, available=available)
+            for line in messages:
+                print(line, flush=True)
+            return {"chunk_size": size}
+
+        # chosen once and kept, because training depends on the chunk of a teacher
+        sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
+        job = TrainJob(plan=sized_plan, data=partitioned, folder=folder, made_from=made_from)
+        if start is not None and job.start_file is not None:
+            write_start(job.start_file, start, plan, data)
+        chunks = sized_plan.chunks()
+        untrained = sum(len(teachers) for teachers in chunks if not job.is_done(teachers))
+        require_disk(disk_bytes(plan, shape, data.num_labels, untrained), folder, "teachers")
+        with stage_bar(len(chunks) * plan.num_steps, "teachers", unit="step") as bar:
+            run_jobs(job, chunks, execution, bar.update)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
-        run.finish(
-            TEACHERS_FIT, {file: digest(file) for file in files}, ledger_beside=data.ledger_path
-        )
+        with lease(folder / FINISH, wait=True):
+            if not run.is_finished(TEACHERS_FIT):  # by another process
+                # left by processes that were killed
+                for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):
+                    left.unlink(missing_ok=True)
+                losses = _read_losses(sized_plan, folder)
+                write_text(folder / "PRIVATE_log.csv", _teachers_table(partitioned, losses[-1]))
+                _log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
+            return {file: digest(file) for file in files}
+
+    return Teaching(describe, train, foreign_files)
 
 
 def vote_teachers(
@@ -244,9 +221,9 @@ def vote_teachers(
     plan: TeacherPlan,
     execution: Execution,
     *,
-    voting: Voting | None = None,
-    absent: Sequence[int] | None = None,
-) -> None:
+    voting: Voting | None,
+    absent: Sequence[int] | None,
+) -> Poll:
     """Let the teachers vote on every public sample. Each teacher's votes are kept.
 
     Args:
@@ -260,62 +237,38 @@ def vote_teachers(
             votes, this list is PRIVATE. None for the list of an earlier call, if any.
 
     Raises:
-        ValueError: if teachers, records or earlier votes belong to another run.
+        ValueError: if an absent teacher is not there, or the teachers have changed.
     """
     before = run.inputs_of(TEACHERS_VOTE).settings
-    voting = before.get("votes", "bits") if voting is None else voting
+    form: Voting = before.get("votes", "bits") if voting is None else voting
     absent = before.get("absent") if absent is None else absent
-    absent_teachers = sorted(map(int, absent or []))
-    in_range = len({*absent_teachers} & {*range(plan.num_teachers)}) == len(absent_teachers)
+    away = sorted(map(int, absent or []))
+    in_range = len({*away} & {*range(plan.num_teachers)}) == len(away)
     require(in_range, f"absent teachers in 0..{plan.num_teachers - 1}, each once", absent=absent)
     run.require_finished(TEACHERS_FIT)
-    require_same_data(run, data, plan)
     # workers may start in another folder
-    folder = run.root.resolve() / TEACHERS_FIT.outputs[0]
-    chunks = plan.chunks()
-    made_by = {
-        "teachers": digest(*(chunk_file(folder, teachers) for teachers in chunks)),
-        "data": data.fingerprint(Role.PUBLIC),
-        "code": code_version(),
-    }
-    store = VoteStore(run.root.resolve() / TEACHERS_VOTE.outputs[0])
-    # votes remain valid when only the code around them changes
-    inputs = {name: made_by[name] for name in ("teachers", "data")}
-    made_from = digest(json.dumps([inputs, absent_teachers, voting], sort_keys=True))
-    if not run.begin(
-        TEACHERS_VOTE,
-        StageInputs({"votes": voting, "absent": absent_teachers}, inputs),
-        foreign=[name for name, origin in store.provenance().items() if origin != made_from],
-    ):
-        return
-    public = data.records(Role.PUBLIC)
-    job = VoteJob(
-        plan=plan,
-        teachers_folder=folder,
-        samples=public.features,
-        num_labels=data.num_labels,
-        store=store,
-        voting=voting,
-        absent=tuple(absent_teachers),
-        made_from=made_from,
-    )
-    with stage_bar(len(chunks), "votes", unit="chunk") as bar:
-        run_jobs(job, chunks, execution, bar.update)
-    with lease(store.folder / FINISH, wait=True):
-        if run.is_finished(TEACHERS_VOTE):  # by another process
-            return
-        for left in store.folder.glob("*.lease"):  # by processes that were killed
-            left.unlink(missing_ok=True)
-        run.finish(
-            TEACHERS_VOTE,
-            store.write_manifest(
-                ids=public.ids.tolist(),
-                label_names=data.label_names,
-                num_teachers=plan.num_teachers,
-                made_by=made_by,
-                ballots=kind_cast(voting).form,
-            ),
+    folder, chunks = run.root.resolve() / TEACHERS_FIT.outputs[0], plan.chunks()
+
+    def cast(store: VoteStore, made_from: str) -> None:
+        job = VoteJob(
+            plan=plan,
+            teachers_folder=folder,
+            samples=data.records(Role.PUBLIC).features,
+            num_labels=data.num_labels,
+            store=store,
+            voting=form,
+            absent=tuple(away),
+            made_from=made_from,
         )
+        with stage_bar(len(chunks), "votes", unit="chunk") as bar:
+            run_jobs(job, chunks, execution, bar.update)
+        with lease(store.folder / FINISH, wait=True):
+            for left in store.folder.glob("*.lease"):  # by processes that were killed
+                left.unlink(missing_ok=True)
+
+    teachers = digest(*(chunk_file(folder, teachers) for teachers in chunks))
+    settings = {"votes": form, "absent": away}
+    return Poll(kind_cast(form), plan.num_teachers, settings, teachers, cast)
 
 
 def _read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:

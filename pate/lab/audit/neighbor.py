@@ -39,9 +39,8 @@ from pate._labeling.data.records import Records, Role, assign_teachers
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import is_linear
 from pate._labeling.plan import RunPlan
-from pate._labeling.release.between_runs import student_run
+from pate._labeling.release.between_runs import student_run, unit_of
 from pate._labeling.release.label_settings import LabelSettings
-from pate._labeling.release.privacy_units import unit_of
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
 from pate._labeling.runs.run import (
     KEY_FILE,

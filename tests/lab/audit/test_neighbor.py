@@ -183,13 +183,13 @@ def test_a_wrong_mechanism_is_refuted(
 def test_a_line_that_tells_the_number_of_records_is_found(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, fitted = label(table, "run"), teachers_stage.begin_fit
+    run, fitted = label(table, "run"), teachers_stage._teach
 
     def loud(run: Any, data: Any, *others: Any) -> Any:
         print(f"{len(data.load(pate.data.Role.PRIVATE))} records", file=sys.stderr)
         return fitted(run, data, *others)
 
-    monkeypatch.setattr(teachers_stage, "begin_fit", loud)
+    monkeypatch.setattr(teachers_stage, "_teach", loud)
     audited = audit_neighbor(run, "record", "person-007")
     assert audited.verdict == "refuted" and "150 records" in result(audited, "outputs", 1)
 

@@ -238,6 +238,7 @@ def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
             lambda: write(aggregator=np.array("{}")),
             "as `pate label` of this run left them",
         ),
+        "a format": (lambda: write(format=np.array(2)), "labels of format 1, which this version"),
         "a release": (lambda: write(release=np.array(2)), "as `pate label` of this run left them"),
     }
     for name, (change, message) in spoil.items():

@@ -357,6 +357,16 @@ def test_counts_that_were_changed_are_told(counts: Any, message: str, tmp_path: 
         store.check()
 
 
+def test_votes_of_another_format_are_refused(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    content = json.loads(store.manifest_file.read_text())
+    store.manifest_file.write_text(json.dumps(content | {"format": 2}))
+    with pytest.raises(
+        ValueError, match=r"got Expected format 1, got format=2: `pate teachers vote"
+    ):
+        store.manifest()
+
+
 def test_counts_of_too_many_teachers_are_told(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
