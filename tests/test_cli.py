@@ -52,7 +52,7 @@ LIGHT = [
     "label",
     "account",
     "ledger show",
-    "ledger verify",
+    "verify",
     "report",
 ]
 LISTED = ["student fit", "student test", "teachers fit"]

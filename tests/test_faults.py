@@ -93,7 +93,7 @@ CASES = (
     Case(f"account --aggregator StableTopK --num_queries 180 {TARGET} {PANEL}"),
     Case(f"account {AGGREGATOR} --num_queries 600 --delta 1e-6 {PANEL}"),
     Case("ledger show --ledger run/ledger.sqlite"),
-    Case("ledger verify --ledger run/ledger.sqlite"),
+    Case("verify run/ledger.sqlite"),
     Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.npy] --seeds 2"),
     # so few canaries show nothing
     Case("audit recipe --output audited --canaries 16", status=3),
@@ -289,7 +289,7 @@ def test_an_output_without_room_is_one_line(
         "report loop",
         "label --votes votes.npz --run new --config recipe/label.yaml --ledger loop",
         "predict read/public/student/model pipe.npz",
-        "ledger verify --ledger run/ledger.sqlite --statement pipe.npz",
+        "verify pipe.json",
     ],
 )
 def test_links_to_themselves_and_pipes_are_refused_in_one_line(
@@ -297,7 +297,8 @@ def test_links_to_themselves_and_pipes_are_refused_in_one_line(
 ) -> None:
     for name in ("loop", "loop.csv"):
         (place / name).symlink_to(name)
-    os.mkfifo(place / "pipe.npz")
+    for name in ("pipe.npz", "pipe.json"):
+        os.mkfifo(place / name)
     code, error = run(words, capsys)
     assert code == 2 and ": Expected " in error and len(error.splitlines()) == 1
 

@@ -316,7 +316,7 @@ for words in (
     "label --votes votes.npz --run labels --aggregator NoisyVotes --target_epsilon 9 --delta 1e-5",
     "run table --data.init_args.path=table.npz --run run --label.target_epsilon=20",
     "predict run/public/student/model table.npz --output answers.csv",
-    "ledger verify --ledger table.ledger.sqlite --statement run/public/privacy.json",
+    "verify run/public/privacy.json --ledger table.ledger.sqlite",
     "check run",
     "report run",
     "report run --private",

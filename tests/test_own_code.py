@@ -102,7 +102,7 @@ CASES = {
     "audit": Case("recipe", "../closed --output ../audited --canaries 8", quick=False),
     "account": Case("empty", f"--aggregator NoisyVotes --aggregator.sigma_votes 9 {PANEL}"),
     "ledger show": Case("stated", "--ledger ledger.sqlite"),
-    "ledger verify": Case("stated", "--ledger ledger.sqlite --statement public/privacy.json"),
+    "verify": Case("stated", "public/privacy.json --ledger ledger.sqlite"),
     "study": Case(
         "empty",
         "--mechanisms [Peeling] --k [1] --epsilons [4] --seeds 1 --num_queries 5"
@@ -232,7 +232,7 @@ def through_python(place: Place, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ledger verify", "predict"])
+@pytest.mark.parametrize("name", ["verify", "predict"])
 def test_python_m_pate_runs_nothing_of_a_stranger(name: str, place: Place) -> None:
     through_python(place, name)
 

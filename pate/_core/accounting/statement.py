@@ -75,8 +75,10 @@ _LEDGERS = {
 Total = tuple[PrivacyUnit, LedgerSnapshot]
 """The unit with a total of releases, and the ledger with their events for it."""
 
-FORMAT = 1
+FORMAT = 2
 """The format of a statement: its keys, and the wording of the sentences that it holds."""
+SCHEMA = f"urn:pate:statement:{FORMAT}"
+"""The name of its JSON schema, in `statement.schema.json` here."""
 KIND = "labels"
 """The kind of release that statements are made of."""
 REACHED = (1, 2, 3)
@@ -329,6 +331,7 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
             for relation, total in totals.items()
         }
     return {
+        "$schema": SCHEMA,
         "format": FORMAT,
         "kind": kind,
         "private": ledger != AUDIT and not any(entry.seeded for entry in book.entries),

@@ -1,11 +1,14 @@
 """The commands that read a run and its ledger, compute them again, and change neither.
 
 `pate check` tells what stands in a run, whether it is as its commands left it, and its next
-command. `pate ledger show` and `pate ledger verify` add up the releases of a ledger.
+command. `pate ledger show` adds up the releases of a ledger. `pate verify` computes a ledger or a
+statement again, and signs a statement with an SSH key.
 """
 
+import json
 import shlex
 import stat
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,15 +20,25 @@ from pate._core.accounting.history import LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger, verify_ledger
 from pate._core.accounting.statement import (
     FIXED_BEFOREHAND,
+    SCHEMA,
     WORLD,
     Total,
     describe_budget,
     describe_missing_total,
     describe_reach,
     describe_state,
+    sha256,
 )
 from pate._core.files.reading import read_json
-from pate._core.validation import Faults, one_line, require, require_in_open_unit_interval
+from pate._core.files.writing import write_text
+from pate._core.validation import (
+    Faults,
+    expecting,
+    given,
+    one_line,
+    require,
+    require_in_open_unit_interval,
+)
 from pate._labeling.commands.own_code import with_options
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.release.between_runs import require_ledger
@@ -35,6 +48,7 @@ from pate._labeling.runs.run import (
     LABEL,
     METRICS,
     REPORT,
+    SIGNED,
     STUDENT,
     TEACHERS_FIT,
     TEACHERS_VOTE,
@@ -236,35 +250,70 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
     _print_sum(book, _delta_of(book) if delta is None else delta)
 
 
-def ledger_verify(
-    *, ledger: Path, statement: Path | None = None, released: Path | None = None
+def verify_file(
+    file: Path,
+    *,
+    ledger: Path | None = None,
+    released: Path | None = None,
+    sign: Path | None = None,
 ) -> None:
-    """Check a ledger by computing everything in it again from its events.
+    """Check a statement or a ledger by computing everything in it again from its events.
+
+    A statement is compared key by key, and so are its text and the released file.
 
     Args:
-        ledger: the file.
-        statement: the ``privacy.json`` of ``pate label``. It is computed again from the ledger and
-            compared key by key, and so are its text and the released file.
-        released: the released file. None for the ``labels.npz`` in the folder of the statement.
+        file: the ``privacy.json`` of ``pate label``, or a ledger.
+        ledger: the ledger that the statement follows from. None for the releases that it lists:
+            that these are all is then the word of its author.
+        released: the released file. None for a ``labels.npz`` in the folder of the statement.
+        sign: a private SSH key of yours. Writes ``privacy.intoto.json`` next to the statement, with
+            the digests of it, its labels and students, and a signature by ``ssh-keygen``.
 
     Raises:
         ValueError: at the first figure that does not follow from the events, or if a file is
             damaged.
     """
-    require(
-        released is None or statement is not None,
-        "--statement with --released",
-        released=str(released),
-    )
-    book = verify_ledger(ledger)
-    print(
-        f"{ledger}: intact; {len(book.entries)} release(s), and every epsilon follows from the"
-        " events."
-    )
-    if statement is not None:
-        verify_published(Path(statement), Path(ledger), released)
-        print(f"{statement}: every epsilon follows from the events.")
-    _print_sum(book, _delta_of(book))
+    stated = file.suffix == ".json"
+    for name, path in given(ledger=ledger, released=released, sign=sign).items():
+        require(stated, f"a statement, in a .json, with --{name} {path}", file=str(file))
+    book, source = None, ledger if stated else file
+    if source is not None:
+        book = verify_ledger(source)
+        print(
+            f"{source}: intact; {len(book.entries)} release(s), and every epsilon follows from the"
+            " events."
+        )
+    if stated:
+        verify_published(file, ledger, released)
+        print(f"{file}: every epsilon follows from the events.")
+    if sign is not None:
+        print(f"{_sign(file, sign)}: signed by {sign}")
+    if book is not None:
+        _print_sum(book, _delta_of(book))
+
+
+_SUBJECTS = ("privacy.txt", "labels.npz", "model.*", "sentences.zip", "student/*model/*")
+"""Patterns of what is signed with a statement: labels, and students in or below its folder."""
+
+
+def _sign(statement: Path, key: Path) -> Path:
+    """Write an in-toto statement on the files of a statement, and its signature."""
+    folder, (file, signature) = statement.parent, (statement.with_name(p.name) for p in SIGNED)
+    paths = {statement, *(path for each in _SUBJECTS for path in folder.glob(each))}
+    subject = [
+        {"name": path.relative_to(folder).as_posix(), "digest": {"sha256": sha256(path)}}
+        for path in sorted(paths)
+    ]
+    head = {"_type": "https://in-toto.io/Statement/v1", "predicateType": SCHEMA, "predicate": {}}
+    content = json.dumps(head | {"subject": subject}, indent=2) + "\n"
+    words = ["ssh-keygen", "-Y", "sign", "-n", "pate", "-f", str(key)]
+    with expecting(f"a signature by {key}", OSError):
+        done = subprocess.run(words, input=content.encode(), capture_output=True)
+    said = one_line(done.stderr.decode(errors="replace").strip())
+    require(done.returncode == 0, f"a signature by {key}", ssh_keygen=said)
+    write_text(file, content)
+    write_text(signature, done.stdout.decode())
+    return signature
 
 
 def _print_sum(book: LedgerSnapshot, delta: float) -> None:
@@ -326,4 +375,4 @@ def _delta_of(book: LedgerSnapshot) -> float:
 
 
 show = partial(run_command, "ledger show", ledger_show)
-verify = partial(run_command, "ledger verify", ledger_verify)
+verify = partial(run_command, "verify", verify_file)

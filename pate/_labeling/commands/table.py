@@ -93,11 +93,10 @@ _COMMANDS: dict[str, Command] = {
         "list the releases of a ledger and their cost",
         "pate ledger show --ledger data/faces/ledger.sqlite",
     ),
-    "ledger verify": Command(
+    "verify": Command(
         "pate._labeling.commands.check:verify",
-        "check a ledger by computing everything in it again",
-        "pate ledger verify --ledger data/faces/ledger.sqlite --statement "
-        "runs/faces/public/privacy.json",
+        "compute a statement or a ledger again, and sign a statement",
+        "pate verify runs/faces/public/privacy.json --ledger data/faces/ledger.sqlite",
     ),
 }
 

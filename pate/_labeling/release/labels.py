@@ -318,13 +318,15 @@ def require_stated(run: Run) -> int:
     return _verify(statement, run.ledger_path if run.ledger_path.is_file() else None, None)
 
 
-def verify_published(statement: Path, ledger: Path, released: Path | None = None) -> None:
+def verify_published(
+    statement: Path, ledger: Path | None = None, released: Path | None = None
+) -> None:
     """Verify the statement of labels, with the files next to it.
 
     Args:
         statement: the file.
-        ledger: the file of the ledger.
-        released: the released file. None for the one next to the statement.
+        ledger: the file of the ledger. None for the releases that the statement lists.
+        released: the released file. None for the one next to the statement, if there is one.
 
     Raises:
         ValueError: in one line, at the first figure that differs, if a file is missing or damaged,
@@ -342,7 +344,10 @@ def _verify(statement: Path, ledger: Path | None, released: Path | None) -> int:
     """Verify a statement; return the number of releases after it."""
     stated = Statement.read(statement)
     file = released or statement.with_name(LABEL.outputs[0].name)
-    since = stated.verify(ledger=ledger, released=file, facts=ReleasedLabels.read(file).facts)
+    if released is None and not file.exists():  # as with an exported student
+        since = stated.verify(ledger=ledger)
+    else:
+        since = stated.verify(ledger=ledger, released=file, facts=ReleasedLabels.read(file).facts)
     text = statement.with_suffix(".txt")
     if text.is_file():
         made_by = stated["versions"].get("pate")

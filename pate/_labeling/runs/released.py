@@ -38,6 +38,7 @@ from pate._labeling.runs.run import (
     METRICS,
     MODEL,
     REPORT,
+    SIGNED,
     STUDENT,
     TEACHERS_FIT,
     Run,
@@ -311,6 +312,7 @@ def require_student(run: Run) -> None:
 _STUDENT = STUDENT.outputs[0].as_posix()
 _PUBLISHED = (
     *(path.as_posix() for path in (LABEL.config, STUDENT.config, *LABEL.outputs, REPORT)),
+    *(path.as_posix() for path in SIGNED),
     *(f"{_STUDENT}/{name}" for name in ("*.ckpt", "linear.safetensors", METRICS)),
     *(f"{_STUDENT}/{name}/*" for name in (MODEL, LINEAR_MODEL, "logs")),
 )

@@ -90,6 +90,8 @@ METRICS = "metrics.json"
 
 REPORT = Path("public/report.html")
 """The publishable page on a run, relative to its folder."""
+SIGNED = (Path("public/privacy.intoto.json"), Path("public/privacy.intoto.json.sig"))
+"""The digests of what a run publishes, and the owner's signature, relative to its folder."""
 
 
 MODEL = "model"
@@ -484,8 +486,9 @@ class Run:
             if path.exists():
                 path.rename(path.with_name(f"{_trash(path)}{secrets.token_hex(8)}"))
         if stage is LABEL:
-            # these pages would understate the cost once other labels are released
-            (self.root / REPORT).unlink(missing_ok=True)
+            # these would understate the cost once other labels are released
+            for page in (REPORT, *SIGNED):
+                (self.root / page).unlink(missing_ok=True)
         (self.root / stage.state).unlink(missing_ok=True)
         self._empty_trash(stage)
 

@@ -1,6 +1,7 @@
 """The commands on ledgers: what they print is what the ledger holds."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from pate import LabelSettings, NoisyVotes, VoteShape, label
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import format_epsilon
-from pate._labeling.commands.check import ledger_show, ledger_verify
+from pate._labeling.commands.check import ledger_show, verify_file
 from pate.accounting import Budget, Ledger, NeighboringRelation
 from pate.aggregators import StableTopK
 from tests.conftest import made_votes
@@ -17,6 +18,11 @@ from tests.statements import PUBLISHED, RECORDS
 REPLACE = NeighboringRelation.REPLACE_RECORD
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
 Printed = pytest.CaptureFixture[str]
+COMMANDS: dict[Callable[[Path], None], str] = {
+    lambda ledger: ledger_show(ledger=ledger): "0 release(s) of 0 queries",
+    verify_file: "intact; 0 release(s)",
+}
+"""The commands on a ledger, and what they say of one without releases."""
 
 
 def test_ledger_commands_say_what_the_ledger_holds(tmp_path: Path, capsys: Printed) -> None:
@@ -68,14 +74,14 @@ def test_a_statement_is_verified_with_its_text_and_its_labels(
     ledger, public = tmp_path / "ledger.sqlite", tmp_path / "public"
     file, text, labels = (public / name for name in ("privacy.json", "privacy.txt", "labels.npz"))
     capsys.readouterr()
-    ledger_verify(ledger=ledger, statement=file)
+    verify_file(file, ledger=ledger)
     assert capsys.readouterr().out.count("every epsilon follows from the events") == 2
 
     def refused(changed: Path, content: bytes) -> str:
         before = changed.read_bytes()
         changed.write_bytes(content)
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$") as error:
-            ledger_verify(ledger=ledger, statement=file)
+            verify_file(file, ledger=ledger)
         changed.write_bytes(before)
         return str(error.value)
 
@@ -91,23 +97,19 @@ def test_a_statement_is_verified_with_its_text_and_its_labels(
     assert "Expected a readable statement" in refused(file, b"{")
 
 
-def test_a_released_file_is_verified_by_its_statement(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected --statement with --released, got released='[^\n]*labels\.npz'$",
-    ):
-        ledger_verify(ledger=ledger.path, released=tmp_path / "labels.npz")
+@pytest.mark.parametrize("name", ["ledger", "released", "sign"])
+def test_options_of_a_statement_are_refused_with_a_ledger(name: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite").path
+    expected = rf"^Expected a statement, in a .json, with --{name} \S+, got file='[^\n]*sqlite'$"
+    with pytest.raises(ValueError, match=expected):
+        verify_file(ledger, **{name: tmp_path / "other"})
 
 
 def test_a_ledger_without_releases_is_shown(tmp_path: Path, capsys: Printed) -> None:
     """As `pate teachers fit` leaves it, and `pate label` that was refused."""
     Ledger(tmp_path / "ledger.sqlite")
-    for command, said in (
-        (ledger_show, "0 release(s) of 0 queries"),
-        (ledger_verify, "intact; 0 release(s)"),
-    ):
-        command(ledger=tmp_path / "ledger.sqlite")
+    for command, said in COMMANDS.items():
+        command(tmp_path / "ledger.sqlite")
         text = capsys.readouterr().out
         assert said in text
         # nothing was released, for no unit
@@ -133,8 +135,8 @@ def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printe
         n: format_epsilon(account([(events, n)], REPLACE).get_epsilon(delta=delta), 4)
         for n in (40, 3)
     }
-    for command in (ledger_show, ledger_verify):
-        command(ledger=ledger.path)
+    for command in COMMANDS:
+        command(ledger.path)
         lines = capsys.readouterr().out.splitlines()
         shown = [i for i, line in enumerate(lines) if "under REPLACE_RECORD" in line]
         assert [lines[i].split(" (")[0].strip() for i in shown] == [
@@ -146,9 +148,9 @@ def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printe
 def test_a_damaged_ledger_stops_the_commands(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"damaged")
-    for command in (ledger_show, ledger_verify):
+    for command in COMMANDS:
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
-            command(ledger=path)
+            command(path)
 
 
 def test_a_ledger_says_after_which_release_its_budget_came(tmp_path: Path, capsys: Printed) -> None:

@@ -120,7 +120,7 @@ def test_a_parser_that_raises_says_the_same() -> None:
     assert parser.parse_args(["--seeds=3"]).seeds == 3
 
 
-FAST = ("label", "ledger verify")  # of the core, and of aggregators
+FAST = ("label", "verify")  # of the core, and of aggregators
 NAMES = sorted(commands().keys() - {*OF_NETWORKS, "student fit", "student test"})
 
 

@@ -9,7 +9,7 @@ import yaml
 
 import pate
 from pate import StatedLabels, cli
-from pate._labeling.commands.check import ledger_verify
+from pate._labeling.commands.check import verify_file
 from pate.accounting import read_ledger
 from tests.conftest import made_votes
 from tests.labeling.stages.test_votes_import import NAMES, part, place
@@ -176,7 +176,7 @@ def test_a_finished_run_states_what_was_released_since(place: Path) -> None:
     pate.label("votes.npz", settings(), run="runs/second")
     ledger, stated = Path("votes.ledger.sqlite"), Path("runs/first/public/privacy.json")
     with pytest.raises(ValueError, match=r"the same `pate label` makes it, got more=1$"):
-        ledger_verify(ledger=ledger, statement=stated)
+        verify_file(stated, ledger=ledger)
     again = pate.label("votes.npz", settings(), run="runs/first")
     assert (again.labels == first.labels).all() and again.release == 1
     both = again.statement["guarantees"]["replace_record"]["epsilon"]
@@ -187,7 +187,7 @@ def test_a_finished_run_states_what_was_released_since(place: Path) -> None:
     assert again.statement["this_release"] == first.statement["this_release"]
     assert again.describe() == Path("runs/first/public/privacy.txt").read_text()
     again.statement.verify(ledger=ledger, released=Path("runs/first/public/labels.npz"))
-    ledger_verify(ledger=ledger, statement=stated)
+    verify_file(stated, ledger=ledger)
 
 
 def test_units_that_reach_several_teachers(place: Path) -> None:
