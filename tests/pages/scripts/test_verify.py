@@ -1,0 +1,705 @@
+"""`scripts/verify.py` alone refuses forged statements, passes honest ones, and knows its limits."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from pate import LabelSettings, VoteShape, cli, label
+from pate._core.accounting.history import EACH
+from pate._core.accounting.statement import SCHEMA
+from pate._core.validation import FloatArray
+from pate._labeling.commands.check import _sign, check_run
+from pate._labeling.runs.run import SIGNED
+from pate.accounting import (
+    BoundedRangeEvent,
+    Budget,
+    ComposedEvent,
+    Event,
+    FailureEvent,
+    GaussianEvent,
+    GaussianThresholdEvent,
+    Ledger,
+    NeighboringRelation,
+    PrivacyUnit,
+    PureDPEvent,
+    RDPAccountant,
+    RepeatedEvent,
+    Statement,
+    gaussian_epsilon,
+)
+from pate.aggregators import (
+    Canonical,
+    ConfidentScreen,
+    NoisyVotes,
+    PeeledVotes,
+    Peeling,
+    PermuteAndFlip,
+    Powerset,
+    ScoreVotes,
+    StableTopK,
+)
+from scripts import verify
+from tests.conftest import made_votes
+from tests.statements import COMMON_KEYS, PUBLISHED, RECORDS
+
+ROOT = Path(__file__).parents[3]
+REPLACE, TEACHER = NeighboringRelation
+Events = Mapping[NeighboringRelation, Event]
+SHAPE = VoteShape(num_teachers=400, num_labels=9)
+
+
+def event(kind: type[Event], x: float, **more: Any) -> Events:
+    """Return events of a kind that cost twice as much under ``REPLACE_RECORD``."""
+    (name,) = (
+        field
+        for field in ("noise_multiplier", "eta", "epsilon", "delta")
+        if field in kind.__dataclass_fields__
+    )
+    doubled = {REPLACE: x / 2 if name == "noise_multiplier" else 2 * x, TEACHER: x}
+    return {
+        r: kind(neighboring_relation=r, **{name: value}, **more) for r, value in doubled.items()
+    }
+
+
+def gauss(x: float) -> Events:
+    return event(GaussianEvent, x)
+
+
+def threshold(x: float) -> Events:
+    return event(GaussianThresholdEvent, x)
+
+
+def choice(x: float) -> Events:
+    return event(BoundedRangeEvent, x)
+
+
+def pure(x: float) -> Events:
+    return event(PureDPEvent, x)
+
+
+def failure(x: float) -> Events:
+    return {
+        r: FailureEvent(neighboring_relation=r, delta=x, tail="constant")
+        for r in (REPLACE, TEACHER)
+    }
+
+
+def both(*parts: Events) -> Events:
+    return {r: ComposedEvent(events=tuple(part[r] for part in parts)) for r in (REPLACE, TEACHER)}
+
+
+def times(count: int, part: Events) -> Events:
+    return {r: RepeatedEvent(event=part[r], count=count) for r in (REPLACE, TEACHER)}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A ledger of releases (the events of a query, and the number of queries), and its options."""
+
+    releases: tuple[tuple[Events, int], ...]
+    budget: float | None = None
+    delta: float = 1e-6
+    unit: PrivacyUnit = RECORDS
+    teachers: int = 1
+    seeded: bool = False
+    paid: tuple[int, ...] = ()  # queries that are paid for in the end, where these are fewer
+    labels: bytes = b"labels"
+    release: int = 0  # which one is stated, from the last
+
+
+@cache
+def statement_of(case: Case) -> str:
+    """Return the statement on a case, as JSON."""
+    budget, facts = None, PUBLISHED | {"delta": case.delta, "unit": case.unit.unit}
+    facts |= {"sha256": sha256(case.labels).hexdigest(), "max_teachers_per_unit": case.teachers}
+    if case.budget is not None:
+        budget = Budget(
+            max_epsilon=case.budget,
+            delta=case.delta,
+            neighboring_relation=REPLACE,
+            max_teachers_per_unit=case.teachers,
+        )
+    with TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger.sqlite", max_teachers_per_unit=case.teachers)
+        for number, (events, count) in enumerate(case.releases):
+            made = ledger.reserve(
+                events,
+                count=count,
+                run="run",
+                description="Noise",
+                seeded=case.seeded,
+                delta=case.delta,
+                privacy_unit=case.unit,
+                budget=budget,
+            )
+            paid = [(events, case.paid[number])] if case.paid else None
+            ledger.settle(made, realised=paid, published=facts)
+        book = ledger.snapshot()
+    return json.dumps(Statement.of(book, len(case.releases) - case.release).content)
+
+
+def written(case: Case, folder: Path) -> Path:
+    """Write a statement with labels and a student beside it."""
+    (folder / "student" / "model").mkdir(parents=True)
+    (folder / "student" / "model" / "model.safetensors").write_bytes(b"weights")
+    (folder / "labels.npz").write_bytes(case.labels)
+    (folder / "privacy.json").write_text(statement_of(case))
+    return folder / "privacy.json"
+
+
+GAUSSIAN = Case(((gauss(40), 60), (gauss(50), 40)))
+MIXED = Case(((both(choice(0.05), gauss(60)), 20), (choice(0.1), 8)))
+PERSON = PrivacyUnit(unit="patient", partition=EACH)
+GROUP = PrivacyUnit(unit="group", grouping="patient", partition=EACH)
+UNKNOWN = PrivacyUnit(unit="record")  # whose teachers are not known to be the same
+
+
+def aggregated(aggregator: Any) -> Case:
+    return Case(((aggregator.events(SHAPE), 40),))
+
+
+HONEST = {
+    "one Gaussian": Case(((gauss(40), 60),)),
+    "three Gaussian": Case(((gauss(40), 60), (gauss(50), 40), (gauss(300), 2000))),
+    "the first of three": replace(
+        GAUSSIAN, releases=(*GAUSSIAN.releases, (gauss(90), 9)), release=2
+    ),
+    "a small epsilon": Case(((gauss(4000), 9),)),
+    "a large epsilon": Case(((gauss(1), 4),)),
+    "a delta of 1e-12": replace(GAUSSIAN, delta=1e-12),
+    "a delta of .01": replace(GAUSSIAN, delta=0.01),
+    "one choice": Case(((choice(0.5), 1),)),
+    "choices": Case(((choice(0.05), 90),)),
+    "many choices": Case(((choice(0.01), 4000),)),
+    "one threshold": Case(((threshold(3), 1),)),
+    "thresholds": Case(((threshold(30), 50),)),
+    "many thresholds": Case(((threshold(90), 900),)),
+    "one pure release": Case(((pure(0.4), 1),)),
+    "pure releases": Case(((pure(0.05), 200),)),
+    "pure and Gaussian": Case(((pure(0.05), 30), (gauss(50), 40))),
+    "failures": Case(((both(gauss(40), failure(1e-9)), 60),)),
+    "repeated": Case(((times(3, choice(0.05)), 9), (gauss(70), 5))),
+    "mixed": MIXED,
+    "fewer paid": replace(GAUSSIAN, paid=(20, 40)),
+    "a budget": replace(GAUSSIAN, budget=3.0),
+    "a budget of choices": Case(((choice(0.05), 30), (choice(0.05), 20)), budget=4.0),
+    "two teachers": replace(GAUSSIAN, teachers=2),
+    "patients": replace(GAUSSIAN, unit=PERSON),
+    "groups": replace(GAUSSIAN, unit=GROUP),
+    "unknown teachers": replace(GAUSSIAN, unit=UNKNOWN),
+    "NoisyVotes": aggregated(NoisyVotes(sigma_votes=90.0)),
+    "ScoreVotes": aggregated(ScoreVotes(multiplier_scores=30.0)),
+    "ConfidentScreen": aggregated(
+        ConfidentScreen(
+            answers=NoisyVotes(sigma_votes=90.0), sigma_confident=60.0, threshold_confident=200.0
+        )
+    ),
+    "Powerset": aggregated(Powerset(scale_powerset=50.0)),
+    "Peeling": aggregated(Peeling(k=3, scale_peel=200.0)),
+    "PermuteAndFlip": aggregated(PermuteAndFlip(k=2, scale_flip=200.0)),
+    "Canonical": aggregated(Canonical(k=3, scale_canonical=200.0)),
+    "PeeledVotes": aggregated(PeeledVotes(k=2, scale_chosen=200.0, sigma_chosen=90.0)),
+}
+FAST = ("three Gaussian", "one choice", "thresholds", "failures", "a budget", "ConfidentScreen")
+"""Honest statements of the fast tests; the night has all."""
+
+
+def sampled(names: Iterable[str], fast: Sequence[str] = ()) -> list[Any]:
+    """Return the names, all but some of them for the night: every third is fast, or those named."""
+    listed = [*names]
+    quick = fast or listed[::3]
+    return [
+        name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in listed
+    ]
+
+
+def checked(path: Path, *keys: Path) -> subprocess.CompletedProcess[str]:
+    """Run the script with the standard library alone: without the packages of the environment."""
+    words = [sys.executable, "-I", "-S", str(ROOT / "scripts" / "verify.py"), str(path)]
+    return subprocess.run([*words, *map(str, keys)], capture_output=True, text=True)
+
+
+def passed(path: Path, *keys: Path) -> bool:
+    """Return whether the script passes a statement; only what it catches is a refusal."""
+    try:
+        verify.main(path, *keys)
+    except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", sampled(HONEST, FAST))
+def test_an_honest_statement_passes(name: str, tmp_path: Path) -> None:
+    path = written(HONEST[name], tmp_path / "run")
+    Statement.read(path).verify(released=path.with_name("labels.npz"))
+    done = checked(path)
+    assert done.returncode == 0, done.stderr
+    content = json.loads(path.read_text())
+    for relation, stated in content["guarantees"].items():
+        if stated["fixed_by"] == "reservation":
+            (line,) = (
+                line
+                for line in done.stdout.splitlines()
+                if line.startswith("guarantees") and relation in line
+            )
+            low = float(line.split()[-1])
+            # what this epsilon exceeds the one of the adversary by, at most
+            assert low - 1e-4 <= stated["epsilon"] <= 1.03 * low + 1e-4
+
+
+Content = dict[str, Any]
+REPLACED, ADDED = REPLACE.value, TEACHER.value
+
+
+def put(*place: Any, value: Any) -> Callable[[Content], None]:
+    """Return an edit that sets a place of a statement, or changes it by a function."""
+
+    def edit(content: Content) -> None:
+        *way, last = place
+        for key in way:
+            content = content[key]
+        content[last] = value(content[last]) if callable(value) else value
+
+    return edit
+
+
+def dropped(content: Content) -> None:
+    del content["releases"][0]
+    content["release"] = 1
+
+
+def renumbered(content: Content) -> None:
+    dropped(content)
+    content["releases"][0]["release"] = 1
+
+
+def asked_less(content: Content) -> None:
+    content["num_queries"] = content["releases"][1]["count"] = 10
+
+
+def swapped(content: Content) -> None:
+    stated = content["guarantees"]
+    stated[REPLACED], stated[ADDED] = stated[ADDED], stated[REPLACED]
+
+
+def event_in(release: int, *place: Any, value: Any) -> Callable[[Content], None]:
+    return put("releases", release, "events", REPLACED, *place, value=value)
+
+
+def budgeted(content: Content) -> None:
+    """Claim a budget below what was spent."""
+    content["budget"] = {
+        "max_epsilon": 0.5,
+        "delta": 1e-6,
+        "neighboring_relation": REPLACED,
+        "max_teachers_per_unit": 1,
+    }
+    content["filter"] = {"max_delta0": 0.0}
+    content["guarantees"][REPLACED] |= {"epsilon": 0.5, "delta0": 0.0, "fixed_by": "budget"}
+
+
+def totaled(content: Content) -> None:
+    """Claim a total of teachers who are not known to be the same."""
+    content["guarantees"][ADDED] = content["guarantees"][REPLACED] | {"unit": "record"}
+    content["costs"][ADDED] = content["costs"][REPLACED]
+
+
+def halved(epsilon: float) -> float:
+    return epsilon / 2
+
+
+EDITS: dict[str, tuple[Case, Callable[[Content], None]]] = {
+    "epsilon halved": (GAUSSIAN, put("guarantees", REPLACED, "epsilon", value=halved)),
+    "epsilon of a release halved": (GAUSSIAN, put("this_release", ADDED, "epsilon", value=halved)),
+    "costs halved": (GAUSSIAN, put("costs", REPLACED, "epsilon", value=halved)),
+    "epsilon .01% smaller": (
+        GAUSSIAN,
+        put("guarantees", ADDED, "epsilon", value=lambda x: 0.9999 * x),
+    ),
+    "epsilon of choices halved": (MIXED, put("guarantees", REPLACED, "epsilon", value=halved)),
+    "epsilon of choices 3% smaller": (
+        MIXED,
+        put("guarantees", REPLACED, "epsilon", value=lambda x: 0.97 * x),
+    ),
+    "no epsilon of a release": (GAUSSIAN, put("this_release", REPLACED, "epsilon", value=None)),
+    "not a number": (GAUSSIAN, put("guarantees", REPLACED, "epsilon", value=math.nan)),
+    "delta of a guarantee": (GAUSSIAN, put("guarantees", REPLACED, "delta", value=1e-5)),
+    "delta changed": (GAUSSIAN, put("delta", value=1e-5)),
+    "delta0 changed": (HONEST["failures"], put("guarantees", REPLACED, "delta0", value=0.0)),
+    "fewer queries": (GAUSSIAN, put("num_queries", value=10)),
+    "fewer queries of a release": (GAUSSIAN, put("releases", 0, "count", value=10)),
+    "fewer queries of both": (GAUSSIAN, asked_less),
+    "negative queries": (GAUSSIAN, put("releases", 0, "count", value=-60)),
+    "sigma raised": (GAUSSIAN, event_in(0, "noise_multiplier", value=80.0)),
+    "sigma lowered": (GAUSSIAN, event_in(0, "noise_multiplier", value=10.0)),
+    "sigma negative": (GAUSSIAN, event_in(0, "noise_multiplier", value=-20.0)),
+    "range widened": (MIXED, event_in(1, "eta", value=0.4)),
+    "a kind that costs more": (HONEST["thresholds"], event_in(0, "type", value="GaussianEvent")),
+    "an unknown kind": (GAUSSIAN, event_in(0, "type", value="FreeEvent")),
+    "an event of the other relation": (GAUSSIAN, event_in(0, "neighboring_relation", value=ADDED)),
+    "a release dropped": (GAUSSIAN, dropped),
+    "a release dropped and numbered": (GAUSSIAN, renumbered),
+    "seeded noise": (GAUSSIAN, put("releases", 0, "seeded", value=True)),
+    "seeded noise that is told": (replace(GAUSSIAN, seeded=True), put("private", value=True)),
+    "an audit": (GAUSSIAN, put("ledger", "counts", value="audit")),
+    "unit changed": (GAUSSIAN, put("unit", value="patient")),
+    "unit of a guarantee changed": (GAUSSIAN, put("guarantees", REPLACED, "unit", value="patient")),
+    "units differ": (GAUSSIAN, put("releases", 0, "privacy_unit", "unit", value="patient")),
+    "relation changed": (GAUSSIAN, put("neighboring_relation", value=ADDED)),
+    "relations swapped": (GAUSSIAN, swapped),
+    "fewer teachers": (replace(GAUSSIAN, teachers=2), put("max_teachers_per_unit", value=1)),
+    "a budget halved": (
+        replace(GAUSSIAN, budget=3.0),
+        put("guarantees", REPLACED, "epsilon", value=halved),
+    ),
+    "a budget invented": (GAUSSIAN, budgeted),
+    "a total invented": (replace(GAUSSIAN, unit=UNKNOWN), totaled),
+    "another aggregator": (GAUSSIAN, put("aggregator", "class_path", value="Other")),
+    "another digest of labels": (GAUSSIAN, put("sha256", value="1" * 64)),
+    "another format": (GAUSSIAN, put("format", value=1)),
+}
+"""Edits of an honest statement that its figures betray: nobody needs a signature to see them."""
+
+
+@pytest.mark.parametrize("name", sampled(EDITS))
+def test_an_edit_that_the_events_betray_is_refused(name: str, tmp_path: Path) -> None:
+    case, edit = EDITS[name]
+    path = written(case, tmp_path / "run")
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+    assert not passed(path)
+
+
+def test_other_labels_are_refused(tmp_path: Path) -> None:
+    path = written(GAUSSIAN, tmp_path / "run")
+    path.with_name("labels.npz").write_bytes(b"others")
+    assert not passed(path)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Private keys of the owner and of a stranger."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed")
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("owner", "stranger"):
+        words = [
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            name,
+            "-f",
+            str(folder / name),
+        ]
+        subprocess.run(words, check=True, capture_output=True)
+    return folder / "owner", folder / "stranger"
+
+
+def public(key: Path) -> Path:
+    return key.with_suffix(".pub")
+
+
+LIES: dict[str, Case] = {
+    "sigma raised throughout": Case(((gauss(80), 60), (gauss(50), 40))),
+    "a release never named": Case((GAUSSIAN.releases[1],)),
+    "fewer queries throughout": Case(((gauss(40), 10), (gauss(50), 40))),
+    "delta changed throughout": replace(GAUSSIAN, delta=1e-5),
+    "unit changed throughout": replace(GAUSSIAN, unit=PERSON),
+    "other labels throughout": replace(GAUSSIAN, labels=b"others"),
+    "teachers halved throughout": GAUSSIAN,
+    "seeded noise denied": GAUSSIAN,
+}
+"""Statements that follow from the events that they list, in place of the true ones."""
+TRUTHS = {
+    "seeded noise denied": replace(GAUSSIAN, seeded=True),
+    "teachers halved throughout": replace(GAUSSIAN, teachers=2),
+}
+
+
+@pytest.mark.parametrize("name", sampled(LIES))
+def test_a_lie_throughout_is_found_out_by_its_signature_alone(
+    name: str, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    owner, stranger = keys
+    true = written(TRUTHS.get(name, GAUSSIAN), tmp_path / "true")
+    _sign(true, owner)
+    lie = written(LIES[name], tmp_path / "lie")
+    assert passed(lie)  # what the page says of statements without a signature
+    assert not passed(lie, public(owner))
+    for file in SIGNED:
+        shutil.copy(true.with_name(file.name), lie.parent)
+    assert not passed(lie, public(owner))
+    _sign(lie, stranger)
+    assert not passed(lie, public(owner)) and passed(lie, public(stranger))
+
+
+def change_weights(path: Path) -> None:
+    (path.parent / "student" / "model" / "model.safetensors").write_bytes(b"others")
+
+
+def change_words(path: Path) -> None:
+    content = json.loads(path.read_text())
+    content["guarantees"][REPLACED]["neighbors"] = "nobody is protected"
+    path.write_text(json.dumps(content))
+
+
+def change_reach(path: Path) -> None:
+    content = json.loads(path.read_text())
+    content["reach"][1][REPLACED] = 0.1
+    path.write_text(json.dumps(content))
+
+
+def change_digests(path: Path) -> None:
+    """Sign what was changed by another's hand: the digests fit, the signature does not."""
+    change_words(path)
+    file = path.with_name(SIGNED[0].name)
+    content = json.loads(file.read_text())
+    for each in content["subject"]:
+        each["digest"]["sha256"] = sha256((path.parent / each["name"]).read_bytes()).hexdigest()
+    file.write_text(json.dumps(content))
+
+
+def remove(*names: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        for name in names:
+            (path.parent / name).unlink()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_weights,
+        change_words,
+        change_reach,
+        change_digests,
+        remove("labels.npz"),
+        remove(SIGNED[0].name),
+        remove(SIGNED[1].name),
+    ],
+)
+def test_a_change_after_the_signature_is_refused(
+    change: Callable[[Path], None], keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = written(GAUSSIAN, tmp_path / "run")
+    _sign(path, keys[0])
+    assert passed(path, public(keys[0])) and not passed(path, public(keys[1]))
+    change(path)
+    assert not passed(path, public(keys[0]))
+
+
+def test_the_owner_cannot_sign_half_of_an_epsilon(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    path = written(GAUSSIAN, tmp_path / "run")
+    content = json.loads(path.read_text())
+    EDITS["epsilon halved"][1](content)
+    path.write_text(json.dumps(content))
+    _sign(path, keys[0])
+    assert not passed(path, public(keys[0]))
+
+
+def test_the_command_signs_what_it_has_verified(
+    keys: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label(
+        made_votes(),
+        LabelSettings(NoisyVotes(sigma_votes=30.0), num_queries=9, delta=1e-6),
+        run=tmp_path,
+    )
+    path = tmp_path / "public" / "privacy.json"
+    assert cli.main(["verify", str(path), "--sign", str(keys[0])]) == 0
+    assert "signed by" in capsys.readouterr().out
+    assert passed(path, public(keys[0])) and check_run(tmp_path).problems == ()
+    done = checked(path, public(keys[0]))
+    assert done.stdout.splitlines()[-1] == "signed: labels.npz, privacy.json, privacy.txt"
+    assert cli.main(["verify", str(path), "--sign", str(tmp_path / "no key")]) == 2
+    error = capsys.readouterr().err
+    assert "a signature by" in error and len(error.splitlines()) == 1
+    path.write_text(path.read_text().replace('"num_queries": 9', '"num_queries": 8'))
+    before = path.with_name(SIGNED[1].name).read_bytes()
+    assert cli.main(["verify", str(path), "--sign", str(keys[1])]) == 2
+    assert path.with_name(SIGNED[1].name).read_bytes() == before
+
+
+def test_a_kind_that_the_script_does_not_know_is_never_passed(tmp_path: Path) -> None:
+    aggregator = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
+    path = written(aggregated(aggregator), tmp_path / "run")
+    done = checked(path)
+    assert done.returncode == 1 and done.stderr.startswith("refused: expected a known event")
+    assert len(done.stderr.splitlines()) == 1 and not done.stdout
+
+
+def test_the_script_needs_the_standard_library_alone_and_is_short() -> None:
+    text = (ROOT / "scripts" / "verify.py").read_text()
+    assert len(text.splitlines()) < 150
+    names = re.findall(r"^(?:from|import) (\w+)", text, flags=re.MULTILINE)
+    assert names and set(names) <= sys.stdlib_module_names
+
+
+def lower(*parts: tuple[str, float, int], delta: float) -> float:
+    """Return the lower end of the script for basic events (kind, parameter, number)."""
+    figure = {"epsilon": math.inf, "delta": delta, "delta0": 0.0}
+    charges = [
+        {
+            "events": {
+                REPLACED: {"type": kind, verify.FIELDS[kind]: x, "neighboring_relation": REPLACED}
+            },
+            "count": n,
+        }
+        for kind, x, n in parts
+    ]
+    with pytest.raises(ValueError, match=r"epsilon in \S+ \.\. ") as refused:
+        verify.follow(figure, charges, REPLACED, 1)
+    return float(str(refused.value).split()[3])
+
+
+def exact(laws: list[tuple[FloatArray, FloatArray]], delta: float) -> float:
+    """Return the epsilon of a product of two-outcome laws, by all of their outcomes."""
+    p = q = np.ones(1)
+    for one, other in laws:
+        p, q = np.outer(p, one).ravel(), np.outer(q, other).ravel()
+    low, high = 0.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        reached = np.maximum(p - math.exp(middle) * q, 0).sum()
+        low, high = (low, middle) if reached <= delta else (middle, high)
+    return high
+
+
+def bit(p: float, q: float) -> tuple[FloatArray, FloatArray]:
+    return np.array([p, 1 - p]), np.array([q, 1 - q])
+
+
+def randomized(loss: float) -> tuple[FloatArray, FloatArray]:
+    return bit(1 / (1 + math.exp(-loss)), 1 / (1 + math.exp(loss)))
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.1])
+def test_the_lower_end_is_the_epsilon_of_pure_releases(delta: float) -> None:
+    """Randomized response is the worst of them, so that this is exact, and so of two kinds at once."""
+    rounds = [randomized(0.4)] * 9
+    assert lower(("PureDPEvent", 0.4, 9), delta=delta) == pytest.approx(
+        exact(rounds, delta), rel=3e-6
+    )
+    two = exact([*rounds, *[randomized(0.3)] * 5], delta)
+    reached = lower(("PureDPEvent", 0.4, 9), ("PureDPEvent", 0.3, 5), delta=delta)
+    assert 0.99 * two <= reached <= two * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-3])
+def test_the_lower_end_is_the_epsilon_of_the_worst_single_bit(delta: float) -> None:
+    """For one threshold, and one choice, all laws are tried."""
+    x = np.linspace(-9, 9, 20_001)
+
+    def worst(p: FloatArray, q: FloatArray) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.nanmax(np.log((p - delta) / q)))
+
+    reached = lower(("GaussianThresholdEvent", 2.0, 1), delta=delta)
+    of_all = worst(norm.cdf(x + 0.25), norm.cdf(x - 0.25))
+    assert 0.97 * of_all <= reached <= of_all * (1 + 1e-6)
+    reached = lower(("BoundedRangeEvent", 1.0, 1), delta=delta)
+    of_all = worst(1 / (1 + np.exp(-x - 0.5)), 1 / (1 + np.exp(-x + 0.5)))
+    assert 0.97 * of_all <= reached <= of_all * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.5, 4.0])
+def test_both_ends_are_the_epsilon_of_gaussian_noise(mu: float) -> None:
+    assert lower(("GaussianEvent", 10 / mu, 100), delta=1e-6) == pytest.approx(
+        gaussian_epsilon(1e-6, mu), rel=3e-6
+    )
+
+
+@pytest.mark.slow
+def test_the_lower_end_is_never_above_a_proven_epsilon() -> None:
+    """On random ledgers of all kinds it is below the package's, which no adversary exceeds."""
+    generator = np.random.default_rng(0)
+    kinds = {
+        "GaussianEvent": (5, 80),
+        "GaussianThresholdEvent": (2, 80),
+        "BoundedRangeEvent": (0.01, 0.6),
+        "PureDPEvent": (0.01, 0.4),
+    }
+    classes = {
+        kind.__name__: kind
+        for kind in (GaussianEvent, GaussianThresholdEvent, BoundedRangeEvent, PureDPEvent)
+    }
+    for _ in range(60):
+        parts, accountant = [], RDPAccountant(relation=REPLACE, in_order=True)
+        for kind in generator.choice(
+            [*kinds], size=generator.integers(1, 4), replace=False
+        ).tolist():
+            x, n = math.exp(generator.uniform(*np.log(kinds[kind]))), int(generator.integers(1, 60))
+            parts.append((kind, x, n))
+            accountant.compose(
+                classes[kind](neighboring_relation=REPLACE, **{verify.FIELDS[kind]: x}), n
+            )
+        delta = float(10 ** generator.uniform(-9, -2))
+        assert lower(*parts, delta=delta) <= accountant.get_epsilon(delta=delta) * (1 + 1e-6), (
+            parts,
+            delta,
+        )
+
+
+def test_the_schema_has_all_statements_and_no_other(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    with (files("pate") / "_core/accounting/statement.schema.json").open() as file:
+        schema = json.load(file)
+    assert schema["$id"] == SCHEMA
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for number, case in enumerate(
+        (
+            GAUSSIAN,
+            MIXED,
+            HONEST["a budget"],
+            HONEST["groups"],
+            HONEST["unknown teachers"],
+            HONEST["fewer paid"],
+        )
+    ):
+        content = json.loads(written(case, tmp_path / str(number)).read_text())
+        validator.validate(content)
+    for key in COMMON_KEYS:
+        assert not validator.is_valid({name: part for name, part in content.items() if name != key})
+    wrong = (
+        put("format", value=1),
+        put("delta", value=2),
+        put("guarantees", REPLACED, "epsilon", value="1"),
+        put("extra", value=1),
+        put("releases", value=[]),
+    )
+    for edit in wrong:
+        other = deepcopy(content)
+        edit(other)
+        assert not validator.is_valid(other)
+
+
+@pytest.mark.parametrize("version", [1, 3, "2", None])
+def test_another_version_is_refused_in_one_line(version: object, tmp_path: Path) -> None:
+    content = json.loads(written(GAUSSIAN, tmp_path / "run").read_text()) | {"format": version}
+    with pytest.raises(
+        ValueError, match=rf"^Expected format 2 in a statement, [^\n]* got format={version!r}$"
+    ):
+        Statement.from_json(content)
