@@ -1,6 +1,6 @@
-"""Mutants: small faults in a copy of the package, one by one, and the tests that notice them.
+"""Mutants: small faults in the package, one by one, and the tests that notice them.
 
-    python -m scripts.mutants reach REACH [--part 0 2]
+    python -m scripts.mutants reach REACH [--fast]
     python -m scripts.mutants try REACH --output KILLS [--num 300] [--seed 0] [--part 0 2]
         [--fast | --all_killers]
     python -m scripts.mutants read KILLS [KILLS ..]
@@ -10,9 +10,12 @@ A mutant swaps an operator, a comparison, a constant or a function such as `min`
 from core, labeling and networks, types and messages left out; or it is one of
 `deliberate_faults.tsv`, faults that would break the guarantee.
 
-`reach` runs each file of tests in a process of its own, under coverage, and records the lines that
-each test runs. What a shared fixture runs is reached by all tests of a file that use one. Tests
-that start other processes reach everything. A line that runs at import is reached by the tests
+One process collects all tests, and forks for each mutant, where the code of one function is
+replaced. A mutant outside of functions is imported in its place by a process that has imported
+nothing of the package. No file changes; processes that tests start see no mutant.
+
+`reach` records, under coverage, which lines each test runs, file by file. What a shared fixture
+runs is reached by all tests of the file that use it; a mutant outside of functions, by the tests
 that run any line of its module. `try` runs the tests that reach a mutant, fast tests first, and
 adds a line of JSON for each mutant to KILLS: until the first test that fails, or, with
 `--all_killers`, all of them (the kill matrix, a night on many cores). With `--fast` it leaves the
@@ -23,26 +26,32 @@ equivalent.
 
 import argparse
 import ast
+import functools
+import importlib.machinery
+import importlib.util
 import inspect
+import itertools
 import json
+import math
 import os
 import re
-import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).parents[1]
 ZONES = ("pate/_core", "pate/_labeling", "pate/_networks")
 FAULTS = Path(__file__).with_name("deliberate_faults.tsv")
-STARTS = re.compile(r"\bsubprocess\b|\bstart\(|multiprocessing|\bfork\b|\bkill_at\(")
 CACHES = re.compile(r"^@(functools\.)?(lru_)?cache", re.MULTILINE)
 HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")
 HEAVY += ("hypothesis", "coverage")
@@ -112,15 +121,33 @@ class Mutant(NamedTuple):
                     around = range(first, end + 1)
         return around
 
+    def text_of(self) -> str:
+        """The source of the module with the mutant in it."""
+        source = source_of(self.path)
+        return source[: self.start] + self.text + source[self.end :]
+
+    def changed(self) -> dict[Any, CodeType]:
+        """The functions of the module whose code differs, by qualified name and first line."""
+        plain = code_of(source_of(self.path), self.path)
+        made = code_of(self.text_of(), self.path)
+        return {name: code for name, code in made.items() if plain.get(name) != code}
+
+    def function(self) -> Any:
+        """Qualified name and first line of the outermost function around it; None outside of all."""
+        return next(iter(self.changed()), None)
+
 
 class Test(NamedTuple):
     """A test that reaches a mutant."""
 
-    file: str
     name: str
     seconds: float
     slow: bool
-    starts: bool
+
+    @property
+    def file(self) -> str:
+        """The path of its file."""
+        return self.name.partition("::")[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -138,22 +165,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--all_killers", action="store_true", help="do not stop at the first")
     options = parser.parse_args(arguments)
     part, num_parts = options.part
+    os.chdir(ROOT)
     if options.action == "read":
         print(summary([kill for file in options.files for kill in kills_of(file).values()]))
-    elif options.action == "reach":
-        with copied():
-            record_reach(test_files()[part::num_parts], options.files[0].absolute())
+        return
+    for name in HEAVY:  # once, for all children
+        __import__(name)
+    if options.action == "reach":
+        collected(lambda session: record_reach(session, options.files[0], fast=options.fast))
+        return
+    reach = [json.loads(line) for line in options.files[0].open()]
+    if options.action == "try":
+        drawn = list(enumerate(draw(options.num, options.seed), 1))[part::num_parts]
+        speeds, output = ("fast", "slow")[: 1 if options.fast else 2], options.output
+        every = options.all_killers
+        collected(lambda session: try_all(drawn, reach, output, speeds, session, every=every))
+        try_all(drawn, reach, output, speeds, None, every=every)
     else:
-        reach = [json.loads(line) for line in options.files[0].open()]
-        with copied():
-            if options.action == "try":
-                drawn = list(enumerate(draw(options.num, options.seed), 1))[part::num_parts]
-                try_all(drawn, reach, options.output, fast=options.fast, every=options.all_killers)
-            else:
-                for mutant in deliberate_faults():
-                    kills = try_one(mutant, reach, ("fast",))
-                    state = "killed" if kills["fast"] else "SURVIVED"
-                    print(f"{state} {kills['mutant']}", flush=True)
+        with tempfile.NamedTemporaryFile() as file:
+            faults, output = list(enumerate(deliberate_faults())), Path(file.name)
+            collected(lambda session: try_all(faults, reach, output, ("fast",), session))
+            try_all(faults, reach, output, ("fast",), None)
 
 
 def kills_of(file: Path) -> dict[int, dict[str, Any]]:
@@ -211,6 +243,19 @@ def deliberate_faults() -> list[Mutant]:
 def source_of(path: str) -> str:
     """Return a module's source, as it is when it is first asked for."""
     return (ROOT / path).read_text()
+
+
+def code_of(source: str, path: str) -> dict[tuple[str, int], CodeType]:
+    """Return the code of the functions of a module and of its classes, by name and first line."""
+    found, left = dict[tuple[str, int], CodeType](), [compile(source, path, "exec")]
+    while left:
+        for part in left.pop().co_consts:
+            if isinstance(part, CodeType):
+                if part.co_flags & inspect.CO_OPTIMIZED:
+                    found[part.co_qualname, part.co_firstlineno] = part
+                else:  # the body of a class
+                    left.append(part)
+    return found
 
 
 def deliberate(path: str, old: str, new: str) -> Mutant:
@@ -297,146 +342,253 @@ def _words(node: ast.AST) -> Iterator[ast.AST]:
         yield from (*node.args[1:], *node.keywords)
 
 
-class copied:  # noqa: N801
-    """A copy of the project, as the working directory and in front of the import path."""
+def collected(work: Callable[[pytest.Session], None]) -> None:
+    """Do something in a child that has collected all tests and runs none."""
 
-    def __enter__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        tree = Path(self.folder.name, "tree")
-        skipped = shutil.ignore_patterns(".git", ".venv*", ".mypy_cache", "site", "runs", "data")
-        shutil.copytree(ROOT, tree, ignore=skipped)
-        for folder in ("runs", "data"):  # those of the package and the tests are no outputs
-            for place in ROOT.glob(f"*/**/{folder}"):
-                shutil.copytree(place, tree / place.relative_to(ROOT), dirs_exist_ok=True)
-        os.chdir(tree)
-        os.environ["PYTHONPATH"] = str(tree)
-        sys.path[:] = [str(tree), *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("pate", "tests")]:
-            del sys.modules[name]
-        for name in HEAVY:  # once, for all children
-            __import__(name)
-        run(test_files(), "", _Compiled(), "--collect-only")
+    class Instead:
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtestloop(self, session: pytest.Session) -> bool:
+            caches()  # looked up once, for all children
+            work(session)
+            return True
 
-    def __exit__(self, *_: object) -> None:
-        os.chdir(ROOT)
-        self.folder.cleanup()
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["tests", "-s", f"--basetemp={folder}/pt"]
+        status = fork(lambda: pytest_main(words, Instead()))
+    if status != 0:
+        raise SystemExit(f"Expected tests that can be collected, got status={status}")
 
 
-def record_reach(files: Sequence[str], output: Path) -> None:
-    """Add a line for each file of tests: its tests, and by module which of them run each line."""
-    recorded = {json.loads(line)["file"] for line in output.open()} if output.exists() else set()
-    for file in files:
-        if file in recorded:
-            continue
-        begun = time.monotonic()
-        with tempfile.NamedTemporaryFile("r") as found:
-            run([file], "slow or not slow", _Reach(found.name))
-            row = json.loads(found.read() or '{"tests": [], "failing": ["all"], "lines": {}}')
-        with output.open("a") as lines:
-            lines.write(json.dumps({"file": file, **row}) + "\n")
-        failing = f", FAILING {row['failing']}" if row["failing"] else ""
-        print(
-            f"{file}: {len(row['tests'])} in {time.monotonic() - begun:.0f} s{failing}", flush=True
-        )
+def pytest_main(words: Sequence[str], plugin: object) -> int:
+    """Run pytest in this process."""
+    words = [*words, "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    # what Lightning imports imports anyio, which is a plug-in of pytest too
+    words += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
+    return int(pytest.main(words, plugins=[plugin]))
+
+
+def fork(work: Callable[[], int], *, quiet: bool = False, patience: float = math.inf) -> int:
+    """Do something in a child, and return its status; the negative of a signal that ended it."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            if quiet:
+                silent = os.open(os.devnull, os.O_RDWR)
+                for stream in (0, 1, 2):
+                    os.dup2(silent, stream)
+            status = work()
+        except BaseException:
+            traceback.print_exc()
+        finally:  # what is raised here must not go on, as the parent
+            os._exit(status)
+    limit = time.monotonic() + patience
+    while time.monotonic() < limit:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return -signal.SIGKILL
+
+
+def record_reach(session: pytest.Session, output: Path, *, fast: bool) -> None:
+    """Add a line for the fast and for the slow tests of each file: by module, which run each line."""
+    rows = [json.loads(line) for line in output.open()] if output.exists() else []
+    recorded = {(row["file"], row["slow"]) for row in rows}
+    for slow in (False, True)[: 1 if fast else 2]:
+        for file, group in itertools.groupby(by_file(session), _file_of):
+            items = [item for item in group if is_slow(item) is slow]
+            if (file, slow) in recorded or not items:
+                continue
+            begun = time.monotonic()
+            with tempfile.NamedTemporaryFile("r") as found:
+                run = functools.partial(run_items, session, items, _Reach(found.name))
+                fork(run, quiet=True, patience=PATIENCE)
+                row = json.loads(found.read() or '{"tests": [], "failing": ["all"], "lines": {}}')
+            with output.open("a") as lines:
+                lines.write(json.dumps({"file": file, "slow": slow, **row}) + "\n")
+            failing = f", FAILING {row['failing']}" if row["failing"] else ""
+            seconds = time.monotonic() - begun
+            print(f"{file}: {len(row['tests'])} in {seconds:.0f} s{failing}", flush=True)
+
+
+def by_file(session: pytest.Session) -> list[pytest.Item]:
+    """Return the tests, those of a file together."""
+    return sorted(session.items, key=_file_of)
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Return whether a test is marked as slow."""
+    return item.get_closest_marker("slow") is not None
+
+
+def run_items(
+    session: pytest.Session, items: Sequence[pytest.Item], plugin: Any, *, every: bool = True
+) -> int:
+    """Run some tests, which remember nothing of this process, up to the first that fails, or every one."""
+    session.config.pluginmanager.register(plugin)
+    for cached in caches():
+        cached.cache_clear()
+    plugin.begin()
+    for item, following in itertools.zip_longest(items, items[1:]):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if plugin.failing and not every:
+            break
+    plugin.end()
+    return 0
 
 
 def reaching(mutant: Mutant, reach: list[dict[str, Any]]) -> list[Test]:
     """Return the tests that reach a mutant: of its own module's file first, and short ones first."""
-    stem, found = Path(mutant.path).stem, []
+    found = []
     for row in reach:
         by_line = row["lines"].get(mutant.path, {})
-        hit = {i for line in mutant.lines() for i in by_line.get(str(line), ())}
-        if hit == {-1}:  # at import
-            hit = {i for tests in by_line.values() for i in tests}
-        hit |= {i for i, (*_, starts) in enumerate(row["tests"]) if starts}
-        found += [Test(row["file"], *row["tests"][i]) for i in sorted(hit - {-1})]
-    mirrors = f"/test_{stem}.py"
-    return sorted(
-        found, key=lambda test: (test.starts, not test.file.endswith(mirrors), test.seconds)
-    )
+        lines = mutant.lines() if mutant.function() else by_line
+        hit = {i for line in lines for i in by_line.get(str(line), ())}
+        found += [Test(*row["tests"][i]) for i in sorted(hit)]
+    mirrors = f"/test_{Path(mutant.path).stem}.py"
+    return sorted(found, key=lambda test: (not test.file.endswith(mirrors), test.seconds))
 
 
 def try_all(
     drawn: Sequence[tuple[int, Mutant]],
     reach: list[dict[str, Any]],
     output: Path,
+    speeds: Sequence[str],
+    session: pytest.Session | None,
     *,
-    fast: bool,
-    every: bool,
+    every: bool = False,
 ) -> None:
-    """Add a line for each mutant, and for those that only slow tests may still kill."""
+    """Add a line for each mutant that is not tried yet: those that need new imports without a session."""
     tried = kills_of(output)
     for number, mutant in drawn:
-        kills = tried.get(number, {})
-        if "fast" not in kills:
-            kills |= try_one(mutant, reach, ("fast",), every=every)
-        elif "slow" in kills or fast:
+        kills = tried.get(number, {"mutant": mutant.show()})
+        left = [speed for speed in speeds if speed not in kills]
+        if not left or (session is not None and not functions_of(mutant)):
             continue
-        if not fast and (every or not kills["fast"]):
-            kills |= try_one(mutant, reach, ("slow",), every=every)
-        elif kills["fast"]:
-            kills["slow"] = []
+        tests = reaching(mutant, reach)
+        for speed in left:
+            begun, kills[speed] = time.monotonic(), []
+            if every or not kills["fast"]:
+                chosen = [test for test in tests if test.slow == (speed == "slow")]
+                kills[speed] = killers(chosen, mutant, BATCHES[speed], session, every=every)
+                state = f"{speed} {kills[speed] or 'SURVIVED'}"
+                print(f"{state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
         with output.open("a") as lines:
             lines.write(json.dumps({"number": number, **kills}) + "\n")
 
 
-def try_one(
-    mutant: Mutant, reach: list[dict[str, Any]], speeds: Sequence[str], *, every: bool = False
-) -> dict[str, Any]:
-    """Return the tests of each speed that notice a mutant; the first only, unless `every`."""
-    begun, kills = time.monotonic(), dict[str, Any](mutant=mutant.show())
-    tests = reaching(mutant, reach)
-    for speed in speeds:
-        left = [test for test in tests if test.slow == (speed == "slow")]
-        kills[speed] = []
-        for seconds in BATCHES[speed][-1:] if every else BATCHES[speed]:
-            sums = np.cumsum([test.seconds for test in left])
-            num = max(1, int(np.searchsorted(sums, seconds)))
-            if left and (every or not kills[speed]):
-                kills[speed] += failing(left[:num], mutant, every=every)
-            left = left[num:]
-    state = ", ".join(f"{speed} {kills[speed] or 'SURVIVED'}" for speed in speeds)
-    print(f"{state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
-    return kills
+def killers(
+    tests: Sequence[Test],
+    mutant: Mutant,
+    batches: Sequence[float],
+    session: pytest.Session | None,
+    *,
+    every: bool,
+) -> list[str]:
+    """Return the tests that fail, or take too long, under a mutant."""
+    found: list[str] = []
+    for seconds in batches[-1:] if every else batches:
+        num = max(1, int(np.searchsorted(np.cumsum([test.seconds for test in tests]), seconds)))
+        batch, tests = tests[:num], tests[num:]
+        if not batch or (found and not every):
+            break
+        with tempfile.NamedTemporaryFile("r") as file:
+            plugin = _Killers(file.name, batch)
+            if session is None:
+                run = functools.partial(run_anew, mutant, batch, plugin, every=every)
+            else:
+                run = functools.partial(run_swapped, mutant, batch, plugin, session, every=every)
+            status = fork(run, quiet=True, patience=PATIENCE)
+            rows = [line.split(" ", 1) for line in file.read().splitlines()]
+        found += [name for state, name in rows if state == "failed"]
+        if status < 0:  # a test that ends the process, or hangs
+            found += [name for state, name in rows if state == "begun"][-1:]
+    return found
 
 
-def failing(tests: Sequence[Test], mutant: Mutant, *, every: bool) -> list[str]:
-    """Return the tests that fail, or take too long, with a mutant in the copy."""
-    path, source = Path(mutant.path), Path(mutant.path).read_text()
-    path.write_text(source[: mutant.start] + mutant.text + source[mutant.end :])
-    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
-        compiled.unlink()
+def run_swapped(
+    mutant: Mutant, tests: Sequence[Test], plugin: Any, session: pytest.Session, *, every: bool
+) -> int:
+    """Run tests with the code of one function replaced."""
+    for function in functions_of(mutant):
+        function.__code__ = mutant.changed()[mutant.function()]
     files = list(dict.fromkeys(test.file for test in tests))
-    with tempfile.NamedTemporaryFile("r") as found:
-        status = run(files, "", _Killers(found.name, tests), *([] if every else ["-x"]))
-        begun, failed = [], []
-        for line in found.read().splitlines():
-            state, _, name = line.partition(" ")
-            (begun if state == "begun" else failed).append(name)
-    path.write_text(source)
-    if status not in (0, 1, 5):  # a test that ends or hangs the process; 5: no tests
-        failed += begun[-1:] or [files[0]]
-    return failed
+    names = {test.name for test in tests}
+    items = [item for item in session.items if item.nodeid in names]
+    items.sort(key=lambda item: files.index(_file_of(item)))
+    return run_items(session, items, plugin, every=every)
 
 
-def run(files: Sequence[str], marked: str, plugin: Any, *words: str) -> int:
-    """Run tests in a child and return its status."""
-    child = os.fork()
-    if not child:
-        _test([*files, *(["-m", marked] if marked else []), *words], plugin)
-    limit = time.monotonic() + PATIENCE
-    while time.monotonic() < limit:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return -signal.SIGKILL
+def run_anew(mutant: Mutant, tests: Sequence[Test], plugin: Any, *, every: bool) -> int:
+    """Run tests in a process that imports the mutant."""
+    name = mutant.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    class Finder:
+        @staticmethod
+        def find_spec(fullname: str, *_: object) -> Any:
+            if fullname != name:
+                return None
+            loader = importlib.machinery.SourceFileLoader(name, str(ROOT / mutant.path))
+            loader.get_code = lambda _: compile(mutant.text_of(), mutant.path, "exec")  # type: ignore[method-assign, assignment]
+            return importlib.util.spec_from_loader(name, loader)
+
+    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    files = list(dict.fromkeys(test.file for test in tests))
+    with tempfile.TemporaryDirectory() as folder:
+        words = [*files, f"--basetemp={folder}/pt", *([] if every else ["-x"])]
+        status = pytest_main(words, plugin)
+    if status not in (0, 1, 5):  # tests that cannot even be collected
+        plugin.write(f"failed {files[0]}")
+    return 0
 
 
-class _Compiled:
-    """Keeps the compiled tests and modules of the copy, for all runs."""
+def functions_of(mutant: Mutant) -> list[FunctionType]:
+    """Return the functions whose code a mutant replaces; none where it is outside of functions."""
+    module = sys.modules.get(mutant.path.removesuffix(".py").replace("/", "."))
+    wanted = mutant.function()
+    return [
+        value
+        for value in (values_of(module) if module and wanted else ())
+        if isinstance(value, FunctionType)
+        and value.__module__ == module.__name__  # type: ignore[union-attr]
+        and (value.__code__.co_qualname, value.__code__.co_firstlineno) == wanted
+    ]
+
+
+@cache
+def caches() -> list[Any]:
+    """Return the functions of the package and of the tests that remember results."""
+    modules = [m for name, m in sys.modules.items() if name.partition(".")[0] in ("pate", "tests")]
+    return [v for module in modules for v in values_of(module) if hasattr(type(v), "cache_clear")]
+
+
+def values_of(module: ModuleType) -> list[Any]:
+    """Return what a module holds, with what its classes hold and what decorators wrap."""
+    found, left = dict[int, Any](), list(vars(module).values())
+    while left:
+        value = left.pop()
+        if id(value) in found:
+            continue
+        found[id(value)] = value
+        left += [
+            getattr(value, name)
+            for name in ("__wrapped__", "__func__", "fget", "fset", "func")
+            if (not isinstance(value, type | ModuleType) and name in dir(type(value)))
+            or (name == "__wrapped__" and hasattr(value, name))
+        ]
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            left += vars(value).values()
+        if isinstance(value, FunctionType) and "registry" in vars(value):  # of singledispatch
+            left += vars(value)["registry"].values()
+    return list(found.values())
 
 
 class _Killers:
@@ -445,6 +597,12 @@ class _Killers:
     def __init__(self, output: str, tests: Sequence[Test]) -> None:
         self.output = output
         self.seconds = {test.name: test.seconds for test in tests}
+        self.failing: list[str] = []
+
+    def begin(self) -> None:
+        pass
+
+    end = begin
 
     def write(self, line: str) -> None:
         with open(self.output, "a") as output:
@@ -459,6 +617,7 @@ class _Killers:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
+            self.failing.append(report.nodeid)
             self.write(f"failed {report.nodeid}")
 
     def pytest_collectreport(self, report: Any) -> None:
@@ -466,7 +625,7 @@ class _Killers:
 
 
 class _Reach:
-    """Writes the tests of a file, and by module which of them run each line; -1 is the import."""
+    """Writes the tests of a file, and by module which of them run each line."""
 
     def __init__(self, output: str) -> None:
         self.output = output
@@ -474,32 +633,24 @@ class _Reach:
         self.shared: dict[str, set[str]] = {}
         self.failing: list[str] = []
 
-    def pytest_sessionstart(self) -> None:
+    def begin(self) -> None:
         import coverage
 
         self.coverage = coverage.Coverage(
-            data_file=None, include=[f"{os.getcwd()}/pate/*"], config_file=False
+            data_file=None, include=[f"{ROOT}/pate/*"], config_file=False, messages=False
         )
         self.coverage.start()
 
     def pytest_runtest_setup(self, item: Any) -> None:
-        name, source = item.nodeid, Path(item.path).read_text()
-        try:
-            own = inspect.getsource(item.function)
-        except (AttributeError, TypeError, OSError):  # a docstring's example
-            own = ""
-        helpers = re.findall(r"^def (\w+)(.*\n(?:(?:    .*)?\n)*)", source, re.MULTILINE)
-        starting = [helper for helper, body in helpers if STARTS.search(body)]
-        starts = bool(STARTS.search(own) or any(f"{helper}(" in own for helper in starting))
-        slow = item.get_closest_marker("slow") is not None
-        self.tests[name] = [name, 0.0, slow, starts]
+        name = item.nodeid
+        self.tests[name] = [name, 0.0, is_slow(item)]
         fixtures = item._fixtureinfo.name2fixturedefs if hasattr(item, "_fixtureinfo") else {}
         self.shared[name] = {
             fixture
             for fixture, made in fixtures.items()
             if made[-1].scope != "function" and made[-1].baseid != ""
         }
-        if CACHES.search(source):
+        if CACHES.search(Path(item.path).read_text()):
             self.shared[name].add("cache")
         self.coverage.switch_context(f"{'shared' if self.shared[name] else 'own'} {name}")
 
@@ -513,11 +664,11 @@ class _Reach:
         if report.failed:
             self.failing.append(report.nodeid)
 
-    def pytest_sessionfinish(self) -> None:
+    def end(self) -> None:
         self.coverage.stop()
-        data, here = self.coverage.get_data(), os.getcwd() + os.sep
+        data, here = self.coverage.get_data(), f"{ROOT}/"
         names = [name for name in self.tests if name not in self.failing]
-        reached: dict[str, set[int]] = {"": {-1}}
+        reached: dict[str, set[int]] = {"": set()}
         for name in self.tests:
             mine = {names.index(name)} if name in names else set()
             reached[f"own {name}"] = mine
@@ -534,28 +685,6 @@ class _Reach:
         tests = [self.tests[name] for name in names]
         with open(self.output, "w") as output:
             json.dump({"tests": tests, "failing": self.failing, "lines": lines}, output)
-
-
-def _test(arguments: Sequence[str], plugin: Any) -> None:
-    os.setpgid(0, 0)
-    if isinstance(plugin, _Compiled):
-        sys.dont_write_bytecode = False
-    else:
-        sys.dont_write_bytecode = True  # a fault must not outlive its run
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    silent = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(silent, stream)
-    import pytest
-
-    words = [*arguments, "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    # what Lightning imports imports anyio, which is a plug-in of pytest too
-    words += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
-    status = 1
-    try:
-        status = int(pytest.main(words, plugins=[plugin]))
-    finally:  # what is raised here must not go on, as the parent, to remove the copy
-        os._exit(status)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Mutants are faults in programs that still parse, at places that are there."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -27,16 +28,25 @@ def test_faults_are_drawn_from_all_zones_and_know_their_statement() -> None:
 
 
 def test_a_mutant_is_tried_by_the_tests_that_run_its_line() -> None:
-    mutant = next(m for m in mutants.mutants_of("pate/_core/accounting/cost.py"))
-    here, elsewhere = str(mutant.lines()[0]), str(mutant.lines()[-1] + 1)
-    tests = [["own", 2.0, False, False], ["short", 1.0, True, False], ["far", 1.0, False, False]]
-    tests += [["starts", 0.0, False, True]]
-    lines = {mutant.path: {here: [0, 1], elsewhere: [2]}}
-    found = mutants.reaching(mutant, [{"file": "a.py", "tests": tests, "lines": lines}])
-    assert [test.name for test in found] == ["short", "own", "starts"]
-    lines = {mutant.path: {here: [-1], elsewhere: [-1, 2]}}  # at import
-    found = mutants.reaching(mutant, [{"file": "a.py", "tests": tests, "lines": lines}])
-    assert [test.name for test in found] == ["far", "starts"]
+    by_kind = {bool(m.function()): m for m in mutants.mutants_of("pate/_core/accounting/cost.py")}
+    tests = [["a.py::own", 2.0, False], ["b.py::short", 1.0, True], ["a.py::far", 1.0, False]]
+    here, elsewhere = str(by_kind[True].lines()[0]), str(by_kind[True].lines()[-1] + 1)
+    row = {"tests": tests, "lines": {by_kind[True].path: {here: [0, 1], elsewhere: [2]}}}
+    for inside, names in (
+        (True, ["b.py::short", "a.py::own"]),
+        (False, ["b.py::short", "a.py::far", "a.py::own"]),
+    ):
+        assert [test.name for test in mutants.reaching(by_kind[inside], [row])] == names
+
+
+def test_a_mutant_replaces_the_code_of_one_function(tmp_path: Path) -> None:
+    mutant = next(m for m in mutants.mutants_of("pate/_core/accounting/cost.py") if m.function())
+    (function,) = mutants.functions_of(mutant)
+    assert function.__qualname__ == mutant.function()[0]
+    assert (
+        function.__code__
+        == mutants.code_of(mutants.source_of(mutant.path), mutant.path)[mutant.function()]
+    )
 
 
 @pytest.mark.parametrize("path", ["pate/_core/mechanisms/gaps.py", "pate/_core/accounting/cost.py"])
