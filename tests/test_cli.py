@@ -36,12 +36,6 @@ def test_help_of_a_group_lists_its_commands(capsys: pytest.CaptureFixture[str]) 
     assert "student fit" not in text
 
 
-def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["teach"]) == 2
-    error = capsys.readouterr().err
-    assert "unknown command: teach" in error and len(error.splitlines()) == 1
-
-
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert pate.__version__ in capsys.readouterr().out
@@ -146,22 +140,6 @@ def test_an_interrupt_in_code_that_a_library_compiled_leaves_the_status(process:
     assert (done.returncode, done.stderr) == (143, "")
 
 
-def test_what_an_interrupt_left_half_made_says_nothing(process: Process) -> None:
-    half_made = "class HalfMade:", "    def __del__(self): self.missing", "HalfMade()"
-    assert "has no attribute 'missing'" in process(*half_made).stderr
-    done = process("pate.cli._received.append(signal.SIGTERM)", *half_made)
-    assert (done.returncode, done.stderr) == (143, "")
-
-
-@pytest.mark.slow
-def test_the_command_is_installed() -> None:
-    """The entry point itself, from anywhere."""
-    command = Path(sys.executable).with_name("pate")
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"pate {pate.__version__}\n"
-    assert subprocess.run([command, "teach"], capture_output=True).returncode == 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["account", "--help"]], ids=" ".join)
 @pytest.mark.parametrize("merged", [False, True], ids=["stdout", "both"])
@@ -174,17 +152,6 @@ def test_a_reader_that_leaves_ends_a_command_quietly(words: list[str], merged: b
     os.close(its)
     assert done.returncode == 128 + signal.SIGPIPE
     assert not done.stderr
-
-
-def test_a_pipe_that_breaks_elsewhere_is_no_quiet_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that is gone, for one."""
-
-    def broken(*arguments: object) -> None:
-        raise BrokenPipeError("of a worker")
-
-    monkeypatch.setattr("pate._labeling.commands.check.show", broken)
-    with pytest.raises(BrokenPipeError, match="of a worker"):
-        cli.main(["ledger", "show"])
 
 
 def test_a_closed_output_is_no_error() -> None:

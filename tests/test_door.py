@@ -2,12 +2,10 @@
 
 import importlib
 import inspect
-import pydoc
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -62,17 +60,6 @@ def test_a_lazy_name_is_that_of_its_module(package: ModuleType) -> None:
     assert not [name for name in dir(package) if name.startswith("_") or name.isupper()]
 
 
-def test_help_shows_them() -> None:
-    package: ModuleType = pate
-    text = pydoc.plain(pydoc.render_doc(package))
-    assert all(name in text for name in package.__all__)
-
-
-def test_other_names_are_no_attributes() -> None:
-    with pytest.raises(AttributeError, match="module 'pate' has no attribute 'Cannonical'"):
-        pate.Cannonical  # type: ignore[attr-defined]  # noqa: B018
-
-
 ROOMS = ("pate", *(f"pate.{name}" for name in PACKAGES))
 MOST_CHARACTERS = 110
 
@@ -119,17 +106,3 @@ def test_a_person_can_read_the_signatures(room: str) -> None:
         if not is_readable(each)
     ]
     assert long == []
-
-
-def test_an_expanded_type_is_found() -> None:
-    from numpy.typing import ArrayLike
-
-    def expanded(array: Any) -> None: ...
-
-    def written(array: "ArrayLike") -> None: ...
-
-    expanded.__annotations__["array"] = ArrayLike
-    functions: list[Callable[..., None]] = [expanded, written]
-    assert [
-        is_readable(each) for f in functions for each in inspect.signature(f).parameters.values()
-    ] == [False, True]

@@ -20,7 +20,6 @@ import pytest
 from pate import cli
 from pate._core.files.os_errors import explain_os_error
 from pate._labeling.commands.table import commands
-from pate._labeling.data.pictures import read_image
 from pate._labeling.runs.run import (
     LABEL,
     STUDENT,
@@ -227,15 +226,6 @@ def test_a_fault_is_told_with_what_to_do_wherever_it_is_found(error: Exception, 
         )
 
 
-def test_other_errors_of_the_system_are_told_by_their_file() -> None:
-    denied = PermissionError(errno.EACCES, "Permission denied", "run/private")
-    line = (
-        "Expected access to run/private, got: Permission denied. Nothing that was finished is lost"
-    )
-    assert explain_os_error(denied) == line
-    assert explain_os_error(_behind(denied)) is None  # it has been put into words
-
-
 def test_short_memory_makes_no_damaged_teachers(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,33 +243,6 @@ def test_short_memory_makes_no_damaged_teachers(
     assert error.startswith(
         "pate teachers vote: Expected more memory than is free, got: unable to mmap 8 bytes"
     )
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ValueError("Expected k > 0"),
-        RuntimeError("size mismatch"),
-        KeyError("a"),
-    ],
-)
-def test_what_is_no_fault_of_the_machine_is_left_alone(error: Exception) -> None:
-    assert explain_os_error(error) is None
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize(
-    "words", ["--help", "label --help", "ledger show --ledger run/ledger.sqlite"]
-)
-def test_an_output_without_room_is_one_line(
-    words: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open("/dev/full", "w") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        code, error = run(words, capsys)
-        assert code == 2
-        assert "No space left on device" in error and len(error.splitlines()) == 1
-        full.flush()  # what is left goes nowhere, as the end of the interpreter flushes it
 
 
 @pytest.mark.parametrize(
@@ -301,12 +264,6 @@ def test_links_to_themselves_and_pipes_are_refused_in_one_line(
         os.mkfifo(place / name)
     code, error = run(words, capsys)
     assert code == 2 and ": Expected " in error and len(error.splitlines()) == 1
-
-
-def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.png")
-    with pytest.raises(ValueError, match="a readable picture, in a file"):
-        read_image(tmp_path / "a.png", 8)
 
 
 @pytest.fixture
@@ -357,22 +314,9 @@ def dropped_by_a_library(number: signal.Signals) -> None:
         signal.raise_signal(number)
 
 
-def dropped_in_a_finalizer(number: signal.Signals) -> None:
-    class Thing:
-        def __del__(self) -> None:
-            signal.raise_signal(number)
-
-    Thing()
-
-
 @INTERRUPTS
-@pytest.mark.parametrize(
-    "drop",
-    [dropped_by_a_library, pytest.param(dropped_in_a_finalizer, marks=pytest.mark.slow)],
-)
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_was_dropped_comes_again_and_lets_the_command_clean_up(
-    drop: Callable[[signal.Signals], None],
     number: signal.Signals,
     status: int,
     capsys: pytest.CaptureFixture[str],
@@ -382,7 +326,7 @@ def test_an_interrupt_that_was_dropped_comes_again_and_lets_the_command_clean_up
     cleaned: list[bool] = []
 
     def command(*arguments: object) -> None:
-        drop(number)
+        dropped_by_a_library(number)
         try:
             for _ in range(1000):
                 time.sleep(0.01)

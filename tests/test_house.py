@@ -177,22 +177,6 @@ def test_functions_are_short() -> None:
     assert found == set()
 
 
-def test_statements_are_counted() -> None:
-    text = '''
-def one():
-    """Words."""
-    if a:
-        b = 1
-        def inner():
-            return b
-    return c
-'''
-    assert {name: statements(node) for name, node in functions(ast.parse(text))} == {
-        "one": 5,
-        "one.inner": 1,
-    }
-
-
 def test_settings_are_frozen_and_named() -> None:
     """What a mechanism, an event or an aggregator was checked for cannot be changed, or mistaken by
     its place."""
@@ -236,17 +220,6 @@ def _holds_array(statement: ast.stmt) -> bool:
         return False
     kind = ast.unparse(statement.annotation)
     return "Array" in kind and "ClassVar" not in kind
-
-
-def test_parameters_are_counted() -> None:
-    text = """
-def one(a, /, b, *c, d, **e):
-    def inner(f): ...
-class Two:
-    def three(self, g): ...
-"""
-    counts = {name: parameters(node.args) for name, node in functions(ast.parse(text))}
-    assert counts == {"one": 5, "one.inner": 1, "Two.three": 1}
 
 
 def test_imports_make_no_circle() -> None:

@@ -14,7 +14,6 @@ from pate._core.files.reading import read_json
 from pate._labeling.runs.run import TEACHERS_FIT, Run
 from pate.accounting import Statement, verify_ledger
 from pate.teachers import VoteManifest
-from tests.lab.silos.exchanges import Hospitals
 from tests.networks.conftest import finished as finished
 
 HOSTILE = {
@@ -63,28 +62,6 @@ def test_a_model_is(
     )
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1 and not (tmp_path / "a.csv").exists()
-
-
-@hostile
-def test_a_silos_keys_and_an_invitation_are(
-    content: str | bytes, message: str, tmp_path: Path
-) -> None:
-    silos = Hospitals(tmp_path)
-    silos.advance()
-    written = content if isinstance(content, bytes) else content.encode()
-    (tmp_path / "exchange" / "keys" / "south.json").write_bytes(written)
-    with pytest.raises(ValueError, match=message):
-        silos.member("north").advance()
-    (tmp_path / "exchange" / "invitation.json").write_bytes(written)
-    with pytest.raises(ValueError, match=message):
-        silos.member("north").advance()
-
-
-def test_what_is_ordinary_is_read() -> None:
-    content = {"a": [{"b": [1, -(10**307), 0.5, None, "[[[{"]}], "c": {}}
-    assert read_json(json.dumps(content)) == content
-    assert read_json("[" * 100 + "]" * 100) == json.loads("[" * 100 + "]" * 100)
-    assert read_json("7") == 7 and read_json('"x"') == "x"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import sys
-import tomllib
 from graphlib import TopologicalSorter
 from importlib.metadata import entry_points
 from itertools import accumulate
@@ -113,21 +112,6 @@ def test_folders_of_the_lab_can_be_deleted_alone() -> None:
             if (found := re.match(r"(?:pate|tests)\.lab\.(\w+)", module)) and found[1] != folder
         }
     assert not crossing
-
-
-def test_the_page_of_the_lab_names_folders_commands_and_extras() -> None:
-    page = (ROOT.parent / "docs" / "lab.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*)$", page, flags=re.MULTILINE))
-    offered = {entry.name: entry.load() for entry in entry_points(group="pate.commands")}
-    assert rows.keys() == offered.keys()
-    for folder, found in offered.items():
-        shown = re.findall(r"`(?:pate )?([a-z]+)[^`]*`", rows[folder].partition(" | ")[0])
-        assert {name.split()[0] for name in found} <= set(shown), folder
-    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
-    extras = {
-        word for row in rows.values() for word in re.findall(r"`(\w+)`", row.split(" | ")[-1])
-    }
-    assert extras == {"accounting", "silos"} <= project["optional-dependencies"].keys()
 
 
 def test_rooms_import_each_other_in_one_direction() -> None:
@@ -277,14 +261,6 @@ def test_names_on_the_page_are_names_in_the_code() -> None:
     assert modules <= {file.name for file in files}
 
 
-def test_a_zone_is_a_folder_of_tests() -> None:
-    """The Makefile needs no list of files, and a zone can be deleted with its tests."""
-    root = ROOT.parent
-    folders = {path.name for path in (root / "tests").iterdir() if (path / "__init__.py").exists()}
-    assert folders == {*(zone.strip("_") for zone in ZONES), "pages"}
-    assert not re.findall(r"\btest_\w+\.py\b", (root / "Makefile").read_text())
-
-
 CLASSIFIERS = """
 import numpy as np
 import pate
@@ -399,10 +375,6 @@ def test_no_command_imports_lightning_to_start(command: str) -> None:
     """It takes longer to import than all else together; what `teachers --help` really loads, a slow
     test looks up."""
     assert "pytorch_lightning" not in loaded(commands()[command].place.partition(":")[0])
-
-
-def test_settings_of_teachers_import_no_torch() -> None:
-    assert "torch" not in loaded("pate._networks.teachers.plan")
 
 
 def test_the_package_never_imports_models_or_scripts() -> None:

@@ -6,7 +6,6 @@ that are not installed. Each leaves its name in a file and raises.
 
 import json
 import pkgutil
-import re
 import shlex
 import shutil
 import subprocess
@@ -39,18 +38,6 @@ NOT_INSTALLED = (
 )
 # `python -m` imports these before the first line of what it is to run
 OF_PYTHON = "import runpy, sys; print(*sys.modules)"
-ONE_AFTER_THE_OTHER = """
-import json, os, sys
-from pate.cli import main
-
-for folder, words, codes in json.loads(sys.argv[1]):
-    os.chdir(folder)
-    try:
-        code = main(words)
-    except SystemExit as stop:
-        code = stop.code
-    assert code in codes, (words, code)
-"""
 LABEL = "--aggregator NoisyVotes --aggregator.sigma_votes 2 --num_queries 20 --delta 1e-3"
 PANEL = "--num_queries 10 --delta 1e-5 --num_teachers 90 --num_labels 3"
 
@@ -198,27 +185,6 @@ def place(finished: Path, tmp_path: Path) -> Place:
 
 
 @pytest.mark.slow
-def test_quick_commands_run_nothing_of_a_stranger(place: Place) -> None:
-    """One after the other in one interpreter, without the working directory in its path, as the
-    script has it; the settings of plots, which could name a program, are not read either."""
-    quick = [
-        (str(place.folder / case.folder), [*name.split(), *place.words[name]], case.codes)
-        for name, case in CASES.items()
-        if case.quick
-    ]
-    for folder in {case.folder for case in CASES.values() if case.quick}:
-        fill(place.folder / folder, place.marker)
-    empty = place.folder / "empty"
-    account = (str(empty), ["account", *place.words["account"]], (0,))
-    help_text = (str(empty), ["--help"], (0,))
-    commands = json.dumps([account, help_text, *quick])
-    command = [sys.executable, "-P", "-c", ONE_AFTER_THE_OTHER, commands]
-    done = subprocess.run(command, cwd=empty, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert not place.marker.exists(), place.marker.read_text()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", list(CASES))
 def test_no_command_runs_anything_of_a_stranger(name: str, place: Place) -> None:
     place.run(name, str(Path(sys.executable).with_name("pate")))
@@ -229,12 +195,6 @@ def through_python(place: Place, name: str) -> None:
         [sys.executable, "-c", OF_PYTHON], capture_output=True, text=True, check=True
     ).stdout
     place.run(name, sys.executable, "-m", "pate", without=("pate", *loaded.split()))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["verify", "predict"])
-def test_python_m_pate_runs_nothing_of_a_stranger(name: str, place: Place) -> None:
-    through_python(place, name)
 
 
 def test_an_account_by_python_m_pate_runs_nothing_of_a_stranger(tmp_path: Path) -> None:
@@ -321,42 +281,6 @@ def test_a_folder_behind_code_has_the_classes_of_a_recipe(
     assert sys.path == before and "late" in sys.modules
 
 
-def test_a_class_path_that_is_not_found_names_code(
-    own: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the working directory, too, and before anything is written."""
-    for part in ("data", "teachers", "label", "student"):
-        shutil.copytree("recipe", part)
-        for file in Path(part).iterdir():
-            if file.stem != part:
-                text = file.read_text()
-                file.write_text(
-                    text.replace("mine.Net", "pate.models.Linear")
-                    .replace("mine.Mine", "NoisyVotes")
-                    .replace("mine.Table", "Arrays")
-                    .replace("    features: mine.Halved\n", "")
-                )
-        with pytest.raises(SystemExit, match="2"):
-            cli.main(["run", part, "--run", "run"])
-        error = capsys.readouterr().err
-        assert "--code FOLDER names the folder of your own modules" in error, part
-        assert error.count("\n") == 1 and "mine" not in sys.modules
-    assert not Path("run").exists() and not [*own.rglob("*.sqlite")]
-
-
-def test_later_stages_name_code_too(
-    finished: Path, own: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = copy_run(finished, own / "run")
-    for file in (root / "data.yaml", *(root / "private").glob("*.json")):
-        file.write_text(re.sub(r"pate\.[\w.]*Arrays", "mine.Table", file.read_text()))
-    for stage in ("teachers vote", "student test"):
-        assert cli.main([*stage.split(), f"--run={root}"]) == 2
-        error = capsys.readouterr().err
-        assert "No module named 'mine'; --code FOLDER names the folder of" in error, stage
-        assert error.count("\n") == 1 and "mine" not in sys.modules
-
-
 def test_names_of_installed_packages_come_first(own: Path) -> None:
     (own / "json.py").write_text("raise AssertionError")
     (own / "numpy.py").write_text("raise AssertionError")
@@ -407,21 +331,6 @@ def test_a_model_names_no_module_that_lies_there(
     # its own state is no state of this network
     assert cli.main(["predict", "model", "new.npz", "--trust", "--code", "."]) == 2
     assert "Expected the layers that" in capsys.readouterr().err and "mine" in sys.modules
-
-
-def test_a_run_that_is_read_names_no_module_that_lies_there(
-    copied: Path, own: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (copied / "data.yaml").write_text(
-        "data:\n  class_path: mine.Table\n  init_args:\n    path: data.npz\n"
-    )
-    assert cli.main(["report", str(copied)]) == 2
-    error = capsys.readouterr().err
-    assert (
-        "mine" not in sys.modules
-        and "--code FOLDER names the folder of your own modules" in error
-        and len(error.splitlines()) == 1
-    )
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """How far a stage is: one bar in a terminal, lines elsewhere."""
 
-import io
 import multiprocessing
 import os
 import re
@@ -24,25 +23,6 @@ def test_a_short_stage_prints_nothing_where_there_is_no_terminal(
     assert captured.err == captured.out == ""
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines at once, not after a minute."""
-    monkeypatch.setattr(progress, "_PAUSE", 1e-9)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_long_stage_prints_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with stage_bar(4, "teachers", unit="step", initial=1) as bar:
-        bar.update(2)
-        bar.update(1)
-    lines = capsys.readouterr().err.splitlines()
-    assert all(
-        re.fullmatch(r"teachers: \d of 4 steps in \d\d:\d\d, (\?|\d\d:\d\d) to go", line)
-        for line in lines
-    )
-    assert lines[-1].startswith("teachers: 4 of 4 steps")
-
-
 def test_a_step_that_takes_long_is_told_of_meanwhile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,15 +42,6 @@ def test_a_step_that_takes_long_is_told_of_meanwhile(
     )
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_stage_whose_numbers_are_private_prints_none(capsys: pytest.CaptureFixture[str]) -> None:
-    with stage_bar(4711, "features", unit="record", counted=False) as bar:
-        bar.update(1000)
-        bar.update(3711)
-    lines = capsys.readouterr().err.splitlines()
-    assert {re.sub(r"\d\d:\d\d$", "", line) for line in lines} == {"features: "}
-
-
 def _die_while_drawing() -> None:
     progress._Bar.get_lock().acquire()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -86,10 +57,3 @@ def test_a_forked_process_that_is_killed_while_drawing_blocks_no_bar() -> None:
     drawing.start()
     drawing.join(5)
     assert not drawing.is_alive()
-
-
-class _Terminal(io.StringIO):
-    """A stderr to which bars are drawn."""
-
-    def isatty(self) -> bool:
-        return True

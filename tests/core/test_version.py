@@ -1,15 +1,11 @@
 """Between releases a version names the commit of the code."""
 
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-import pate
 from pate._core import version
-
-ROOT = Path(pate.__file__).parents[1]
 
 
 def git(*words: str, folder: Path) -> str:
@@ -56,13 +52,3 @@ def test_an_installed_package_has_the_commit_that_it_was_built_from(
     ):
         monkeypatch.setattr(version, "_built", lambda installed=installed: installed)
         assert version._version(str(tmp_path)) == found
-
-
-def test_the_citation_names_the_last_release_and_the_holders_of_the_license() -> None:
-    citation, changes = ((ROOT / name).read_text() for name in ("CITATION.cff", "CHANGELOG.md"))
-    released = re.search(r"^## \[([\d.]+)\] - (\S+)$", changes, flags=re.MULTILINE)
-    assert released is not None
-    assert f"\nversion: {released[1]}\ndate-released: {released[2]}\n" in citation
-    (holders,) = re.findall(r"Copyright \(c\) \d+ (.*)", (ROOT / "LICENSE").read_text())
-    assert f'- name: "{holders}"' in citation
-    assert released[1] == version.RELEASE or version.RELEASE.endswith(".dev0")

@@ -1,24 +1,18 @@
 """The estimator for scikit-learn."""
 
 import secrets
-import subprocess
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import get_scorer
-from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pate import PateClassifier, read_ledger
@@ -184,20 +178,6 @@ def test_a_record_reaches_one_teacher(
         assert (neighbor != whole).any(axis=(0, 2)).sum() == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("labels", [1, 2])
-def test_scorers_of_scikit_learn_take_labels(
-    labels: int, arrays: tuple[FloatArray, UInt8Array]
-) -> None:
-    """One and two labels are not taken for the classes of one."""
-    X, Y = arrays[0], arrays[1][:, :labels]
-    classifier = PateClassifier(epsilon=4.0, noise_seed=0)
-    classifier.fit(X[:1800], Y[:1800], X_public=X[1800:2000])
-    assert [classes.tolist() for classes in classifier.classes_] == [[0, 1]] * labels
-    for name in ("average_precision", "roc_auc", "roc_auc_ovr", "f1_macro", "jaccard_micro"):
-        assert get_scorer(name)(classifier, X[2000:], Y[2000:]) > 0.75, name
-
-
 @pytest.mark.parametrize("share", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_rows_of_private_records_are_no_public_samples(
     share: float, arrays: tuple[FloatArray, UInt8Array]
@@ -211,33 +191,12 @@ def test_rows_of_private_records_are_no_public_samples(
     classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
 
 
-@pytest.mark.parametrize("columns", [3])
-def test_rows_of_few_values_are_alike_by_chance(columns: int) -> None:
-    X = np.random.default_rng(columns).integers(0, 2, (900, columns)).astype(float)
-    classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
-    Y = np.stack((X[:, 0], X[:, 1]), axis=1)
-    classifier.fit(X[:600], Y[:600], X_public=X[600:])
-
-
 def test_zeros_of_both_signs_are_alike() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
     X[:, 0] = 0.0
     classifier = PateClassifier(epsilon=20.0, noise_seed=0)
     with pytest.raises(ValueError, match=r"^Expected X_public that are no rows of X"):
         classifier.fit(X, np.tile([0, 1], 30), X_public=np.where(X == 0, -0.0, X))
-
-
-@pytest.mark.slow
-def test_labels_may_be_a_list_of_rows(arrays: tuple[FloatArray, UInt8Array]) -> None:
-    X, Y = arrays[0][:300], [tuple(row) for row in arrays[1][:300].tolist()]
-    classifier = PateClassifier(epsilon=20.0, noise_seed=0, random_state=0)
-    classifier.fit(X[:200], Y[:200], X_public=X[200:])
-    assert classifier.predict(X[:5]).shape == (5, 3)
-    listed = [("a", "b"), ("a",)] * 100
-    expected = r"^Expected Y of shape .*MultiLabelBinarizer .*, got rows of different lengths \("
-    with pytest.raises(ValueError, match=expected) as raised:
-        classifier.fit(X[:200], listed, X_public=X[200:])
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.slow
@@ -258,45 +217,10 @@ def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
             Pipeline(steps).fit(X[:1800], Y[:1800], X_public=public)
 
 
-@pytest.mark.slow
-def test_five_records_give_a_warning(arrays: tuple[FloatArray, UInt8Array]) -> None:
-    X, Y = arrays
-    with pytest.warns(UserWarning, match="use more records, a larger epsilon, or X_public"):
-        PateClassifier(noise_seed=0).fit(X[:5], Y[:5], X_public=X[1800:])
-
-
 class Labels(np.ndarray[Any, Any]):
     """Labels with names of columns, as in a table."""
 
     columns = ("red", "green", 3)
-
-
-@pytest.mark.parametrize(
-    ("classes", "names", "teacher"),
-    [
-        (None, ["red", "green", "3"], None),
-        (["a", "b", "c"], ["a", "b", "c"], GaussianNB()),
-    ],
-)
-def test_released_labels_keep_their_names(
-    arrays: tuple[FloatArray, UInt8Array],
-    classes: list[Any] | None,
-    names: list[str],
-    teacher: BaseEstimator | None,
-) -> None:
-    X, Y = arrays[0][:300], arrays[1][:300]
-    target = (
-        Y.view(Labels) if classes is None else np.asarray(classes)[Y.sum(axis=1) % len(classes)]
-    )
-    classifier = PateClassifier(
-        epsilon=100.0, teacher=teacher, n_teachers=30, classes=classes, noise_seed=0
-    )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="the release shows no label")
-        # a hundred samples say little about how fifty features vary, and the noise hides nothing
-        warnings.filterwarnings("ignore", message="The release shows records of about")
-        classifier.fit(X[:200], target[:200], X_public=X[200:])
-    assert list(classifier.released_.label_names) == names
 
 
 @pytest.mark.slow
@@ -342,20 +266,6 @@ def test_gaps_are_refused_in_one_line(
     line = rf"^Expected {name} of finite numbers, got some {word}: fill gaps .*in Y\)$"
     with pytest.raises(ValueError, match=line):
         PateClassifier(epsilon=8.0).fit(rows["X"], Y[:100], X_public=rows["X_public"])
-
-
-@pytest.mark.slow
-def test_sparse_arrays_give_what_dense_ones_give(
-    arrays: tuple[FloatArray, UInt8Array],
-) -> None:
-    X, Y = np.where(arrays[0] > 0.5, arrays[0], 0), arrays[1]
-    classifier = PateClassifier(epsilon=4.0, noise_seed=0)
-    dense = clone(classifier).fit(X[:900], Y[:900], X_public=X[2200:])
-    sparse = clone(classifier).fit(
-        csr_array(X[:900]), csr_array(Y[:900]), X_public=csr_array(X[2200:])
-    )
-    assert (dense.predict(X[:50]) == sparse.predict(csr_array(X[:50]))).all()
-    assert (dense.X_public_ == sparse.X_public_).all()
 
 
 def test_bad_input_is_one_line_and_spends_nothing(
@@ -406,44 +316,6 @@ def test_bad_input_is_one_line_and_spends_nothing(
     assert not ledger.exists()
 
 
-@pytest.mark.slow
-def test_a_scaler_of_the_records_only_is_told_by_samples() -> None:
-    """Also where the release is too noisy to tell it."""
-    generator = np.random.default_rng(0)
-    X, scale = 1000 * (generator.normal(size=(400, 5)) + 3), 1000
-    y = (X[:, 0] > 3 * scale).astype(int)
-    fit: dict[str, Any] = {"classify__X_public": X[300:]}
-    classifier = PateClassifier(noise_seed=0)
-    told = "100% of the features are unlike X_public. A step of a pipeline transforms X, and"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        alone = Pipeline([("classify", classifier)]).fit(X[:300], y[:300], **fit)
-        scaled = Pipeline([("scale", MinMaxScaler()), ("classify", clone(classifier))])
-        scaled.fit(X[:300], y[:300], **fit)
-    with pytest.warns(UserWarning, match=told):
-        scaled.predict(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        alone.predict(X)
-        alone.predict(X[y == 0])
-        scaled.predict(X[:29])  # too few to tell
-
-
-@pytest.mark.slow
-def test_a_scaler_of_the_records_only_is_told_by_the_release() -> None:
-    generator = np.random.default_rng(0)
-    signs = generator.normal(size=(2200, 8))
-    Y = (signs @ generator.normal(size=(8, 3)) > 0).astype(np.uint8)
-    X = signs * np.geomspace(0.1, 100, 8) + 10
-    X, Y, X_public = X[:2000], Y[:2000], X[2000:]
-    fitted = PateClassifier(epsilon=2.0, noise_seed=0).fit(X, Y, X_public=X_public)
-    assert fitted.released_.unlike is None
-    assert fitted.released_.variance_ratio is not None and fitted.released_.variance_ratio < 1.2
-    steps = [("scale", StandardScaler()), ("classify", clone(fitted))]
-    with pytest.warns(UserWarning, match="only the records scaled.*transform_input names it"):
-        Pipeline(steps).fit(X, Y, classify__X_public=X_public)
-
-
 class Killed(BaseException):
     """The end of a process."""
 
@@ -491,52 +363,6 @@ def test_a_fit_that_was_killed_goes_on_and_pays_once(
     classifier.fit(X[:900], Y[:900], **given)
     assert len(read_ledger(ledger).entries) == others
     assert not fits.exists()
-
-
-def test_a_fit_that_is_refused_leaves_no_private_file(
-    arrays: tuple[FloatArray, UInt8Array], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, Y = arrays
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise ValueError("Expected something else")
-
-    monkeypatch.setattr("pate._labeling.plan.vote", refuse)
-    with pytest.raises(ValueError, match="something else"):
-        PateClassifier(ledger=tmp_path / "records.sqlite").fit(X[:900], Y[:900], X_public=X[2000:])
-    assert not [*tmp_path.rglob("records.npz")]
-
-
-_FIT = """
-import os, signal, sys
-import numpy as np
-from pate import PateClassifier
-from pate.accounting import Ledger
-
-ledger, killed = sys.argv[1], sys.argv[2] == "killed"
-reserve = Ledger.reserve
-
-def kill(self, *args, **kwargs):
-    number = reserve(self, *args, **kwargs)
-    if killed and str(self.path) == ledger:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-Ledger.reserve = kill
-X = np.random.default_rng(0).normal(size=(1200, 5))
-PateClassifier(ledger=ledger).fit(X[:1000], (X[:1000, :3] > 0).astype(int), X_public=X[1000:])
-"""
-
-
-@pytest.mark.slow
-def test_another_process_finds_what_a_killed_one_left(tmp_path: Path) -> None:
-    """The name of its folder depends on the records and settings alone."""
-    ledger = tmp_path / "records.sqlite"
-    for how, status in (("killed", -9), ("whole", 0)):
-        done = subprocess.run([sys.executable, "-c", _FIT, str(ledger), how])
-        assert done.returncode == status
-        assert len(read_ledger(ledger).entries) == 1
-    assert not (tmp_path / "records.fits").exists()
 
 
 @pytest.mark.slow

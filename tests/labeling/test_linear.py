@@ -5,8 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
 from pate._labeling.linear import (
@@ -22,7 +20,7 @@ from pate._labeling.linear import (
     ridge_posterior,
     shrunk_means,
 )
-from pate.student import LinearStudent, fit_linear
+from pate.student import fit_linear
 
 
 def task(
@@ -105,13 +103,6 @@ def test_posterior_means_are_those_of_a_gaussian_process(
         prior = ratio / space.spread[0] ** 2 * noise[label] * inner @ inner.T
         mean = prior @ np.linalg.solve(prior + noise[label] * np.eye(num), centered[:, label])
         np.testing.assert_allclose(space.left @ weights[:, label], mean, atol=1e-7)
-
-
-def test_without_directions_noise_is_the_variance_or_what_is_known_if_that_is_more() -> None:
-    centered = np.array([[-0.5, -1e-3], [0.5, 1e-3]])
-    weights, shrinkage, noise = ridge_posterior(Directions.of(np.zeros((2, 1))), centered, 0.01)
-    assert weights.shape == shrinkage.shape == (0, 2)
-    np.testing.assert_allclose(noise, [0.5, 1e-4])
 
 
 @pytest.mark.parametrize("noise_std", [None, 0.3, 1e-5])
@@ -351,28 +342,6 @@ def test_separable_labels_and_constant_features_are_finite() -> None:
         )
 
 
-def test_pictures_are_flattened() -> None:
-    features, shares = task(50, 12, 2)
-    flat = fit_linear(features, shares, everywhere(shares), noise_std=0.05)
-    pictures = fit_linear(features.reshape(50, 2, 3, 2), shares, everywhere(shares), noise_std=0.05)
-    np.testing.assert_array_equal(flat.weights, pictures.weights)
-    np.testing.assert_array_equal(
-        flat.predict(features), pictures.predict(features.reshape(50, 3, 4))
-    )
-
-
-def test_features_changed_in_place_are_other_features() -> None:
-    """What is kept of a factorization belongs to the numbers, not to the array that held them."""
-    features, shares = task(50, 3, 2)
-    before = fit_linear(features, shares, everywhere(shares), noise_std=0.05)
-    features *= np.array([1.0, 5.0, 0.2])
-    fresh = fit_linear(features.copy(), shares, everywhere(shares), noise_std=0.05)
-    np.testing.assert_array_equal(
-        fit_linear(features, shares, everywhere(shares), noise_std=0.05).weights, fresh.weights
-    )
-    assert np.abs(fresh.weights - before.weights).max() > 0.1
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -391,46 +360,6 @@ def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) 
     }
     with pytest.raises(ValueError, match=rf"^Expected [^\n]*{message}[^\n]*$"):
         fit_linear(np.zeros((4, 3)), **(whole | changes))  # type: ignore[arg-type]
-
-
-def test_a_student_is_its_weights() -> None:
-    weights = np.array([[2.0, 1.0, 1.0], [0.0, 0.0, 0.0], [-1.0, 0.5, 0.5]])
-    student = LinearStudent(
-        weights, departs=np.array([True, False, False]), constants=np.array([0.0, -1.0, 0.0])
-    )
-    logits = student.logits([[1.0, 9.0], [0.0, 0.0]])
-    np.testing.assert_allclose(logits[:, 0], [1.0, -1.0])
-    assert (logits[:, 1:] < 0).all() and (logits[0, 1:] > logits[1, 1:]).all()
-    np.testing.assert_allclose(student.predict([[1.0, 9.0], [0.0, 0.0]]), expit(logits))
-
-
-GAINS = arrays(np.float64, st.integers(1, 12), elements=st.floats(-100, 100, allow_subnormal=False))
-
-
-@pytest.mark.slow
-@given(GAINS, st.data())
-def test_departures_are_the_most_that_gain_together(gains: np.ndarray, data: st.DataObject) -> None:
-    squares = data.draw(arrays(np.float64, len(gains), elements=st.floats(1e-3, 1e4)))
-    kept = labels_better_than_constant(gains, squares)
-    errors = np.sqrt(squares)
-    # none is worse than a constant by more than its error, and what departs is significant as a
-    # whole
-    assert (gains[kept] >= -errors[kept]).all()
-    if kept.any():
-        assert gains[kept].sum() >= 2 * np.sqrt(squares[kept].sum()) * (1 - 1e-9)
-    # the most convincing come first: whoever is more convincing than one that departs departs too
-    ratio = gains / errors
-    allowed = gains >= -errors
-    assert not (allowed & ~kept)[ratio > ratio[kept].min(initial=np.inf)].any()
-    # one that is significant by itself, whichever of all it is, never stays behind alone
-    assert (
-        kept.any() or not (gains >= np.sqrt(4 + 2 * np.log(len(gains))) * errors * (1 + 1e-9)).any()
-    )
-    order = np.random.default_rng(0).permutation(len(gains))
-    if len(set(ratio)) == len(ratio):
-        np.testing.assert_array_equal(
-            labels_better_than_constant(gains[order], squares[order]), kept[order]
-        )
 
 
 @pytest.mark.parametrize("seed", range(6))

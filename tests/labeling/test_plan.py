@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
-from pate._labeling.data.records import Features, Records, Role
-from pate._labeling.data.source import Table
+from pate._labeling.data.records import Records, Role
 from pate._labeling.stages.teachers import load_plan
 from pate.accounting import read_ledger
 from pate.aggregators import ScoreVotes
@@ -48,30 +47,6 @@ def test_the_releases_that_are_planned_are_those_that_are_paid(
     again = plan_of(tmp_path / "run", data, teachers=teachers)
     assert [each.is_paid for each in again.releases] == [True] * 2
     assert [each.charge for each in again.releases] == paid
-
-
-@pytest.mark.slow
-def test_a_table_is_read_and_a_map_fitted_once(
-    data: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[Arrays] = []
-    fitted: list[PublicScaling] = []
-    table, fit = Arrays._read_table, PublicScaling.fit
-
-    def read_table(source: Arrays) -> Table:
-        read.append(source)
-        return table(source)
-
-    def fit_map(feature_map: PublicScaling, public: Features) -> PublicScaling:
-        fitted.append(feature_map)
-        return fit(feature_map, public)
-
-    monkeypatch.setattr(Arrays, "_read_table", read_table)
-    monkeypatch.setattr(PublicScaling, "fit", fit_map)
-    plan = plan_of(tmp_path / "run", data)
-    plan.execute()
-    assert read == [data]
-    assert {id(each) for each in fitted} == {id(data.feature_map)}
 
 
 def test_a_finished_run_maps_no_private_record(

@@ -53,9 +53,3 @@ def test_teachers_are_never_elsewhere(write_arrays: Write, tmp_path: Path) -> No
         cli.main(["teachers", "fit", *files, "--num_teachers", "2", "--run", str(tmp_path / "run")])
         == 0
     )
-
-
-def test_published_files_name_no_place(finished: Path) -> None:
-    files = [path for path in (finished / "public").rglob("*") if path.is_file()]
-    assert {"linear.safetensors", "label.yaml", "model.json"} <= {path.name for path in files}
-    assert not [path for path in files if str(finished.parent).encode() in path.read_bytes()]

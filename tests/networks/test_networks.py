@@ -14,7 +14,6 @@ from torchvision import models as vision
 import pate.models
 from pate._networks.settings import make_network, require_logits
 from pate.data import Arrays
-from pate.student import Student
 from tests.conftest import make_arrays
 
 SHAPE = (3, 32, 32)
@@ -86,11 +85,6 @@ def test_what_makes_no_network_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             pate.models.Factory(SHAPE, 5, name)
-
-
-def test_a_student_of_a_factory() -> None:
-    student = Student(vision.resnet18, input_shape=SHAPE, label_names=("a", "b"))
-    assert student(torch.rand(2, *SHAPE)).shape == (2, 2)
 
 
 class Ended(nn.Module):

@@ -1,17 +1,14 @@
 """The stages from Python: what the commands do, and leave."""
 
 import shutil
-import warnings
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 import pate
 from models import MLP, Linear
-from pate import cli
 from pate.accounting import read_ledger
 from pate.data import Arrays
 from tests.labeling.commands.test_run import everything
@@ -55,29 +52,6 @@ def made(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.slow
-def test_it_leaves_what_the_commands_leave(finished: Path, made: Path) -> None:
-    first, second = everything(finished), everything(made)
-    assert second.keys() == first.keys()
-    for name in (
-        "public/labels.npz",
-        "public/student/metrics.json",
-        "public/label.yaml",
-        "public/student_fit.yaml",
-        "private/teachers/chunk_size.json",
-        "private/votes/votes_00004.npy",
-        "private/teachers_vote.yaml",
-    ):
-        assert second[name] == first[name], name
-    ledgers = finished.parent / "data.ledger.sqlite", made.parent / "ledger.sqlite"
-    books = [read_ledger(place).entries for place in ledgers]
-    told = [
-        [(each.count, each.events, each.description, each.seeded, each.settled) for each in book]
-        for book in books
-    ]
-    assert told[0] == told[1]
-
-
 def test_labels_that_were_interrupted_are_paid_for_once(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,26 +77,6 @@ def test_labels_that_were_interrupted_are_paid_for_once(
     ).all()
 
 
-@pytest.mark.slow
-def test_data_beside_the_program_are_found_from_any_folder(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A relative path means the same file later, as it does for the command."""
-    monkeypatch.chdir(finished.parent)
-    pate.RunPlan(
-        tmp_path / "run",
-        Arrays(Path("data.npz")),
-        teachers=PLAN,
-        ledger=tmp_path / "ledger.sqlite",
-    ).fit_teachers()
-    assert f"path: {finished.parent / 'data.npz'}" in (tmp_path / "run" / "data.yaml").read_text()
-    monkeypatch.chdir(tmp_path)
-    words = [f"--config={finished.parent}/recipe/{part}.yaml" for part in ("data", "teachers")]
-    words += [f"--ledger={tmp_path}/ledger.sqlite", "--run", str(tmp_path / "run")]
-    assert cli.main(["teachers", "fit", *words]) == 0
-    pate.RunPlan(tmp_path / "run").vote()
-
-
 def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
     pate.RunPlan(copied, absent=[2], overwrite=True).vote()
     before = everything(copied / "private" / "votes")
@@ -145,32 +99,3 @@ def test_a_student_has_its_schedule_and_callbacks() -> None:
     assert content["model"]["scheduler"]["init_args"]["step_size"] == 3
     assert content["model"]["pseudo_confidence"] == 0.9
     assert content["trainer"]["callbacks"][0]["init_args"] == {"monitor": "val_loss"}
-
-
-@pytest.mark.slow
-def test_a_program_keeps_its_own_state(copied: Path) -> None:
-    """Threads, random numbers, warnings and the lock are as they were."""
-    torch.set_num_threads(2)
-    torch.manual_seed(5)
-    np.random.seed(5)
-    filters = list(warnings.filters)
-    expected = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]
-    try:
-        plan = pate.RunPlan(
-            copied,
-            absent=[1],
-            labels=pate.LabelSettings(ANSWERS, delta=0.001, num_queries=60, noise_seed=3),
-            student=STUDENT,
-            overwrite=True,
-        )
-        plan.vote()
-        plan.label()
-        plan.fit_student()
-        plan.test_student()
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
-    assert torch.equal(torch.random.get_rng_state(), expected[0])
-    assert (np.random.get_state()[1] == expected[1]).all()  # type: ignore[index]
-    assert warnings.filters == filters
-    assert not (copied / ".lock").exists()

@@ -20,7 +20,6 @@ from pate._core.settings import (
     import_path,
     to_plain,
 )
-from pate._labeling.runs.run import describe_data
 from pate.aggregators import ClippedVotes, StableTopK
 from pate.data import Arrays, CelebA, DataSource, PublicPCA, Records, Role
 from pate.teachers import FocalLoss, TeacherPlan
@@ -165,30 +164,6 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
     assert (4, 3) in shapes[0]
     assert isinstance(again.loss, FocalLoss)
     assert again.loss.gamma_positive == 1.5
-
-
-def test_data_are_described_as_a_file_describes_them() -> None:
-    found = describe_data(Arrays(Path("x.npz"), features=PublicPCA(num_components=2)))
-    assert found["class_path"] == "pate.data.Arrays"
-    assert found["init_args"]["test_fraction"] is None
-    with pytest.raises(ValueError, match="read the records again"):
-        describe_data(InMemory(np.zeros((2, 2))))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"network": "no.such.Network"}, "no.such"),
-        ({"num_teachers": "many"}, "num_teachers"),
-    ],
-)
-def test_settings_that_cannot_be_used_are_told_in_one_line(
-    content: dict[str, Any], message: str
-) -> None:
-    whole = encode_fields(TeacherPlan(network=Linear, num_teachers=2, num_steps=1, batch_size=1))
-    with pytest.raises(ValueError, match=message) as error:
-        decode_fields(TeacherPlan, whole | content)
-    assert "\n" not in str(error.value)
 
 
 def test_a_class_has_one_path_however_it_is_written() -> None:

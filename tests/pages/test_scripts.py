@@ -68,15 +68,6 @@ def test_whole_runs_are_measured_once(
     assert capsys.readouterr().out == first.out
 
 
-@pytest.mark.parametrize("name", ["products", "radial", "modes", "mixed", "linear"])
-def test_drawn_tasks_have_labels_as_frequent_as_they_say(name: str) -> None:
-    script = load("measure_maps")
-    arrays, again = script.task(name, 3), script.task(name, 3)
-    assert all(np.array_equal(arrays[part], again[part]) for part in arrays)
-    assert np.bincount(arrays["split"]).tolist() == [5000, 1000, 2000]
-    np.testing.assert_allclose(arrays["Y"].mean(axis=0), np.linspace(0.5, 0.1, 8), atol=0.01)
-
-
 @pytest.mark.slow
 def test_one_command_draws_all_pictures_of_the_pages(tmp_path: Path) -> None:
     script = importlib.import_module("scripts.draw_pictures")

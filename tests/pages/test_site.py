@@ -1,30 +1,23 @@
 """The pages of docs/ make a site without a warning, and the site loads nothing from elsewhere."""
 
-import ast
-import inspect
 import logging
 import pydoc
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import cache
 from html.parser import HTMLParser
 from importlib import import_module
-from inspect import getdoc
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, get_args
-from xml.etree import ElementTree
+from typing import Any
 
 import pytest
 
 pytest.importorskip("latex2mathml")  # of the packages of pages, which only slow tests need
-from scripts.pages import mathml, on_page_markdown, reference
+from scripts.pages import on_page_markdown, reference
 from tests import test_door
-from tests.test_layers import PRIVATE_PATH
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -73,46 +66,10 @@ def test_search_finds_the_navigation_alone(place: str, left_out: bool) -> None:
     assert page.meta["search"]["exclude"] is left_out
 
 
-@pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize(
-    ("page", "line"),
-    [
-        ("privacy.md", "[gone](accounting.md#no-such-heading)"),
-        *(
-            pytest.param(*wrong, marks=pytest.mark.slow)
-            for wrong in [
-                ("index.md", "[gone](nowhere.md)"),
-                ("lost.md", "# A page that no other leads to"),
-            ]
-        ),
-        ("index.md", None),
-    ],
-)
-def test_what_leads_nowhere_is_found(page: str, line: str | None, tmp_path: Path) -> None:
-    from mkdocs.exceptions import Abort
-
-    docs = tmp_path / "docs"
-    for path in (*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")):
-        copy = docs / path.relative_to(DOCS)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(f"# {path.stem}\n" if path.suffix == ".md" else '{"cells": []}')
-    with (docs / page).open("a") as file:
-        file.write(f"\n{line or 'Nothing is wrong.'}\n")
-    with pytest.raises(Abort) if line else nullcontext():
-        build(tmp_path / "site", docs)
-
-
 def blocks(language: str) -> list[str]:
     pages = (page.read_text() for page in DOCS.rglob("*.md"))
     pattern = re.compile(rf"^ *```{language}\n(.*?)^ *```$", flags=re.DOTALL | re.MULTILINE)
     return [block for page in pages for block in pattern.findall(page)]
-
-
-def test_formulas_are_well_formed() -> None:
-    formulas = blocks("math")
-    assert len(formulas) > 10
-    for tex in formulas:
-        assert ElementTree.fromstring(mathml(tex)).get("display") == "block"
 
 
 @cache
@@ -147,78 +104,6 @@ def test_what_is_exported_is_documented(package: str) -> None:
     shown, names = {id(value) for value in documented().values()}, exported(package)
     assert names
     assert [name for name, value in names.items() if id(value) not in shown] == []
-
-
-def test_the_reference_names_no_private_path() -> None:
-    for path, value in documented().items():
-        public = (
-            [member for name, member in vars(value).items() if name[0] != "_"]
-            if isinstance(value, type)
-            else []
-        )
-        for text in (getdoc(item) for item in (value, *public)):
-            assert not PRIVATE_PATH.search(text or ""), (path, text)
-
-
-@cache
-def classes_named(annotation: Any, module: str) -> set[type]:
-    """Return the classes that an annotation in ``module`` names, those that are imported for
-    annotations alone, too."""
-    if parts := get_args(annotation):
-        return {cls for part in parts for cls in classes_named(part, module)}
-    if not isinstance(annotation, str):
-        return {annotation} if isinstance(annotation, type) else set()
-    values = []
-    for node in ast.walk(ast.parse(annotation, mode="eval")):
-        if isinstance(node, ast.Name):
-            origin = imported_names(module).get(node.id, module)
-            values.append(getattr(import_module(origin), node.id, None))
-    return {value for value in values if isinstance(value, type)}
-
-
-@cache
-def imported_names(module: str) -> dict[str, str]:
-    """Return the module that each name in ``module`` is imported from."""
-    tree = ast.parse(inspect.getsource(import_module(module)))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
-    return {name.name: str(node.module) for node in imports for name in node.names}
-
-
-def named_by(value: Any) -> Iterator[tuple[str, type]]:
-    """Yield the classes of pate in the signature of a function, or in the fields and public methods
-    of a class."""
-    parts = [value]
-    for base in value.__mro__ if isinstance(value, type) else ():
-        methods = vars(base).items() if base.__module__.startswith("pate.") else ()
-        parts += [
-            base,
-            *(
-                method
-                for name, method in methods
-                if name[0] != "_" or name in ("__init__", "__call__")
-            ),
-        ]
-    for part in parts:
-        function = (
-            getattr(part, "fget", None)
-            or getattr(part, "func", None)
-            or getattr(part, "__func__", part)
-        )
-        for name, annotation in getattr(function, "__annotations__", {}).items():
-            classes = classes_named(annotation, function.__module__) if name[0] != "_" else set()
-            yield from (
-                (f"{function.__qualname__}({name})", cls)
-                for cls in classes
-                if cls.__module__[:5] == "pate."
-            )
-
-
-def test_signatures_name_public_classes_alone() -> None:
-    values = documented().values()
-    public = {id(value) for value in values}
-    assert {
-        (where, cls) for value in values for where, cls in named_by(value) if id(cls) not in public
-    } == set()
 
 
 @pytest.mark.slow

@@ -139,6 +139,7 @@ FACTS = frozenset(
         "relation",
         "shift",
         "sensitivity",
+        "integer_scores",
     }
 )
 """Fields that follow from the scores, not from who chooses the mechanism."""

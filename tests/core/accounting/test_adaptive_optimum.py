@@ -304,19 +304,6 @@ def test_corners_on_the_arc_are_too_few() -> None:
 
 
 @pytest.mark.slow
-def test_an_attack_on_forty_queries_comes_close() -> None:
-    event, count, delta = stable_top_k(eta=0.3, sigma=15.0), 40, 1e-5
-    found = adaptive_epsilon(event, count, delta=delta)
-    gaps = np.arange(2.0, 81, 2)
-    rounds = [
-        choices(0.3, np.linspace(0.1, 0.9, 9) * 0.3),
-        bits(2 / 15, (gaps - 2) / 15 + ndtri(1e-9)),
-    ]
-    assert attack(rounds, count, found) <= delta
-    assert attack(rounds, count, found * 0.98) > delta
-
-
-@pytest.mark.slow
 def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
     """The figures of docs/appendix/costs.md."""
     query = ComposedEvent(

@@ -1,6 +1,5 @@
 """The ledger: what is reserved and settled is remembered, and a malformed call writes nothing."""
 
-import fcntl
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -199,19 +198,3 @@ def test_a_copy_of_a_ledger_is_refused_while_the_original_is_in_its_place(path: 
     reserve(Ledger(path), gaussian(70), 1)
     Ledger(copy, home=copy)
     assert read_ledger(copy).home == copy
-
-
-def test_what_killed_creators_left_goes_with_the_next_opening(path: Path) -> None:
-    """Before or after it had its name; whoever is still at it keeps its draft."""
-    path.parent.mkdir(exist_ok=True)
-    left = [path.with_name(f".{path.name}.{sign * 16}") for sign in "0ab"]
-    other = path.with_name(f".{path.name}.mine")
-    for place in (*left, other):
-        place.write_text("half")
-    with left[2].open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        Ledger(path)
-        assert set(path.parent.iterdir()) == {path, left[2], other}
-    left[0].write_text("half")
-    Ledger(path)
-    assert set(path.parent.iterdir()) == {path, other}

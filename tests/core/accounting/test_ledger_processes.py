@@ -1,11 +1,8 @@
 """Processes that share a ledger: a kill hides nothing, and two never overspend one budget."""
 
 import json
-import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -85,36 +82,6 @@ def require_nothing_hidden(folder: Path) -> int:
         release["count"] for release in public
     )
     return len(public)
-
-
-def kill_at_random_moments(folder: Path, times: int) -> int:
-    chance = random.Random(times)
-    for i in range(times):
-        process = start(folder, f"run{i}", rounds=10_000, batch=1 + i % 3)
-        try:
-            go(process)
-            # the first curve takes longer than all reservations that follow
-            time.sleep(chance.uniform(0, 0.4))
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        if (folder / "ledger.sqlite").exists():
-            require_nothing_hidden(folder)
-    process = start(folder, "last", rounds=1, batch=1)
-    process.communicate("go\n")
-    assert process.returncode == 0
-    return require_nothing_hidden(folder)
-
-
-@pytest.mark.slow
-def test_a_kill_hides_nothing(tmp_path: Path) -> None:
-    assert kill_at_random_moments(tmp_path, 2) >= 1
-
-
-@pytest.mark.slow
-def test_fifty_kills_hide_nothing(tmp_path: Path) -> None:
-    assert kill_at_random_moments(tmp_path, 50) >= 50
 
 
 @pytest.mark.slow

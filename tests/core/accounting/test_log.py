@@ -11,7 +11,6 @@ import pytest
 from pate._core.accounting import ledger as _ledger
 from pate.accounting import Ledger, LedgerHead, read_ledger, verify_ledger
 from tests.core.accounting.ledgers import (
-    BUDGET,
     ONE_LINE,
     bodies,
     filled,
@@ -45,22 +44,6 @@ def test_a_corrupted_ledger_stops_or_says_the_same(path: Path, seed: int) -> Non
         stopped = ""
         assert found == book  # unused space, or the file's own statistics
     assert not stopped or re.match(ONE_LINE, stopped)
-
-
-@pytest.mark.parametrize("content", [b"", b"not a database" * 100, b"SQLite format 3\0"])
-def test_another_file_stops(path: Path, content: bytes) -> None:
-    path.parent.mkdir()
-    path.write_bytes(content)
-    require_stop(path)
-
-
-def test_a_folder_or_a_missing_file_stops(path: Path) -> None:
-    path.mkdir(parents=True)
-    with pytest.raises(ValueError, match=ONE_LINE):
-        Ledger(path)
-    with pytest.raises(ValueError, match="Expected a ledger, got path="):
-        read_ledger(path.parent / "missing")
-    assert not (path.parent / "missing").exists()
 
 
 def test_a_deleted_ledger_is_not_created_again(path: Path) -> None:
@@ -134,17 +117,6 @@ def test_another_ledger_in_its_place_is_noticed_by_who_had_it_open(path: Path, r
     for use in (ledger.entries, lambda: reserve(ledger, gaussian(60), 1)):
         with pytest.raises(ValueError, match=r"^Expected a ledger at [^\n]* that continues row 1$"):
             use()
-
-
-def test_rows_of_others_are_seen(path: Path) -> None:
-    first, second = Ledger(path), Ledger(path)
-    reserve(first, gaussian(60), 40, BUDGET)
-    with pytest.raises(ValueError, match="can be paid"):
-        reserve(second, gaussian(60), 10**6)
-    assert reserve(second, gaussian(70), 2) == 2
-    first.settle(2, realised=[(gaussian(70), 1)])
-    second.settle(1)
-    assert first.snapshot() == second.snapshot() == verify_ledger(path)
 
 
 def test_rows_that_never_reached_the_file_are_forgotten(
@@ -232,14 +204,6 @@ def test_reading_holds_no_lock(path: Path) -> None:
         reserve(ledger, gaussian(6000), 1)  # while the others are not read yet
         assert len(list(rows)) == 80
     assert len(verify_ledger(path).entries) == 41
-
-
-def test_a_ledger_is_marked_as_one(path: Path) -> None:
-    """Programs that do not know what is in its rows refuse it by its marks."""
-    path = path.parent / "of" / "folders" / path.name
-    reserve(Ledger(path), gaussian(60), 1)
-    header = path.read_bytes()[:100]
-    assert header[68:72] == b"pate" and header[60:64] == (4).to_bytes(4, "big")
 
 
 @pytest.mark.parametrize("version", [3, 5])

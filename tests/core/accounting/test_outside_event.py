@@ -23,7 +23,6 @@ from pate._core.validation import FloatArray, require_positive
 from pate.accounting import (
     DEFAULT_ORDERS,
     Cost,
-    GaussianEvent,
     Ledger,
     NeighboringRelation,
     Statement,
@@ -168,24 +167,6 @@ def test_a_broken_entry_point_raises_in_one_line(
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ValueError, match=r"^Expected [^\n]*BrokenEvent[^\n]*$"):
         event_from_dict({"type": "BrokenEvent", "neighboring_relation": "replace_record"})
-
-
-def test_two_events_of_one_name_are_refused(kinds: dict[str, type[Event]]) -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected one event LaplaceEvent, defined in tests.core.accounting.test_outside",
-    ):
-        type("LaplaceEvent", (Event,), {"__module__": "elsewhere"})
-    assert kinds["LaplaceEvent"] is LaplaceEvent
-
-
-def test_a_kind_has_no_kinds_below_it(kinds: dict[str, type[Event]]) -> None:
-    """Sums of Gaussian events know nothing of a cost that a subclass states for itself."""
-    with pytest.raises(
-        ValueError, match=r"^Expected an event DearerEvent [^\n]*, got below=\['GaussianEvent'\]$"
-    ):
-        type("DearerEvent", (GaussianEvent,), {"cost": lambda event, orders: Cost(orders, 0.0)})
-    assert "DearerEvent" not in kinds
 
 
 @dataclass(frozen=True, kw_only=True)

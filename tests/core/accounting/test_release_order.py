@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpmath import mp
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from pate import VoteShape
 from pate._core.accounting import adaptive
@@ -33,7 +33,7 @@ from pate.accounting import (
     Statement,
 )
 from pate.aggregators import StableTopK
-from tests.core.accounting.adversaries import FloatArray, attack, bits, choices, enumerated
+from tests.core.accounting.adversaries import FloatArray, bits, choices, enumerated
 from tests.statements import PUBLISHED, RECORDS
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
@@ -337,33 +337,3 @@ def test_a_statement_in_order_is_made_again_and_says_what_it_counts(tmp_path: Pa
         ("3", "StabilityTestEvent"),
     ]
     assert "    sum: n = 7 steps, delta0 = 1 - product" in sums[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mu", "scale", "sigma", "count", "known"),
-    [(0.98441, 24.248, 15.461, 60, 0.994), (0.14714, 38.181, 29.736, 5, 0.97)],
-)
-def test_an_attack_on_a_warm_run_comes_close(
-    mu: float, scale: float, sigma: float, count: int, known: float
-) -> None:
-    """From below: a normal outcome is told by its bin, and the attack is played from there."""
-    stable = StableTopK(scale_gap=scale, sigma_test=sigma, delta_test=5e-7 / count)
-    noise = {
-        relation: GaussianEvent(noise_multiplier=1 / mu, neighboring_relation=relation)
-        for relation in NeighboringRelation
-    }
-    guarantee = account([(noise, 1), (stable.events(SHAPE), count)], REPLACE).guarantee(delta=1e-6)
-    assert guarantee.in_order == 1 + 2 * count
-    eta, gaps = 4 / scale, np.arange(2.0, 100, 2)
-    rounds = [
-        choices(eta, np.linspace(0.3, 0.9, 13) * eta),
-        bits(2 / sigma, (gaps - 2) / sigma + ndtri(5e-7 / count)),
-    ]
-    p, q = normal_laws(mu, 400)[0]
-    left = (1e-6 - guarantee.delta0) / (1 - guarantee.delta0)
-    reached = {
-        share: float(p @ attack(rounds, count, share * guarantee.epsilon + np.log(q / p)))
-        for share in (1.0, known)
-    }
-    assert reached[1.0] <= left < reached[known]

@@ -1,6 +1,5 @@
 """The statement: enough to compute epsilon by hand, in both of its forms."""
 
-import hashlib
 import json
 import math
 import re
@@ -199,20 +198,6 @@ def test_every_edit_is_noticed(stated: tuple[Path, dict[str, Any]]) -> None:
     assert len(list(edits(content))) > 300
 
 
-@pytest.mark.slow
-def test_what_follows_is_noticed_without_the_ledger(stated: tuple[Path, dict[str, Any]]) -> None:
-    """All but the releases themselves, which the ledger alone can confirm."""
-    _, content = stated
-    alone = {"releases", "ledger", "budget", "budget_unit", "filter", "declared_after", "release"}
-    for key in set(content) - alone:
-        accepted = [
-            place
-            for place, edited in edits(content[key])
-            if verifies(content | {key: edited}, None)
-        ]
-        assert not accepted, (key, accepted)
-
-
 def verifies(content: dict[str, Any], ledger: Path | None) -> bool:
     try:
         Statement.from_json(content).verify(ledger=ledger)
@@ -242,29 +227,6 @@ def test_releases_that_no_ledger_could_hold_are_refused(
     content = json.loads(json.dumps(stated[1]))
     INCOHERENT[change](content)
     assert not verifies(content, None)
-
-
-@pytest.mark.slow
-def test_a_statement_names_its_file(ledger: Ledger, tmp_path: Path) -> None:
-    file = tmp_path / "labels.npz"
-    file.write_bytes(b"labels")
-    digest = hashlib.sha256(b"labels").hexdigest()
-    reserve(ledger, GAUSSIAN, 3)
-    ledger.settle(3, published=PUBLISHED | {"sha256": digest, "num_answered": 2})
-    made = statement(ledger, 3)
-    assert (
-        made.verify(
-            ledger=ledger.path, released=file, facts={"num_answered": 2, "num_teachers": 100}
-        )
-        == 0
-    )
-    with pytest.raises(ValueError, match=r"^Expected num_answered=3, .* got num_answered=2$"):
-        made.verify(facts={"num_answered": 3})
-    file.write_bytes(b"others")
-    with pytest.raises(
-        ValueError, match=rf"^Expected the file of release 3, of sha256 {digest}, got file="
-    ):
-        made.verify(released=file)
 
 
 @pytest.mark.parametrize("teachers", [1, 5])

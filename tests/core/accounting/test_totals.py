@@ -111,15 +111,6 @@ def test_a_budget_takes_events_with_a_cost_on_the_default_orders_alone(path: Pat
         reserve(ledger, events, 3000)
 
 
-@pytest.mark.slow
-def test_a_release_may_be_settled_in_many_charges(path: Path) -> None:
-    """Their sum is rounded up by more than the one charge that was reserved."""
-    ledger, events = Ledger(path), gaussian(20.0)
-    release = reserve(ledger, events, 6000)
-    ledger.settle(release, realised=[(events, 1)] * 6000)
-    verify_ledger(path)
-
-
 def test_what_is_remembered_of_a_curve_cannot_be_changed(path: Path) -> None:
     for events in (gaussian(60), stable()):
         for relation in NeighboringRelation:

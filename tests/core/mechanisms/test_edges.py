@@ -6,7 +6,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom
 
 from pate import mechanisms as m
 from pate._core.mechanisms.noise import ChoiceNoise, Noise
@@ -84,40 +83,3 @@ def test_only_differences_of_scores_matter_whatever_their_type(make: Make) -> No
     np.testing.assert_array_equal(
         run(make, near_zero[0] + 2**33, k=2), run(make, near_zero[0] - 0.0, k=2)
     )
-
-
-@each(SELECTIONS)
-def test_output_has_distinct_indices(make: Make) -> None:
-    for num_items in (2, 3, 6):
-        largest = num_items - 1 if make in PROPER.values() else num_items
-        for k in {1, num_items - 1, largest}:
-            inputs: list[NDArray[Any]] = [
-                np.zeros(num_items, np.uint8),
-                np.linspace(-3, 3, num_items),
-            ]
-            for scores in inputs:
-                single, batch = run(make, scores, k=k), run(make, np.tile(scores, (7, 1)), k=k)
-                assert single.dtype == batch.dtype == np.int64
-                assert single.shape == (k,) and batch.shape == (7, k)
-                for row in (single, *batch):
-                    assert len(set(row.tolist())) == k and set(row.tolist()) <= set(
-                        range(num_items)
-                    )
-                    assert make in SEQUENCES.values() or (np.diff(row) > 0).all()
-
-
-@each(SELECTIONS)
-def test_equal_scores_and_scores_lost_in_noise_are_equally_likely(make: Make) -> None:
-    draws, d, k = 2000, 5, 2
-    low, high = binom.ppf([1e-6, 1 - 1e-6], draws, k / d)
-    lost = m.scale_for_epsilon(1e-6, window=2, draws=k)
-    rows: list[tuple[ArrayLike, float]] = [
-        (np.full(d, 2**40), 2.0),
-        (np.full(d, -1e300), 2.0),
-        (np.arange(d), lost),
-    ]
-    for scores, scale in rows:
-        counts = np.bincount(
-            run(make, np.tile(scores, (draws, 1)), k=k, scale=scale).ravel(), minlength=d
-        )
-        assert ((counts >= low) & (counts <= high)).all(), counts

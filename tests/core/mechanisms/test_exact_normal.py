@@ -18,8 +18,8 @@ from scipy.stats import chisquare, kstest, norm
 import pate
 from pate._core.mechanisms import noise as _noise
 from pate._core.mechanisms.noise import LazyReal, rounded_normal
-from pate._core.validation import FloatArray, IntArray
-from pate.mechanisms import add_gaussian, exceeds, private_generator
+from pate._core.validation import FloatArray
+from pate.mechanisms import add_gaussian, exceeds
 from tests.core.mechanisms.scripted import Scripted
 
 ROOT = Path(pate.__file__).parent
@@ -40,29 +40,6 @@ def test_rounded_noise_follows_its_law() -> None:
     assert misfit(drawn.ravel()) > 1e-3
     assert misfit(drawn.ravel(), sigma=1.01 * SIGMA) < 1e-4
     assert misfit(drawn.ravel(), offset=OFFSET + 0.05) < 1e-4
-
-
-@pytest.mark.slow
-def test_a_hundred_million_draws_follow_the_law() -> None:
-    """Their tail included; a deviation that is wrong by a thousandth and a tail that is cut off are
-    noticed."""
-    generator, sigma, num, blocks = private_generator(3), 37.0, 10**6, 100
-    most = 6 * 37
-    counts = np.zeros(2 * most + 1, dtype=np.int64)
-    for _ in range(blocks):
-        drawn = rounded_normal(np.full(num, OFFSET), sigma, generator).clip(-most, most)
-        counts += np.bincount((drawn + most).astype(np.int64), minlength=2 * most + 1)
-    ends = np.arange(-most, most) + 0.5
-
-    def pvalue(observed: IntArray, deviation: float) -> float:
-        law = np.diff(ndtr(np.concatenate(([-np.inf], (ends - OFFSET) / deviation, [np.inf]))))
-        kept = law * num * blocks > 20  # rare numbers, at both ends, are taken together
-        total = np.append(observed[kept], observed[~kept].sum())
-        return float(chisquare(total, total.sum() * np.append(law[kept], law[~kept].sum())).pvalue)
-
-    assert pvalue(counts, sigma) > 1e-3 > pvalue(counts, 1.001 * sigma)
-    cut = np.where(abs(np.arange(-most, most + 1)) > 4.25 * sigma, 0, counts)
-    assert pvalue(cut, sigma) < 1e-9
 
 
 def test_what_floats_decide_is_what_integers_decide(monkeypatch: pytest.MonkeyPatch) -> None:

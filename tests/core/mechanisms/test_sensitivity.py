@@ -13,7 +13,6 @@ from pate.accounting import NeighboringRelation
 from pate.mechanisms import ScoreMechanism
 from tests.core.mechanisms import (
     oracles,
-    test_canonical,
     test_joint,
     test_limited_domain,
     test_peeling,
@@ -40,10 +39,6 @@ class _InUnits:
         return super().select(mechanism, UNIT * np.asarray(scores), generator)  # type: ignore[misc]
 
 
-@pytest.mark.slow
-class TestCanonicalInUnits(_InUnits, test_canonical.TestCanonical): ...
-
-
 class TestPeelingInUnits(_InUnits, test_peeling.TestGumbelPeeling): ...
 
 
@@ -57,14 +52,6 @@ class TestJointInUnits(_InUnits, test_joint.TestJoint):
             worst <= self.make(relation).event(relation).cost(ORDERS).rdp * (1 + self.tolerance)
         ).all()
         assert (worst > votes.event(relation).cost(ORDERS).rdp).any()
-
-
-@pytest.mark.slow
-class TestLimitedDomainInUnits(_InUnits, test_limited_domain.TestLimitedDomainOne): ...
-
-
-@pytest.mark.slow
-class TestTopStableInUnits(_InUnits, test_top_stable.TestTopStable): ...
 
 
 STEP = 0.25

@@ -151,14 +151,6 @@ def test_a_number_of_guesses_that_is_chosen_afterwards_is_wrong_too_often() -> N
     assert fixed <= LEVEL * trials < chosen
 
 
-def test_guesses_are_those_farthest_from_nothing() -> None:
-    scores = np.array([3.0, -2.0, 1.0, -0.5])
-    present = np.array([True, True, True, False])
-    assert guess(scores, present, 1.0) == Guesses(4, 4, 3)
-    assert guess(scores, present, 0.5) == Guesses(4, 2, 1)
-    assert guess(scores, present, 0.01) == Guesses(4, 1, 1)
-
-
 def test_the_trade_off_of_an_account_is_that_of_its_events() -> None:
     gaussian = RDPAccountant(relation=REPLACE).compose(
         GaussianEvent(neighboring_relation=REPLACE, noise_multiplier=2.0), 4
@@ -185,9 +177,3 @@ def test_the_trade_off_of_an_account_is_that_of_its_events() -> None:
     for epsilon in (0.5, 2.0):
         close = pairs(epsilon, ranged.get_delta(epsilon))
         assert all(trade_off(float(hits)) >= close(float(hits)) - 0.02 for hits in grid)
-
-
-@pytest.mark.parametrize("wrong", [(0, 0, 0), (4, 5, 5), (4, 4, 5), (4, 4, -1)])
-def test_impossible_guesses_are_refused(wrong: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match="Expected "):
-        Guesses(*wrong)

@@ -18,7 +18,6 @@ from pate.aggregators import (
     ClippedVotes,
     ConfidentScreen,
     FixedStableTopK,
-    LimitedDomainTopK,
     NoisyVotes,
     Peeling,
     Powerset,
@@ -84,14 +83,6 @@ def test_draws_that_are_not_public_diverge(values: list[float], sigma: float) ->
         Movement.between(kept.draws, [])
 
 
-def test_numbers_that_nothing_sees_are_noticed() -> None:
-    generator = ForcedGenerator(0)
-    add_gaussian([1.0], sigma=2.0, generator=generator)
-    assert not generator.drew_otherwise
-    generator.random()
-    assert generator.drew_otherwise
-
-
 @pytest.mark.parametrize(
     "aggregator",
     [
@@ -148,23 +139,6 @@ def test_choices_leak_no_more_than_they_pay(aggregator: Any) -> None:
         [aggregator.event(first.shape, REPLACE)], [QUERIES]
     )
     assert 0.02 < moved.epsilon(DELTA) <= account.get_epsilon(delta=DELTA)
-
-
-def test_sums_and_choices_add_up() -> None:
-    """A figure of cells is a lower bound, and hardly smaller where nothing but sums moves."""
-    first, second = neighbors()
-    sums = both(first, second, NoisyVotes(sigma_votes=20.0))[2]
-    choices = both(first, second, Canonical(k=2, scale_canonical=8.0))[2]
-    unmoved = both(first, first, Canonical(k=2, scale_canonical=8.0))[2]
-    total = (sums + choices).epsilon(DELTA)
-    assert total > max(sums.epsilon(DELTA), choices.epsilon(DELTA)) + 0.1
-    assert (sums + unmoved).epsilon(DELTA) == pytest.approx(sums.epsilon(DELTA), abs=1e-9)
-
-
-def test_what_has_no_law_is_untested_and_forced_all_the_same() -> None:
-    aggregator = LimitedDomainTopK(k=1, kbar=3, scale_domain=9.0, delta_domain=1e-6)
-    one, other, moved = both(*neighbors(), aggregator)
-    assert one is other and moved.untested
 
 
 @dataclass(frozen=True, kw_only=True)

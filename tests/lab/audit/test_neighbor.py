@@ -1,7 +1,5 @@
 """The audit of a ledger without a record, a group or a teacher: whole runs, right ones and others."""
 
-import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,8 @@ import pytest
 import pate
 from pate import cli
 from pate._core.settings import Partial
-from pate._labeling.stages import teachers as teachers_stage
 from pate._labeling.votes.kinds import Counts
-from pate.accounting import read_ledger
-from pate.aggregators import Aggregator, Canonical, LimitedDomainTopK, NoisyVotes, Release
+from pate.aggregators import Aggregator, Canonical, NoisyVotes, Release
 from pate.data import Arrays
 from pate.lab.audit.neighbor import NeighborAudit, Whom, audit_neighbor
 
@@ -131,18 +127,6 @@ class Cautious(NoisyVotes):
         return noisier.aggregate(votes, generator=generator)
 
 
-@pytest.mark.slow
-def test_a_release_of_records_is_held_against_their_bound_in_a_group(table: Path) -> None:
-    label(table, "first", unit="group")
-    run = label(table, "second", max_teachers_per_group=2)
-    audited = audit_neighbor(run, "group", "family-03")
-    assert audited.verdict == "passed"
-    assert "are paid for" in result(audited, "draws", 1)
-    # a release of records without a bound says nothing about a group
-    free = label(table, "third")
-    assert "are paid for" not in result(audit_neighbor(free, "group", "family-03"), "draws", 2)
-
-
 def imported(folder: Path, aggregator: Aggregator) -> Path:
     """A run of the votes of 40 teachers."""
     ballots = (np.random.default_rng(0).random((20, 40, 3)) < 0.4).astype(np.uint8)
@@ -177,36 +161,6 @@ def test_a_wrong_mechanism_is_refuted(
     assert bool(refuted) == bool(table)
     if table:
         assert audited.verdict == "refuted" and refuted[0][0] == table and says in refuted[0][1]
-
-
-@pytest.mark.slow
-def test_a_line_that_tells_the_number_of_records_is_found(
-    table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, fitted = label(table, "run"), teachers_stage._teach
-
-    def loud(run: Any, data: Any, *others: Any) -> Any:
-        print(f"{len(data.load(pate.data.Role.PRIVATE))} records", file=sys.stderr)
-        return fitted(run, data, *others)
-
-    monkeypatch.setattr(teachers_stage, "_teach", loud)
-    audited = audit_neighbor(run, "record", "person-007")
-    assert audited.verdict == "refuted" and "150 records" in result(audited, "outputs", 1)
-
-
-@pytest.mark.slow
-def test_what_cannot_be_made_again_is_named(table: Path, capsys: Captured) -> None:
-    start = str(label(table, "start"))
-    short = Partial(LimitedDomainTopK, k=1, kbar=2, delta_domain=1e-9)
-    run = label(table, "run", short, num_teachers=TEACHERS, start_from=start, epsilon=90.0)
-    (label(table, "other") / "public" / "labels.npz").unlink()
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["audit", str(run), "--neighbor", "person-007"])
-    assert ended.value.code == 3
-    printed = capsys.readouterr().out
-    assert printed.startswith("PRIVATE") and re.search(r"the law of \w+ is not known", printed)
-    assert "no folder beside the run's holds what other released" in printed
-    assert len(read_ledger(table / "table.ledger.sqlite").entries) == 3
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 import pate
 from pate import ReleasedLabels, cli
@@ -17,7 +16,8 @@ from pate._labeling.runs.vote_store import load_voters
 from pate._labeling.stages import student as student_stage
 from pate._labeling.votes.voters import RecordVoters
 from pate.lab.audit import command
-from pate.lab.audit.whole import AuditResult, CanaryRecords, audit
+from pate.lab.audit.canaries import CanaryRecords
+from pate.lab.audit.whole import AuditResult, audit
 from pate.student import LinearStudent
 from tests.lab.audit.worlds import Drawn
 
@@ -144,43 +144,3 @@ def test_bad_settings_leave_nothing_behind(
     assert message in error and len(error.splitlines()) == 1
     assert not Path("audited").exists()
     assert {path.name for path in Path("data").iterdir()} == {"table.npz", "table.ledger.sqlite"}
-
-
-def test_a_setting_of_the_data_can_be_none(
-    recipe: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = [
-        "--data.init_args.features=null",
-        "--data.init_args.labels",
-        "[a, b, c]",
-        "--print_config",
-    ]
-    assert cli.main(["audit", "mine", *settings]) == 0
-    source = yaml.safe_load(capsys.readouterr().out)["data"]["init_args"]["source"]["init_args"]
-    assert source["features"] is None and source["labels"] == ["a", "b", "c"]
-    assert {path.name for path in recipe.parent.iterdir()} == {"mine", "data"}
-
-
-def test_labels_that_may_be_unknown_are_refused(
-    recipe: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unknown = "--data.init_args.unknown_labels=nan"
-    assert cli.main(["audit", "mine", "--output", "audited", unknown]) == 2
-    assert "Expected labels that are all known, for an audit" in capsys.readouterr().err
-    assert not Path("audited").exists()
-
-
-def test_features_that_are_no_rows_are_refused(
-    recipe: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with np.load("data/table.npz") as table:
-        np.savez(
-            "data/pictures.npz", **{**table, "X": table["X"][:, None, :4].reshape(-1, 1, 2, 2)}
-        )
-    words = ["--data.init_args.path=data/pictures.npz", "--data.init_args.features=null"]
-    assert cli.main(["audit", "mine", "--output", "audited", *words]) == 2
-    assert (
-        "Expected features that are rows of numbers: a feature map, such as PublicPCA"
-        in capsys.readouterr().err
-    )
-    assert not Path("audited").exists()

@@ -214,69 +214,6 @@ def test_what_is_private_lies_outside_of_the_exchange(
     assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 0
 
 
-def test_drafts_of_killed_silos_go(tmp_path: Path) -> None:
-    """In its folder, where one has the root of its secrets, and in the exchange; those of others
-    are let be."""
-    hospitals = Hospitals(tmp_path)
-    private, keys = tmp_path / "north" / "private", tmp_path / "exchange" / "keys"
-    for folder in (private, keys):
-        folder.mkdir()
-    drafts = [private / f".secrets.json.{'0' * 16}", private / f".keys.json.{'1' * 16}"]
-    drafts += [keys / f".north.json.{'2' * 16}"]
-    others = [keys / f".south.json.{'3' * 16}", private / ".hidden"]
-    for path in (*drafts, *others):
-        path.write_text("half")
-    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 0
-    assert not any(path.exists() for path in drafts) and all(path.exists() for path in others)
-    # killed between a link and the end, where the file is whole
-    drafts[0].write_text("half")
-    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 0
-    assert not drafts[0].exists()
-
-
-def test_a_key_is_made_once_and_may_be_of_another_program(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    private, public = tmp_path / "north" / "silo.pem", tmp_path / "keys" / "north.pub"
-    for _ in range(2):
-        assert cli.main(["silo", "key", str(private), str(public)]) == 0
-        assert capsys.readouterr().out == f"{public}: {public.read_text()}"
-    assert private.stat().st_mode & 0o777 == 0o600 and "PRIVATE" not in public.read_text()
-    (line,) = public.read_text().splitlines()
-    assert line.startswith("ssh-ed25519 ")
-    public.write_text(f"{line} somebody@somewhere\n")
-    assert cli.main(["silo", "key", str(private), str(public)]) == 0
-    other = tmp_path / "keys" / "south.pub"
-    assert cli.main(["silo", "key", str(tmp_path / "south.pem"), str(other)]) == 0
-    capsys.readouterr()
-    for words, refusal in (
-        ([private, other], f"{other} for the public key of {private}"),
-        (
-            [other, tmp_path / "x.pub"],
-            f"a private key of Ed25519 at {other}",
-        ),
-        ([private, private], f"two files, got public='{private}'"),
-    ):
-        assert cli.main(["silo", "key", *map(str, words)]) == 2
-        assert capsys.readouterr().err == f"pate silo key: Expected {refusal}\n"
-    private.chmod(0o644)
-    assert cli.main(["silo", "key", str(private), str(public)]) == 2
-    assert capsys.readouterr().err == (
-        "pate silo key: Expected a private key that its owner alone may read:"
-        f" chmod 600 {private}, got mode='0644'\n"
-    )
-    for content in (b"", b"ssh-ed25519 AAAA", b"\xff" * 90, b"[" * 100_000):
-        public.write_bytes(content)
-        with pytest.raises(
-            ValueError, match=r"^Expected the public key of north at .*north.pub, got another file$"
-        ):
-            read_public_keys(public.parent, ["north"])
-    with pytest.raises(
-        ValueError, match=r"^Expected the public key of west at .*west.pub, got none$"
-    ):
-        read_public_keys(public.parent, ["west"])
-
-
 def test_no_sum_is_released_at_a_delta_that_promises_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import pate
 from pate._core.accounting.charges import account
 from pate._core.files import writing
 from pate._core.mechanisms.noise import decode, share_grid
 from pate.accounting import Budget, Ledger, NeighboringRelation
 from pate.lab.silos.exchange import INVITATION, SERVER, AwaitedError, Invitation
 from pate.lab.silos.secrets import Secrets, SigningKey, WordArray
-from tests.lab.silos.exchanges import LABELS, Hospitals
+from tests.lab.silos.exchanges import Hospitals
 
 After = Callable[..., Hospitals]
 
@@ -88,23 +87,6 @@ def test_as_many_may_drop_out_as_the_terms_say(
     assert hospitals.exchange.survivors == tuple(survivors)
     hospitals.advance(*[name for name in survivors if names.index(name) not in quiet])
     require_same(server.open(), hospitals.curators(*survivors))
-
-
-@pytest.mark.slow
-def test_more_than_may_drop_out_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^Expected dropouts <= 1 of 4 silos, got dropouts=2$"):
-        Hospitals(tmp_path / "four", silos=4, dropouts=2)
-    hospitals = Hospitals(tmp_path / "three", silos=3, dropouts=1)
-    hospitals.advance(rounds=3)
-    for name in ("north", "west"):
-        hospitals.sent("masked", name).unlink()
-    with pytest.raises(ValueError, match=r"^Expected 1 silos at most to be left out, got without="):
-        hospitals.server("north", "west").survivors()
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected `without` among north, south, west, got nort; did you mean north",
-    ):
-        hospitals.server("nort").survivors()
 
 
 def test_a_silo_that_comes_late_reveals_nothing(after: After) -> None:
@@ -305,26 +287,6 @@ def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
     assert blamed(capsys.readouterr().err) == names
 
 
-@pytest.mark.slow
-def test_a_silo_that_lies_is_left_out_beside_one_that_dropped_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hospitals = Hospitals(tmp_path, silos=5, dropouts=2, colluding=2)
-    hospitals.reveal("west")
-    lie(hospitals, "north")
-    require_same(
-        hospitals.server().open(),
-        hospitals.curators(*[name for name in hospitals.teachers if name != "west"]),
-    )
-    assert blamed(capsys.readouterr().err) == ["north"]
-    lie(hospitals, "mercy")
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected shares as they were dealt in .*north.json, got others that north",
-    ):
-        hospitals.server().open()
-
-
 @pytest.mark.parametrize("which", ["own_mask", pytest.param("pairs", marks=pytest.mark.slow)])
 def test_rubbish_shares_are_found_before_anybody_has_paid(after: After, which: str) -> None:
     """A silo that seals one share of another secret to another is refused by that one, and nothing
@@ -378,67 +340,6 @@ def test_another_invitation_is_refused(after: After) -> None:
         ValueError, match=r"^Expected an invitation.json of `pate label --silos`, got a damaged one"
     ):
         _ = hospitals.exchange.invitation
-
-
-def test_votes_that_do_not_fit_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
-    hospitals = Hospitals(tmp_path)
-    votes = pate.NamedVotes.read(hospitals.votes("north"))
-    ballots = votes.ballots
-    assert ballots is not None
-    as_they_are: dict[str, Any] = {"ids": votes.ids, "label_names": LABELS, "ballots": ballots}
-    for changed, refusal in (
-        (
-            {"ids": np.array([*votes.ids[:3], "scan-9"])},
-            "votes on all 4 samples of the invitation, got missing=",
-        ),
-        ({"label_names": LABELS[::-1]}, "label_names effusion, nodule, got"),
-        ({"ballots": ballots[:, :4]}, "votes of 5 teachers, got num_teachers=4"),
-        (
-            {"ballots": None, "scores": ballots.astype(float)},
-            "ballots or counts, which can be summed",
-        ),
-    ):
-        pate.NamedVotes(**{**as_they_are, **changed}).save(hospitals.votes("north"))
-        with pytest.raises(ValueError, match=rf"^Expected {refusal}"):
-            hospitals.advance("north")
-        assert (
-            not (hospitals.shared / "keys").exists()
-            and not (tmp_path / "north" / "private").exists()
-        )
-
-
-def test_a_silo_that_its_ledger_would_refuse_sends_nothing(tmp_path: Path) -> None:
-    """What the filter of a budget sets aside is asked for before others pay, not when the masked
-    vector is made."""
-    hospitals = Hospitals(tmp_path)
-    cost, relation = (
-        hospitals.terms.mechanism.events(hospitals.terms.shape),
-        NeighboringRelation.REPLACE_RECORD,
-    )
-    epsilon = account([(cost, 4)], relation).guarantee(delta=1e-6).epsilon
-    budget = Budget(max_epsilon=1.001 * epsilon, delta=1e-6, neighboring_relation=relation)
-    with pytest.raises(
-        ValueError, match=r"^Expected epsilon <= .* is set aside for failures of tests"
-    ):
-        hospitals.member("north", budget=budget).advance()
-    assert "north" in hospitals.exchange.absent("keys")
-
-
-def test_known_keys_are_those_of_the_server_too(tmp_path: Path) -> None:
-    hospitals = Hospitals(tmp_path)
-    keys = dict(hospitals.terms.keys)
-    for server, accepted in (
-        (hospitals.terms.server_key, True),
-        (keys["west"], False),
-        (None, False),
-    ):
-        known = keys if server is None else keys | {SERVER: server}
-        member = hospitals.member("north", digest=None, public_keys=known)
-        with pytest.raises(AwaitedError if accepted else ValueError):
-            member.advance()
-        assert ("north" in hospitals.exchange.absent("keys")) == (not accepted)
-        shutil.rmtree(tmp_path / "exchange" / "keys", ignore_errors=True)
-        shutil.rmtree(tmp_path / "north" / "private", ignore_errors=True)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """`pate label --silos`: what it waits for, pays for and releases."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -124,51 +123,6 @@ def test_it_pays_before_the_sum_can_be_unmasked_and_once(
     capsys.readouterr()
     assert silos.label("--aggregator.sigma_silos", "9") == 2
     assert "was begun with, got other votes" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_silo_that_drops_out_costs_nothing_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    silos = Labelling(tmp_path)
-    silos.label()
-    silos.advance(rounds=2)
-    assert silos.exchange.absent("masked") == ["north"]
-    silos.label()
-    assert "Waiting for masked of north." in capsys.readouterr().out and silos.num_paid() == 0
-    assert silos.label("--without", "[north,south]") == 0  # who has sent is in the sum
-    silos.advance("south", "west")
-    assert silos.label("--without", "[north]") == 0
-    silos.require_curators("south", "west")
-    statement = json.loads((tmp_path / "run" / "public" / "privacy.json").read_text())
-    assert silos.num_paid() == 1 and statement["num_teachers"] == 16
-    with pytest.raises(ValueError, match=r"^Expected north among the survivors"):
-        silos.advance("north")
-
-
-@pytest.mark.slow
-def test_a_sum_that_is_begun_anew_is_paid_for(tmp_path: Path) -> None:
-    """Silos that lost their secrets draw other noise: what the first sum reserved does not pay for
-    the second."""
-    silos = Labelling(tmp_path)
-    silos.label()
-    silos.advance(rounds=3)
-    silos.label()
-    assert silos.num_paid() == 1 and not (tmp_path / "run" / "public" / "labels.npz").exists()
-    first = (tmp_path / "exchange" / "invitation.json").read_bytes()
-    (tmp_path / "exchange").rename(tmp_path / "begun")
-    for name in silos.teachers:
-        (tmp_path / name / "private").rename(tmp_path / name / "lost")
-    silos.label()
-    assert (
-        tmp_path / "exchange" / "invitation.json"
-    ).read_bytes() == first and silos.num_paid() == 1
-    silos.advance(rounds=3)
-    assert silos.label() == 2 and silos.num_paid() == 1  # nothing is paid for without a word
-    silos.label("--overwrite")
-    silos.advance()
-    assert silos.label("--overwrite") == 0 and silos.num_paid() == 2
-    silos.require_curators("north", "south", "west")
 
 
 @pytest.mark.slow

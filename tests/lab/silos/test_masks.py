@@ -5,7 +5,6 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from Crypto.Cipher import ChaCha20
 from scipy.stats import chisquare
 
 from pate.lab.silos import secrets as masks
@@ -15,7 +14,6 @@ from pate.lab.silos.secrets import (
     WordArray,
     commitment,
     is_share,
-    mask_of,
     masked,
     rebuilt,
     unmasked,
@@ -207,18 +205,3 @@ def test_masks_of_a_pair_cancel_and_serve_one_sum() -> None:
     again = [Secrets(silo.root, "another sum", silo.name, THRESHOLD) for silo in secrets.values()]
     other = masked(words(0, 0, 0), again[0], {silo.name: silo.public for silo in again})
     assert not np.intersect1d(pair[0], other).size
-
-
-def test_the_stream_is_that_of_the_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RFC 8439, appendix A.1: the first block for a key and a nonce of zeros, and a nonce of 96
-    bits as it asks."""
-    nonces, real = [], ChaCha20.new
-
-    def new(*, key: bytes, nonce: bytes) -> object:
-        nonces.append(len(nonce))
-        return real(key=key, nonce=nonce)
-
-    monkeypatch.setattr(ChaCha20, "new", new)
-    first = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
-    np.testing.assert_array_equal(mask_of(bytes(32), 4), np.frombuffer(first, dtype="<u8"))
-    assert nonces == [12]

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import shutil
-import sys
 import threading
 import time
 import zipfile
@@ -18,12 +17,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from pate import cli
-from pate.lab.silos.exchange import INVITATION, waiting
-from pate.lab.silos.places import Folder, Store, place_of
+from pate.lab.silos.exchange import INVITATION
+from pate.lab.silos.places import Store
 from pate.lab.silos.secrets import SigningKey
 from tests.lab.silos.exchanges import Hospitals
 from tests.lab.silos.test_command import agreed, words
-from tests.lab.silos.test_exchange import require_same
 from tests.lab.silos.test_label import Labelling
 
 
@@ -99,10 +97,6 @@ def test_commands_release_the_curators_sum(
     silos.require_curators("north", "south", "west")
     assert len(sent) == 2 + 4 * 3 and not (tmp_path / "exchange").exists()
     assert "north: done. In the sum: north, south, west" in capsys.readouterr().out
-
-
-class _KilledError(BaseException):
-    """What ends a process."""
 
 
 def test_a_second_party_of_the_same_name_is_refused(
@@ -301,33 +295,6 @@ def test_a_size_is_compared_before_content_is_read(
         Store("odd://h/sum").get("x", 9)
 
 
-def test_a_draft_is_no_file_of_the_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed upload leaves a draft, which nobody reads."""
-    where = "plain://drafts/sum"
-    monkeypatch.setattr(Plain, "mv", lambda *_, **__: (_ for _ in ()).throw(_KilledError()))
-    with pytest.raises(_KilledError):
-        Store(where).put("keys/north.json", b"mine")
-    assert [path.startswith("keys/north.json.") for path in files_of(where)] == [True]
-    assert Store(where).present(["keys/north.json"]) == set()
-
-
-def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in (tmp_path, str(tmp_path), f"file://{tmp_path}", f"local://{tmp_path}"):
-        place = place_of(folder)
-        assert isinstance(place, Folder) and place.root == tmp_path
-    wanted = "^Expected an exchange in a folder or at one URL that fsspec reaches, got "
-    for url, reason in (
-        ("simplecache::s3://bucket/sum", "exchange='simplecache::s3://bucket/sum'"),
-        ("nowhere://me:a/b@host/sum?sig=c", r"nowhere://host/sum \(Protocol not known: nowhere\)"),
-        ("s3://bucket/sum", r"s3://bucket/sum \(Install s3fs to access S3\)"),
-    ):
-        with pytest.raises(ValueError, match=wanted + reason):
-            place_of(url)
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(ValueError, match=r"^Expected the package fsspec, got none: [^\n]*$"):
-        place_of("memory://sum")
-
-
 @pytest.mark.parametrize("path", ["invitation.json", "keys/west.json", "masked/north.npz"])
 @pytest.mark.parametrize("made", [os.mkfifo, Path.mkdir], ids=["fifo", "folder"])
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(
@@ -343,29 +310,3 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(
     assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.1")) == status
     error = capsys.readouterr().err
     assert f"Expected a regular file at {place}" in error and error.count("\n") == 1
-
-
-def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.mkfifo(tmp_path / "x")
-    monkeypatch.setattr(Folder, "_is_there", lambda *_: True)  # a moment ago it was a file
-    with pytest.raises(ValueError, match=r"^Expected a regular file at"):
-        Folder(tmp_path).get("x", 9)
-
-
-@pytest.mark.slow
-def test_a_silo_waits_in_a_thread_of_its_own_for_each_request(tmp_path: Path, where: str) -> None:
-    """Silos that wait for each other in one store finish together."""
-    hospitals = Hospitals(tmp_path, where=where)
-    silos = [
-        threading.Thread(target=cli.main, args=(words(hospitals, name, *agreed(hospitals)),))
-        for name in hospitals.teachers
-    ]
-    for silo in silos:
-        silo.start()
-    server = hospitals.server()
-    opened = waiting(server.exchange, server.open, 30)
-    for silo in silos:
-        silo.join()
-    require_same(opened, hospitals.curators())

@@ -12,7 +12,6 @@ from scipy.optimize import brentq
 from pate._core.mechanisms.noise import decode
 from pate.accounting import GaussianEvent, NeighboringRelation, epsilon_of
 from pate.aggregators import SiloVotes
-from pate.lab.silos.exchange import say
 from tests.lab.silos.exchanges import Hospitals
 from tests.lab.silos.lists import SiloListsContract, opened_sums
 
@@ -140,11 +139,3 @@ def test_only_terms_that_allow_a_gain_are_refused() -> None:
         if enough and opened.most_sums > 1:
             single.add(case)
     assert single == {(3, 1, 1), (4, 2, 1), (5, 2, 2), (5, 3, 1), (6, 3, 2), (6, 4, 1)}
-
-
-def test_words_of_others_are_printed_without_their_control_characters(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """An answer of a wrong server could look like a line of ours."""
-    say("waiting for \x1b[2K\rnorth: done")
-    assert capsys.readouterr().out == "waiting for \\x1b[2K\\rnorth: done\n"

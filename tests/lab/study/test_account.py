@@ -1,6 +1,5 @@
 """`pate account` prints what the accountant says, and the noise that meets a target."""
 
-import math
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import yaml
 
 from pate import VoteShape, cli
 from pate._core.accounting.cost import format_epsilon
-from pate._core.settings import Partial, decode
+from pate._core.settings import decode
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK
 from pate.lab.study import account as module
@@ -89,18 +88,6 @@ def test_what_is_printed_for_a_target_meets_it(words: str, relation: str, capsys
     assert type(aggregator).__name__ == words.split()[0]
     assert aggregator.neighboring_relation.name == relation
     assert 1.9999 < epsilon_of(aggregator.event(SHAPE), count=20, delta=1e-6) <= 2.0
-
-
-def test_noise_for_a_target_is_what_it_was(capsys: Printed) -> None:
-    """A figure of an earlier version, and what a query needs of so few teachers."""
-    noisy = Partial(NoisyVotes)
-    account(aggregator=noisy, num_queries=50, delta=1e-6, shape=SHAPE, target_epsilon=2.0)
-    content = yaml.safe_load(capsys.readouterr().out.split("# label.yaml\n")[1])
-    sigma = content["aggregator"]["init_args"]["sigma_votes"]
-    assert math.isclose(sigma, 31.543698050699845, rel_tol=1e-13)
-    account(aggregator=noisy, num_queries=50, delta=1e-6, shape=VoteShape(20, 4), target_epsilon=2)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "20 teachers can have at most 10. Fewer queries" in said
 
 
 @pytest.mark.parametrize(

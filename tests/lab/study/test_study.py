@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
@@ -10,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from scipy.stats import t as student_t
 
 from pate import Votes, cli
 from pate._core.settings import Partial
 from pate._core.validation import BoolArray
-from pate._labeling.aggregators.base import AnyAggregator
 from pate._labeling.runs.named_votes import NamedVotes
 from pate.accounting import NeighboringRelation
 from pate.aggregators import (
@@ -25,28 +22,16 @@ from pate.aggregators import (
     NoisyVotes,
     Peeling,
     PermuteAndFlip,
-    Release,
-    StableTopK,
 )
-from pate.lab.study import study as study_module
-from pate.lab.study.output import method_text, study_text
-from pate.lab.study.sources import CountsFile, Simulation, Source, Steps, Zipf
+from pate.lab.study.sources import CountsFile, Steps, Zipf
 from pate.lab.study.study import (
-    FREE,
     PRIVATE,
-    PUBLIC,
-    Group,
-    Judge,
     Study,
     Top,
-    calibrated,
-    name_of,
     run_study,
 )
-from scripts.reproduction.gillenwater import grade
 
 COUNTS = [900, 700, 400, 399, 30, 20]
-SIMULATED = Simulation(num_labels=5, num_teachers=100, num_public=40)
 
 
 @pytest.fixture
@@ -125,58 +110,6 @@ def test_finished_cells_are_kept_and_others_made_again(histogram: Path, tmp_path
     assert [row["seed"] for row in fewer.rows] == [0] * 4
 
 
-def test_a_damaged_cell_is_named(histogram: Path, tmp_path: Path) -> None:
-    study, folder = small(histogram), tmp_path / "study"
-    run_study(study, folder)
-    cell = min((folder / "cells").iterdir())
-    cell.write_text("{")
-    with pytest.raises(ValueError, match=f"finished cells in {cell} .delete it") as refused:
-        run_study(study, folder)
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.slow
-def test_changed_counts_are_other_cells(histogram: Path, tmp_path: Path) -> None:
-    study, folder = small(histogram), tmp_path / "study"
-    run_study(study, folder)
-    np.save(histogram, np.array(COUNTS[::-1]))
-    assert run_study(study, folder).rows and len([*(folder / "cells").iterdir()]) == 8
-
-
-@pytest.mark.slow
-def test_noise_is_that_of_account(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """StableTopK by its bare name, which needs more than one factor."""
-    study = Study(
-        mechanisms=[Partial(StableTopK), Partial(NoisyVotes)],
-        k=(2,),
-        epsilons=(4.0,),
-        simulate=(SIMULATED,),
-        num_queries=3,
-        seeds=1,
-    )
-    for row in run_study(study, tmp_path / "study").rows:
-        asked = f"--aggregator {row['mechanism']} --target_epsilon 4 --num_queries 3 --delta 1e-6"
-        words = f"account {asked} --num_teachers 100 --num_labels 5"
-        assert cli.main(words.split()) == 0
-        out = capsys.readouterr().out
-        for name, scale in json.loads(row["noise"]).items():
-            assert f"{name}: {scale}"[:16] in out
-
-
-@pytest.mark.slow
-def test_intervals_are_students(histogram: Path, tmp_path: Path) -> None:
-    study = small(histogram, epsilons=(0.02,), seeds=6, k=(3,))
-    result = run_study(study, tmp_path / "study")
-    values = result.values("recall", mechanism="Peeling")
-    mean, half = result.interval("recall", mechanism="Peeling")
-    assert len(values) == 6 and values.std() > 0
-    assert math.isclose(mean, values.mean())
-    expected = student_t(5).ppf(0.975) * values.std(ddof=1) / math.sqrt(6)
-    assert math.isclose(half, expected)
-    one = run_study(small(histogram, seeds=1), tmp_path / "study")
-    assert math.isnan(one.interval("recall", mechanism="Peeling", k=3)[1])
-
-
 @pytest.mark.parametrize("relation", NeighboringRelation)
 @pytest.mark.parametrize(
     "mechanism", [Peeling, Canonical, pytest.param(PermuteAndFlip, marks=pytest.mark.slow), Joint]
@@ -197,27 +130,6 @@ def test_at_delta_0_no_outcome_is_likelier_by_more_than_epsilon(
             p, q = priced.laws(votes, other)
             worst = max(worst, np.abs(np.log(p[p > 0]) - np.log(q[p > 0])).max())
     assert 0.6 < worst <= 1.5 + 1e-9
-
-
-def test_great_and_good_sets_are_those_of_the_paper() -> None:
-    generator = np.random.default_rng(0)
-    scores, k = generator.permutation(300)[None], 100
-    judge = Judge(Source("", "", Votes.from_counts(scores, 300)), k)
-    best, seen = np.argsort(-scores[0]), set()
-    for _ in range(300):
-        length = int(generator.choice([100, 105, 112, 140, 151]))
-        chosen = generator.permutation(best[:length])[:k]
-        if generator.random() < 0.5:
-            chosen = np.unique([*best[:10], *chosen])[:k]
-        if len(chosen) < k:
-            continue
-        labels = np.isin(np.arange(300), chosen)[None]
-        figures = judge.figures(Release(labels.astype(np.uint8), np.ones((1, 300), dtype=np.bool_)))
-        expected = grade(scores[0], chosen)
-        found = figures["exact"], figures["great"], figures["good"]
-        assert found == tuple(map(float, expected))
-        seen.add(found)
-    assert len(seen) > 2
 
 
 def test_histograms_of_a_given_shape_and_of_rows_of_a_file(tmp_path: Path) -> None:
@@ -241,25 +153,6 @@ def test_histograms_of_a_given_shape_and_of_rows_of_a_file(tmp_path: Path) -> No
         other = small(path, counts=(replace(file, **changed),), k=(1,))
         with pytest.raises(ValueError, match=message):
             run_study(other, tmp_path / "study")
-
-
-@pytest.mark.slow
-def test_noise_is_found_once_for_all_k_and_votes_that_share_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[str] = []
-
-    def counted(group: Group, settings: Study) -> Aggregator:
-        found.append(group.words)
-        return calibrated(group, settings)
-
-    monkeypatch.setattr(study_module, "calibrated", counted)
-    simulate = (SIMULATED, replace(SIMULATED, seed=1))
-    mechanisms: list[AnyAggregator] = [Partial(NoisyVotes), Partial(Peeling)]
-    study = Study(mechanisms=mechanisms, k=(1, 2), epsilons=(1.0,), simulate=simulate, seeds=1)
-    rows = run_study(study, tmp_path / "study").rows
-    assert len(rows) == 8 and len(found) == 3  # Peeling has a k, and votes without one share all
-    assert len({row["noise"] for row in rows}) == 3
 
 
 def votes_file(path: Path) -> tuple[Path, BoolArray]:
@@ -292,12 +185,6 @@ def test_a_truth_takes_the_place_of_the_top_k(tmp_path: Path) -> None:
         assert row["accuracy"] == row["recall"] == accuracy and row["num_queries"] == 20
 
 
-def test_names_have_the_settings_that_are_not_the_default(histogram: Path) -> None:
-    laplace = Partial(Peeling, noise_law="laplace")
-    study = small(histogram, mechanisms=[laplace, Partial(Peeling, noise_law="gumbel")])
-    assert [*map(name_of, study.partials)] == ["Peeling (noise_law=laplace)", "Peeling"]
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -317,40 +204,6 @@ def test_settings_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         small(histogram, **changed)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"k": (1, 6)}, r"k < 6, the number of items, got k=6 \(Peeling, k = 6, epsilon = 1"),
-        ({"mechanisms": [Partial(Peeling), Partial(StableTopK, delta_test=1e-3)]}, "delta"),
-        ({"counts": (Path("none.npy"),)}, "none.npy"),
-        ({"counts": (Path("means.npy"),)}, "whole numbers"),
-        ({"delta": 0.0, "mechanisms": [Partial(NoisyVotes)]}, "pure epsilon at delta = 0"),
-    ],
-)
-def test_nothing_is_released_where_one_cell_cannot_be(
-    changed: dict[str, object],
-    message: str,
-    histogram: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.save("means.npy", np.array([0.5, 1.5, 2.5, 3.5]))
-    folder = tmp_path / "study"
-    with pytest.raises(ValueError, match=message) as refused:
-        run_study(small(histogram, **changed), folder)
-    assert "\n" not in str(refused.value)
-    assert not (folder / "cells").exists()
-
-
-def test_results_say_whether_they_are_private(histogram: Path, tmp_path: Path) -> None:
-    assert small(histogram).notice == PRIVATE and small(histogram, public=True).notice == PUBLIC
-    assert small(histogram, counts=(), simulate=(SIMULATED,)).notice == FREE
-    result = run_study(small(histogram), tmp_path / "study")
-    assert study_text(result).startswith(PRIVATE)
-    assert "REPLACE_RECORD" in method_text(result) and "numpy" in method_text(result)
 
 
 @pytest.mark.slow
@@ -377,26 +230,6 @@ def test_the_command_reads_a_file_and_writes_a_table(
     assert {"cells", "study.csv", "study.png", "study.txt"} <= written
 
 
-@pytest.mark.slow
-def test_a_class_of_ones_own_is_compared_in_processes(
-    histogram: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine_for_study.py").write_text(
-        "from dataclasses import dataclass\nfrom pate.aggregators import NoisyVotes\n\n"
-        "@dataclass(frozen=True, kw_only=True)\nclass Mine(NoisyVotes):\n    pass\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    words = f"--mechanisms [NoisyVotes,mine_for_study.Mine] --k [2] --epsilons [1] --counts [{histogram}]"
-    assert cli.main(["study", "--code=.", *words.split(), "--seeds=2", "--workers=2"]) == 0
-    lines = (tmp_path / "private/study/study.csv").read_text().splitlines()[1:]
-    ours, theirs = (
-        [r for r in csv.DictReader(lines) if r["mechanism"] == name]
-        for name in ("NoisyVotes", "Mine")
-    )
-    assert len(ours) == len(theirs) == 2
-    assert [row["noise"] for row in ours] == [row["noise"] for row in theirs]
-
-
 def test_the_page_has_a_study_of_two_k_and_six_mechanisms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -408,24 +241,3 @@ def test_the_page_has_a_study_of_two_k_and_six_mechanisms(
     assert stopped.value.code == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert len(printed["mechanisms"]) == 6 and printed["k"] == [2, 5]
-
-
-STUDIES = sorted((Path(__file__).parents[3] / "configs" / "studies").glob("*.yaml"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
-def test_a_shipped_study_goes_by_its_name(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On small counts under the names of the papers' files, with one k and one epsilon."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "topk").mkdir()
-    generator = np.random.default_rng(2)
-    np.save("topk/NETFLIX.n17770.npy", generator.permutation(900))
-    np.savez("topk/US_COVID19_STATES.npz", daily=generator.integers(-3, 3000, (40, 20)))
-    words = [file.stem, "--seeds=2", "--output=study", "--k=[10]", "--epsilons=[0.5]"]
-    assert len(STUDIES) == 3 and len(file.read_text().splitlines()) <= 25
-    assert cli.main(["study", *words]) == 0
-    written = (tmp_path / "study" / "study.csv").read_text()
-    assert "peeling" in written or "EM-CDP" in written

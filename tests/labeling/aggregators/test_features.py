@@ -2,21 +2,18 @@
 there are none."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
-from pate import Votes, VoteShape, cli
+from pate import Votes, VoteShape
 from pate._labeling.aggregators.base import features_of
 from pate._labeling.release.label_settings import rehearse
 from pate._labeling.testing.aggregators import Law
-from pate.accounting import NeighboringRelation, read_ledger
+from pate.accounting import NeighboringRelation
 from pate.aggregators import ConfidentScreen, Counts, Need, NoisyVotes, Release
 from pate.testing import AggregatorContract
-from tests.conftest import make_arrays, recipe
 from tests.labeling.aggregators.oracles import counts, gaussian_labels_law
 
 
@@ -68,47 +65,3 @@ def test_a_screen_asks_for_what_its_answers_need() -> None:
         ValueError, match=r"^Expected votes with the public features of their queries, got none$"
     ):
         rehearse(screen, VoteShape(8, 3))
-
-
-def relabel(run: Path, *words: str) -> list[str]:
-    config = run.parent / "label.yaml"
-    aggregator = {"class_path": f"{__name__}.VotesWhereKnown", "init_args": {"sigma_votes": 0.1}}
-    config.write_text(yaml.safe_dump({"aggregator": aggregator, "num_queries": 60, "delta": 1e-3}))
-    return [
-        "label",
-        "--config",
-        str(config),
-        "--run",
-        str(run),
-        "--overwrite",
-        "--noise_seed=1",
-        *words,
-    ]
-
-
-def data_of(run: Path) -> Path:
-    return Path(yaml.safe_load((run / "data.yaml").read_text())["data"]["init_args"]["path"])
-
-
-@pytest.mark.slow
-def test_data_that_are_gone_or_others_spend_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data, run = tmp_path / "data.npz", tmp_path / "run"
-    np.savez(data, **make_arrays())  # type: ignore[arg-type]
-    folder = recipe(tmp_path / "recipe", data)
-    configs = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
-    assert cli.main(["teachers", "fit", *configs, f"--run={run}"]) == 0
-    assert cli.main(["teachers", "vote", f"--run={run}"]) == 0
-    label = ["label", f"--config={folder / 'label.yaml'}", f"--run={run}"]
-    data.unlink()
-    for message in ("data.npz", f"Expected the public records that the teachers of {run} voted on"):
-        assert cli.main(label) == 2
-        error = capsys.readouterr().err
-        assert message in error and len(error.splitlines()) == 1
-        arrays = make_arrays()
-        np.savez(data, **(arrays | {"X": arrays["X"] + np.float32(1)}))  # type: ignore[arg-type]
-    (run / "data.yaml").unlink()
-    assert cli.main(label) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert read_ledger(tmp_path / "data.ledger.sqlite").entries == ()

@@ -3,7 +3,6 @@
 `pate label` and `account` know it by its name, and no table of this package does.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from pate import ReleasedLabels, Votes, VoteShape, cli
+from pate import Votes, VoteShape, cli
 from pate._core.validation import FloatArray, IntArray
 from pate.accounting import BoundedRangeEvent, Event, NeighboringRelation, Target
 from pate.aggregators import MechanismAggregator, Release, registered
@@ -145,18 +144,3 @@ def test_the_commands_know_and_explain_it(
     assert cli.main([*command, *asked]) == 0
     assert "scale_pick: " in capsys.readouterr().out
     assert isinstance(PickLabel.names, Mapping) and "scale_pick" in (PickLabel.__doc__ or "")
-
-
-@pytest.mark.slow
-def test_pate_label_releases_by_it(
-    installed: Path, copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--delta=1e-3", "--target_epsilon=50", "--num_queries=40", "--overwrite"]
-    assert cli.main(["label", "--run", str(copied), "--aggregator=PickLabel", *words]) == 0
-    statement = json.loads((copied / "public" / "privacy.json").read_text())
-    assert statement["aggregator"]["class_path"] == f"{__name__}.PickLabel"
-    assert statement["aggregator"]["init_args"]["scale_pick"] > 0
-    released = ReleasedLabels.load(copied)
-    assert released.labels.sum(axis=1).tolist() == [1] * 40
-    public = [f"--statement={copied / 'public/privacy.json'}", f"--ledger={copied}/ledger.sqlite"]
-    assert cli.main(["ledger", "verify", *public]) == 0

@@ -37,7 +37,6 @@ from pate.aggregators import (
     ClippedVotes,
     ConfidentScreen,
     Counts,
-    InteractiveScreen,
     NoisyVotes,
     Release,
     Rounds,
@@ -114,36 +113,6 @@ class TestRounds(BatchContract):
             {"rounds": (around,)},
             {"rounds": (NoisyVotes(sigma_votes=1.0, neighboring_relation=other),)},
         ]
-
-
-@pytest.mark.slow
-class TestRoundsBeforeAScreen(TestRounds):
-    """Tiers of the last round: what the screen did not pass on is settled for less."""
-
-    loose_because = "the labels that answer tell the signs of noisy counts alone"
-
-    def last(self, relation: Relation) -> Aggregator:
-        answers = NoisyVotes(sigma_votes=1.2, neighboring_relation=relation)
-        return InteractiveScreen(
-            answers=answers,
-            sigma_interactive=0.8,
-            threshold_interactive=1.0,
-            neighboring_relation=relation,
-        )
-
-    def last_law(self, votes: Ballots, predictions: np.ndarray) -> Law:
-        law: dict[tuple[int, ...], float] = {(): 1.0}
-        for row, said in enumerate(predictions):
-            h = votes.counts[row]
-            asked = float(ndtr((np.abs(h - votes.num_teachers * said).mean() - 1.0) / 0.8))
-            kept = (*(int(p > 0.5) for p in said), *(1 for _ in said), 0)
-            single = {kept: 1 - asked}
-            for outcome, chance in gaussian_labels_law(
-                (h - votes.num_teachers / 2).tolist(), 1.2
-            ).items():
-                single[(*outcome[:-1], 1)] = asked * chance
-            law = {(*a, *b): p * q for a, p in law.items() for b, q in single.items()}
-        return law
 
 
 class TestRoundsOfCounts(AggregatorContract):

@@ -10,7 +10,7 @@ from pate import Votes, VoteShape
 from pate._core.mechanisms.gaps import GapNoise, TestedBy
 from pate._core.testing.laws import ORDERS
 from pate._labeling.testing.aggregators import Grid, Law
-from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation, Target, epsilon_of
+from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.testing import AggregatorContract
 from tests.core.mechanisms import oracles
@@ -313,42 +313,6 @@ class TestFixedStableTopKWithFallback(TestFixedStableTopK):
         assert release.tiers is not None and {0, self.k} <= set(release.tiers.tolist())
 
 
-@pytest.mark.slow
-class TestFixedStableTopKByRoot(TestFixedStableTopK):
-    fallback = by_root = True
-
-    @pytest.mark.parametrize("relation", Relation)
-    def test_few_rounds_pay_for_their_little_noise(self, relation: Relation) -> None:
-        """One of two rounds has less noise: its price is not that of a round among two."""
-        fixed: Any = self.make(relation)
-        alike = replace(fixed, scale_noise_with_rounds=False)
-        one, cheap = (each.event(self.shape, relation, 1).cost().rdp for each in (fixed, alike))
-        assert (one > cheap).all() and (one <= fixed.event(self.shape, relation).cost().rdp).all()
-
-
-@pytest.mark.slow
-class TestFixedStableTopKByFallback(TestFixedStableTopKByPeeling):
-    """Most queries fail the test, and what is told of them is told by k rounds of peeling."""
-
-    fallback = True
-
-    @pytest.mark.parametrize("relation", Relation)
-    def test_a_fallback_that_is_not_paid_is_refuted(self, relation: Relation) -> None:
-        assert self.unpaid(relation, relation, lambda tier: tier % self.k) > 0.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delta_test", [1e-9, 0.02])
-@pytest.mark.parametrize("relation", Relation)
-def test_where_next_to_nothing_passes_the_fallback_pays_for_all(
-    relation: Relation, delta_test: float
-) -> None:
-    class Failing(TestFixedStableTopKByFallback):
-        sigma, delta = 20.0, delta_test
-
-    Failing().test_realised_costs_hold_between_all_neighbors(relation, relation)
-
-
 @pytest.mark.parametrize(
     ("noise_law", "test_law"),
     [("gumbel", "gaussian"), ("exponential", "laplace"), ("gaussian", "gaussian")],
@@ -368,22 +332,3 @@ def test_predicted_gap_is_answered_as_often_as_predicted(
     released = stable.aggregate(votes, generator=np.random.default_rng(0))
     right = (released.mask.all(axis=1) & (released.labels == [1, 1, 0, 0, 0, 0]).all(axis=1)).mean()
     assert right == pytest.approx(answered, abs=0.02)
-
-
-@pytest.mark.slow
-def test_noise_is_split_for_the_narrowest_gap() -> None:
-    target, shape = Target(epsilon=4.0, delta=1e-6, num_queries=100), VoteShape(60, 20)
-    found = StableTopK.for_target(target, shape, delta_test=5e-10, answered=0.5)
-    assert isinstance(found, StableTopK) and found.delta_test == 5e-10
-    assert epsilon_of(found.event(shape), count=100, delta=1e-6) <= 4.0
-    assert epsilon_of(found.scaled(1 - 1e-4).event(shape), count=100, delta=1e-6) > 4.0
-    # no other split of the same budget needs a narrower gap
-    for ratio in (0.3, 0.8, 3.0):
-        other = replace(found, scale_gap=ratio * found.scale_gap).calibrated(
-            target, shape, tolerance=1e-3
-        )
-        assert other is not None
-        first, second = (stable.gap_needed(shape, probability=0.5) for stable in (found, other))
-        assert first is not None and second is not None and first.votes < second.votes
-    with pytest.raises(ValueError, match="Expected delta_test < 1e-08"):
-        StableTopK.for_target(target, shape, delta_test=2e-8)

@@ -11,7 +11,7 @@ import pytest
 from pate import Votes
 from pate._labeling.aggregators import clipped_votes as tau_voting
 from pate._labeling.aggregators.clipped_votes import Norm
-from pate._labeling.testing.aggregators import Grid, Law
+from pate._labeling.testing.aggregators import Law
 from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Ballots, TauVoting
 from pate.testing import AggregatorContract, SoftReleaseContract
@@ -50,14 +50,6 @@ class TestTauVoting(AggregatorContract):
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"tau": 0.0}, {"threshold_tau": -1.0}, {"norm": "l3"}]
-
-
-@pytest.mark.slow
-class TestTauVotingL1(TestTauVoting):
-    norm: Norm = "l1"
-    num_labels = 3
-    num_teachers = 3
-    grid: Grid = (((1, 1, 0), (1, 1, 1), (1, 0, 0)), ((0, 0, 0), (0, 0, 1), (0, 1, 1)))
 
 
 class TestTauVotingAroundPredictions(TestTauVoting):
@@ -113,10 +105,6 @@ class TestSoftTauVotingAroundPredictions(TestSoftTauVoting):
         release = self._release(self.make(Relation.REPLACE_RECORD), 2_000)
         assert release.noisy_counts is not None
         np.testing.assert_array_equal(release.labels, release.noisy_counts > 2.0)
-
-
-class TestSoftTauVotingL1(TestSoftTauVoting):
-    norm: Norm = "l1"
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])

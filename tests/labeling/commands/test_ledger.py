@@ -105,17 +105,6 @@ def test_options_of_a_statement_are_refused_with_a_ledger(name: str, tmp_path: P
         verify_file(ledger, **{name: tmp_path / "other"})
 
 
-def test_a_ledger_without_releases_is_shown(tmp_path: Path, capsys: Printed) -> None:
-    """As `pate teachers fit` leaves it, and `pate label` that was refused."""
-    Ledger(tmp_path / "ledger.sqlite")
-    for command, said in COMMANDS.items():
-        command(tmp_path / "ledger.sqlite")
-        text = capsys.readouterr().out
-        assert said in text
-        # nothing was released, for no unit
-        assert "epsilon =" not in text
-
-
 def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printed) -> None:
     """What a refusal cost is no epsilon of what was released."""
     ledger = Ledger(tmp_path / "ledger.sqlite")

@@ -13,7 +13,6 @@ import pytest
 from pate import LabelSettings, Partial, VoteShape, cli
 from pate._core.accounting.cost import format_epsilon
 from pate._core.validation import MOST_VOTERS
-from pate._labeling.commands.run import describe_figures
 from pate._labeling.release.completion import resolve_settings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.aggregators import Moments, ScoreVotes
@@ -59,17 +58,6 @@ def test_all_private_folders_are_closed_to_others(finished: Path) -> None:
         0o700
     }
     assert stat.S_IMODE((finished / "public").stat().st_mode) == 0o777 & ~current_umask()
-
-
-def test_nothing_private_is_in_the_public_folder(finished: Path) -> None:
-    """Hashes of private inputs are private too: they confirm a guess."""
-    manifest = json.loads((finished / "private" / "votes" / "manifest.json").read_text())
-    key = json.loads((finished / "private" / "partition.json").read_text())["key"]
-    public = (
-        b"".join(everything(finished / "public").values()) + (finished / "data.yaml").read_bytes()
-    )
-    for secret in (*manifest["made_by"].values(), key):
-        assert secret.encode() not in public
 
 
 def test_the_statement_can_be_computed_again(finished: Path) -> None:
@@ -139,40 +127,6 @@ def test_a_ledger_that_cannot_pay_is_found_before_the_first_stage(
     )
 
 
-@pytest.mark.parametrize(
-    ("accuracy", "verdict"),
-    [
-        (0.75, "accuracy 0.750, better than the best constant answer (0.500)."),
-        (
-            0.5,
-            "accuracy 0.500, no better than the best constant answer (0.500): raise epsilon, or add"
-            " records.",
-        ),
-    ],
-)
-def test_a_run_ends_with_a_verdict_in_words(accuracy: float, verdict: str) -> None:
-    figures = {
-        "optimize": "accuracy",
-        "student": {"accuracy": accuracy, "macro_f1": 0.5},
-        "all_majority": {"accuracy": 0.5, "macro_f1": 0.25},
-    }
-    *table, last = describe_figures(figures)
-    assert len(table) == 3 and last == f"Verdict: {verdict}"
-
-
-def test_a_changed_setting_is_told_and_refused(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = everything(copied)
-    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
-    assert cli.main(["label", *config, "--num_queries=20"]) == 2
-    error = capsys.readouterr().err
-    assert "num_queries=20 (was 80)" in error
-    assert "--overwrite" in error
-    assert len(error.splitlines()) == 1
-    assert everything(copied) == before
-
-
 def test_labelling_again_adds_up(copied: Path) -> None:
     config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
     once = json.loads((copied / "public" / "privacy.json").read_text())
@@ -232,21 +186,6 @@ def test_bad_input_costs_one_line_and_nothing_else(
     assert message in error
     assert "Traceback" not in error
     assert not (tmp_path / "data.ledger.sqlite").exists() and not (tmp_path / "run").exists()
-
-
-def test_stages_say_which_comes_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for args in (
-        ["teachers", "vote"],
-        ["label", "--config", "configs/faces/label.yaml"],
-    ):
-        assert cli.main([*args, "--run", str(tmp_path / "run")]) == 2
-        assert "run it first" in capsys.readouterr().err
-    assert not os.listdir(tmp_path)
-
-
-def test_recipe_files_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", str(tmp_path)]) == 2
-    assert "missing=['data.yaml'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

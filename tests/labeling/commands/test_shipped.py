@@ -1,7 +1,5 @@
 """Shipped recipes and their files are found by name, by a module that imports little."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -58,17 +56,3 @@ def test_files_of_shipped_recipes_are_found_elsewhere(
     (tmp_path / "configs" / "faces").mkdir(parents=True)
     (tmp_path / "configs" / "faces" / "data.yaml").touch()
     assert with_shipped_files(written) == written
-
-
-@pytest.mark.slow
-def test_accounts_start_without_what_they_do_not_need() -> None:
-    """Neither the guesses of `pate init`, nor scipy.stats, nor torch."""
-    pytest.importorskip("pate.lab")  # which offers the command
-    code = (
-        "import sys; from pate._labeling.commands.table import commands;"
-        " import pate._labeling.commands.shipped; commands()['account'].load();"
-        " print([name for name in ('pate._labeling.commands.evidence', 'scipy.stats', 'torch')"
-        " if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -3,15 +3,12 @@
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 from jsonargparse import ArgumentError, capture_parser
 
 from pate import cli
-from pate._core.validation import did_you_mean
 from pate._labeling.commands.parsing import CommandParser, run_folder
 from pate._labeling.commands.table import commands
-from tests.conftest import make_arrays
 from tests.labeling.commands.test_help import OF_NETWORKS
 
 LABEL = "label --run x --target_epsilon 1 --num_queries 3 --delta 1e-5"
@@ -104,12 +101,6 @@ def require_said(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> No
     assert captured.out == "" and not Path("x").exists()
 
 
-def test_what_is_far_from_all_options_is_not_guessed_at() -> None:
-    assert did_you_mean("--zzz", ["--seeds", "--delta"]) == ""
-    close = did_you_mean("--num", ["--num_labels", "--num_teachers", "--delta"])
-    assert close.endswith("--num_labels or --num_teachers?")
-
-
 def test_a_parser_that_raises_says_the_same() -> None:
     parser = CommandParser(exit_on_error=False)
     parser.add_argument("--seeds", type=int)
@@ -184,11 +175,3 @@ def test_words_may_be_written_either_way(
         assert end_of(words.split()) == 2
         said.append(capsys.readouterr().err)
     assert said[0] == said[1] and "known option" not in said[0]
-
-
-def test_words_of_a_recipe_for_data_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.savez("mine.npz", **make_arrays())  # type: ignore[arg-type]
-    require_said("init R2 --kind cvs", "argument --kind: invalid choice: 'cvs'", capsys)

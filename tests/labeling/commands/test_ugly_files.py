@@ -78,7 +78,7 @@ def unnamed(text: str) -> str:
     return "\n".join([f",{head}", *(f"{i},{line}" for i, line in enumerate(lines))])
 
 
-FAST = {
+FILES = {
     "decimal commas": Ugly(rows("income", lambda i: f"{i},{i % 10}", between=";")),
     "thousands": Ugly(rows("income", lambda i: f'"{i + 1},{100 + i}.5"')),
     "percents": Ugly(rows("rate", lambda i: f"{i}%")),
@@ -127,70 +127,6 @@ FAST = {
         said="no private record has gout",
     ),
 }
-SLOW = {
-    "plain": Ugly(PLAIN),
-    "a byte order mark": Ugly("\ufeff" + PLAIN),
-    "tabs": Ugly(PLAIN.replace(",", "\t"), name="mine.tsv"),
-    "UTF-16": Ugly(rows("city", lambda i: "Zürich" if i % 2 else "Rom").encode("utf-16")),
-    "quotes around all": Ugly(
-        "\n".join(",".join(f'"{cell}"' for cell in line.split(",")) for line in PLAIN.splitlines())
-    ),
-    "line breaks in texts": Ugly(
-        rows("note", lambda i: f'"seen on day {i},\nall in all quite well {i}"')
-    ),
-    "rows named as in R": Ugly(
-        renamed(PLAIN, "id,", ",").replace("r0x", "Mazda RX4"), ("--id", "(unnamed)")
-    ),
-    "True and False": Ugly(PLAIN.replace("e,0,", "e,False,").replace("e,1,", "e,True,")),
-    "gaps in labels": Ugly(
-        PLAIN.replace("r0x,private,0", "r0x,private,"),
-        ("--unknown_labels", "nan"),
-        said="of 29 known",
-    ),
-    "lists of labels": Ugly(
-        renamed(rows("tags", lambda i: f"\"['a', 'b{i % 2}']\""), "gout", "age"),
-        ("--labels", "tags"),
-    ),
-    "roles by number": Ugly(
-        PLAIN.replace("private", "0").replace("public", "1").replace("test", "2")
-    ),
-    "no roles": Ugly(without(PLAIN, 1), refused="--public_fraction 0.2"),
-    "numbers of rows": Ugly(
-        "\n".join(
-            [
-                f"{i},{line}" if i else f"id,{line}"
-                for i, line in enumerate(without(PLAIN, 0).splitlines())
-            ]
-        ),
-        refused="ids that stay",
-        by="run",
-        said="ids look like numbers of rows",
-    ),
-    "an id twice": Ugly(PLAIN.replace("r7x", "r0x"), refused="each `id` once"),
-    "a heading twice": Ugly(renamed(PLAIN, "age", "gout"), refused="names that are unique"),
-    "uneven lines": Ugly(PLAIN.replace("r7x", "r7x,r8x"), refused="values in each line"),
-    "nothing": Ugly("", refused="lines below the headings"),
-    "a folder": Ugly(PLAIN, refused="or data that tell theirs", name="mine.csv/labels.txt"),
-    "headings that move a terminal": Ugly(renamed(PLAIN, "age", "\u202eage\x1b[2J")),
-    "hexadecimal numbers and hours": Ugly(rows("age,t", lambda i: f"{hex(i)},{i % 24:02}:00")),
-    "a label that all have": Ugly(
-        PLAIN.replace("e,0,", "e,1,"), said="all private records that know gout have it"
-    ),
-    "no public records": Ugly(PLAIN.replace(",public,", ",private,"), refused="one public record"),
-    "four records": Ugly(
-        "\n".join(PLAIN.splitlines()[:5]), refused="public features that differ", by="run"
-    ),
-    "a constant column": Ugly(rows("age,unit", lambda i: f"{plain(i)},mg")),
-    "a number beyond float32": Ugly(rows("age", lambda i: "1e300" if i == 4 else plain(i))),
-    "headings that YAML reads otherwise": Ugly(
-        rows('"age: years #1","no","{x}"', lambda i: f"{plain(i)},{i},{i * i}")
-    ),
-    "words and numbers": Ugly(rows("stage", lambda i: ["1", "2", "unknown", "3a"][i % 4])),
-    "a percent in words": Ugly(
-        rows("rate", lambda i: f"{i} percent"), refused="a column of numbers, dates"
-    ),
-    "euros": Ugly(rows("price", lambda i: f"{i}.000,50 €", between=";")),
-}
 
 
 def lay(case: Ugly, folder: Path) -> Path:
@@ -224,13 +160,13 @@ def init(case: Ugly, folder: Path, capsys: pytest.CaptureFixture[str]) -> bool:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if i % 2 else []) for i, name in enumerate(FAST)],
+    [pytest.param(name, marks=[pytest.mark.slow] if i % 2 else []) for i, name in enumerate(FILES)],
 )
 def test_what_init_writes_reads_the_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    if not init(FAST[name], tmp_path, capsys):
+    if not init(FILES[name], tmp_path, capsys):
         return
     source = read_data(Path("recipe", "data.yaml"))
     for role in Role:
@@ -240,13 +176,13 @@ def test_what_init_writes_reads_the_file(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*FAST, *SLOW])
+@pytest.mark.parametrize("name", FILES)
 def test_a_file_is_learned_from_or_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And what is learned answers the same file, as it is."""
     monkeypatch.chdir(tmp_path)
-    case = (FAST | SLOW)[name]
+    case = FILES[name]
     if not init(case, tmp_path, capsys):
         return
     status = cli.main(["run", "recipe", "--run", "run", "--label.target_epsilon=1e4"])

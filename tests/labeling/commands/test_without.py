@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 BLOCKED = Path(__file__).parents[2] / "without"
 
@@ -61,15 +60,3 @@ def test_a_table_needs_no_network_and_no_lab(tmp_path: Path) -> None:
     assert "1 release(s) of 200 queries" in done.stdout
     with (tmp_path / "answers.csv").open() as file:
         assert len([*csv.DictReader(file)]) == 900
-
-
-@pytest.mark.slow
-def test_what_needs_a_network_says_so_in_one_line(tmp_path: Path) -> None:
-    lines = (
-        "teachers fit --network=pate.models.MLP",
-        "student fit --model.network=pate.models.MLP",
-    )
-    done = pate(tmp_path, *lines)
-    first, second = done.stderr.splitlines()
-    for name, line in (("teachers", first), ("student", second)):
-        assert line.startswith(f"pate {name} fit: Expected the "), line

@@ -55,41 +55,6 @@ def test_reads_what_was_written(faces: Path) -> None:
     assert ((read[:, :, 26:].mean(axis=(1, 2, 3)) > 0.48) == records.labels[:, -1]).all()
 
 
-def test_tables_with_commas_and_a_folder_in_the_folder(folder: Path) -> None:
-    """As archives of CelebA are packed elsewhere."""
-    identities = "".join(f"{i:06d}.jpg {i % 10}\n" for i in range(1, 301))
-    (folder / "identity_CelebA.txt").write_text(identities)
-    before = CelebA(folder, labels=["Smiling"]).records(Role.TEST)
-    pictures = before.features[np.arange(3)]
-    lines = (folder / "list_attr_celeba.txt").read_text().splitlines()
-    head, *rows = [line for line in lines if not line.strip().isdigit()]
-    table = [f"image_id,{','.join(head.split())}", *(",".join(row.split()) for row in rows)]
-    (folder / "list_attr_celeba.csv").write_text("\n".join(table) + "\n")
-    (folder / "identity_CelebA.csv").write_text(
-        "image_id,identity\n" + identities.replace(" ", ",")
-    )
-    roles = (folder / "list_eval_partition.txt").read_text().replace(" ", ",")
-    (folder / "list_eval_partition.csv").write_text("image_id,partition\n" + roles)
-    for name in ("list_attr_celeba.txt", "identity_CelebA.txt", "list_eval_partition.txt"):
-        (folder / name).unlink()
-    (folder / "img_align_celeba").rename(folder / "pictures")
-    (folder / "img_align_celeba").mkdir()
-    (folder / "pictures").rename(folder / "img_align_celeba" / "img_align_celeba")
-    source = CelebA(folder, labels=["Smiling"])
-    after = source.records(Role.TEST)
-    assert source.label_names == ("Smiling",)
-    assert (after.labels == before.labels).all() and (after.ids == before.ids).all()
-    assert (
-        after.groups is not None
-        and before.groups is not None
-        and (after.groups == before.groups).all()
-    )
-    assert (after.features[np.arange(3)] == pictures).all()
-    (folder / "list_attr_celeba.csv").write_text("\n".join([table[0], table[1] + ",1", *table[2:]]))
-    with pytest.raises(ValueError, match=r"values per row of list_attr_celeba\.csv"):
-        CelebA(folder).records(Role.TEST)
-
-
 def _edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
         path = folder / name

@@ -244,27 +244,6 @@ def test_labels_are_coded_by_what_is_declared(tmp_path: Path) -> None:
         NumberTable(path, labels=labels, columns=["age"]).load(Role.TEST)
 
 
-def test_lists_of_zeros_and_ones_are_labels_by_place(tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
-    lines = ["id,age,topics,split", 'a,1,"[0, 1]",private', 'b,2,"[1, 0]",public']
-    path.write_text("\n".join(lines))
-    source = NumberTable(path, labels={"topics": ["news", "sports"]})
-    assert [source.load(role).labels.tolist() for role in (Role.PRIVATE, Role.PUBLIC)] == [
-        [[0, 1]],
-        [[1, 0]],
-    ]
-    for names, wrong in ((["a", "b", "c"], lines), (["a", "b"], [*lines, "c,3,news,test"])):
-        path.write_text("\n".join(wrong))
-        with pytest.raises(ValueError, match=r"a list of \d times 0 or 1 in column `topics`"):
-            NumberTable(path, labels={"topics": names}).load(Role.PRIVATE)
-
-
-def test_none_is_a_level_and_a_gap_among_numbers(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "mine.csv", "pain,age", "none,1", "none,None", "mild,3")
-    settings: Any = {"categories": {"pain": "public"}, "fill": {"age": 7}}
-    assert values_of(path, **settings) == [[1, 1], [1, 7], [0, 3]]
-
-
 def test_a_column_that_counts_the_rows_must_be_named(tmp_path: Path) -> None:
     rows = [f"r{i}x,{2 * i + i // 9},{i % 7},{i % 2},{[*Role][i % 3].value}" for i in range(60)]
     path = tmp_path / "mine.csv"
@@ -293,13 +272,6 @@ def test_a_declaration_and_no_likeness_gives_a_column_its_meaning(tmp_path: Path
     assert source.features[:].tolist() == [[0], [1], [0]]
     with pytest.raises(ValueError, match=r"`public_fraction` or column `split` .* not both"):
         NumberTable(path, labels=["gout"], public_fraction=0.3, **settings).load(Role.TEST)
-
-
-@pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_spreadsheets_choose_another_delimiter(table: Path, delimiter: str) -> None:
-    before = NumberTable(table, labels=["gout"]).load(Role.PRIVATE).features[:].tolist()
-    table.write_text(table.read_text().replace(",", delimiter))
-    assert NumberTable(table, labels=["gout"]).load(Role.PRIVATE).features[:].tolist() == before
 
 
 def test_parquet_is_read_as_csv(tmp_path: Path) -> None:
@@ -390,15 +362,6 @@ def test_packed_and_differently_encoded_files_are_read(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(text.encode())[:-9])
     with pytest.raises(ValueError, match=r"a CSV file, got .*mine\.csv\.gz"):
         values_of(packed, **settings)
-
-
-def test_a_first_column_without_a_heading_has_a_name(tmp_path: Path) -> None:
-    """As pandas and R write the names of rows."""
-    path = tmp_path / "mine.csv"
-    path.write_text(",age,gout,split\nann,1,0,private\nbob,2,1,public\ncal,3,1,test\n")
-    source = NumberTable(path, labels=["gout"], names={"id": "(unnamed)"})
-    assert source.load(Role.PRIVATE).ids.tolist() == ["ann"]
-    assert np.ravel(values_of(path, names={"id": "(unnamed)"})).tolist() == [1, 2, 3]
 
 
 def test_names_of_labels_may_end_in_a_bracket(tmp_path: Path) -> None:

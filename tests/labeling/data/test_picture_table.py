@@ -2,7 +2,6 @@
 
 import csv
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,19 +155,6 @@ def test_columns_may_come_in_any_order_and_labels_be_chosen(pictures: Path) -> N
     assert (one.load(Role.TEST).labels[:, 0] == source.load(Role.TEST).labels[:, 1]).all()
 
 
-def test_a_table_as_spreadsheets_write_it(pictures: Path) -> None:
-    """A mark of the order of bytes, other ends of lines, spaces, an empty line, -1 for 0 and roles
-    by number."""
-    before = PictureTable(pictures, size=8).load(Role.TEST)
-    text = (pictures / "labels.csv").read_text()
-    for number, role in enumerate(Role):
-        text = text.replace(f",{role.value},", f", {number} ,")
-    lines = re.sub(r",0(?=[,\n])", ",-1", text).splitlines()
-    (pictures / "elsewhere.csv").write_bytes(("\ufeff" + "\r\n".join([*lines, "", ""])).encode())
-    after = PictureTable(pictures, table=str(pictures / "elsewhere.csv"), size=8).load(Role.TEST)
-    assert (before.labels == after.labels).all() and before.ids.tolist() == after.ids.tolist()
-
-
 def test_private_pictures_are_read_where_they_are_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,18 +221,6 @@ def test_gray_of_any_depth_is_the_same_picture(name: str, tmp_path: Path) -> Non
     expected = read_image(tmp_path / "eight.png", 12).astype(int)
     read = read_image(tmp_path / name, 12).astype(int)
     assert np.abs(read - expected).max() <= (2 if name.endswith("jp2") else 0)
-
-
-@pytest.mark.parametrize("depth", ["sixteen", "floats"])
-def test_black_may_be_the_largest_value_of_a_tiff(depth: str, tmp_path: Path) -> None:
-    """As X-rays are stored (PhotometricInterpretation 0)."""
-    path = tmp_path / f"{depth}.tif"
-    write_gray(path)
-    expected = 255 - read_image(path, 12).astype(int)
-    tag = np.array([262, 3, 1, 0, 1, 0], dtype="<u2").tobytes()
-    assert path.read_bytes().count(tag) == 1
-    path.write_bytes(path.read_bytes().replace(tag, tag[:8] + bytes(4)))
-    assert np.abs(read_image(path, 12).astype(int) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "webp"])

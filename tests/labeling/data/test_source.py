@@ -11,13 +11,11 @@ from pate._core.validation import Float32Array
 from pate._labeling.data import records
 from pate._labeling.data.features import numeric
 from pate._labeling.data.pictures import ImageFiles
-from pate._labeling.data.source import expand_path
 from pate.data import (
     UNKNOWN,
     ArrayFeatures,
     Arrays,
     CelebA,
-    CelebAAttributes,
     DataSource,
     Features,
     PublicPCA,
@@ -53,21 +51,6 @@ class Counted(Features):
     def __getitem__(self, index: np.ndarray) -> Float32Array:
         self.reads.append(index.size)
         return np.sin(index[:, None] * np.arange(1, 17)).astype(np.float32)
-
-
-@pytest.mark.slow
-def test_lazy_features_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is computed of them is what is computed of the same values in one array."""
-    monkeypatch.setattr(records, "_BLOCK_BYTES", 1 << 16)
-    lazy = Counted()
-    whole = ArrayFeatures(lazy[np.arange(20_000)])
-    lazy.reads.clear()
-    assert Given(lazy).fingerprint(Role.PUBLIC) == Given(whole).fingerprint(Role.PUBLIC)
-    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
-    lazy.reads.clear()
-    mapping = PublicPCA(num_components=2).fit(ArrayFeatures(whole.values[:100]))
-    assert np.array_equal(mapping.transform(lazy), mapping.transform(whole))
-    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000
 
 
 def test_features_that_are_selected_are_not_read() -> None:
@@ -134,21 +117,6 @@ def test_records_of_other_labels_than_known_ones(label: float) -> None:
     assert kept.labels.tolist() == [[0, 1], [1, UNKNOWN]]
 
 
-def test_the_ledger_lies_beside_the_data(tmp_path: Path) -> None:
-    path = tmp_path / "faces.v1.npz"
-    beside = tmp_path / "faces.v1.ledger.sqlite"
-    assert Arrays(path).ledger_path == CelebAAttributes(path, labels=["a"]).ledger_path == beside
-    assert CelebA(tmp_path).ledger_path == tmp_path / "ledger.sqlite"
-    assert Given(Counted()).ledger_path is None
-
-
-def test_path_with_a_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HERE_IS", str(tmp_path))
-    assert expand_path(Path("$HERE_IS/data.npz")) == tmp_path / "data.npz"
-    with pytest.raises(ValueError, match="environment variables"):
-        Arrays(Path("$NOT_SET_ANYWHERE/data.npz"))
-
-
 def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many public samples none is held longer than its block, and the map is that of all at
     once."""
@@ -192,15 +160,6 @@ def test_copies_are_more_than_chance_explains(
     rows = [ArrayFeatures(part.reshape(len(part), -1)) for part in (private, public)]
     for features in (rows, [part.select(np.arange(part.shape[0])) for part in rows]):
         assert records.copied_rows(*features).tolist() == [*range(copied)]
-
-
-@pytest.mark.slow
-def test_copies_are_found_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_BLOCK_BYTES", 1 << 16)
-    lazy = Counted()
-    with pytest.raises(ValueError, match=r"^Expected public samples .*, number=20000$"):
-        Given(lazy).require_distinct()
-    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 40_000
 
 
 def test_a_fault_of_a_source_of_ones_own_is_named(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pate import ClosedFormPlan, LabelSettings, Partial, VoteShape, cli
+from pate import ClosedFormPlan, LabelSettings, Partial, VoteShape
 from pate._core.settings import decode, encode
 from pate._labeling.release.completion import complete_aggregator
 from pate._labeling.release.hopeless import describe_hopeless
@@ -44,30 +44,6 @@ def test_other_parameters_are_what_the_class_chooses() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("aggregator", "message"),
-    [
-        (
-            Partial(StableTopK, scale_gap=1.0, delta_test=1e-6),
-            "all noise of StableTopK or none of it, got missing='`agg",
-        ),
-        (Partial(Peeling), r"k \(`aggregator.k`\) of Peeling, which no target suggests"),
-        (
-            Partial(ConfidentScreen, answers=Partial(Peeling)),
-            r"k \(`aggregator.answers.k`\) of Peeling, which no target suggests",
-        ),
-        (
-            Partial(FixedStableTopK, k=2, delta_test_fixed=2.0),
-            "0 < delta_test_fixed < 1, got delta_test_fixed=2.0",
-        ),
-    ],
-    ids=lambda value: "",
-)
-def test_what_no_target_suggests_is_refused(aggregator: Aggregator, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^Expected {message}"):
-        complete_aggregator(aggregator, TARGET, PANEL)
-
-
 @pytest.mark.parametrize("aggregator", [Partial(StableTopK, delta_test=1e-6), None])
 def test_without_a_target_nothing_may_be_missing(aggregator: Aggregator | None) -> None:
     with pytest.raises(
@@ -96,17 +72,6 @@ def test_what_lies_within_is_completed() -> None:
         match=r"^Expected all noise of ConfidentScreen or none of it, .*`aggregator.answers.sigma_votes`",
     ):
         complete_aggregator(mixed, TARGET, PANEL)
-
-
-@pytest.mark.parametrize("word", ["--target_epsilon=two", "--aggregator=StableTopk"])
-def test_a_wrong_value_is_refused_by_the_parser(
-    word: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["label", word, "--delta=1e-5", "--run=x"])
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("pate label: ") and word.partition("=")[2] in error
 
 
 @pytest.mark.parametrize(

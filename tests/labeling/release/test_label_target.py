@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pate import Outlook, ReleasedLabels, VoteShape, cli
+from pate import ReleasedLabels, VoteShape, cli
 from pate._labeling.release.completion import scale_to_target
 from pate.accounting import Budget, Ledger, NeighboringRelation, Target, epsilon_of, read_ledger
-from pate.aggregators import Aggregator, NoisyVotes, StableTopK, registered
+from pate.aggregators import Aggregator, NoisyVotes, StableTopK
 from tests.conftest import copy_run
 
 Printed = pytest.CaptureFixture[str]
@@ -102,26 +102,6 @@ def test_a_release_costs_what_was_asked_at_most(
 
 
 @pytest.mark.slow
-def test_every_registered_aggregator_meets_a_target_and_a_budget_of_its_size() -> None:
-    for epsilon in (0.5, 8.0):
-        target = Target(epsilon=epsilon, delta=1e-4, num_queries=50, neighboring_relation=RELATION)
-        budget = Budget(max_epsilon=epsilon, delta=1e-4, neighboring_relation=RELATION)
-        outlook = Outlook(
-            shape=PANEL, num_queries=50, delta=1e-4, relation=RELATION, labels_per_sample=2
-        )
-        for cls in registered().values():
-            for start in cls.proposals(outlook):
-                found = scale_to_target(start, target, PANEL, budget)
-                assert epsilon_of(found.event(PANEL), count=50, delta=1e-4) <= epsilon
-                assert scale_to_target(found, target, PANEL, budget) == found, (
-                    "repeated, it changes a digit"
-                )
-                assert scale_to_target(found.scaled(1.001), target, PANEL) != found.scaled(1.001), (
-                    "too much noise was kept"
-                )
-
-
-@pytest.mark.slow
 def test_a_budget_of_the_size_of_the_target_is_enough(finished: Path, tmp_path: Path) -> None:
     """The filter of an unused ledger admits what was calibrated."""
     run = copy_run(finished, tmp_path / "run")
@@ -185,37 +165,6 @@ def test_what_cannot_be_met_is_one_line_and_spends_nothing(
     assert message in error and len(error.splitlines()) == 1
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 1
     assert (copied / "public" / "labels.npz").read_bytes() == before
-
-
-@pytest.mark.slow
-def test_another_target_says_what_changed(copied: Path, capsys: Printed) -> None:
-    assert label(copied, "--aggregator=NoisyVotes", "--target_epsilon=1") == 0
-    words = ["--num_queries=50", "--delta=1e-3", "--noise_seed=1", "--run", str(copied)]
-    assert cli.main(["label", *words, "--aggregator=NoisyVotes", "--target_epsilon=2"]) == 2
-    error = capsys.readouterr().err
-    assert "target_epsilon=2.0 (was 1.0)" in error and "sigma_votes=" in error
-
-
-@pytest.mark.slow
-def test_what_account_prints_is_what_labelling_takes(
-    copied: Path, finished: Path, tmp_path: Path, capsys: Printed
-) -> None:
-    sizes = ["--num_queries=50", "--delta=1e-3", "--num_teachers=10", "--num_labels=4"]
-    assert cli.main(["account", "--aggregator=NoisyVotes", "--target_epsilon=400", *sizes]) == 0
-    pasted = tmp_path / "pasted.yaml"
-    pasted.write_text(capsys.readouterr().out.split("# label.yaml\n")[1])
-    words = ["label", "--config", str(pasted), "--overwrite"]
-    assert cli.main([*words, "--run", str(copied)]) == 0
-    assert 399.9 < spent(copied) <= 400
-    noise = {
-        key: value
-        for key, value in aggregator_settings(copied).items()
-        if key.startswith(("scale", "sigma"))
-    }
-    # with the target beside it, it is the same noise
-    other = copy_run(finished, tmp_path / "other")
-    assert cli.main([*words, "--run", str(other), "--target_epsilon=400"]) == 0
-    assert noise.items() <= aggregator_settings(other).items()
 
 
 def test_proportions_are_kept() -> None:

@@ -4,7 +4,6 @@ labels beside it."""
 import json
 import os
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,10 @@ import numpy as np
 import pytest
 import yaml
 
-import pate
 from pate import ReleasedLabels, cli
-from pate._core.files.reading import digest
 from pate._labeling.runs.run import LABEL
 from pate.accounting import NeighboringRelation, read_ledger
 from pate.aggregators import NoisyVotes, Release
-from tests.conftest import copy_run
 from tests.faults import read_only
 
 Aggregators = dict[str, Any]
@@ -65,27 +61,6 @@ def test_bad_settings_spend_nothing(
     assert message in error and len(error.splitlines()) == 1
     assert spent(copied) == 1
     assert public(copied) == before
-
-
-@pytest.mark.slow
-def test_packages_are_looked_up_before_anything_is_spent_and_may_be_absent(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A release needs no torch, and where its version cannot be told nothing is spent."""
-
-    def without_torch(name: str) -> str:
-        if name == "torch":
-            raise PackageNotFoundError(name)
-        return "1.2.3"
-
-    monkeypatch.setattr("pate._labeling.release.labels.version_of", without_torch)
-    assert label(copied, STABLE, "--overwrite") == 0
-    found = json.loads((copied / "public" / "privacy.json").read_text())["versions"]
-    assert found == {"pate": pate.__version__, "numpy": "1.2.3", "scipy": "1.2.3"}
-    before = spent(copied)
-    monkeypatch.setattr("pate._labeling.release.labels.version_of", refuse)
-    assert label(copied, NOISY, "--overwrite") == 2
-    assert spent(copied) == before
 
 
 def refuse(*_: object, **__: object) -> Release:
@@ -155,32 +130,6 @@ def test_a_full_disk_and_files_that_must_stay_spend_nothing(
     assert not [name for name in os.listdir(copied / "public") if name.startswith(".")]
 
 
-def test_a_private_folder_on_another_disk_spends_nothing(
-    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """From there labels could not appear in the public one whole or not at all."""
-    before = public(copied)
-
-    renamed = Path.replace
-
-    def fail(path: Path, target: Path) -> Path:
-        if path.is_relative_to(copied):
-            raise OSError(18, "Invalid cross-device link")
-        return renamed(path, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pathlib.Path.replace", fail)
-        assert label(copied, NOISY, "--overwrite") == 2
-    error = capsys.readouterr().err
-    assert (
-        "that labels can be written to" in error
-        and "cross-device" in error
-        and len(error.splitlines()) == 1
-    )
-    assert spent(copied) == 1
-    assert public(copied) == before
-
-
 def test_labels_are_drafted_in_the_private_folder(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,74 +150,6 @@ def test_labels_are_drafted_in_the_private_folder(
     (draft,) = drafts["private"]
     assert draft.startswith(".labels.npz.")
     assert not (copied / "private" / draft).exists()
-
-
-@pytest.mark.slow
-def test_labels_that_are_gone_or_are_not_of_this_command_are_told(
-    copied: Path, finished: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
-    path = copied / "public" / "labels.npz"
-    whole = path.read_bytes()
-    with np.load(path) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-
-    def write(**changes: Any) -> None:
-        np.savez_compressed(path, **(arrays | changes))
-
-    def gone() -> None:
-        path.unlink()
-
-    spoil: dict[str, tuple[Callable[[], object], str]] = {
-        "gone": (gone, "labels.npz"),
-        "cut": (
-            lambda: path.write_bytes(whole[:500]),
-            "got another kind of file, or a truncated one",
-        ),
-        "empty": (lambda: path.write_bytes(b""), "got another kind of file"),
-        "a byte": (
-            lambda: path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]),
-            "got a damaged one (",
-        ),
-        "a label": (
-            lambda: write(labels=1 - arrays["labels"]),
-            "as `pate label` of this run left them",
-        ),
-        "the aggregator": (
-            lambda: write(aggregator=np.array("{}")),
-            "as `pate label` of this run left them",
-        ),
-        "a format": (lambda: write(format=np.array(2)), "labels of format 1, which this version"),
-        "a release": (lambda: write(release=np.array(2)), "as `pate label` of this run left them"),
-    }
-    for name, (change, message) in spoil.items():
-        change()
-        for command in (["label", *config], ["student", "test", "--run", str(copied)]):
-            assert cli.main(command) == 2, name
-            error = capsys.readouterr().err
-            assert message in error and len(error.splitlines()) == 1, (name, error)
-            assert spent(copied) == 1
-    path.write_bytes(whole)
-    assert cli.main(["label", *config]) == 0
-    gone()
-    assert cli.main(["label", *config, "--overwrite"]) == 0
-    assert spent(copied) == 2
-
-
-def test_labels_of_another_run_are_told(
-    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = copy_run(copied, tmp_path / "other")
-    (other / "private" / "partition.json").write_text(json.dumps({"key": "5a" * 32}))
-    imported = other / "private" / "votes_import.json"
-    state = json.loads(imported.read_text())
-    state["inputs"]["partition"] = digest(bytes.fromhex("5a" * 32))
-    imported.write_text(json.dumps(state))
-    assert (
-        cli.main(["label", "--config", str(other / "public" / "label.yaml"), "--run", str(other)])
-        == 2
-    )
-    assert "as `pate label` of this run left them" in capsys.readouterr().err
 
 
 def test_old_labels_put_back_are_told(

@@ -2,7 +2,6 @@
 labels."""
 
 import json
-import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import LabelSettings, ReleasedLabels
+from pate import LabelSettings
 from pate._core.files.reading import digest
 from pate._core.mechanisms.noise import KEY_BITS
 from pate._labeling.release.labels import label as label_stage
@@ -22,7 +21,6 @@ from pate._labeling.runs.run import LABEL, Run
 from pate._labeling.runs.vote_store import finished_votes
 from pate.accounting import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes
-from tests.conftest import copy_run
 
 STEPS = [
     "pate._core.release.transaction.PendingRelease.write",
@@ -77,23 +75,6 @@ def release_screened(
     )
 
 
-def name_of(run: Path) -> str:
-    return str(ReleasedLabels.load(run).aggregator["class_path"]).rpartition(".")[2]
-
-
-def require_consistent(run: Path) -> None:
-    """A statement that is there is of the labels that are there."""
-    for name in ("privacy.json", "privacy.txt"):
-        if (run / "public" / name).exists():
-            assert name_of(run) in (run / "public" / name).read_text()
-    statement = run / "public" / "privacy.json"
-    if statement.exists():
-        said, released = json.loads(statement.read_text()), ReleasedLabels.load(run)
-        assert said["release"] == released.release
-        assert said["num_queries"] == len(released.ids)
-        assert said["num_answered"] == released.mask.any(axis=1).sum()
-
-
 def seeds(run: Path) -> list[Path]:
     folder = run / "private" / "label"
     return list(folder.iterdir()) if folder.is_dir() else []
@@ -114,96 +95,6 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     monkeypatch.setattr("pate._core.release.transaction.draw_key", lambda: next(numbers))
     return restart
-
-
-@pytest.mark.slow  # test_transaction.py has the fast ones
-@pytest.mark.parametrize(
-    ("after", "noise_seed", "most"),
-    [(False, None, 15), (True, None, 15), (True, 5, 15)],
-)
-def test_killed_at_every_step_the_same_command_ends_as_if_never_killed(
-    after: bool,
-    noise_seed: int | None,
-    most: int,
-    finished: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    draws: Callable[[], None],
-) -> None:
-    """Every call that changes a file is cut before or after, each time that it is made."""
-    cuts, paid_before, run, kept = 0, 0, copy_run(finished, tmp_path / "run"), tmp_path / "kept"
-    shutil.copytree(run, kept)
-
-    def begin_again() -> None:
-        shutil.rmtree(run)
-        shutil.copytree(kept, run)  # to where it was, which its ledger knows
-        draws()
-
-    unbroken = []
-    for _ in range(2):  # of the first seed and of the second
-        shutil.rmtree(run)
-        shutil.copytree(kept, run)
-        release_screened(run, noise_seed=noise_seed)
-        assert not seeds(run)
-        unbroken.append(labels(run))
-    assert (unbroken[0] == unbroken[1]) == (noise_seed is not None)
-    for step in STEPS:
-        for call in range(1, most + 1):
-            begin_again()
-            original, made = resolve(step), 0
-
-            def cut(
-                *args: Any,
-                original: Any = original,
-                call: int = call,
-                after: bool = after,
-                **kwargs: Any,
-            ) -> Any:
-                nonlocal made
-                made += 1
-                if made == call and not after:
-                    raise Killed
-                try:
-                    return original(*args, **kwargs)
-                finally:
-                    if (
-                        made == call
-                    ):  # also where the call failed, as deleting what is not there does
-                        raise Killed
-
-            stopped = False
-            with monkeypatch.context() as patch:
-                patch.setattr(step, cut)
-                try:
-                    release_screened(run, noise_seed=noise_seed)
-                except Killed:
-                    stopped = True
-            assert stopped == (made >= call), (step, after, call)
-            require_consistent(run)
-            paid = len(read_ledger(run / "ledger.sqlite").entries) == 2
-            paid_before += stopped and paid
-            release_screened(run, noise_seed=noise_seed)
-            require_consistent(run)
-            assert name_of(run) == "ConfidentScreen"
-            entries = read_ledger(run / "ledger.sqlite").entries
-            assert len(entries) == 2 and entries[-1].settled, (step, after, call)
-            assert ReleasedLabels.load(run).release == 2
-            # what was reserved has its own noise; before that, a seed that never served may be left
-            # for another
-            assert labels(run) == unbroken[0] if paid else labels(run) in unbroken, (
-                step,
-                after,
-                call,
-            )
-            assert (run / "public" / "privacy.txt").is_file()
-            assert not seeds(run), (step, after, call)
-            cuts += 1
-            if not stopped:
-                break
-    # most of what comes after the reservation is of what was paid
-    assert (
-        (cuts > 40 and paid_before > 15) if most > 1 else (cuts == len(STEPS) and paid_before > 6)
-    )
 
 
 def cut(*_: object, **__: object) -> None:
@@ -308,22 +199,6 @@ def test_other_votes_are_another_question(copied: Path, monkeypatch: pytest.Monk
     kill(monkeypatch, SAVE, copied)
     (second,) = seeds(copied)
     assert second != first and len(read_ledger(copied / "ledger.sqlite").entries) == 3
-
-
-def test_a_damaged_seed_is_told_and_not_shown(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kill(monkeypatch, SAVE, copied)
-    (file,) = seeds(copied)
-    file.write_text('{"token": "a", "key": "zz"}')
-    with pytest.raises(
-        ValueError, match=r"^Expected what a command that was killed left[^\n]*costs again[^\n]*$"
-    ):
-        release_screened(copied)
-    assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
-    file.unlink()
-    release_screened(copied)
-    assert len(read_ledger(copied / "ledger.sqlite").entries) == 3
 
 
 def test_a_budget_that_the_release_itself_uses_up_lets_it_go_on(

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +10,11 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._labeling.release.between_runs import ledger_scope, open_run, require_ledger
-from pate._labeling.runs.run import LABEL, TEACHERS_FIT, Run, labels_file
-from pate.accounting import Ledger, read_ledger, verify_ledger
+from pate._labeling.release.between_runs import ledger_scope, open_run
+from pate._labeling.runs.run import TEACHERS_FIT, Run
+from pate.accounting import read_ledger, verify_ledger
 from pate.data import Arrays, CelebA, DataSource, Records, Role
 from tests.conftest import make_arrays, recipe
-from tests.faults import read_only
 
 Captured = pytest.CaptureFixture[str]
 
@@ -149,132 +147,6 @@ def test_a_folder_that_is_marked_read_only_is_left_as_it_is(place: Path) -> None
         (place / "data").chmod(0o755)
 
 
-@pytest.fixture
-def sealed(place: Path) -> Iterator[Path]:
-    """A data folder in which nobody may make a file, the superuser neither."""
-    with read_only(place / "data"):
-        yield place
-
-
-@pytest.mark.slow
-def test_a_folder_that_cannot_be_written_leaves_each_run_its_own(
-    sealed: Path, capsys: Captured
-) -> None:
-    assert cli.main(["run", "recipe", "--run", "runs/one", "--label.num_queries=20"]) == 0
-    out = capsys.readouterr().out
-    text = (sealed / "runs" / "one" / "public" / "privacy.txt").read_text()
-    assert "The ledger of this run alone holds 1 release(s) of 20 queries" in text
-    assert out.splitlines()[-2] == "ledger:            runs/one/ledger.sqlite (of this run alone)"
-    assert yaml.safe_load((sealed / "runs" / "one" / "data.yaml").read_text())["ledger"] is None
-    # a run's own ledger moves with the run, and is missed where it is deleted
-    os.rename("runs/one", "runs/moved")
-    assert label("runs/moved", "--num_queries=10", "--overwrite") == 0
-    assert len(read_ledger(sealed / "runs" / "moved" / "ledger.sqlite").entries) == 2
-    (sealed / "runs" / "moved" / "ledger.sqlite").unlink()
-    assert label("runs/moved", "--num_queries=11", "--overwrite") == 2
-    assert "missing='runs/moved/ledger.sqlite'" in capsys.readouterr().err
-    assert not (sealed / "runs" / "moved" / "ledger.sqlite").exists()
-
-
-@pytest.mark.slow
-def test_a_missing_ledger_is_no_new_budget(taught: Path, capsys: Captured) -> None:
-    path = taught / "data" / "faces.ledger.sqlite"
-    kept = path.rename(taught / "kept.sqlite")
-    for said in (
-        label("runs/one"),
-        teach("runs/one"),
-        cli.main(["teachers", "vote", "--run", "runs/one"]),
-    ):
-        assert said == 2
-    errors = capsys.readouterr().err.splitlines()[-3:]
-    assert all(
-        f"missing='{path}'" in error and "`ledger:` in runs/one/data.yaml" in error
-        for error in errors
-    )
-    assert not path.exists()
-    # where it says so, its new place is used, with all that was spent
-    data = taught / "runs" / "one" / "data.yaml"
-    data.write_text(data.read_text().replace(str(path), str(kept)))
-    assert teach("runs/one") == 0
-    assert label("runs/one", "--num_queries=5") == 0
-    assert len(read_ledger(kept).entries) == 1
-    assert read_ledger(kept).home == kept
-
-
-@pytest.mark.slow
-def test_a_copy_of_a_ledger_is_refused_while_the_original_is_there(
-    taught: Path, capsys: Captured
-) -> None:
-    assert label("runs/one", "--num_queries=5") == 0
-    original = taught / "data" / "faces.ledger.sqlite"
-    shutil.copytree("data", "copy")
-    words = ["--data.init_args.path=copy/faces.npz"]
-    assert teach("runs/two", *words) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert f"--ledger {original} names the original" in error
-    assert not Path("runs/two").exists()
-    assert teach("runs/two", *words, f"--ledger={original}") == 0
-    assert label("runs/two", "--num_queries=5") == 0
-    assert [entry.run for entry in read_ledger(original).entries] == ["one", "two"]
-
-
-@pytest.mark.slow
-def test_moved_data_keep_what_was_spent(taught: Path) -> None:
-    assert label("runs/one", "--num_queries=5") == 0
-    os.rename("data", "moved")
-    assert teach("runs/two", "--data.init_args.path=moved/faces.npz") == 0
-    assert label("runs/two", "--num_queries=5") == 0
-    moved = taught / "moved" / "faces.ledger.sqlite"
-    assert [entry.run for entry in read_ledger(moved).entries] == ["one", "two"]
-    assert read_ledger(moved).home == moved
-    # another data set may take the old place, and is no copy
-    shutil.copytree("moved", "data", ignore=shutil.ignore_patterns("*.sqlite"))
-    assert teach("runs/three") == 0
-    assert label("runs/two", "--num_queries=6", "--overwrite") == 0
-    assert len(read_ledger(moved).entries) == 3
-    verify_ledger(moved)
-
-
-@pytest.mark.slow
-def test_a_run_keeps_the_ledger_that_it_was_begun_with(place: Path, capsys: Captured) -> None:
-    assert teach("runs/one", "--ledger=all.sqlite") == 0
-    assert yaml.safe_load(Path("runs/one/data.yaml").read_text())["ledger"] == str(
-        place / "all.sqlite"
-    )
-    assert teach("runs/one") == 0
-    assert teach("runs/one", "--ledger=other.sqlite") == 2
-    assert "the ledger that runs/one was begun with" in capsys.readouterr().err
-    assert not (place / "other.sqlite").exists()
-    assert not (place / "data" / "faces.ledger.sqlite").exists()
-    assert teach("runs/one", "--ledger=other.sqlite", "--overwrite") == 0
-    assert (place / "other.sqlite").is_file()
-
-
-@pytest.mark.slow
-def test_a_run_of_an_earlier_version_keeps_its_own_ledger(taught: Path) -> None:
-    Ledger(taught / "runs" / "one" / "ledger.sqlite")
-    for path in (taught / "runs" / "one" / "data.yaml",):
-        path.write_text(
-            "".join(line for line in path.read_text().splitlines(True) if "ledger" not in line)
-        )
-    state = taught / "runs" / "one" / "private" / "teachers_fit.json"
-    content = json.loads(state.read_text())
-    state.write_text(json.dumps(content | {"config": content["config"] | {"ledger": None}}))
-    state.with_name("teachers_vote.json").unlink()  # it was begun with the settings of then
-    assert teach("runs/one") == 0
-    assert label("runs/one", "--num_queries=5") == 0
-    assert len(read_ledger(taught / "runs" / "one" / "ledger.sqlite").entries) == 1
-    assert read_ledger(taught / "data" / "faces.ledger.sqlite").entries == ()
-    # each trace of a release is enough to know that there was a ledger
-    (taught / "runs" / "one" / "ledger.sqlite").unlink()
-    run = Run(taught / "runs" / "one")
-    for trace in (labels_file(run), run.root / LABEL.state):
-        kept = trace.rename(taught / "kept")
-        with pytest.raises(ValueError, match=r"^Expected the ledger of "):
-            require_ledger(run)
-        kept.rename(trace)
-
-
 class Nowhere(DataSource):
     """A source without a place."""
 
@@ -383,16 +255,3 @@ def test_a_run_that_lost_where_its_ledger_is_begins_no_new_one(
     assert data.read_text() == intact
     assert label("runs/one", "--num_queries=5") == 0
     assert len(read_ledger(taught / "data" / "faces.ledger.sqlite").entries) == 1
-
-
-@pytest.mark.slow
-def test_a_run_in_the_working_directory_has_a_name(
-    taught: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(taught / "runs" / "one")
-    assert (
-        cli.main(["label", "--config=../../recipe/label.yaml", "--run=.", "--num_queries=5"]) == 0
-    )
-    assert [
-        entry.run for entry in read_ledger(taught / "data" / "faces.ledger.sqlite").entries
-    ] == ["one"]

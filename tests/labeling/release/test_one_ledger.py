@@ -1,6 +1,5 @@
 """One ledger for the same records: whichever path names them, a budget is spent once."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -42,27 +41,6 @@ def label(votes: str, run: str, *words: str) -> int:
 def ledgers() -> dict[str, int]:
     """Return how many releases each ledger below the working directory holds."""
     return {str(path): len(read_ledger(path).entries) for path in sorted(Path().rglob("*.sqlite"))}
-
-
-@pytest.mark.slow
-def test_a_file_and_its_folder_spend_one_budget(place: Path, capsys: Captured) -> None:
-    assert label("d/votes.npz", "one") == 0
-    capsys.readouterr()
-    assert label("d", "two") == 2
-    line = capsys.readouterr().err.strip()
-    assert line.startswith("pate label: Expected ") and "\n" not in line
-    assert f"{place}/d/ledger.sqlite" in line and f"other='{place}/d/votes.ledger.sqlite'" in line
-    assert (
-        "--ledger" in line
-        and ledgers() == {"d/votes.ledger.sqlite": 1}
-        and not Path("two").exists()
-    )
-    # as the line says: the ledger moves, and counts the whole folder from there
-    Path("d/votes.ledger.sqlite").rename("d/ledger.sqlite")
-    assert label("d", "two") == 2
-    assert "Expected epsilon <= 1" in capsys.readouterr().err and ledgers() == {
-        "d/ledger.sqlite": 1
-    }
 
 
 @pytest.mark.parametrize(
@@ -131,36 +109,6 @@ def test_a_file_that_was_renamed_without_its_ledger_begins_no_new_one(
     assert "Expected epsilon <= 1" in capsys.readouterr().err and ledgers() == {
         "d/renamed.ledger.sqlite": 1
     }
-
-
-@pytest.mark.slow
-def test_a_folder_of_links_names_its_ledger(place: Path, capsys: Captured) -> None:
-    """What a link leads to may be counted where it lies, before or after."""
-    Path("links").mkdir()
-    Path("links/north.npz").symlink_to("../d/votes.npz")
-    assert label("links", "one") == 2
-    line = capsys.readouterr().err
-    assert f"links='{place}/links/north.npz'" in line and "--ledger" in line and not ledgers()
-    assert label("links", "one", "--ledger=links/ledger.sqlite") == 0
-    # it may not be the only one of these votes
-    assert "The ledger that was named for this run holds 1 release(s)" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_two_ledgers_that_were_there_are_never_the_ledger_of_the_data(
-    place: Path, capsys: Captured
-) -> None:
-    """As earlier versions left them."""
-    assert label("d", "one") == 0
-    assert label("d/votes.npz", "two", "--ledger=d/votes.ledger.sqlite") == 0
-    assert "The ledger that was named for this run holds 1 release(s)" in capsys.readouterr().out
-    for votes in ("d", "d/votes.npz"):
-        assert label(votes, "three") == 2
-        line = capsys.readouterr().err
-        assert "d/ledger.sqlite" in line and "d/votes.ledger.sqlite" in line and "--ledger" in line
-    assert ledgers() == {"d/ledger.sqlite": 1, "d/votes.ledger.sqlite": 1}
-    statement = json.loads(Path("one/public/privacy.json").read_text())
-    assert statement["ledger"]["counts"] == "private data"  # as it was then
 
 
 class TestPictures:

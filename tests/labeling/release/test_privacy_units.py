@@ -184,27 +184,6 @@ def test_a_budget_for_groups_pays_for_records_of_a_bound(data: Path, capsys: Cap
     assert (guarantee["unit"], guarantee["fixed_by"]) == ("record", "budget")
 
 
-def test_records_are_no_start_for_groups(data: Path, capsys: Captured) -> None:
-    assert run(data, "one") == 0
-    words = ("--teachers.unit=group", "--teachers.start_from=one", "--teachers.num_teachers=20")
-    spent = len(read_ledger(Path("data.ledger.sqlite")).entries)
-    assert run(data, "two", *words) == 2
-    assert "Expected a student whose release was priced for one group" in capsys.readouterr().err
-    assert len(read_ledger(Path("data.ledger.sqlite")).entries) == spent
-
-
-def test_no_target_covers_the_teachers_of_two_releases(data: Path, capsys: Captured) -> None:
-    words = (
-        "--teachers.start_from=first",
-        "--label.aggregator=StableTopK",
-        "--label.aggregator.neighboring_relation=ADD_REMOVE_TEACHER",
-        "--label.target_epsilon=8",
-    )
-    assert run(data, "warm", *words) == 2
-    assert "Expected an aggregator for replace_record" in capsys.readouterr().err
-    assert not Path("data.ledger.sqlite").exists()
-
-
 def test_a_warm_run_has_a_total_for_a_record_and_none_for_teachers(data: Path) -> None:
     words = (
         "--teachers.start_from=first",

@@ -9,7 +9,6 @@ import pytest
 
 import pate
 from pate import cli
-from pate._core.accounting.cost import explain_epsilon
 from tests.conftest import made_votes
 from tests.labeling.stages.test_votes_import import label, place, refused, spent
 
@@ -43,18 +42,6 @@ def test_a_delta_lies_below_one_over_the_public_number_of_teachers(place: Path) 
     assert pate.label(fewer, settings, run="runs/mine").release == 1
 
 
-@pytest.mark.parametrize("settings", [{}, {"n_teachers": 5, "teacher": "linear"}])
-def test_an_estimator_states_nothing_at_such_a_delta(settings: dict[str, Any]) -> None:
-    from sklearn.linear_model import LogisticRegression
-
-    if "teacher" in settings:
-        settings = settings | {"teacher": LogisticRegression()}
-    X, Y = np.random.default_rng(0).normal(size=(60, 2)), np.tile([0, 1], 30)
-    classifier = pate.PateClassifier(delta=0.9, bounds=(-3, 3), **settings)
-    with pytest.raises(ValueError, match=PROMISES_NOTHING):
-        classifier.fit(X, Y)
-
-
 def test_a_statement_says_how_little_a_large_epsilon_promises(
     place: Path, capsys: Captured
 ) -> None:
@@ -68,14 +55,6 @@ def test_a_statement_says_how_little_a_large_epsilon_promises(
         and sentence in Path("runs/mine/public/privacy.txt").read_text()
     )
     assert cli.main(["check", "runs/mine"]) == 0
-
-
-def test_the_meaning_of_epsilons() -> None:
-    assert explain_epsilon(10.0) is None and "1 of 22028 cases" in str(explain_epsilon(10.0000001))
-    assert "1 of 1.4e+217 cases" in str(explain_epsilon(500.0))
-    assert "right in all cases" in str(explain_epsilon(None)) and "right in all cases" in str(
-        explain_epsilon(1e6)
-    )
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])

@@ -78,21 +78,6 @@ def test_counts_without_a_deviation_of_their_noise_are_refused(noise_std: float 
         rehearse(Untold(sigma_votes=1.0), VoteShape(8, 3))
 
 
-def test_what_an_aggregator_refuses_is_raised() -> None:
-    refusing = StableTopK(scale_gap=1, sigma_test=1, delta_test=0.1, allow_empty=False)
-    with pytest.raises(ValueError, match="Expected"):
-        rehearse(refusing, VoteShape(8, 1))
-
-
-def test_a_screen_is_rehearsed_with_what_it_asks() -> None:
-    rehearse(
-        ConfidentScreen(
-            answers=NoisyVotes(sigma_votes=1), sigma_confident=1, threshold_confident=2
-        ),
-        VoteShape(8, 3),
-    )
-
-
 HOPELESS: list[Aggregator] = [
     StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6),
     StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6, noise_law="gaussian"),

@@ -1,7 +1,6 @@
 """Votes from elsewhere: what a file may hold, and what is refused in one line."""
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -189,22 +188,6 @@ def test_ballots_of_a_file_are_packed_block_by_block(
     assert (known.vote_sum_digest, known.kind) == (theirs.vote_sum_digest, Ballots)
 
 
-@pytest.mark.slow
-def test_reading_large_ballots_takes_little_more_than_their_packed_form(tmp_path: Path) -> None:
-    ballots = np.ones((25_000, 100, 8), dtype=np.uint8)
-    np.savez(
-        tmp_path / "votes.npz",
-        ids=np.arange(25_000),
-        label_names=np.array(list("abcdefgh")),
-        ballots=ballots,
-    )
-    tracemalloc.start()
-    read_votes(tmp_path / "votes.npz")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < ballots.nbytes
-
-
 def damage_nothing_there(path: Path) -> None:
     path.unlink()
 
@@ -365,11 +348,3 @@ def test_votes_of_another_format_are_refused(tmp_path: Path) -> None:
         ValueError, match=r"got Expected format 1, got format=2: `pate teachers vote"
     ):
         store.manifest()
-
-
-def test_counts_of_too_many_teachers_are_told(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"num_teachers": 6}))
-    with pytest.raises(ValueError, match="votes of 6 teachers, got teachers=7"):
-        store.load(Counts)

@@ -125,16 +125,6 @@ def test_records_groups_and_parts_are_voters_from_a_recipe_to_labels(
     np.testing.assert_array_equal(answers[0].noisy_counts, answers[1].noisy_counts)
 
 
-@pytest.mark.slow
-def test_the_same_commands_again_change_nothing(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    place.all()
-    labels, made = (place.root / "public" / "labels.npz").read_bytes(), place.made()
-    place.all()
-    assert (place.root / "public" / "labels.npz").read_bytes() == labels and place.made() == made
-    assert place.releases == 1
-
-
 class Killed(KeyboardInterrupt):
     pass
 
@@ -218,23 +208,6 @@ def test_other_data_are_noticed_at_every_step(
     assert str(place.released.noisy_counts) != str(before.noisy_counts)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["coordinates.npy", "labels.npy", "groups.npy", "public.npz"])
-def test_a_file_that_changed_is_refused(name: str, tmp_path: Path, capsys: Captured) -> None:
-    place = Place(tmp_path, GROUPS)
-    assert [place.fit(), place.vote()] == [0, 0]
-    path = place.root / "private" / "teachers" / name
-    content = bytearray(path.read_bytes())
-    content[-9] ^= 1
-    path.write_bytes(content)
-    for command in (place.label, place.vote):
-        assert command() == 2
-        assert f"{name} changed since" in capsys.readouterr().err
-    path.unlink()
-    assert [place.label(), place.fit(), place.label()] == [2, 0, 0]
-    assert place.releases == 1
-
-
 def refused(capsys: Captured, message: str) -> None:
     # behind the note that others are protected alone
     *_, line = capsys.readouterr().err.splitlines()
@@ -277,35 +250,6 @@ def test_what_cannot_be_released_is_refused_before_it_is_paid(
     refused(capsys, "no workers for teachers in closed form")
 
 
-def test_more_records_than_are_summed_exactly_are_refused_without_their_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    place = Place(tmp_path)
-    monkeypatch.setattr("pate._labeling.stages.teachers.MOST_VOTERS", 399)  # the data have 400
-    assert place.fit() == 2
-    refused(capsys, "Expected at most 399 private records, whose sums are exact")
-    assert not place.root.exists()
-    monkeypatch.setattr("pate._labeling.stages.teachers.MOST_VOTERS", 400)
-    assert place.fit() == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "words", "message"),
-    [
-        ("num_teachers: 1", [], "an integer num_teachers >= 2"),
-        ("num_teachers: 9000000", [], "num_teachers <= 8388608"),
-        (RECORDS, ["--share=0/2"], "Expected a known option, got --share"),
-    ],
-)
-def test_other_settings_are_refused(
-    settings: str, words: list[str], message: str, tmp_path: Path, capsys: Captured
-) -> None:
-    place = Place(tmp_path, settings)
-    assert place.fit(*words) == 2
-    refused(capsys, message)
-    assert not place.root.exists() or not (place.root / "private" / "teachers").exists()
-
-
 def test_a_release_that_was_killed_is_another_one_of_other_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,20 +277,3 @@ def test_a_release_that_was_killed_is_another_one_of_other_records(
     entries = read_ledger(tmp_path / "data.ledger.sqlite").entries
     assert [entry.settled for entry in entries] == [False, True]
     assert not folder.exists()  # no seed is left to draw from
-
-
-@pytest.mark.slow
-def test_records_on_another_scale_than_public_samples_are_told(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    def scale(arrays: dict[str, np.ndarray]) -> None:
-        arrays["X"] = np.where((arrays["split"] == 0)[:, None], 0.1 * arrays["X"] + 2, arrays["X"])
-
-    place, told = Place(tmp_path), "times the variance of public samples:\nare these"
-    place.all()
-    assert told not in capsys.readouterr().out
-    (tmp_path / "scaled").mkdir()
-    place = Place(tmp_path / "scaled")
-    place.write(scale)
-    place.all()
-    assert told in capsys.readouterr().out and place.released.unlike is not None

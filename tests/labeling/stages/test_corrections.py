@@ -109,15 +109,6 @@ def test_both_releases_have_one_statement(warm: Path, capsys: Captured) -> None:
     assert ReleasedLabels.load(warm / "run").answered.sum() > 20
 
 
-@pytest.mark.slow
-def test_the_same_command_pays_no_more(warm: Path, capsys: Captured) -> None:
-    labels = (warm / "run" / "public" / "labels.npz").read_bytes()
-    words = ["run", str(warm / "recipe"), f"--run={warm / 'run'}", *WORDS]
-    assert cli.main(words) == 0
-    assert (warm / "run" / "public" / "labels.npz").read_bytes() == labels
-    assert len(read_ledger(warm / "data.ledger.sqlite").entries) == 2
-
-
 def altered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     features, labels = arrays["X"].copy(), arrays["Y"].copy()
     features[7], labels[7] = 1e30, 1 - labels[7]
@@ -185,21 +176,6 @@ def test_no_digit_of_a_vote_depends_on_the_corrections_of_others(others: float) 
         assert (turned[4] != voted).all()
 
 
-@pytest.mark.slow
-def test_teachers_without_records_repeat_the_student(warm: Path, tmp_path: Path) -> None:
-    many = 300
-    ballots = Fit(warm, tmp_path / "fit").ballots(many)
-    arrays = make_arrays()
-    private = arrays["ids"][arrays["split"] == 0].tolist()
-    mine = set(assign_teachers(private, num_teachers=many, key=KEY).tolist())
-    empty = [teacher for teacher in range(many) if teacher not in mine]
-    student = load_student(warm / "run" / "first" / "public" / "student" / "model")
-    said = student.predict_proba(arrays["X"][arrays["split"] == 1]) > 0.5
-    expected = np.broadcast_to(np.packbits(said, axis=-1), (len(empty), 100, 1))
-    assert len(empty) > 10
-    np.testing.assert_array_equal(ballots[empty], expected)
-
-
 def test_a_student_of_other_records_is_refused(
     warm: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -220,19 +196,6 @@ def test_a_student_of_other_records_is_refused(
 def released(warm: Path, tmp_path: Path) -> Path:
     """A copy of the run of the first release."""
     return Path(shutil.copytree(warm / "run" / "first", tmp_path / "released"))
-
-
-@pytest.mark.slow
-def test_another_student_makes_other_teachers(
-    warm: Path, released: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    fit = Fit(warm, tmp_path / "fit")
-    words = ("--num_teachers=40", f"--start_from={released}")
-    assert fit.fit(*words) == 0
-    again = ["student", "fit", f"--run={released}", f"--config={warm / 'recipe' / 'student.yaml'}"]
-    assert cli.main([*again, "--optimize=macro_f1", "--overwrite"]) == 0
-    assert fit.fit(*words) == 2
-    assert "other released student" in capsys.readouterr().err
 
 
 REPLACED = {
@@ -264,69 +227,6 @@ def test_a_replaced_student_is_refused(
     assert not (tmp_path / "fit" / "run" / "private" / "teachers").exists()
 
 
-@pytest.mark.slow
-def test_a_student_of_other_labels_is_refused(
-    warm: Path, released: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    """Labels with the seal of their run, of which the ledger holds no digest."""
-    labels = ReleasedLabels.load(released)
-    labels.labels[0] ^= 1
-    with (released / "public" / "labels.npz").open("wb") as file:
-        labels.save(file, KEY)
-    fit = Fit(warm, tmp_path / "fit")
-    words = ("--num_teachers=40", f"--start_from={released}")
-    assert fit.fit(*words) == 2
-    assert "Expected a student of the labels in" in capsys.readouterr().err
-    again = ["student", "fit", f"--run={released}", f"--config={warm / 'recipe' / 'student.yaml'}"]
-    assert cli.main([*again, "--overwrite"]) == 0
-    assert fit.fit(*words) == 2
-    assert "Expected a student whose release is in" in capsys.readouterr().err
-
-
-def test_a_student_without_its_run_is_refused(warm: Path, tmp_path: Path, capsys: Captured) -> None:
-    copy = tmp_path / "student"
-    shutil.copytree(warm / "run" / "first" / "public" / "student" / "model", copy)
-    fit = Fit(warm, tmp_path / "fit")
-    assert fit.fit("--num_teachers=40", f"--start_from={copy}") == 2
-    assert f"Expected `pate student fit` to be finished in {copy}" in capsys.readouterr().err
-
-
-REFUSED = {
-    "which `pate run` finds for a target": (),
-    "no --votes of teachers in closed form": ("--votes=scores",),
-    "where one target covers several releases": ("--label.max_epsilon=30",),
-    "which several releases share": (
-        "--label.target_epsilon=null",
-        "--label.aggregator=NoisyVotes",
-        "--label.aggregator.sigma_votes=3",
-    ),
-    "num_teachers in teachers.yaml with Rounds": ("--label.aggregator=Rounds",),
-}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param(each, marks=[pytest.mark.slow] if i % 2 else [])
-        for i, each in enumerate(REFUSED)
-    ],
-)
-def test_a_run_is_refused_before_anything_is_spent(
-    line: str, tmp_path: Path, capsys: Captured
-) -> None:
-    folder = warm_recipe(tmp_path, teachers=None if "Rounds" in line else TEACHERS)
-    if not REFUSED[line]:
-        words = [
-            *("teachers", "fit", f"--config={folder / 'data.yaml'}"),
-            *("--fit=closed_form", "--start_from=first", f"--run={tmp_path / 'run'}"),
-        ]
-    else:
-        words = ["run", str(folder), f"--run={tmp_path / 'run'}", *REFUSED[line]]
-    assert cli.main(words) == 2
-    assert line in capsys.readouterr().err
-    assert not (tmp_path / "data.ledger.sqlite").exists()
-
-
 def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
     tmp_path: Path, capsys: Captured
 ) -> None:
@@ -355,18 +255,6 @@ def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
     # the sum of both; either by itself is within 25
     assert "with all earlier releases, got epsilon=30." in capsys.readouterr().err
     assert len(read_ledger(ledger).entries) == 1
-
-
-@pytest.mark.slow
-def test_a_dry_run_knows_the_number_of_teachers_that_the_target_finds(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    folder = warm_recipe(tmp_path, teachers=None)
-    # whose noise is found faster
-    words = ["--label.aggregator=NoisyVotes", f"--run={tmp_path / 'dry'}", "--dry_run"]
-    assert cli.main(["run", str(folder), *words]) == 0
-    assert "Corrections of " in capsys.readouterr().out
-    assert not (tmp_path / "dry").exists()
 
 
 def test_a_student_of_another_map_answers_raw_records(warm: Path) -> None:

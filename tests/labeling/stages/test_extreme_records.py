@@ -8,7 +8,6 @@ model reads, by rules that look at the record alone.
 import csv
 import json
 import os
-import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -107,18 +106,6 @@ def test_numbers_of_all_sizes_are_read(
     np.testing.assert_array_equal(before[others], after[others])
 
 
-@pytest.mark.parametrize("text", ["-1E+4000", "9" * 400, "0." + "0" * 400 + "1"])
-def test_numbers_as_texts_of_all_sizes_are_read(text: str, tmp_path: Path) -> None:
-    values = np.asarray(of_numbers(tmp_path, text).load(Role.PRIVATE).features)[3]
-    assert values[0] in (LARGEST, -LARGEST, 0)
-
-
-@pytest.mark.parametrize("text", ["inf", "-Infinity", "word"])
-def test_what_is_no_number_is_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^Expected a finite number"):
-        of_numbers(tmp_path, text).load(Role.PRIVATE)
-
-
 LONG = "word " * 40_000
 
 
@@ -182,21 +169,6 @@ def test_a_private_picture_that_cannot_be_read_is_black(damage: str, tmp_path: P
     assert records.features.identity() != identity
 
 
-def test_a_fault_of_the_machine_is_no_black_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_pictures(tmp_path / "pictures")
-    features = PictureTable(tmp_path / "pictures", size=8).load(Role.PRIVATE).features
-    for error in (MemoryError(), OSError(24, "Too many open files")):
-
-        def fails(*_: Any, error: Exception = error, **__: Any) -> Any:
-            raise error
-
-        monkeypatch.setattr(Image, "open", fails)
-        with pytest.raises((MemoryError, ValueError), match=r"Too many|^$"):
-            features[np.array([0])]
-
-
 # Runs
 
 MAPS = {
@@ -251,29 +223,6 @@ def test_runs_on_numbers_of_all_sizes(teachers: str, features: str, tmp_path: Pa
     assert statement["guarantees"]["replace_record"]["epsilon"] > 0
 
 
-@pytest.mark.slow
-def test_a_run_on_a_damaged_picture(tmp_path: Path) -> None:
-    write_pictures(tmp_path / "pictures", num=60)
-    shutil.copyfile(tmp_path / "pictures" / "labels.csv", tmp_path / "labels.csv")
-    (tmp_path / "pictures" / "p03.jpg").write_bytes(b"no picture")
-    (tmp_path / "pictures" / "p06.jpg").unlink()
-    folder = recipe(tmp_path / "recipe", tmp_path / "unused")
-    source = {"root": "pictures", "size": 8, "features": "PublicScaling"}
-    content = {"data": {"class_path": "PictureTable", "init_args": source}}
-    (folder / "data.yaml").write_text(yaml.safe_dump(content))
-    (folder / "teachers.yaml").write_text("fit: closed_form\n")
-    (folder / "label.yaml").write_text("target_epsilon: 50\ndelta: 0.001\n")
-    dry = run_here("run", "recipe", "--run", "run", "--dry_run", "--owner", folder=tmp_path)
-    assert dry.code == 0
-    said = (
-        "PRIVATE: 2 pictures are missing or no pictures, and count as black ones, such as p03.jpg."
-    )
-    assert said in dry.err.splitlines()
-    ended = run_here("run", "recipe", "--run", "run", "--label.noise_seed=1", folder=tmp_path)
-    assert ended.code == 0, ended.err
-    assert "p03" not in ended.out + ended.err and "p06" not in ended.out + ended.err
-
-
 # The estimator
 
 
@@ -316,22 +265,3 @@ def test_a_classifier_on_numbers_of_all_sizes(settings: dict[str, Any], sparse: 
         warnings.filterwarnings("ignore", message="the release shows|most features|.*unlike")
         classifier.fit(private, arrays["Y"][:200], X_public=X[200:])
         assert classifier.predict(X[:40]).shape == (40, 4)
-
-
-@pytest.mark.slow
-def test_public_samples_of_all_sizes_are_clipped() -> None:
-    arrays = make_arrays(300)
-    X = arrays["X"].astype(np.float64)
-    X[200:206, 0] = WIDE
-    classifier = pate.PateClassifier(epsilon=50.0, delta=1e-3, noise_seed=1, random_state=0)
-    with pytest.warns(UserWarning, match="variance of public samples"):
-        classifier.fit(X[:200], arrays["Y"][:200], X_public=X[200:])
-    assert np.abs(classifier.X_public_).max() == LARGEST
-    votes = pate.NamedVotes(
-        ids=np.array(["x", "y"]),
-        label_names=("a",),
-        ballots=np.ones((2, 3, 1), dtype=np.uint8),
-        features=np.array([[1e39], [-1e300]]),
-    )
-    assert votes.features is not None
-    assert votes.features.ravel().tolist() == [LARGEST, -LARGEST]

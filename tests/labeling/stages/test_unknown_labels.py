@@ -89,18 +89,3 @@ def test_records_vote_by_what_they_know(write: Write, tmp_path: Path, capsys: Ca
     majority = np.nanmean(arrays["Y"][500:], axis=0) > 0.5
     by_hand = (truth[500:] == majority)[known].mean()
     assert figures["all_majority"]["accuracy"] == pytest.approx(by_hand)
-
-
-@pytest.mark.slow
-def test_teachers_correct_a_student_by_what_they_know(tmp_path: Path) -> None:
-    arrays, truth = lossy()
-    source = write_npz(tmp_path, arrays)
-    source["init_args"]["unknown_labels"] = "nan"
-    plan = CLOSED | {"start_from": "first", "num_teachers": 40}
-    label = {"aggregator": "StableTopK", "target_epsilon": 30.0, "num_queries": 40, "delta": 1e-4}
-    folder = write_recipe(tmp_path, source, teachers=plan, label=label)
-    figures = run(tmp_path, folder)
-    assert figures["student"]["accuracy"] > 0.75
-    released = ReleasedLabels.load(tmp_path / "run")
-    rows = np.array([int(name[1:]) for name in released.ids])[released.answered]
-    assert len(rows) > 10 and (released.labels[released.answered] == truth[rows]).mean() > 0.85

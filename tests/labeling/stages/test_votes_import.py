@@ -4,7 +4,6 @@ any other run."""
 import json
 import os
 import shutil
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +14,7 @@ import pytest
 import yaml
 
 from pate import NamedVotes, ReleasedLabels, cli
-from pate._labeling.release.between_runs import ledger_scope
-from pate._labeling.runs.run import VOTES_IMPORT, Run, Stage
+from pate._labeling.runs.run import VOTES_IMPORT, Run
 from pate._labeling.stages.votes_import import import_votes, open_votes_run, votes_from
 from pate.accounting import read_ledger, verify_ledger
 from pate.aggregators import Counts
@@ -129,30 +127,6 @@ def test_the_same_votes_again_change_nothing(place: Path, capsys: Captured) -> N
     assert spent() == 1 and not Path("moved/votes.ledger.sqlite").exists()
 
 
-@pytest.mark.slow
-def test_changed_votes_are_refused_unless_overwritten(place: Path, capsys: Captured) -> None:
-    assert label("--votes=votes.npz") == 0
-    made_votes(seed=2).save(Path("votes.npz"))
-    error = refused(capsys, "--votes=votes.npz")
-    assert (
-        "that `pate label --votes` of runs/mine was begun with, got other votes" in error
-        and "--overwrite" in error
-    )
-    assert (spent(), released().release) == (1, 1)
-    assert label("--votes=votes.npz", "--overwrite") == 0
-    assert (spent(), released().release) == (2, 2)
-    # votes that lie elsewhere belong to another ledger
-    made_votes(seed=3).save(Path("other/votes.npz"))
-    error = refused(capsys, "--votes=other/votes.npz", "--overwrite")
-    assert (
-        "the votes that runs/mine was begun with, whose releases" in error and "--ledger" in error
-    )
-    assert (
-        label("--votes=other/votes.npz", "--overwrite", "--ledger=other/votes.ledger.sqlite") == 0
-    )
-    assert (spent(), spent("other/votes.ledger.sqlite")) == (2, 1)
-
-
 def test_a_folder_of_silos_has_its_ledger_inside(place: Path) -> None:
     """Ballots of one, of many and counts: what is drawn is what one file of all ballots gives."""
     whole = made_votes()
@@ -170,48 +144,6 @@ def test_a_folder_of_silos_has_its_ledger_inside(place: Path) -> None:
             getattr(released("runs/silos"), name), getattr(released("runs/whole"), name)
         ), name
     assert released("runs/silos").num_teachers == 20
-
-
-@pytest.mark.slow
-def test_silos_with_ballots_serve_an_aggregator_of_ballots(place: Path) -> None:
-    whole = made_votes()
-    part(whole, slice(0, 5)).save(Path("silos/1.npz"))
-    part(whole, slice(5, 20)).save(Path("silos/2.npz"))
-    for path, run in (("silos", "runs/silos"), ("votes.npz", "runs/whole")):
-        assert label(f"--votes={path}", "--noise_seed=4", run=run, aggregator=TAU) == 0
-    assert np.array_equal(released("runs/silos").labels, released("runs/whole").labels)
-
-
-def peak_of_importing(folder: Path, num_silos: int) -> int:
-    """Return the most bytes that are held while silos of 200,000 votes are read and imported."""
-    whole = replace(made_votes(500, seed=2), features=None)
-    for number in range(num_silos):
-        assert whole.ballots is not None
-        np.savez(
-            Path(folder, f"{number:02d}.npz"),
-            ids=whole.ids,
-            label_names=NAMES,
-            ballots=whole.ballots ^ (number & 1),
-        )
-    del whole
-    tracemalloc.start()
-    try:
-        votes = votes_from(folder)
-        import_votes(open_votes_run(folder / "run", votes), votes)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.slow
-def test_silos_are_in_memory_one_at_a_time(place: Path) -> None:
-    peaks = []
-    for num_silos in (1, 12):
-        folder = place / f"silos_{num_silos}"
-        folder.mkdir()
-        peaks.append(peak_of_importing(folder, num_silos))
-    assert peaks[1] < 1.2 * peaks[0], peaks
-    assert VoteStore(place / "silos_12/run/private/votes").manifest().num_teachers == 6000
 
 
 SCORES = ("--aggregator=ScoreVotes", "--aggregator.multiplier_scores=5")
@@ -277,58 +209,6 @@ def test_scores_of_other_models_become_labels_for_a_target_alone(
         np.testing.assert_array_equal(released("runs/silos").noisy_counts, released().noisy_counts)
 
 
-@pytest.mark.slow
-def test_votes_beside_scores_are_scores_and_copies_are_told(place: Path, capsys: Captured) -> None:
-    scores, votes = made_scores(), made_votes()
-    scores.save(Path("silos/a.npz"))
-    part(votes, slice(0, 20), counts=True).save(Path("silos/b.npz"))
-    error = refused(capsys, "--votes=silos", aggregator=SCORES)
-    assert "ballots or scores of every silo" in error and "silos/b.npz" in error
-    part(votes, slice(0, 20)).save(Path("silos/b.npz"))
-    assert label("--votes=silos", aggregator=SCORES) == 0
-    chunks = VoteStore(Path("runs/mine/private/votes")).scores()
-    assert set(np.unique(chunks[1]).tolist()) == {1, 255} and len(np.unique(chunks[0])) == 2
-    assert votes.ballots is not None and scores.scores is not None
-    np.testing.assert_array_equal(chunks[1] == 255, votes.ballots.swapaxes(0, 1))
-    replace(scores, scores=scores.scores[:, ::-1]).save(Path("silos/b.npz"))
-    assert "silos that are no copies of each other" in refused(
-        capsys, "--votes=silos", run="runs/b", aggregator=SCORES
-    )
-
-
-@pytest.mark.slow
-def test_scores_of_few_samples_need_no_features(
-    place: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    votes = replace(made_scores(), features=None)
-    votes.save(Path("votes.npz"))
-    with monkeypatch.context() as patch:
-        patch.setattr("pate._labeling.runs.vote_store.MOST_SAMPLES", 99)
-        message = (
-            "features [N, F] in the votes, or a data.yaml with their public"
-            " records, or scores of 99 samples"
-        )
-        assert message in refused(capsys, "--votes=votes.npz", aggregator=SCORES)
-        assert spent() == 0
-        assert (
-            label(
-                "--votes=votes.npz", "--config=recipe/data.yaml", run="runs/data", aggregator=SCORES
-            )
-            == 0
-        )
-    for _ in range(2):
-        assert (
-            label("--votes=votes.npz", "--target_epsilon=20000", "--noise_seed=1", aggregator=())
-            == 0
-        )
-    assert spent() == 2 and votes.scores is not None
-    rows, noisy_counts = np.searchsorted(votes.ids, released().ids), released().noisy_counts
-    assert noisy_counts is not None and released().linear
-    shares = votes.scores.astype(np.float64).mean(axis=1)[rows]
-    assert np.corrcoef(shares.ravel(), noisy_counts.ravel())[0, 1] > 0.95
-    assert (released().labels == (shares > 0.5)).mean() > 0.9
-
-
 def test_counts_do_not_serve_an_aggregator_that_needs_ballots(
     place: Path, capsys: Captured
 ) -> None:
@@ -372,59 +252,6 @@ def test_bad_settings_spend_nothing(
     assert spent() == 0 and (not words or not Path("runs").exists())
 
 
-@pytest.mark.parametrize("value", ["[west]"])
-@pytest.mark.parametrize("option", ["without", "wait", "teachers"])
-def test_options_of_an_exchange_need_one(
-    option: str, value: str, place: Path, capsys: Captured
-) -> None:
-    """A silo that was to be left out would be counted, and paid for."""
-    message = f"Expected --silos with --{option}, got"
-    for origin in ((), ("--votes=votes.npz",)):
-        assert message in refused(capsys, *origin, f"--{option}={value}")
-    Path("more.yaml").write_text(f"{option}: {value}\n")
-    assert message in refused(capsys, "--votes=votes.npz", "--config=more.yaml")
-    assert spent() == 0 and not Path("runs/mine").exists()
-
-
-@pytest.mark.slow
-def test_a_release_that_answers_little_says_its_price_and_what_would_help(
-    place: Path, capsys: Captured
-) -> None:
-    tied = np.zeros((100, 20, 4), dtype=np.uint8)
-    tied[:, ::2] = 1
-    tied[:2, :, 0], tied[:2, :, 1:] = 1, 0
-    replace(made_votes(), ballots=tied).save(Path("tied.npz"))
-    values = ("scale_gap=0.1", "sigma_test=0.1", "delta_test=1e-6")
-    stable = ("--aggregator=StableTopK", *(f"--aggregator.{value}" for value in values))
-    assert label("--votes=tied.npz", "--num_queries=100", aggregator=stable) == 0
-    line = capsys.readouterr().out.splitlines()[-1]
-    assert int(released().mask.any(axis=1).sum()) == 2
-    assert line.startswith("Only 2 of 100 queries were answered, and epsilon = ")
-    assert "at delta = 0.001 is spent. A gap of 2.6 votes between the counts is what a" in line
-    assert line.endswith("another aggregator help; to ask again costs again.")
-    assert label("--votes=votes.npz", run="runs/answered") == 0
-    assert "was answered" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_teachers_and_votes_from_elsewhere_do_not_share_a_run(
-    place: Path, capsys: Captured
-) -> None:
-    configs = [f"--config=recipe/{name}.yaml" for name in ("data", "teachers")]
-    np.savez("whole.npz", **make_arrays())  # type: ignore[arg-type]
-    taught = ["--data.init_args.path=whole.npz", "--run=runs/taught"]
-    assert cli.main(["teachers", "fit", *configs, *taught]) == 0
-    assert "a run folder of their own for votes" in refused(
-        capsys, "--votes=votes.npz", run="runs/taught"
-    )
-    assert label("--votes=votes.npz") == 0
-    assert cli.main(["teachers", "fit", *configs, "--run=runs/mine", "--overwrite"]) == 2
-    assert (
-        "a run folder of their own for teachers, without imported votes" in capsys.readouterr().err
-    )
-    assert spent() == 1
-
-
 # The student
 
 
@@ -463,88 +290,7 @@ def test_a_student_learns_from_votes_from_elsewhere(place: Path, capsys: Capture
     assert "The same `pate label --votes` puts it back" in refused(capsys, "--num_queries=3")
 
 
-@pytest.mark.slow
-def test_votes_are_on_the_public_records(place: Path, capsys: Captured) -> None:
-    votes = made_votes()
-    assert votes.ballots is not None
-    ids = votes.ids.copy()
-    ids[0] = "r9999"
-    NamedVotes(ids=ids, label_names=NAMES, ballots=votes.ballots).save(Path("ids.npz"))
-    NamedVotes(ids=votes.ids, label_names=(*NAMES[:3], "x"), ballots=votes.ballots).save(
-        Path("names.npz")
-    )
-    for name, message in (
-        ("ids", "ids of the public records, got unknown=['r9999']"),
-        ("names", "labels of the data"),
-    ):
-        assert message in refused(capsys, f"--votes={name}.npz", "--config=recipe/data.yaml")
-        assert spent(f"{name}.ledger.sqlite") == 0
-    # some of them will do
-    NamedVotes(ids=votes.ids[:50], label_names=NAMES, ballots=votes.ballots[:50]).save(
-        Path("some.npz")
-    )
-    assert label("--votes=some.npz", "--config=recipe/data.yaml") == 0
-
-
 # Files that are lost or changed
-
-
-@pytest.mark.slow
-def test_another_unit_is_another_statement_of_the_same_labels(
-    place: Path, capsys: Captured
-) -> None:
-    assert label("--votes=votes.npz") == 0
-    assert "unit='patient' (was 'record')" in refused(capsys, "--votes=votes.npz", "--unit=patient")
-    assert "one record of" in Path("runs/mine/public/privacy.txt").read_text()
-    assert label("--votes=votes.npz", "--unit=patient", "--overwrite") == 0
-    assert "one patient of" in Path("runs/mine/public/privacy.txt").read_text()
-    assert spent() == 1
-
-
-@pytest.mark.slow
-def test_a_lost_key_is_told(place: Path, capsys: Captured) -> None:
-    assert label("--votes=votes.npz") == 0
-    key = Path("runs/mine/private/partition.json")
-    kept = key.read_text()
-    key.unlink()
-    assert "the key that `pate label --votes` was begun with. Put it back" in refused(
-        capsys, "--votes=votes.npz"
-    )
-    assert "Put it back" in refused(capsys)
-    key.write_text(json.dumps({"key": "5a" * 32}))
-    assert "the key that `pate label --votes` began with. Put it back" in refused(capsys)
-    key.write_text(kept)
-    assert label("--votes=votes.npz") == 0
-    assert spent() == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["votes_00000.npy", "manifest.json"])
-def test_imported_votes_that_are_lost_are_imported_again(
-    name: str, place: Path, capsys: Captured
-) -> None:
-    assert label("--votes=votes.npz") == 0
-    path = Path("runs/mine/private/votes") / name
-    before, digests = path.read_bytes(), Path("runs/mine/private/votes/manifest.json").read_bytes()
-    path.write_bytes(before[:-1] + b"#")
-    assert "`pate label --votes` makes it again" in refused(
-        capsys, "--num_queries=3", "--overwrite"
-    )
-    path.unlink()
-    assert label("--votes=votes.npz") == 0
-    assert Path("runs/mine/private/votes/manifest.json").read_bytes() == digests
-    if name == "votes_00000.npy":
-        assert path.read_bytes() == before
-    assert spent() == 1
-
-
-@pytest.mark.slow
-def test_a_missing_ledger_is_told(place: Path, capsys: Captured) -> None:
-    assert label("--votes=votes.npz") == 0
-    Path("votes.ledger.sqlite").rename("elsewhere.sqlite")
-    for words in (("--votes=votes.npz",), ("--num_queries=3", "--overwrite")):
-        assert "the ledger of runs/mine where it was" in refused(capsys, *words)
-    assert not Path("votes.ledger.sqlite").exists()
 
 
 # Killed anywhere
@@ -625,14 +371,6 @@ def test_killed_after_the_reservation_the_same_release_goes_on(
     assert [release["settled"] for release in statement["releases"]] == [True]
 
 
-@pytest.mark.slow
-def test_a_run_that_is_gone_leaves_its_ledger(place: Path) -> None:
-    assert label("--votes=votes.npz") == 0
-    shutil.rmtree("runs")
-    assert label("--votes=votes.npz") == 0
-    assert spent() == 2
-
-
 # Neighbors
 
 
@@ -704,28 +442,3 @@ def test_one_teacher_who_scores_otherwise_changes_only_what_is_released(
     released = [one.pop("labels.npz") for one in worlds]
     assert released[0] != released[1]
     assert worlds[0] == worlds[1]
-
-
-def test_a_killed_import_knows_the_place_of_its_ledger(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One write finishes it: whatever comes after may never come."""
-
-    class KilledError(Exception):
-        pass
-
-    finish = Run.finish
-
-    def killed(run: Run, stage: Stage, files: dict[Path, str], **more: Any) -> None:
-        finish(run, stage, files, **more)
-        raise KilledError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "finish", killed)
-        with pytest.raises(KilledError):
-            import_votes(
-                open_votes_run(Path("run"), votes_from("votes.npz")), votes_from("votes.npz")
-            )
-    run = open_votes_run(Path("run"), votes_from("votes.npz"))
-    import_votes(run, votes_from("votes.npz"))
-    assert ledger_scope(run) == "private data"

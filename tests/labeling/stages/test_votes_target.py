@@ -54,38 +54,6 @@ def test_votes_of_a_refused_target_stay_where_they_were(
     assert message in error and not Path("runs/mine").exists() and spent() == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("relation", ["REPLACE_RECORD", "ADD_REMOVE_TEACHER"])
-def test_stable_top_k_answers_agreement_and_no_coins(relation: str, place: Path) -> None:
-    """60 queries to 200 teachers at epsilon 8: coins, then 20 each that show none, one and all of
-    the labels."""
-    aggregator = ("--aggregator=StableTopK", f"--aggregator.neighboring_relation={relation}")
-    words = ("--target_epsilon=8", "--delta=1e-6", "--num_queries=60", "--noise_seed=1")
-    coins = np.random.default_rng(0).integers(0, 2, (60, 200, len(NAMES)), dtype=np.uint8)
-    unanimous = np.repeat(
-        [[0] * len(NAMES), [1] + [0] * (len(NAMES) - 1), [1] * len(NAMES)], 20, axis=0
-    )
-    kinds = {
-        "coins": coins,
-        "unanimous": np.repeat(unanimous[:, None], 200, axis=1).astype(np.uint8),
-    }
-    for name, ballots in kinds.items():
-        ids = np.array([f"sample-{i:02}" for i in range(60)])
-        NamedVotes(ids=ids, label_names=NAMES, ballots=ballots).save(Path(f"{name}.npz"))
-        assert label(f"--votes={name}.npz", *words, run=f"runs/{name}", aggregator=aggregator) == 0
-    answers = released("runs/coins")
-    assert answers.mask.any(axis=1).sum() <= 3
-    answers = released("runs/unanimous")
-    order = np.argsort(answers.ids)
-    right = (
-        (answers.mask[order] & (answers.labels[order] == unanimous))
-        .all(axis=1)
-        .reshape(3, 20)
-        .sum(axis=1)
-    )
-    assert (right >= 15).all()
-
-
 KINDS = [
     ("NoisyVotes",),
     ("PeeledVotes", "k=2"),
@@ -127,16 +95,6 @@ def test_a_name_and_a_target_are_enough(
     total = account(charges, relation, in_order=False).get_epsilon(delta=statement["delta"])
     assert statement["guarantees"][relation.value]["epsilon"] <= total
     assert 12 * (1 - 1e-4) < total <= 12
-
-
-@pytest.mark.slow
-def test_votes_and_target_may_be_settings_of_a_file(place: Path) -> None:
-    Path("label.yaml").write_text("votes: votes.npz\ntarget_epsilon: 12\naggregator: NoisyVotes\n")
-    assert label("--config=label.yaml", aggregator=()) == 0
-    assert (
-        label("--votes=null", "--target_epsilon=12", aggregator=("--aggregator=NoisyVotes",)) == 0
-    )
-    assert spent() == 1
 
 
 def test_the_path_of_votes_is_taken_by_its_letters(place: Path) -> None:
@@ -202,16 +160,3 @@ def test_features_that_were_changed_are_told(place: Path, capsys: Captured) -> N
     np.save(file, np.load(file) + 1)
     assert "features.npy" in refused(capsys, "--num_queries=3", "--overwrite", aggregator=KNOWN)
     assert spent() == 1
-
-
-@pytest.mark.slow
-def test_features_of_the_public_records_serve_as_well(place: Path, capsys: Captured) -> None:
-    error = refused(capsys, "--votes=votes.npz", aggregator=KNOWN)
-    assert "features [N, F] in the votes, or a data.yaml with their public records" in error
-    assert "which VotesWhereKnown needs" in error and spent() == 0
-    assert label("--votes=votes.npz", "--config=recipe/data.yaml", aggregator=KNOWN) == 0
-    with np.load("data.npz") as data:
-        first = dict(zip(data["ids"].tolist(), data["X"][:, 0].tolist(), strict=True))
-    found = released()
-    known = np.array([first[name] > 0 for name in found.ids.tolist()])
-    assert not found.labels[~known].any() and found.labels[known].any() and spent() == 1

@@ -148,14 +148,6 @@ def test_side_information_that_is_needed_is_asked_for_first(name: str) -> None:
     assert generator.random() == np.random.default_rng(0).random()
 
 
-@pytest.mark.parametrize(
-    "counts", [np.array([[5]]), np.array([[-1]]), np.array([1]), np.array([[0.5]])]
-)
-def test_counts_that_cannot_be(counts: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="Expected"):
-        Votes.from_counts(counts, 4)
-
-
 def test_more_teachers_than_floats_count_are_refused() -> None:
     """A distance from a tie of 2^62 of them would overflow, and noise on counts of 2^53 would be
     rounded."""

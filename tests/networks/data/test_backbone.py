@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +14,6 @@ from pate._core.files.reading import digest
 from pate._labeling.data.pictures import ImageFiles
 from pate._networks.data.torch_maps import _contents
 from pate.data import ArrayFeatures, FrozenBackbone
-from tests.labeling.data.test_source import Counted
 
 CALLS = 0
 
@@ -91,37 +89,6 @@ def test_a_record_s_features_depend_on_that_record_alone(tmp_path: Path) -> None
     assert (without == np.delete(whole, 3, axis=0)).all()
 
 
-class _StoppedError(Exception):
-    pass
-
-
-class Stopping(ArrayFeatures):
-    """Pictures that cannot be read from some row on."""
-
-    def __init__(self, stop: int) -> None:
-        super().__init__(pictures(400))
-        self.stop = stop
-
-    def identity(self) -> str:
-        return "stopping"
-
-    def __getitem__(self, index: np.ndarray) -> np.ndarray:
-        if index.max() >= self.stop:
-            raise _StoppedError
-        return super().__getitem__(index)
-
-
-@pytest.mark.slow
-def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
-    with pytest.raises(_StoppedError):
-        backbone(tmp_path).transform(Stopping(300))
-    assert [path.read_text() for path in tmp_path.glob("*.rows")] == ["160"]
-    before = calls()
-    found = backbone(tmp_path).transform(Stopping(1000))
-    assert calls() - before == (400 - 160) // 8
-    assert (found == backbone(tmp_path / "other").transform(ArrayFeatures(pictures(400)))).all()
-
-
 def test_names_of_kept_features_stay(tmp_path: Path) -> None:
     """They hash the class's source, and what is read: a change of either computes all features of a
     run again."""
@@ -133,12 +100,3 @@ def test_names_of_kept_features_stay(tmp_path: Path) -> None:
         path.write_bytes(b"picture" * row)
         os.utime(path, ns=(0, 10**18 + row))
     assert digest(*_contents(ImageFiles(paths, 64))) == "1640ce90f53fe3b9fcffebf257e8ff7d"
-
-
-def test_lazy_features_are_digested_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pate._labeling.data.records._BLOCK_BYTES", 1 << 16)
-    lazy = Counted()
-    whole = ArrayFeatures(lazy[np.arange(20_000)])
-    lazy.reads.clear()
-    assert digest(*_contents(lazy)) == digest(*_contents(whole))
-    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 20_000

@@ -1,18 +1,15 @@
 """Data sets of torch and Hugging Face, data modules of Lightning, and sources in files of
 Python."""
 
-import pickle
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from joblib.externals.loky.backend import reduction
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
@@ -251,66 +248,6 @@ def test_pictures_are_cut_and_resized() -> None:
         [1, 1],
         [0, 1],
     ]
-
-
-def test_pictures_are_decoded_once() -> None:
-    read: list[int] = []
-
-    class Counted(Pictures):
-        def __getitem__(self, item: int) -> dict[str, Any]:
-            read.append(item)
-            return super().__getitem__(item)
-
-    keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
-    features = (
-        TorchDatasets(Counted(), Counted(), Counted(), ["hat", "beard"], keys=keys)
-        .load(Role.PRIVATE)
-        .features
-    )
-    read.clear()
-    first, again = features[np.array([2, 0])], features[np.array([2, 2])]
-    assert read == [0, 2] and (first[0] == again).all()
-    assert (features.once()[np.array([2])] == again[:1]).all() and read == [0, 2, 2]
-
-
-class Mails:
-    """Texts of three classes, as a data set of Hugging Face has them."""
-
-    column_names = ("text", "label", "id")
-    features: ClassVar[dict[str, Any]] = {"label": SimpleNamespace(names=["bad", "fair", "good"])}
-
-    def __init__(self, name: str) -> None:
-        self.rows = [{"text": f"word{i}", "label": i, "id": f"{name}{i}"} for i in range(3)]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, key: int | str) -> Any:
-        return [row[key] for row in self.rows] if isinstance(key, str) else self.rows[key]
-
-
-def test_the_usual_splits_texts_and_classes_are_understood() -> None:
-    splits = {name: Mails(name) for name in ("train", "validation", "test", "unsupervised")}
-    source = HuggingFace(splits, Keys(features="text", labels="label", ids="id", num_features=32))
-    assert source.label_names == ("bad", "fair", "good")
-    private, public, test = (source.load(role) for role in Role)
-    assert [records.ids[0] for records in (private, public, test)] == [
-        "train0",
-        "validation0",
-        "test0",
-    ]
-    assert (private.labels == np.eye(3)).all() and private.features.shape == (3, 32)
-    assert (private.features[np.arange(3)] == test.features[np.arange(3)]).all()
-
-
-def test_features_of_a_file_reach_workers(tmp_path: Path) -> None:
-    """What a class in a file makes is sent with its code, since a worker could not import it."""
-    (tmp_path / "records.py").write_text(SOURCE)
-    made = PythonFile(tmp_path / "records.py", "Mine", {"path": "data.npz"}).source
-    with pytest.raises(pickle.PicklingError):
-        pickle.dumps(made)
-    found = pickle.loads(reduction.cloudpickle.dumps(made))
-    assert found.path == Path("data.npz") and type(found).__name__ == "Mine"
 
 
 def wrong(sets: list[Tuples], **changes: Any) -> TorchDatasets:

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import ReleasedLabels
 from tests.conftest import fix_key, make_arrays
 from tests.labeling.stages.test_extreme_records import LARGEST, MAPS, WIDE
-from tests.labeling.stages.test_unknown_labels import TARGET, lossy, run, write_csv
 from tests.networks.conftest import recipe
 from tests.processes import run_here
 
@@ -37,29 +35,3 @@ def test_runs_on_numbers_of_all_sizes(features: str, tmp_path: Path) -> None:
     assert "arning" not in ended.err + ended.out
     statement = json.loads((tmp_path / "run" / "public" / "privacy.json").read_text())
     assert statement["guarantees"]["replace_record"]["epsilon"] > 0
-
-
-@pytest.mark.slow
-def test_networks_learn_what_is_known(tmp_path: Path) -> None:
-    arrays, truth = lossy()
-    source = write_csv(tmp_path, arrays)
-    source["init_args"]["unknown_labels"] = "nan"
-    label = TARGET | {"target_epsilon": 60.0}
-    student = {
-        "model": {
-            "network": {"class_path": "pate.models.MLP", "init_args": {"hidden": []}},
-            "optimizer": {"class_path": "Adam", "init_args": {"lr": 0.1}},
-        },
-        "trainer": {"max_epochs": 15, "accelerator": "cpu"},
-        # ten held-out samples sometimes cannot show that the network beats a constant answer
-        "data": {"val_fraction": 0.3},
-    }
-    folder = recipe(tmp_path / "recipe", tmp_path / "data", chunk_size=10)
-    parts = {"data": {"data": source}, "label": label, "student": student}
-    for name, content in parts.items():
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
-    figures = run(tmp_path, folder)
-    assert figures["student"]["accuracy"] > 0.8
-    released = ReleasedLabels.load(tmp_path / "run")
-    rows = np.array([int(name[1:]) for name in released.ids])
-    assert (released.labels == truth[rows]).mean() > 0.8

@@ -19,8 +19,6 @@ from models import MLP
 from pate import cli
 from pate._core.settings import encode_fields
 from pate._labeling.runs.run import StageChangedError, describe_data
-from pate.accounting import read_ledger
-from pate.aggregators import ClippedVotes
 from pate.data import Arrays, PublicPCA
 from pate.teachers import FocalLoss
 from tests.conftest import copy_run
@@ -270,44 +268,3 @@ def test_what_a_stage_reads(
     for stage in ("teachers fit", "teachers vote", "label", "student fit"):
         found = refuses(root, stage)
         assert (stages.get(stage, "") in found) and bool(found) == (stage in stages), (stage, found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["command", "program"])
-def test_other_predictions_are_other_labels(
-    way: str, copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The file is the same, its content is not: it is told, and with ``overwrite`` it is a new
-    release."""
-    with np.load(copied / "public" / "labels.npz") as archive:
-        ids, names = archive["ids"], archive["label_names"]
-    path = tmp_path / "predictions.npz"
-    given: Any = {"delta": 0.001, "num_queries": 80, "noise_seed": 3, "predictions": path}
-    settings = pate.LabelSettings(
-        ClippedVotes(multiplier_clipped=2.0, around_predictions=True), **given
-    )
-
-    def released(*, overwrite: bool = False) -> bytes:
-        if way == "program":
-            pate.RunPlan(copied, labels=settings, overwrite=overwrite).label()
-        else:
-            words = [
-                "label",
-                of_file(settings, tmp_path),
-                "--run",
-                str(copied),
-                *(["--overwrite"] if overwrite else []),
-            ]
-            if cli.main(words) != 0:
-                raise ValueError(capsys.readouterr().err)
-        return (copied / "public" / "labels.npz").read_bytes()
-
-    probabilities = np.full((len(ids), len(names)), 0.1)
-    np.savez(path, ids=ids, probabilities=probabilities, label_names=names)
-    first = released(overwrite=True)
-    assert released(overwrite=True) == first
-    np.savez(path, ids=ids, probabilities=1 - probabilities, label_names=names)
-    with pytest.raises(ValueError, match="got other predictions"):
-        released()
-    assert released(overwrite=True) != first
-    assert len(read_ledger(copied / "ledger.sqlite").entries) == 3

@@ -12,7 +12,7 @@ import pytest
 
 from pate import cli
 from pate.accounting import Ledger
-from tests.conftest import copy_run, make_arrays
+from tests.conftest import make_arrays
 from tests.networks.conftest import recipe
 from tests.processes import Command, Start
 
@@ -102,37 +102,6 @@ def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path, start:
     assert len(refused.splitlines()) == 1
     assert len(Ledger(root / "ledger.sqlite").entries()) == 1
     assert not (root / ".lock").exists()
-
-
-@pytest.mark.slow
-def test_labels_that_a_killed_process_began_have_the_noise_of_its_key(
-    copied: Path, tmp_path: Path, start: Start
-) -> None:
-    words = [
-        "label",
-        "--aggregator=NoisyVotes",
-        "--aggregator.sigma_votes=3",
-        "--num_queries=60",
-        "--delta=1e-3",
-        "--overwrite",
-    ]
-    killed = start(*words, f"--run={copied}")
-    assert killed.wait_for(copied, "private/label/*.json"), killed.err
-    killed.send(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    if not list(copied.glob("private/label/*.json")):
-        pytest.skip("it was done before it was killed")
-    twin, other = (copy_run(copied, tmp_path / name) for name in ("twin", "other"))
-    shutil.rmtree(other / "private" / "label")  # so its labels are a release of their own
-    for root in (copied, twin, other):
-        again = start(*words, f"--run={root}")
-        assert again.wait() == 0, again.err
-    first, second, third = (
-        np.load(root / "public" / "labels.npz") for root in (copied, twin, other)
-    )
-    np.testing.assert_array_equal(first["values"], second["values"])
-    assert (first["values"] != third["values"]).mean() > 0.99
-    assert [entry.settled for entry in Ledger(copied / "ledger.sqlite").entries()] == [True, True]
 
 
 @pytest.mark.slow

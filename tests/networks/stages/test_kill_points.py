@@ -107,22 +107,6 @@ def test_teachers_that_are_killed_know_the_place_of_their_ledger(
 
 
 @pytest.mark.slow
-def test_votes_that_are_imported_are_stated_on_all_releases(before: Path, tmp_path: Path) -> None:
-    words = [
-        "label",
-        "--votes=votes.npz",
-        "--run=run",
-        "--aggregator=NoisyVotes",
-        "--aggregator.sigma_votes=4",
-    ]
-    words += ["--num_queries=5", "--delta=1e-6", "--noise_seed=1"]
-    place = tmp_path / "place"
-    assert every_kill(place, before, words) > 40
-    statement = json.loads((place / "run" / "public" / "privacy.json").read_text())
-    assert statement["ledger"]["counts"] == "private data"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(7))  # parts that together try each change
 def test_two_releases_of_one_run_that_is_killed_pay_twice_and_no_more(
     before: Path, tmp_path: Path, first: int

@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import nn
 
-from pate import ClosedFormPlan, LabelSettings, NamedVotes, RunPlan, StudentPlan, cli
+from pate import ClosedFormPlan, LabelSettings, NamedVotes, RunPlan, cli
 from pate._labeling.stages.rehearsal import MadeUp
 from pate._labeling.stages.votes_import import votes_from
 from pate.accounting import read_ledger
@@ -76,15 +75,6 @@ class FailsToSettle(NoisyVotes):
     def aggregate(self, votes: Any, *, generator: np.random.Generator) -> Release:
         release = super().aggregate(votes, generator=generator)
         return release._replace(noisy_counts=np.full(release.labels.shape, "x"))
-
-
-class Loud(Callback):
-    """Keeps what it sees."""
-
-    seen: ClassVar[list[str]] = []
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self.seen.append(stage)
 
 
 @dataclass(frozen=True)
@@ -237,40 +227,6 @@ def test_whatever_fails_fails_before_anything_is_reserved(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
-def test_a_run_without_test_records_leaves_out_its_last_stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = {"teachers.yaml": CLOSED, "label.yaml": "target_epsilon: 30\ndelta: 1.0e-5\n"}
-    place(tmp_path, Way("", files=words, arrays={"split": np.repeat([0, 1], 300)}))
-    assert run() == 0
-    out = capsys.readouterr().out
-    assert "Without test records (test_fraction of the data takes a share of the public" in out
-    assert "[4/4] student fit" in out and "student test" not in out and "Test set" not in out
-    assert cli.main(["predict", "run/public/student/model", "data.npz"]) == 0
-    capsys.readouterr()
-    assert cli.main(["check", "run"]) == 0
-    assert "next: pate report run\n" in capsys.readouterr().out
-    capsys.readouterr()
-    assert cli.main(["student", "test", "--run=run"]) == 2
-    assert "at least one test record (`test_fraction`" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_where_nothing_fails_both_releases_are_reserved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """So the list above finds faults of the ways, and none of the recipe."""
-    monkeypatch.chdir(tmp_path)
-    place(tmp_path, Way(""))
-    for words in ((), ("--student.model.network=models.MLP", "--student.trainer.accelerator=cpu")):
-        assert run("--dry_run", *words) == 0
-        assert reserved(tmp_path) == 0 and not (tmp_path / "run").exists()
-    assert run() == 0
-    assert reserved(tmp_path) == 2
-
-
 class Closed(Arrays):
     """A source whose private records may not be read."""
 
@@ -301,19 +257,6 @@ def test_nothing_private_is_read_and_nothing_is_left(
     assert not (tmp_path / "run").exists() and reserved(tmp_path) == 0
 
 
-@pytest.mark.slow
-def test_callbacks_see_no_made_up_records(tmp_path: Path) -> None:
-    trainer = {"callbacks": [{"class_path": f"{HERE}.Loud"}], "accelerator": "cpu"}
-    RunPlan(
-        tmp_path / "run",
-        source(tmp_path),
-        teachers=ClosedFormPlan(),
-        labels=TARGET,
-        student=StudentPlan(network=Net, trainer=trainer),
-    ).rehearse()
-    assert not Loud.seen
-
-
 VOTES = NamedVotes(
     ids=np.char.mod("r%04d", np.arange(400, 500)),
     label_names=("a", "b", "c", "d"),
@@ -328,24 +271,6 @@ def of_votes(place: Path, settings: LabelSettings, data: Arrays | None) -> RunPl
 
 def fail(*_: object, **__: object) -> None:
     raise KeyError("a statement")
-
-
-@pytest.mark.slow
-def test_labels_are_rehearsed_with_their_statement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of votes from elsewhere, too, with and without data."""
-    settings = LabelSettings(NoisyVotes(sigma_votes=1.0), delta=1e-3)
-    line = r"^Expected `pate label` to finish on made-up records, got KeyError: 'a statement'$"
-    with monkeypatch.context() as patch:
-        patch.setattr("pate._labeling.release.labels.write_statement", fail)
-        patch.setattr("pate._core.release.transaction.write_statement", fail)
-        for data in (None, source(tmp_path)):
-            with pytest.raises(ValueError, match=line):
-                of_votes(tmp_path, settings, data).label()
-            assert reserved(tmp_path) == 0
-    assert of_votes(tmp_path, settings, source(tmp_path)).label().labels.shape
-    assert reserved(tmp_path) == 1
 
 
 def test_a_student_that_cannot_be_read_back_is_found_before_labels_are_paid_for(

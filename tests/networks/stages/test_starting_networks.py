@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan, TeacherPlan, load_student
+from pate import RunPlan, TeacherPlan, load_student
 from pate._labeling.data.records import assign_teachers
 from pate._networks.teachers.plan import NetworkFactory
 from pate.data import Arrays
@@ -84,55 +84,3 @@ def test_a_network_of_the_student_s_class_has_its_weights(warm: Path, tmp_path: 
         np.testing.assert_array_equal(weights[f"start/{name}"], value.numpy())
         moved = np.abs(weights[f"stacked.{name.replace('.', '/')}"] - value.numpy())
         assert 0 < moved.max() < 3.1 * 0.02  # by three steps of Adam
-
-
-@pytest.mark.slow
-def test_another_network_learns_the_student_s_answers(warm: Path, tmp_path: Path) -> None:
-    plan = plan_of(warm, "another", steps=200, chunk_size=TEACHERS)
-    weights = fitted(warm, tmp_path / "fit", plan)
-    network = MLP((6,), 4, hidden=(8,))
-    network.load_state_dict(
-        {name[6:]: torch.from_numpy(value) for name, value in weights.items() if "start/" in name}
-    )
-    arrays = make_arrays()
-    public = arrays["X"][arrays["split"] == 1]
-    said = load_student(warm / "run" / "first" / "public" / "student" / "model").predict(public)
-    with torch.inference_mode():
-        learned = network(torch.from_numpy(public)).numpy() > 0
-    assert (learned == said).mean() > 0.95
-
-
-class Own(Linear):
-    """A network of a user."""
-
-
-@pytest.mark.slow
-def test_a_release_is_read_by_the_classes_that_its_plan_names(tmp_path: Path) -> None:
-    """However its folder is spelled, and wherever it lies; others are nobody's own."""
-    np.savez(tmp_path / "data.npz", **make_arrays(200))  # type: ignore[arg-type]
-    data, settings = Arrays(tmp_path / "data.npz"), LabelSettings(target_epsilon=8.0, delta=1e-4)
-    runs = tmp_path / "run" / "first", tmp_path / "elsewhere"
-    for root in runs:
-        trainer = {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False}
-        student = StudentPlan(network=Own, trainer=trainer)
-        RunPlan(root, data, teachers=ClosedFormPlan(), labels=settings, student=student).execute()
-
-    def fit(run: str, network: NetworkFactory, start_from: str) -> None:
-        plan = TeacherPlan(
-            network=network,
-            num_teachers=2,
-            num_steps=1,
-            batch_size=4,
-            start_from=start_from,
-            accelerator="cpu",
-        )
-        RunPlan(tmp_path / run, data, teachers=plan).fit_teachers()
-
-    fit("run", Linear, str(runs[0]))  # of the same run
-    fit("second", Own, str(runs[1]))  # named by the plan
-    refused = (
-        r"^Expected networks and feature maps of pate or torchvision, or named by the plan, got"
-        r" class_path='tests\.networks\.stages\.test_starting_networks\.Own'$"
-    )
-    with pytest.raises(ValueError, match=refused):
-        fit("third", Linear, str(runs[1]))

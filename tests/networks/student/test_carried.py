@@ -3,10 +3,8 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +12,17 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import models
 import pate
-from pate import ReleasedLabels, cli
+from pate import cli
 from pate._core.files.writing import atomic_folder
 from pate._labeling.data.features.numeric import MAP_MODULES
 from pate._labeling.runs.run import Run, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
 from pate._labeling.student.carried import Trained, export_student
-from pate._labeling.student.metrics import DECISION_METRICS, Metric
-from pate._labeling.votes.kinds import rows_of
+from pate._labeling.student.metrics import DECISION_METRICS
 from pate._networks.settings import restored_network, without_weights
 from pate._networks.student.answers import weights_of_tensors
 from pate.data import (
@@ -35,23 +31,14 @@ from pate.data import (
     DataSource,
     FeatureMap,
     Features,
-    FrozenBackbone,
     PublicPCA,
     Role,
 )
-from pate.student import MapModule, Student, agreement, as_module, choose_thresholds, load_student
+from pate.student import MapModule, Student, as_module, load_student
 from tests.conftest import make_arrays
 from tests.statements import made_statement
 
 Network = Callable[[tuple[int, ...], int], nn.Module]
-
-
-class Backbone(nn.Sequential):
-    def __init__(self, shape: Sequence[int], channels: int, weights: str | None = None) -> None:
-        super().__init__(nn.Conv2d(shape[0], channels, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        self.settings_without_weights = {"weights": None}
-        if weights is not None:
-            self.load_state_dict(torch.load(weights, weights_only=True))
 
 
 class Halved(FeatureMap):
@@ -175,98 +162,6 @@ def test_a_run_leaves_its_student(finished: Path, copied: Path, tmp_path: Path) 
     student.statement.verify(released=public / "labels.npz")
 
 
-def test_nothing_private_leaves(finished: Path) -> None:
-    folder = finished / "public" / "student" / "model"
-    assert {path.name for path in folder.iterdir()} == {
-        "model.json",
-        "model.safetensors",
-        "privacy.json",
-        "privacy.txt",
-    }
-    said = json.loads((folder / "model.json").read_text())
-    assert said == {
-        "format": 2,
-        "pate": pate.__version__,
-        "input": {
-            "kind": "features",
-            "shape": [6],
-            "dtype": "float32",
-            "range": None,
-            "means": "as trained",
-        },
-        "features": None,
-        "network": {"class_path": "pate.models.Linear"},
-        "network_input": [6],
-        "label_names": ["a", "b", "c", "d"],
-        "optimize": "accuracy",
-        "cuts": [0.5, 0.5, 0.5, 0.5],
-        "constant_decisions": {},
-    }
-    weights = load_file(folder / "model.safetensors")
-    assert set(weights) == {"departs", "constant_logits", "network.1.weight", "network.1.bias"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("optimize", ["macro_f1", "micro_f1"])
-def test_a_student_decides_for_what_it_was_optimized(optimize: Metric, copied: Path) -> None:
-    """As in its run: by cuts of what it says of public samples.
-
-    Probabilities are those of any other purpose.
-    """
-    folder = copied / "public" / "student"
-    before = json.loads((folder / "metrics.json").read_text())
-    samples = make_arrays()["X"][500:]
-    probabilities = pate.load_student(folder / "model").predict_proba(samples)
-    words = ["--run", str(copied), "--overwrite", "--optimize", optimize]
-    assert (
-        cli.main(
-            ["student", "fit", "--config", str(copied / "public" / "student_fit.yaml"), *words]
-        )
-        == 0
-    )
-    assert cli.main(["student", "test", "--run", str(copied)]) == 0
-    arrays = make_arrays()
-    away = pate.load_student(folder / "model")
-    answers, labels = away.answer(samples)
-    assert (answers == probabilities).all() and (labels != (probabilities > 0.5)).any()
-    released = ReleasedLabels.load(copied)
-    learned_from = rows_of(released.ids[released.answered], arrays["ids"])
-    cuts = choose_thresholds(away.predict_proba(arrays["X"][learned_from]))
-    np.testing.assert_allclose(
-        away.settings["cuts"], cuts[DECISION_METRICS.index(optimize)], rtol=1e-6
-    )
-    figures = json.loads((folder / "metrics.json").read_text())
-    truth = arrays["Y"][arrays["split"] == 2] > 0
-    for name in ("student", "released_constant", "all_majority"):
-        assert (
-            figures[name]["at_cut"] == before[name]["at_cut"]
-            and figures[name]["mAP"] == before[name]["mAP"]
-        )
-        assert figures[name][optimize] == figures[name]["at_cut"][optimize][optimize]
-        assert before[name]["accuracy"] == before[name]["at_cut"]["accuracy"]["accuracy"]
-    assert figures["student"]["at_cut"][optimize] == agreement(labels > 0, truth)
-
-
-def test_the_same_bytes_again(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where the folder was lost, damaged, or half-written by a process that was killed."""
-    folder = copied / "public" / "student" / "model"
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    (folder / "model.safetensors").write_bytes(b"")
-    (folder.with_name(".model.0123456789abcdef") / "x").mkdir(parents=True)
-    words = [
-        "student",
-        "fit",
-        "--config",
-        str(copied / "public" / "student_fit.yaml"),
-        "--run",
-        str(copied),
-    ]
-    assert cli.main(words) == 0
-    assert "finished" in capsys.readouterr().out
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert not list(folder.parent.glob(".model*"))
-
-
 def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
     source = CelebA(faces, size=12, features=PublicPCA(8))
     student = student_on(source, models.Linear)
@@ -290,51 +185,12 @@ def test_pictures_through_components(faces: Path, tmp_path: Path) -> None:
     assert away.predict([]).shape == (0, len(source.label_names))
 
 
-@pytest.mark.slow
-def test_a_backbone_leaves_with_its_student(faces: Path, tmp_path: Path) -> None:
-    """Its weights travel; its cache of features stays, and so does the file of weights that it
-    began with."""
-    weights, cache = tmp_path / "weights.pt", tmp_path / "cache"
-    torch.save(Backbone((3, 12, 12), channels=3).state_dict(), weights)
-    factory = partial(Backbone, channels=3, weights=str(weights))
-    source = CelebA(faces, size=12, features=FrozenBackbone(factory, cache, batch_size=64))
-    student = student_on(source, models.Linear)
-    expected = answers_in_run(student, source)
-    away = carried(tmp_path / "run", student, "pate.models.Linear", source, trust=True)
-    shutil.rmtree(cache)
-    weights.unlink()
-    away = load_student(tmp_path / "run" / "model", trust=True)
-    # other batches than those of the cache are rounded in another way
-    assert np.abs(away.predict_proba(pictures_of(faces)) - expected).max() < 1e-6
-    assert not cache.exists()
-    assert away.settings["features"]["init_args"] == {"channels": 3, "weights": None}
-    assert str(tmp_path) not in (tmp_path / "run" / "model" / "model.json").read_text()
-
-
 def test_a_map_without_a_module_stays(table: Arrays, tmp_path: Path) -> None:
     source = Arrays(table.path, features=Halved())
     student = student_on(source, models.Linear)
     with pytest.raises(ValueError, match=r"a feature map that as_module knows .*, got .*\.Halved"):
         carried(tmp_path / "run", student, "pate.models.Linear", source)
     assert not (tmp_path / "run" / "model").exists()
-
-
-@pytest.mark.slow
-def test_offline_and_without_what_trained_it(finished: Path) -> None:
-    """In a new process without sockets, Lightning or matplotlib."""
-    script = f"""
-import socket, sys
-def refused(*args, **options):
-    raise AssertionError("a socket")
-socket.socket.connect = refused
-import numpy as np
-import pate
-student = pate.load_student({str(finished / "public" / "student" / "model")!r})
-assert student.predict(np.zeros((3, 6))).shape == (3, 4)
-assert not {{"pytorch_lightning", "matplotlib", "torchmetrics", "torchvision"}} & set(sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 _EVIL = """

@@ -1,10 +1,6 @@
 """`pate export`: programs that answer as the student does, without pate."""
 
 import json
-import shutil
-import zipfile
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +13,6 @@ import pate
 from pate import cli
 from pate._networks.student import answers
 from pate.data import (
-    Arrays,
-    AutoFeatures,
     CelebA,
     ChainedFeatures,
     DataSource,
@@ -26,9 +20,7 @@ from pate.data import (
     PatchFeatures,
     PublicPCA,
     PublicScaling,
-    RandomFeatures,
 )
-from tests.conftest import make_arrays
 from tests.networks.student.test_carried import carried, student_on
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -103,59 +95,3 @@ def test_pictures_through_a_map(
     told = f"onnx of pictures [N, 3, 12, 12], {source.num_labels} labels: {paths[1]}\n"
     assert told in capsys.readouterr().out
     require_same(paths, student, pixels(source))
-
-
-@pytest.mark.slow
-def test_a_small_cnn(faces: Path, tmp_path: Path) -> None:
-    source = CelebA(faces, size=12)
-    settings = {"class_path": "pate.models.SmallCNN", "init_args": {"widths": [8, 16]}}
-    carried(
-        tmp_path, student_on(source, partial(models.SmallCNN, widths=(8, 16))), settings, source
-    )
-    require_same(*exported(tmp_path, "cnn"), pixels(source))
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Arrays:
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    return Arrays(tmp_path / "data.npz")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("feature_map", [PublicScaling(), RandomFeatures(20), AutoFeatures(20)])
-def test_raw_rows_are_scaled(feature_map: FeatureMap, tmp_path: Path) -> None:
-    arrays = make_arrays()
-    arrays["X"] = (arrays["X"] * np.geomspace(1e-3, 1e6, 6)).astype(np.float32)
-    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
-    source = Arrays(tmp_path / "data.npz", features=feature_map)
-    carried(tmp_path, student_on(source, models.Linear), "pate.models.Linear", source)
-    require_same(*exported(tmp_path, "scaled"), arrays["X"])
-
-
-@pytest.mark.slow
-def test_features(table: Arrays, tmp_path: Path) -> None:
-    carried(tmp_path, student_on(table, models.MLP), "pate.models.MLP", table)
-    require_same(*exported(tmp_path, "table"), make_arrays()["X"])
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert cli.main(["export", *words]) == 2
-    err = capsys.readouterr().err
-    assert len(err.splitlines()) == 1
-    return err
-
-
-@pytest.mark.slow
-def test_programs_do_not_say_where_their_code_lies(finished: Path, tmp_path: Path) -> None:
-    shutil.copytree(finished / "public/student/model", tmp_path / "model")
-    for path in exported(tmp_path, "program")[0]:
-        with zipfile.ZipFile(path) if path.suffix == ".pt2" else nullcontext() as archive:
-            parts = (
-                [path.read_bytes()]
-                if archive is None
-                else [archive.read(name) for name in archive.namelist()]
-            )
-        for package in (pate, torch):
-            assert not [
-                part for part in parts if str(Path(str(package.__file__)).parent).encode() in part
-            ]

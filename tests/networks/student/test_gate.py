@@ -1,9 +1,6 @@
 """Networks trained by descent are kept where held-out samples say so, and answer a constant where
 they gain nothing."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -11,14 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-import pate
 from models import MLP
-from pate import cli
 from pate._labeling.linear import constant_logits
-from pate._networks.student.stage import StudentCLI
 from pate.student import Student, choose_thresholds
-from tests.conftest import make_arrays
-from tests.networks.conftest import DESCENT
 
 Loader = DataLoader[tuple[Tensor, ...]]
 
@@ -85,17 +77,6 @@ def test_labels_that_follow_the_features_are_answered_by_the_network() -> None:
     assert not found.departs.any()
 
 
-@pytest.mark.slow
-def test_noise_alone_departs_rarely() -> None:
-    departed = 0
-    for seed in range(5):
-        generator = np.random.default_rng(seed)
-        features = generator.standard_normal((200, 5)).astype(np.float32)
-        targets = (generator.random((200, 4)) < 0.45) + 2 * generator.standard_normal((200, 4))
-        departed += bool(trained(features, targets, held=40, epochs=3).departs.any())
-    assert departed <= 1
-
-
 def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((300, 5)).astype(np.float32)
@@ -108,56 +89,3 @@ def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:
         )
     np.testing.assert_allclose(found.state_dict()["cuts"], choose_thresholds(held_out), rtol=1e-6)
     assert np.abs(choose_thresholds(learned_from) - choose_thresholds(held_out)).max() > 1e-4
-
-
-MLP_WORDS = (
-    "--model.network=models.MLP",
-    "--data.val_fraction=0.3",
-    "--data.batch_size=32",
-    "--trainer.max_epochs=60",
-)
-
-
-def fit_words(root: Path, *more: str) -> list[str]:
-    settings = root / "descent.yaml"
-    settings.write_text(DESCENT)
-    return ["student", "fit", "--config", str(settings), "--run", str(root), *more]
-
-
-@pytest.mark.slow
-def test_the_checkpoint_of_the_lowest_loss_is_kept(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = fit_words(
-        copied,
-        *MLP_WORDS,
-        "--model.optimizer.init_args.lr=0.3",
-        "--optimize=macro_f1",
-        "--overwrite",
-    )
-    assert cli.main(words) == 0
-    folder = copied / "public" / "student"
-    best, last = (
-        torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last")
-    )
-    assert last["epoch"] == best["epoch"] + 10 < 59  # a patience of ten epochs
-    assert cli.main(["student", "test", "--run", str(copied)]) == 0
-    parts = StudentCLI(
-        ["test", "--config", str(copied / "public" / "student_fit.yaml"), f"--run={copied}"]
-    )
-    parts.model.load_state_dict(best["state_dict"])
-    batches = [batch[0] for batch in parts.datamodule.test_dataloader()]
-    with torch.no_grad():
-        expected = (
-            torch.cat([parts.model.eval()(features) for features in batches]).sigmoid().numpy()
-        )
-    away = pate.load_student(folder / "model")
-    probabilities, labels = away.answer(make_arrays()["X"][500:])
-    np.testing.assert_allclose(probabilities, expected, atol=1e-6)
-    cuts = np.array(away.settings["cuts"], dtype=np.float32)
-    np.testing.assert_array_equal(labels, probabilities > cuts)
-    np.testing.assert_array_equal(
-        json.loads((folder / "model" / "model.json").read_text())["cuts"],
-        best["state_dict"]["cuts"][1],
-    )
-    assert (best["state_dict"]["cuts"] != last["state_dict"]["cuts"]).any()

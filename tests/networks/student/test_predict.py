@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, save_npz
 
 import models
 import pate
 from pate import cli
 from pate._labeling.student import predictions
 from pate._labeling.student.predictions import _read_table
-from pate.data import CelebA, ColumnEncoding, Role, TextTable
+from pate.data import CelebA, ColumnEncoding
 from pate.student import InputFormat
 from tests.conftest import make_arrays
 from tests.networks.student.test_carried import carried, student_on
@@ -153,30 +152,6 @@ def test_pictures_are_not_held(
     assert "".join(order) == "rrrrarrrrarra"
 
 
-def test_texts_are_hashed_as_in_training(tmp_path: Path) -> None:
-    (tmp_path / "mine.csv").write_text("id,text,split,angry\na,so late,private,1\n")
-    trained = TextTable(tmp_path / "mine.csv", num_features=32).load(Role.PRIVATE).features
-    taken = InputFormat.of(trained)
-    assert InputFormat.from_dict(taken.to_dict()) == taken and taken.kind == "texts"
-    batch = taken.batch(["so late", ""])
-    assert (batch[0] == trained[np.array(0)]).all() and not batch[1].any()
-    assert taken.batch(batch).tolist() == batch.tolist()
-    with pytest.raises(ValueError, match=r"^Expected texts of shape \[N, 32\], got shape=\[2\]$"):
-        taken.batch([1.0, 2.0])
-    words = ["my own words", None]
-    with pytest.raises(ValueError, match=r"^Expected texts, got types=\['NoneType', 'str'\]$"):
-        taken.batch(words)
-    with pytest.raises(
-        ValueError, match=r"^Expected an array of numbers.*, got types=\[.*'str'\]$"
-    ):
-        InputFormat("features", (1,)).batch(words)
-    largest = np.finfo(np.float32).max
-    assert InputFormat("features", (1,)).batch([[1e39], [-1e39]]).tolist() == [
-        [largest],
-        [-largest],
-    ]
-
-
 def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
     taken = InputFormat("features", (2,), ColumnEncoding(("age", "pressure")))
     assert InputFormat.from_dict(taken.to_dict()) == taken
@@ -187,22 +162,6 @@ def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
         ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"
     ):
         _read_table(tmp_path / "new.csv", ColumnEncoding(("age", "weight")))
-
-
-def test_sparse_samples_have_the_answers_of_dense_ones(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    model, X = finished / "public" / "student" / "model", make_arrays()["X"][:7]
-    X[X < 0] = 0
-    np.savez("dense.npz", X=X)
-    save_npz("sparse.npz", csr_array(X))
-    for name in ("dense", "sparse"):
-        words = ["predict", str(model), f"{name}.npz", "--output", f"{name}.csv", "--batch_size=3"]
-        assert cli.main(words) == 0
-    assert Path("sparse.csv").read_text() == Path("dense.csv").read_text()
-    student = pate.load_student(model)
-    assert np.array_equal(student.predict(csr_array(X)), student.predict(X))
 
 
 def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from models import Linear
 from pate import ReleasedLabels
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import Run, labels_file
-from pate._labeling.student.metrics import targets_of
 from pate.student import Student, StudentData, masked_loss
 
 
@@ -58,28 +57,6 @@ def test_shares_are_learned_unrounded(soft_run: Path) -> None:
     assert targets.min() < 0 and targets.max() > 1
     _, hard, _ = rows(StudentData(soft_run, val_fraction=0.0, soft=False).train_dataloader())
     assert set(np.unique(hard)) == {0, 1}
-
-
-def test_labels_alone_are_learned_as_they_are(finished: Path) -> None:
-    released = ReleasedLabels.load(finished)
-    np.testing.assert_array_equal(targets_of(released), released.labels)
-
-
-@pytest.mark.slow
-def test_noise_of_mean_zero_adds_nothing_to_the_loss_on_average() -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(50, 3, generator=generator, requires_grad=True)
-    shares, mask = torch.rand(50, 3, generator=generator), torch.ones(50, 3)
-    (exact,) = torch.autograd.grad(masked_loss(logits, shares, mask), logits)
-    noise = torch.randn(4000, 50, 3, generator=generator)
-    noise -= noise.mean(dim=0)
-    losses = torch.stack([masked_loss(logits, shares + each, mask) for each in noise])
-    (averaged,) = torch.autograd.grad(losses.mean(), logits)
-    torch.testing.assert_close(losses.mean(), masked_loss(logits, shares, mask))
-    torch.testing.assert_close(averaged, exact)
-    # a thresholded label is biased: this is what the loss is for
-    hard = torch.stack([masked_loss(logits, (shares + each > 0.5).float(), mask) for each in noise])
-    assert abs(float((hard.mean() - masked_loss(logits, shares, mask)).detach())) > 1e-3
 
 
 def test_unlabelled_samples_are_shown_without_labels(soft_run: Path) -> None:

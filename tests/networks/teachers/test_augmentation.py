@@ -78,17 +78,6 @@ def small(**changes: Any) -> TeacherPlan:
     )
 
 
-@pytest.mark.slow
-def test_a_resumed_chunk_sees_what_an_uninterrupted_one_sees(tmp_path: Path) -> None:
-    data, parts = pictures(), partitions([20, 15, 25])
-    whole = train(small(), data, parts, tmp_path / "whole")
-    # every epoch begins from a checkpoint's state, with loaders of its own
-    pieces = train(small(checkpoint_steps=2), data, parts, tmp_path / "pieces")
-    assert teachers_that_differ(whole, pieces) == []
-    plain = train(small(augment=None), data, parts, tmp_path / "plain")
-    assert teachers_that_differ(whole, plain) == [0, 1, 2]
-
-
 def test_altered_pictures_of_one_teacher_reach_no_other(tmp_path: Path) -> None:
     data, parts = pictures(), partitions([20, 15, 25])
     before = train(small(), data, parts, tmp_path / "before")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from pate._networks.teachers.executors import local_rank, make_trainer
+from pate._networks.teachers.executors import make_trainer
 from pate.teachers import VoteJob, VoteStore
 from tests.networks.teachers.test_training import partitions, plan, records, train
 
@@ -15,23 +15,6 @@ from tests.networks.teachers.test_training import partitions, plan, records, tra
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOCAL_RANK", "SLURM_LOCALID"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.parametrize(
-    ("variables", "number"),
-    [
-        ({}, 0),
-        ({"LOCAL_RANK": "3"}, 3),
-        ({"SLURM_LOCALID": "2"}, 2),
-        ({"LOCAL_RANK": "1", "SLURM_LOCALID": "0"}, 1),
-    ],
-)
-def test_the_number_of_a_process(
-    variables: dict[str, str], number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert local_rank() == number
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,6 @@
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -189,19 +186,6 @@ def test_a_worker_that_is_killed_is_replaced(kind: Kind, tmp_path: Path) -> None
     assert told == 6 * 12 + 6
 
 
-def _die(teachers: range) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_workers_that_always_die_are_given_up(tmp_path: Path) -> None:
-    with pytest.raises(
-        RuntimeError,
-        match=r"killed 3 times in a row without finishing a chunk; .* 1 chunks are left",
-    ):
-        run_jobs(BareJob(_die, tmp_path), [range(2)], Execution(workers=2), lambda steps: None)
-
-
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     done: list[range] = []
     told: list[int] = []
@@ -210,47 +194,6 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     run_jobs(BareJob(done.append, tmp_path), chunks, Execution(), told.append)
     assert done == [range(2), range(4, 5)]
     assert sum(told) == 7
-
-
-@pytest.mark.slow
-def test_shared_work_is_done_once_and_waits_for_others(tmp_path: Path) -> None:
-    done: list[range] = []
-    reported: list[int] = []
-    chunks = [range(2), range(2, 4), range(4, 5)]
-    job = LeasedJob(done.append, tmp_path)
-
-    def release() -> None:
-        (tmp_path / "2").touch()  # as another process finishes its chunk
-        other.__exit__(None, None, None)
-
-    other = lease(tmp_path / "2.lease")
-    assert other.__enter__()
-    timer = threading.Timer(0.2, release)
-    timer.start()
-    run_jobs(job, chunks, Execution(shared=True), reported.append)
-    timer.join()
-    assert done == [range(2), range(4, 5)]
-    assert sum(reported) == 3 * 7
-    assert not list(tmp_path.glob("*.lease"))
-
-
-@pytest.mark.slow
-def test_the_chunk_of_a_process_that_died_is_taken_over(tmp_path: Path) -> None:
-    script = (
-        "import os, signal\nfrom pathlib import Path\nfrom pate._core.files.writing import lease\n"
-        f"with lease(Path({str(tmp_path / '2.lease')!r})) as held:\n    assert held\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", script]).returncode == -9
-    assert (tmp_path / "2.lease").read_text().startswith("process ")
-    done: list[range] = []
-    run_jobs(
-        LeasedJob(done.append, tmp_path),
-        [range(2), range(2, 4)],
-        Execution(shared=True),
-        lambda steps: None,
-    )
-    assert done == [range(2), range(2, 4)]
 
 
 def test_the_chunk_of_a_process_that_died_is_the_next_to_be_taken(tmp_path: Path) -> None:

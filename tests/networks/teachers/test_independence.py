@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 
 from models import MLP, Linear
 from pate._networks.teachers.plan import check_entrywise
-from pate._networks.teachers.training import clip_gradients, make_networks
-from pate.teachers import AsymmetricLoss, EntryLoss, FocalLoss, TeacherChunk
+from pate._networks.teachers.training import clip_gradients
+from pate.teachers import AsymmetricLoss, EntryLoss, FocalLoss
 from tests.conftest import make_arrays
 from tests.networks.teachers.test_training import (
     assert_one_teacher_changes,
@@ -213,18 +213,6 @@ def test_optimizers_that_look_across_teachers(optimizer: Any) -> None:
     ):
         plan(optimizer=optimizer)
     plan(optimizer=optimizer, chunk_size=1)
-
-
-def test_a_scheduler_that_looks_at_losses() -> None:
-    settings = plan(scheduler=ReduceLROnPlateau)
-    chunk = TeacherChunk(
-        make_networks(settings, (6,), 4, teachers=range(2)),
-        settings,
-        positive_weights=np.ones((2, 4), dtype=np.float32),
-        label_shares=np.ones((2, 4), dtype=np.float32),
-    )
-    with pytest.raises(ValueError, match="looks at no loss"):
-        chunk.configure_optimizers()
 
 
 def test_a_schedule_is_followed(tmp_path: Path) -> None:

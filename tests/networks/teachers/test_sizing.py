@@ -1,16 +1,14 @@
 """How many teachers are trained at once is found on random data of the public shape."""
 
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from models import MLP, Linear
+from models import Linear
 from pate._core.files.writing import require_disk
 from pate._networks.teachers import stage as sizing
 from pate._networks.teachers.stage import (
@@ -18,7 +16,6 @@ from pate._networks.teachers.stage import (
     chunk_bytes,
     disk_bytes,
 )
-from tests.networks.teachers.test_independence import NormedMLP
 from tests.networks.teachers.test_training import plan
 
 PLENTY = 10**12
@@ -31,13 +28,6 @@ def test_memory_of_a_linear_head_by_hand() -> None:
     # the batch and the logits are needed by backward
     needed = 4 * weights + 50 * 32 * (512 + 20) * 4
     assert needed <= found <= 1.5 * needed
-
-
-@pytest.mark.parametrize("network", [MLP, partial(MLP, dropout=0.1), NormedMLP])
-def test_memory_grows_with_the_chunk(network: Callable[..., nn.Module]) -> None:
-    settings = plan(network=network)
-    two, twenty = (chunk_bytes(settings, (6,), 4, size) for size in (2, 20))
-    assert twenty == 10 * two
 
 
 def test_a_chunk_is_halved_until_it_fits() -> None:

@@ -124,18 +124,6 @@ def test_one_record_changes_one_teacher_bit_for_bit(
     )
 
 
-@pytest.mark.slow
-def test_chunk_sizes_agree(tmp_path: Path) -> None:
-    data = records(X=make_arrays(120)["X"].astype(np.float32))
-    parts = partitions([30, 25, 5, 35])
-    weights = [
-        train(plan(chunk_size=size), data, parts, tmp_path / str(size)) for size in (1, 2, 4)
-    ]
-    for other in weights[1:]:
-        for name, value in weights[0].items():
-            assert torch.allclose(value, other[name], atol=1e-5)
-
-
 def test_files_hold_matrices_as_networks_do() -> None:
     """A square one too, where a transposed matrix would be read without an error."""
     settings = plan(network=partial(MLP, hidden=(6, 6)))
@@ -167,16 +155,6 @@ def test_small_and_empty_partitions(sizes: list[int], chunk_size: int, tmp_path:
         for place, teacher in enumerate(teachers):
             if sizes[teacher] == 0:
                 assert (packed[place] == 0).all()
-
-
-@pytest.mark.slow
-def test_one_class_partition_learns_its_class(tmp_path: Path) -> None:
-    labels = make_arrays(120)["Y"]
-    labels[:30] = 1
-    settings = plan(num_steps=80)
-    train(settings, records(Y=labels), partitions([30, 30, 30, 30]), tmp_path)
-    packed = cast_votes(load_chunk(settings, range(4), (6,), 4, tmp_path), records().features)
-    assert (np.unpackbits(packed[0], axis=-1, count=4) == 1).mean() > 0.95
 
 
 @pytest.mark.parametrize("chunk_size", [pytest.param(1, marks=pytest.mark.slow), 4])

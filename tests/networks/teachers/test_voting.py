@@ -234,20 +234,6 @@ def test_absent_teachers_cast_no_vote(tmp_path: Path) -> None:
     ]
 
 
-def test_no_count_of_many_teachers_wraps(tmp_path: Path) -> None:
-    """Two files of 50,000 teachers: a count of 100,000 is 34,464 modulo 2^16, in one file it
-    fits."""
-    store = VoteStore(tmp_path)
-    for start in (0, 50_000):
-        store.save_chunk(range(start, start + 50_000), pack_ballots(np.ones((50_000, 2, 3))))
-    store.write_manifest(ids=["a", "b"], label_names=list("xyz"), num_teachers=100_000, made_by={})
-    votes, _ = store.load(Counts)
-    assert (votes.counts == 100_000).all()
-    # what mechanisms do with counts must not wrap below zero either
-    assert (votes.counts - votes.num_teachers - 1 == -1).all()
-    assert votes.counts.dtype == np.int64
-
-
 @pytest.mark.parametrize("ballots", [False, True])
 def test_chosen_rows_are_those_of_all(ballots: bool, tmp_path: Path) -> None:
     said = np.random.default_rng(1).integers(0, 2, size=(9, 6, 10)).astype(np.uint8)
@@ -291,11 +277,3 @@ def test_scores_come_back_as_they_went_and_are_not_counted(tmp_path: Path) -> No
         ValueError, match=r"^Expected votes on 3 samples, 1 bytes each, in votes_00000.npy"
     ):
         store.scores()
-
-
-def test_only_votes_of_0_or_1_are_counted(tmp_path: Path) -> None:
-    store = VoteStore(tmp_path)
-    store.write_manifest(ids=["a"], label_names=["x"], num_teachers=2, made_by={}, ballots="scores")
-    assert store.manifest().ballots == "scores"
-    with pytest.raises(ValueError, match=r"^Expected votes that are Counts, got votes='Scores'$"):
-        store.load(Counts)

@@ -3,9 +3,7 @@
 import json
 import sys
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,12 +36,6 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_every_page_agrees_with_the_files() -> None:
     assert list(results.found(results.ROOT, results.read())) == []
-
-
-def test_the_readme_quotes_only_what_was_run() -> None:
-    files = results.read()
-    quoted = files["readme"].quoted
-    assert quoted and all(files[name].run for name in quoted)
 
 
 def test_a_table_names_its_file_and_its_run(checkout: Path) -> None:
@@ -84,13 +76,6 @@ def test_what_differs_is_found(checkout: Path, before: str, after: str, fault: s
         assert list(results.found(checkout, FILES)) == []
 
 
-def test_a_file_that_no_page_shows_is_found(checkout: Path) -> None:
-    more = FILES | {"hidden": SMALL}
-    assert list(results.found(checkout, more)) == [
-        "hidden.json: Expected a page that shows or quotes it"
-    ]
-
-
 def test_a_run_is_compared_with_the_stated_noise(capsys: pytest.CaptureFixture[str]) -> None:
     assert results.again("small", SMALL, write=False, noise=False) == []
     assert capsys.readouterr().out.startswith("small: 0 of 2 rows")
@@ -126,25 +111,6 @@ def test_a_run_is_kept_with_its_commit_and_its_noise(
     results.again("small", SMALL, write=True, noise=False)
     (line,) = results.found(checkout, FILES | results.read(tmp_path))
     assert line == "small.json: Expected a run of a commit, got 'abcdef12+'"
-
-
-def test_nights_run_all_results_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PATE_DATA", raising=False)
-    files: dict[str, Any] = dict.fromkeys("abcde", SMALL)
-    files |= {"long": replace(SMALL, run=RUN | {"processor_seconds": 1e4})}
-    files |= {"data": replace(SMALL, needs="PATE_DATA")}
-    days = [results.sample(files, 2, date.fromordinal(day)) for day in range(1, 6)]
-    assert all(len(set(day)) == 2 for day in days)
-    assert sorted(name for day in days for name in day) == sorted("abcde" * 2)
-    monkeypatch.setenv("PATE_DATA", "data")
-    assert "data" in results.sample(files, 6, date.fromordinal(1))
-
-
-def test_a_result_has_a_run_or_a_reason() -> None:
-    with pytest.raises(ValueError, match="a run, or the reason"):
-        replace(SMALL, run=None)
-    with pytest.raises(ValueError, match="how the noise was found"):
-        replace(SMALL, tolerance={"mAP": 0.1})
 
 
 def test_the_command_renders_checks_and_runs(

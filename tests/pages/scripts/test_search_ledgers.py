@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate._core.settings import Partial
-from pate.aggregators import Canonical, NoisyVotes, ScoreVotes
+from pate.aggregators import NoisyVotes, ScoreVotes
 from scripts import search_ledgers
 from scripts.search_ledgers import (
     Planned,
@@ -52,36 +52,6 @@ def test_less_noise_than_stated_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(ScoreVotes, "event", understated)
     printed, true = figures(tmp_path, [BY_GROUP], "group")[0]
     assert true > 1.5 * printed
-
-
-@pytest.mark.slow
-def test_groups_after_records(tmp_path: Path) -> None:
-    assert all(true <= total for total, true in figures(tmp_path, [BY_RECORD, BY_GROUP], "group"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("aggregator", [NoisyVotes, Canonical])
-def test_a_teacher_after_records(aggregator: Any, tmp_path: Path) -> None:
-    settings = {"k": 1} if aggregator is Canonical else {}
-    warm = Planned(
-        unit="record", num_teachers=8, start=0, aggregator=Partial(aggregator, **settings)
-    )
-    found = figures(tmp_path, [BY_RECORD, warm], "teacher")
-    assert all(true <= total for total, true in found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", ["record", "group"])
-def test_releases_for_one_unit_add_up(unit: Any, tmp_path: Path) -> None:
-    """By each, by teachers of two partitions, by the first student, and once more, with a reach."""
-    releases = [
-        Planned(unit=unit),
-        Planned(unit=unit, num_teachers=8, max_teachers=2),
-        Planned(unit=unit, num_teachers=20, start=0, aggregator=Partial(Canonical, k=1)),
-        Planned(unit=unit, num_teachers=20, again=1, max_teachers=2),
-    ]
-    found = figures(tmp_path, releases, unit)
-    assert len(found) >= 12 and all(true <= total for total, true in found)
 
 
 @pytest.mark.slow

@@ -1,11 +1,8 @@
 """Random features of a Gaussian kernel, by public samples alone."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan, load_student
 from pate.data import ArrayFeatures, Arrays, AutoFeatures, PublicScaling, RandomFeatures, Role
 from tests.conftest import Write, make_arrays
 
@@ -78,39 +75,6 @@ def test_waves_are_those_of_plain_products() -> None:
     np.testing.assert_allclose(mapped[:, 20:], waves, atol=3e-6)
 
 
-@pytest.mark.slow
-def test_a_linear_student_of_them_bends(tmp_path: Path) -> None:
-    """Whether two columns have the same sign is no linear function of them."""
-    arrays = make_arrays()
-    columns = np.random.default_rng(0).standard_normal((6000, 2)).astype(np.float32)
-    arrays |= {
-        "X": columns,
-        "Y": (columns.prod(axis=1) > 0).astype(np.uint8)[:, None],
-        "ids": np.char.mod("record %d", np.arange(6000)),
-        "split": np.repeat([0, 1, 2], [5000, 500, 500]),
-        "label_names": np.array(["same sign"]),
-    }
-    np.savez(tmp_path / "data.npz", **arrays)  # type: ignore[arg-type]
-    accuracy = {}
-    for feature_map in (PublicScaling(), RandomFeatures(60), AutoFeatures(60)):
-        name = type(feature_map).__name__
-        source = Arrays(tmp_path / "data.npz", features=feature_map)
-        plan = RunPlan(
-            tmp_path / name,
-            source,
-            teachers=ClosedFormPlan(),
-            labels=LabelSettings(delta=1e-6, target_epsilon=2.0, noise_seed=0),
-            student=StudentPlan(),
-            ledger=tmp_path / f"{name}.sqlite",
-        )
-        plan.execute()
-        accuracy[name] = plan.test_student()["student"]["accuracy"]
-        away = load_student(tmp_path / name).predict(columns[-500:])
-        assert (away == arrays["Y"][-500:]).mean() == pytest.approx(accuracy[name], abs=1e-9)
-    assert accuracy["PublicScaling"] < 0.6 and accuracy["RandomFeatures"] > 0.9
-    assert accuracy["AutoFeatures"] > 0.9
-
-
 def table(columns: int, zeros: float) -> np.ndarray:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((200, columns)).astype(np.float32)
@@ -137,10 +101,3 @@ def test_narrow_dense_rows_bend(columns: int, zeros: float, bends: bool) -> None
         difference = RandomFeatures().fit(rows).transform(rows) - mapped[:, columns:]
         left = np.linalg.lstsq(straight, difference - difference.mean(axis=0), rcond=None)[1]
         assert np.abs(left).max() < 1e-8 < np.abs(difference).max()
-
-
-@pytest.mark.slow
-def test_wide_rows_do_not_bend() -> None:
-    rows = np.random.default_rng(0).standard_normal((514, 257)).astype(np.float32)
-    assert AutoFeatures().fit(ArrayFeatures(rows[:, :256])).widths == (256, 257)
-    assert AutoFeatures().fit(ArrayFeatures(rows)).widths == ()

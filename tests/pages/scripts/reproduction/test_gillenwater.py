@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +10,6 @@ import pytest
 from pate.accounting import RDPAccountant
 from pate.mechanisms import GumbelPeeling
 from scripts.reproduction import (
-    Effort,
-    Verdict,
-    gillenwater,
     gillenwater_joint,
 )
 from scripts.reproduction.gillenwater import (
@@ -21,7 +17,6 @@ from scripts.reproduction.gillenwater import (
     EPSILON,
     RELATION,
     RIVALS,
-    VECTORS,
     Rival,
     round_epsilon,
 )
@@ -80,30 +75,3 @@ def test_theorem_3_3_by_all_sequences() -> None:
     # together
     near = oracles.softmax(-EPSILON / 2 * oracles.sequence_losses(list(range(5)), 2))
     assert near[oracles.sequence_losses(list(range(5)), 2) > 2].sum() > beta
-
-
-@pytest.fixture
-def effort(tmp_path: Path) -> Effort:
-    """A data folder of counts that are few, but more than the largest k."""
-    (tmp_path / "topk").mkdir()
-    for file in VECTORS.values():
-        np.save(
-            tmp_path / "topk" / file, np.random.default_rng(1).permutation(np.arange(1100) ** 2)
-        )
-    return Effort(data=tmp_path)
-
-
-def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Effort, "trials", lambda *_: 2)
-    errors = gillenwater.errors(effort)
-    times = gillenwater_joint.times(effort, oracles.joint_slow)
-    assert errors.claims[-1].verdict is Verdict.REPRODUCED
-    joint = gillenwater_joint.permute_and_flip(effort)
-    verdicts = [claim.verdict for claim in joint.claims]
-    assert (
-        verdicts == [Verdict.REPRODUCED, Verdict.DIFFERENT, Verdict.REPRODUCED]
-        and len(joint.rows) == 3 * 10 * 2
-    )
-    assert len(errors.rows) == 3 * 10 * 5
-    assert {row["k"] for row in times.rows} == {10, 50, 100, 200}
-    assert all(float(row["milliseconds"]) > 0 for row in times.rows)

@@ -20,17 +20,6 @@ pytestmark = pytest.mark.slow
 REPLACE = NeighboringRelation.REPLACE_RECORD
 
 
-def test_noise_on_both_counts_is_noise_on_one() -> None:
-    # the label is given where h + N(0, s^2) exceeds T - h + N(0, s^2)
-    generator = np.random.default_rng(0)
-    draws = 29 + 7 * generator.standard_normal(200_000) > 21 + 7 * generator.standard_normal(
-        200_000
-    )
-    assert draws.mean() == pytest.approx(
-        norm.cdf((29 - 25) / w.one_noise(7.0)), abs=5 * 0.5 / math.sqrt(200_000)
-    )
-
-
 def test_theorem_6_holds_in_its_direction_alone() -> None:
     worst = w.one_way(50, 7.0)
     assert worst.stated <= 1 < 1.5 < worst.ratio

@@ -4,7 +4,6 @@ form."""
 import itertools
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +12,7 @@ from scipy.special import expit
 from pate._core.testing.laws import chi_square_p_value
 from pate.accounting import ComposedEvent, GaussianEvent, NeighboringRelation, epsilon_of
 from pate.mechanisms import GumbelPeeling
-from scripts.reproduction import Verdict, one_shot as o
-from scripts.reproduction.__main__ import main
-from scripts.reproduction.findings import kept
+from scripts.reproduction import one_shot as o
 
 pytestmark = pytest.mark.slow
 
@@ -74,17 +71,3 @@ def test_noise_added_once_has_the_law_of_rounds() -> None:
     seen = Counter(map(tuple, drawn.tolist()))
     observed, expected = [seen[pair] for pair in once], draws * np.array(list(once.values()))
     assert chi_square_p_value(np.array(observed), expected) > 1e-3
-
-
-def test_the_script_in_a_small_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = o.Grid((1, 10), (0.5, 1.0), ((2, 2), (3, 1)))
-    monkeypatch.setattr(o, "QUICK", small)
-    main(["one_shot_noises", "--output", str(tmp_path / "found")])
-    (found,) = kept(tmp_path / "found")
-    verdicts = [claim.verdict for claim in found.claims]
-    assert verdicts[:3] == [Verdict.REPRODUCED] * 3 and Verdict.REFUTED not in verdicts
-    # of which the post alone was read
-    assert verdicts[3] is Verdict.UNTESTABLE
-    assert verdicts[4] is Verdict.REPRODUCED and "equal to within 1e-9" in found.claims[4].ours
-    assert found.claims[-1].ours.startswith("at epsilon 1: 1.490")
-    assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".csv", ".json", ".md"}

@@ -2,21 +2,17 @@
 
 import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate.mechanisms import NoisyTopK
-from scripts.reproduction import Effort, Verdict, shekelyan
 from scripts.reproduction.gillenwater import grade
 from scripts.reproduction.shekelyan import (
     CONTENDERS,
     GRADES,
     SURE,
-    VECTORS,
     Contender,
-    Crossing,
     epsilon_at,
     zipf_scores,
 )
@@ -47,47 +43,6 @@ def test_one_shot_is_what_is_drawn() -> None:
         expected = one_shot.probability(SCORES, 10, 0.6, name)
         deviation = math.sqrt(expected * (1 - expected) / len(rows)) + 1e-4
         assert abs(values.mean() - expected) < 4 * deviation, name
-
-
-def reached_at(times: float) -> list[Crossing]:
-    epsilons = {"canonical (ours)": 0.5, "canonical": 1.0, "canonical, gamma 1": 2.0}
-    epsilons |= {"one-shot exponential": times, "peeling": 2 * times}
-    return [
-        Crossing(name, 100, grade, epsilon)
-        for name, epsilon in epsilons.items()
-        for grade in GRADES
-    ]
-
-
-def test_claims_follow_from_the_budgets() -> None:
-    near = shekelyan._arrow_claim(reached_at(54.0), 100)
-    assert near.verdict is Verdict.DIFFERENT and near.ours.startswith("54 times at")
-    assert shekelyan._arrow_claim(reached_at(34.5), 100).verdict is Verdict.REPRODUCED
-    assert shekelyan._arrow_claim(reached_at(20.0), 100).verdict is Verdict.REFUTED
-    assert shekelyan._least_claim("all", {"A": reached_at(3.0)}).verdict is Verdict.REPRODUCED
-    assert shekelyan._least_claim("all", {"A": reached_at(0.9)}).verdict is Verdict.DIFFERENT
-
-
-@pytest.fixture
-def effort(tmp_path: Path) -> Effort:
-    """A data folder of small vectors under the names of the large ones."""
-    (tmp_path / "topk").mkdir()
-    generator = np.random.default_rng(1)
-    for file in VECTORS.values():
-        np.save(tmp_path / "topk" / file, generator.permutation(np.arange(400) ** 2))
-    return Effort(data=tmp_path)
-
-
-def test_figures_of_small_vectors(effort: Effort, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shekelyan, "PUBLISHED_TIMES", {100: 34, 10: 6, 20: 1})
-    monkeypatch.setattr(shekelyan, "_SIZES", (10, 20, 100))
-    few = {name: VECTORS[name] for name in ("NETFLIX", "HEPTH")}
-    monkeypatch.setattr(shekelyan, "VECTORS", few)
-    monkeypatch.setattr(Effort, "trials", lambda *_: 2)
-    found = [make(effort) for make in (shekelyan.netflix, shekelyan.vectors, shekelyan.noises)]
-    assert [len(made.claims) for made in found] == [5, 1, 1]
-    assert {row["vector"] for row in found[1].rows} == {"HEPTH"}
-    assert all("epsilon" in row for made in found for row in made.rows)
 
 
 def test_the_caption_of_figure_3_by_inclusion_and_exclusion() -> None:

@@ -4,13 +4,11 @@ the ledger."""
 import csv
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pate.accounting import read_ledger
 from scripts.rivals.__main__ import main
 from scripts.rivals.descent import is_installed
-from tests.conftest import Write
 
 pytestmark = pytest.mark.slow
 
@@ -57,18 +55,3 @@ def test_a_run_is_measured(copied: Path, capsys: pytest.CaptureFixture[str]) -> 
     # a large budget gives nearly what no privacy gives
     assert all(float(row["accuracy"]) > 0.85 for row in private if row["target_epsilon"] == "30.0")
     assert read_ledger(copied / "ledger.sqlite").entries == before
-
-
-def test_data_are_enough(
-    write_arrays: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = write_arrays(group=np.char.mod("p%03d", np.arange(600) // 3))
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "data.yaml").write_text(
-        f"data:\n  class_path: pate.data.Arrays\n  init_args:\n    path: {data}\n"
-    )
-    main(["--run", str(run), "--unit=group", "--standardise=true", *SMALL])
-    assert "one group added, removed or altered" in capsys.readouterr().out
-    names = {row["rival"] for row in read(run / "private" / "rivals" / "rivals.csv")}
-    assert names == {*ONE_RELEASE, *DESCENT, *OPEN}
