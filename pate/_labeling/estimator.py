@@ -24,6 +24,7 @@ from scipy.sparse import issparse
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import digest
 from pate._core.files.writing import locked, make_folder
+from pate._core.release.transaction import unfinished
 from pate._core.validation import (
     LARGEST,
     UNKNOWN,
@@ -366,16 +367,25 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         folder = fits / digest(facts, *(array.tobytes() for array in arrays))
         make_folder(fits)
         fits.chmod(0o700)
-        run = folder / type(self).__name__
-        paid = (run / "private" / "label", run / LABEL.outputs[0], folder / "samples.npz")
+        run, done = folder / type(self).__name__, fits / f".{folder.name}.{secrets.token_hex(8)}"
+        seeds = run / "private" / "label"
+
+        def paid() -> bool:
+            return any(place.exists() for place in (seeds, run / LABEL.outputs[0]))
+
         with locked(folder):
             try:
-                yield folder
+                with unfinished(paid, seeds):
+                    yield folder
+                    folder.rename(done)  # in one step: half of a run would be paid for again
             except BaseException:
-                if not any(place.exists() for place in (*paid, ledger.with_suffix(".pending"))):
+                if not paid():
                     shutil.rmtree(folder)
                 raise
-            shutil.rmtree(folder)
+        for left in fits.glob(".*"):
+            shutil.rmtree(left, ignore_errors=True)
+        if done.exists():
+            warnings.warn(f"the fit is done, and left private files in {done}", stacklevel=4)
         with suppress(OSError):  # another fit is under way
             fits.rmdir()
 
