@@ -7,14 +7,16 @@ from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, get_type_hints
 
 import numpy as np
+import yaml
 
+from pate._core.settings import decode
 from pate._core.validation import FloatArray
 from pate._labeling.commands.shipped import find_study
 from pate.lab.study.output import panels
-from pate.lab.study.study import StudyResult, read_study, run_study
+from pate.lab.study.study import Study, StudyResult, run_study
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 
 PAPER = "Zhu & Wang (2022), Adaptive private-k-selection with adaptive k and application to multi-label PATE"
@@ -28,6 +30,12 @@ _SETTINGS = (
     " in Table 1 of the paper, and limited domain reads `2 k` counts. Where no gap passes, Top Stable peels. Recall"
     " counts the chosen among the k largest over k, nothing released being 0."
 )
+
+
+def read_study(path: Path) -> Study:
+    """Return the study of a file, as the command reads it."""
+    content, kinds = yaml.safe_load(path.read_text()), get_type_hints(Study)
+    return Study(**{name: decode(kinds[name], value) for name, value in content.items()})
 
 
 def covid(effort: Effort) -> Finding:

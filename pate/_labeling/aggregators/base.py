@@ -74,24 +74,6 @@ class Outlook:
         require_in_open_unit_interval(delta=self.delta)
 
     @classmethod
-    def of(cls, votes: Votes, *, delta: float, relation: NeighboringRelation) -> Outlook:
-        """Describe given votes. The result is as PRIVATE as they are.
-
-        A set never has all of several labels. Votes without counts do not tell how many it has.
-        """
-        num_labels, k = votes.num_labels, None
-        if isinstance(votes, Counts):
-            average = round(float(votes.counts.mean()) * num_labels / votes.num_teachers)
-            k = min(max(1, average), max(1, num_labels - 1))
-        return cls(
-            shape=votes.shape,
-            num_queries=votes.num_queries,
-            delta=delta,
-            relation=relation,
-            labels_per_sample=k,
-        )
-
-    @classmethod
     def at(
         cls, target: Target, shape: VoteShape, *, labels_per_sample: int | None = None
     ) -> Outlook:
@@ -142,23 +124,6 @@ LEAST_ANSWERED = 0.1
 
 
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-300, 1e300  # beyond them noise, or its cost, is no float
-
-
-_WORDS: Mapping[str, Callable[[Any], str]] = {
-    "k": "k={}".format,
-    "soft": lambda soft: "soft" if soft else "hard",
-    "min_lead": "min_lead={:g}".format,
-    "norm": str.upper,
-    "around_predictions": lambda _: "around a student",
-    "noise_law": lambda law: law.replace("_", "-"),
-    "test_law": "{} test".format,
-    "loss": "{} loss".format,
-    "regularizer": lambda _: "regularized",
-    "kbar": "kbar={}".format,
-    "fallback": lambda _: "fallback",
-    "scale_noise_with_rounds": lambda _: "by root",
-}
-"""Words for public settings that are not the default, in this order. Others go by their names."""
 
 
 class Gap(NamedTuple):
@@ -236,36 +201,6 @@ class Aggregator(Completable, ABC):
         common: dict[str, Any] = dict.fromkeys(cls.noise_parameters, 1.0)
         common |= {"neighboring_relation": outlook.relation}
         return tuple(cls(**common | dict(settings)) for settings in cls.defaults(outlook))
-
-    @property
-    def label_parts(self) -> Sequence[str | Aggregator]:
-        """The aggregators within, and the settings that are not the default, to tell it apart."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        within: list[str | Aggregator] = [
-            part
-            for value in values.values()
-            for part in (value if isinstance(value, tuple) else (value,))
-            if isinstance(part, Aggregator)
-        ]
-        changed = {
-            field.name: values[field.name]
-            for field in fields(self)
-            if field.name not in (*self.noise_parameters, "neighboring_relation")
-            and values[field.name] != field.default
-        }
-        known = [word(changed[name]) for name, word in _WORDS.items() if name in changed]
-        others = changed.keys() - _WORDS.keys() - set(Partial(type(self)).missing)
-        return [*within, *known, *(f"{name}={changed[name]}" for name in sorted(others))]
-
-    @property
-    def display_name(self) -> str:
-        """The name of the class with its `label_parts` in brackets."""
-        named = ", ".join(
-            part.display_name if isinstance(part, Aggregator) else part
-            for part in self.label_parts
-            if part
-        )
-        return type(self).__name__ + (f" ({named})" if named else "")
 
     splits_noise: ClassVar[bool] = False
     """Whether `for_target` splits the noise by the target, rather than scale it by one factor."""

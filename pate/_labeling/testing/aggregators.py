@@ -335,7 +335,9 @@ class AggregatorContract(Contract):
     def test_proposals_can_be_run(self, relation: NeighboringRelation) -> None:
         """Proposals label the votes that they were made for."""
         votes = self._repeated(self.grid[0], 3)
-        outlook = Outlook.of(votes, delta=1e-3, relation=relation)
+        outlook = Outlook(
+            shape=self.shape, num_queries=3, delta=1e-3, relation=relation, labels_per_sample=1
+        )
         for proposal in type(self.make(relation)).proposals(outlook):
             predicted_votes = replace(votes, predictions=np.full(votes.counts.shape, 0.5))
             assert proposal.neighboring_relation is relation

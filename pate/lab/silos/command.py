@@ -91,7 +91,7 @@ def take_part(
         say,
         waiting,
     )
-    from pate.lab.silos.member import Consent, Member
+    from pate.lab.silos.parties import Consent, Member
     from pate.lab.silos.secrets import read_public_keys
 
     def tell(line: str) -> None:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import yaml
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import stdtrit
@@ -29,7 +28,7 @@ from pate._core.files.reading import code_version, digest, read_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
 from pate._core.progress import stage_bar
 from pate._core.release.transaction import require_promise
-from pate._core.settings import Partial, decode, to_plain
+from pate._core.settings import Partial, to_plain
 from pate._core.validation import (
     BoolArray,
     FloatArray,
@@ -38,7 +37,6 @@ from pate._core.validation import (
     require,
     require_count,
     require_distinct,
-    require_known,
     require_positive,
 )
 from pate._labeling.aggregators.base import (
@@ -248,20 +246,6 @@ def pure_epsilon(event: Event) -> float:
         else:
             return math.inf
     return total
-
-
-def read_study(path: Path) -> Study:
-    """Return the study of a YAML file, as `pate study` reads it.
-
-    Raises:
-        ValueError: in one line, on settings that are unknown or out of range.
-    """
-    with expecting(f"YAML in {path}", OSError, yaml.YAMLError):
-        content = yaml.safe_load(path.read_text())
-    require(isinstance(content, dict), f"settings of a study in {path}", content=content)
-    kinds = get_type_hints(Study)
-    require_known(f"settings of a study in {path}", content, [*kinds])
-    return Study(**{name: decode(kinds[name], value) for name, value in content.items()})
 
 
 def _partial(aggregator: AnyAggregator, relation: NeighboringRelation) -> Partial[Aggregator]:

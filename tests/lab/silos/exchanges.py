@@ -13,9 +13,8 @@ import pate
 from pate._core.mechanisms.noise import summand
 from pate._core.validation import IntArray
 from pate.lab.silos.exchange import INVITATION, AwaitedError, Exchange, Invitation
-from pate.lab.silos.member import Consent, Member
+from pate.lab.silos.parties import Consent, Member, Server
 from pate.lab.silos.secrets import SigningKey, WordArray, make_key, read_public_keys
-from pate.lab.silos.server import Server
 from pate.mechanisms import private_generator
 
 LABELS = ("effusion", "nodule")

@@ -149,7 +149,7 @@ def test_a_silo_that_is_killed_sends_the_same_again(
                 assert seen.setdefault(path, path.read_bytes()) == path.read_bytes()
 
     for _ in range(6):
-        for module in ("member", "places"):
+        for module in ("parties", "places"):
             monkeypatch.setattr(f"pate.lab.silos.{module}.write_once", dying)
         killed = True
         while killed:
@@ -158,7 +158,7 @@ def test_a_silo_that_is_killed_sends_the_same_again(
                 killed = False
             except _KilledError:
                 pass
-        for module in ("member", "places"):
+        for module in ("parties", "places"):
             monkeypatch.setattr(f"pate.lab.silos.{module}.write_once", real)
         for name in hospitals.teachers:
             advance(name)

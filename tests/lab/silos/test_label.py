@@ -10,7 +10,7 @@ from pate import ReleasedLabels, cli
 from pate._core.mechanisms.noise import decode
 from pate.accounting import read_ledger
 from pate.lab.silos.exchange import Exchange
-from pate.lab.silos.server import Server
+from pate.lab.silos.parties import Server
 from tests.lab.silos.exchanges import LABELS, Hospitals
 
 QUERIES = 6

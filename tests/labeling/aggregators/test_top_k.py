@@ -1,6 +1,5 @@
 """Sets of a public size keep the contract."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,12 +76,6 @@ class TestPeelingOne(Bound, _TopK):
 
 def test_the_least_voted_label_counts_half_unless_it_is_told() -> None:
     assert Canonical(k=1, scale_canonical=1.0).gamma == 0.5
-
-
-def test_a_loss_that_is_not_ours_is_named() -> None:
-    ours = Canonical(k=2, scale_canonical=1.0)
-    assert ours.display_name == "Canonical (k=2)"
-    assert replace(ours, loss="published").display_name == "Canonical (k=2, published loss)"
 
 
 def test_the_gap_needed_is_that_of_the_mechanism() -> None:

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import ndtr
 
 from pate._labeling.commands.shipped import find_study
-from pate.lab.study.study import Study, read_study
-from scripts.reproduction.zhu_wang_figures import STABLE
+from pate.lab.study.study import Study
+from scripts.reproduction.zhu_wang_figures import STABLE, read_study
 
 pytestmark = pytest.mark.slow
 
