@@ -283,7 +283,7 @@ def make(
                 write_json(root / KEY_FILE, {"key": key_of(place).hex()})
             if planned.imported and planned.again is None:
                 votes = votes_from(_votes(table, planned, key_of(place)), unit=WORD)
-                import_votes(open_votes_run(root, votes, ledger=ledger), votes)
+                import_votes(open_votes_run(root, votes, ledger=ledger), votes, data)
             elif planned.again is None:
                 plan = RunPlan(root, data, teachers=planned.plan(folder), ledger=ledger)
                 plan.fit_teachers()
