@@ -310,7 +310,7 @@ def split_of(
 
 def is_gap(text: str, gaps: Collection[str] = ()) -> bool:
     """Return whether a text stands for a missing value, by itself or as one of ``gaps``."""
-    return text.lower() in GAPS or text in gaps
+    return text.lower() in GAPS or (bool(gaps) and (text in gaps or as_level(text) in gaps))
 
 
 def as_number(text: str) -> float | None:

@@ -274,7 +274,7 @@ class NumberTable(LabeledTable):
             ``thousands_comma`` (1,234.5), each with a sign of a currency or without, ``percent``
             (12%), or as dates, which become days since 2000: ``iso_date`` (2024-01-31 10:00, with a
             time zone or in UTC), or the pattern of another way, such as ``%d.%m.%Y``.
-        gaps: further texts in place of a missing number, such as ``n.d.`` or ``inf``.
+        gaps: further texts or numbers in place of a missing one, such as ``n.d.`` or -99.
         public_fraction: share of public records, if there is no ``split`` and a hash of the group,
             or else of the id, is to decide. There is no default: public records are seen by
             anyone.
@@ -304,7 +304,7 @@ class NumberTable(LabeledTable):
         fill: dict[str, float] | Literal["public"] | None = None,
         texts: dict[str, int] | None = None,
         formats: dict[str, str] | None = None,
-        gaps: list[str] | None = None,
+        gaps: list[str | float] | None = None,
         public_fraction: float | None = None,
         test_fraction: float | None = None,
         features: FeatureMap | None = None,
@@ -327,7 +327,7 @@ class NumberTable(LabeledTable):
         self._columns = columns
         self._categories, self._fill, self._texts = categories or {}, fill or {}, texts or {}
         require_count(2, **{f"texts[{name}]": number for name, number in self._texts.items()})
-        self._formats, self._gaps = formats or {}, tuple(gaps or ())
+        self._formats, self._gaps = formats or {}, tuple(as_level(str(sign)) for sign in gaps or ())
         for name, form in self._formats.items():
             known = form in FORMATS or "%" in form
             require(known, f"formats among {', '.join(FORMATS)}, or as %d.%m.%Y", **{name: form})

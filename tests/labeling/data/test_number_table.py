@@ -345,6 +345,11 @@ def test_signs_of_missing_numbers_are_named(tmp_path: Path) -> None:
     assert np.ravel(numbers).tolist() == [5, 5, 4, 6, 5, 1]
     with pytest.raises(ValueError, match=r"signs of missing numbers `gaps`.*value='n\.d\.'"):
         values_of(path, fill="public")
+    path = write_rows(tmp_path / "coded.csv", "value", "-99", "4", "-99.0", "6", "6", "1")
+    settings = f"{{path: {path}, labels: [gout], gaps: [-99], fill: {{value: 5}}}}"
+    (tmp_path / "data.yaml").write_text(f"data: {{class_path: NumberTable, init_args: {settings}}}")
+    source = read_data(tmp_path / "data.yaml")
+    assert [[*source.load(role).features[:, 0]] for role in Role] == [[5, 6], [4, 6], [5, 1]]
 
 
 def test_packed_and_differently_encoded_files_are_read(tmp_path: Path) -> None:
