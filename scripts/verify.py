@@ -1,7 +1,6 @@
 """Check a privacy statement by the standard library alone: python verify.py privacy.json owner.pub.
 
-Each epsilon is at least what an adversary reaches against the listed events. Without the owner's
-SSH key, a statement that lies throughout is accepted. Its words and `reach` are not compared.
+Without the owner's SSH key a lie throughout is accepted. Words and `reach` are not compared.
 """
 
 import json
@@ -52,13 +51,12 @@ def law(kind: str, x: float, lean: float) -> tuple[float, float]:
 
 def least(delta: float, mu_squared: float, laws: Any = ((1.0, 1.0),)) -> float:
     """Return epsilon of Gaussian noise together with an outcome of these laws."""
-    low, high, mu = 0.0, 2.0**20, sqrt(mu_squared + 1e-18)
+    low, high, m = 0.0, 2.0**20, sqrt(mu_squared / 2 + 1e-18)
     for _ in range(60):
         middle, missed = (low + high) / 2, 0.0
         for p, q in laws:
-            at = middle - log(p / q)
-            rest = exp(min(at, 700)) * erfc((at / mu + mu / 2) / sqrt(2))
-            missed += p / 2 * (erfc((at / mu - mu / 2) / sqrt(2)) - rest)
+            x = (at := middle - log(p / q)) / m / 2
+            missed += p / 2 * (erfc(x - m / 2) - exp(min(at, 700)) * erfc(x + m / 2))
         low, high = (low, middle) if missed <= delta else (middle, high)
     return high
 
@@ -111,11 +109,13 @@ def main(path: Path, *keys: Path) -> None:
         need(s[name] == value, f"{name}={value}, got {s[name]}")
     need(facts["ledger"] != "audit" and not any(r["seeded"] for r in releases), "no seeded noise")
     need([each["release"] for each in releases] == [*range(1, len(releases) + 1)], "all releases")
-    unit, paid = this["privacy_unit"], [c for each in releases for c in each["realised"] or [each]]
-    alike, lines = all(each["privacy_unit"] == unit for each in releases), []
-    for relation, stated in s["guarantees"].items():
-        joined = len(releases) == 1 or unit.get("partition") or relation == "replace_record"
-        one = alike and joined and stated["unit"] in (s["unit"], unit["unit"])
+    unit, lines, free = this["privacy_unit"], [], 2 - (this["privacy_unit"]["unit"] == "group")
+    paid = [charge for each in releases for charge in each["realised"] or [each]]
+    for relation, stated in ({facts["neighboring_relation"]: {}} | s["guarantees"]).items():
+        names = ("unit", "grouping", "partition")[: 3 - free * (relation == "replace_record")]
+        units = {tuple(map(each["privacy_unit"].get, names)) for each in releases}
+        joined = len(releases) == 1 or (len(units) == 1 and unit.get(names[-1]) is not None)
+        one = joined and stated["unit"] in (s["unit"], unit["unit"])
         need(one or stated["epsilon"] is None, f"one unit in all releases, under {relation}")
         charged = {"this_release": [this], "costs": paid, "guarantees": releases}
         for name in charged if stated["epsilon"] is not None else ["this_release"]:

@@ -10,6 +10,7 @@ import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -103,6 +104,8 @@ class Typist:
             assert cli.main(arguments) == (2 if command.refused else 0), (
                 self.capsys.readouterr().err
             )
+        elif program == "ssh-keygen":
+            subprocess.run(command.words, check=True, capture_output=True)
         else:
             assert program == "python"
             with self.monkeypatch.context() as patch:
@@ -111,7 +114,8 @@ class Typist:
                 if arguments[0] == "-m":
                     import_module(f"{arguments[1]}.__main__").main(arguments[2:])
                 else:
-                    runpy.run_path(arguments[0])
+                    room = ROOT if arguments[0].startswith("scripts/") else Path()
+                    runpy.run_path(str(room / arguments[0]), run_name="__main__")
         captured = self.capsys.readouterr()
         return captured.out + captured.err
 

@@ -116,6 +116,7 @@ class Case:
     budget: float | None = None
     delta: float = 1e-6
     unit: PrivacyUnit = RECORDS
+    others: PrivacyUnit | None = None  # that of the second release, where it is another one
     teachers: int = 1
     seeded: bool = False
     paid: tuple[int, ...] = ()  # queries that are paid for in the end, where these are fewer
@@ -145,7 +146,7 @@ def statement_of(case: Case) -> str:
                 description="Noise",
                 seeded=case.seeded,
                 delta=case.delta,
-                privacy_unit=case.unit,
+                privacy_unit=case.unit if number == 0 or case.others is None else case.others,
                 budget=budget,
             )
             paid = [(events, case.paid[number])] if case.paid else None
@@ -168,6 +169,7 @@ MIXED = Case(((both(choice(0.05), gauss(60)), 20), (choice(0.1), 8)))
 PERSON = PrivacyUnit(unit="patient", partition=EACH)
 GROUP = PrivacyUnit(unit="group", grouping="patient", partition=EACH)
 UNKNOWN = PrivacyUnit(unit="record")  # whose teachers are not known to be the same
+RUNS = [PrivacyUnit(unit="record", partition=key) for key in ("2f", "7c")]
 
 
 def aggregated(aggregator: Any) -> Case:
@@ -203,6 +205,7 @@ HONEST = {
     "patients": replace(GAUSSIAN, unit=PERSON),
     "groups": replace(GAUSSIAN, unit=GROUP),
     "unknown teachers": replace(GAUSSIAN, unit=UNKNOWN),
+    "teachers of two runs": replace(GAUSSIAN, unit=RUNS[0], others=RUNS[1]),
     "NoisyVotes": aggregated(NoisyVotes(sigma_votes=90.0)),
     "ScoreVotes": aggregated(ScoreVotes(multiplier_scores=30.0)),
     "ConfidentScreen": aggregated(
@@ -216,7 +219,15 @@ HONEST = {
     "Canonical": aggregated(Canonical(k=3, scale_canonical=200.0)),
     "PeeledVotes": aggregated(PeeledVotes(k=2, scale_chosen=200.0, sigma_chosen=90.0)),
 }
-FAST = ("three Gaussian", "one choice", "thresholds", "failures", "a budget", "ConfidentScreen")
+FAST = (
+    "three Gaussian",
+    "teachers of two runs",
+    "one choice",
+    "thresholds",
+    "failures",
+    "a budget",
+    "ConfidentScreen",
+)
 """Honest statements of the fast tests; the night has all."""
 
 
@@ -338,6 +349,7 @@ EDITS: dict[str, tuple[Case, Callable[[Content], None]]] = {
         put("guarantees", REPLACED, "epsilon", value=lambda x: 0.97 * x),
     ),
     "no epsilon of a release": (GAUSSIAN, put("this_release", REPLACED, "epsilon", value=None)),
+    "no guarantees": (GAUSSIAN, put("guarantees", value={})),
     "not a number": (GAUSSIAN, put("guarantees", REPLACED, "epsilon", value=math.nan)),
     "delta of a guarantee": (GAUSSIAN, put("guarantees", REPLACED, "delta", value=1e-5)),
     "delta changed": (GAUSSIAN, put("delta", value=1e-5)),
@@ -370,6 +382,11 @@ EDITS: dict[str, tuple[Case, Callable[[Content], None]]] = {
     ),
     "a budget invented": (GAUSSIAN, budgeted),
     "a total invented": (replace(GAUSSIAN, unit=UNKNOWN), totaled),
+    "a total of other teachers": (replace(GAUSSIAN, unit=RUNS[0], others=RUNS[1]), totaled),
+    "a total of groups without a name": (
+        replace(GAUSSIAN, unit=PrivacyUnit(unit="group")),
+        put("guarantees", REPLACED, "unit", value="group"),
+    ),
     "another aggregator": (GAUSSIAN, put("aggregator", "class_path", value="Other")),
     "another digest of labels": (GAUSSIAN, put("sha256", value="1" * 64)),
     "another format": (GAUSSIAN, put("format", value=1)),
