@@ -10,6 +10,7 @@ import pytest
 from pate import PateClassifier, ReleasedLabels
 from tests.conftest import make_arrays, recipe
 from tests.injection import MODES, Case, Ended, Injector, injector, try_points
+from tests.processes import run_here
 
 CASES = ("label", "run", "fit", "classifiers")
 
@@ -99,3 +100,20 @@ def test_a_sample_of_operations_pays_once(name: str, run: Injector, tmp_path: Pa
 @pytest.mark.parametrize("name", CASES)
 def test_every_operation_pays_once(name: str, mode: str, run: Injector, tmp_path: Path) -> None:
     assert try_points(run, case_of(name, tmp_path), [mode]) > 100
+
+
+def test_a_mask_of_permissions_names_the_place_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under umask 0777 the rehearsal is the first that cannot read what it wrote."""
+    case = case_of("label", tmp_path)
+    case.begin()
+
+    def closed(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/tmp/pate0/run/private/votes_import.json")
+
+    monkeypatch.setattr("pate._labeling.stages.rehearsal.import_votes", closed)
+    assert isinstance(case.work, list)
+    ended = run_here(*case.work, folder=case.place)
+    assert ended.code == 2 and ended.err.count("\n") == 1
+    assert ended.err.startswith("pate label: Expected access to run, got: Permission denied")

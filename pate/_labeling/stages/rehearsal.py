@@ -207,8 +207,12 @@ def _scene(run: Run, made_up: MadeUp | None) -> Iterator[Run]:
     said = StringIO()
     with TemporaryDirectory(prefix="pate") as folder:
         root = Path(folder) / run.root.resolve().name
-        with redirect_stdout(said), redirect_stderr(said):
-            yield Run(root, ledger=ledger_in(root), data=made_up)
+        try:
+            with redirect_stdout(said), redirect_stderr(said):
+                yield Run(root, ledger=ledger_in(root), data=made_up)
+        except PermissionError as error:  # by a mask of permissions, which the run would meet too
+            error.filename, error.filename2 = str(run.root), None
+            raise
 
 
 @contextmanager
