@@ -36,7 +36,7 @@ SLOW = 1.0  # seconds; slower calls run only once
 
 Scores = NDArray[np.int64]
 Array = NDArray[Any]
-Draw = Callable[[], object]
+Draw = Callable[..., object]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     print(table(("mechanism", "batch", "loop of single calls", "ratio"), batch_rows(runs)))
     print("\nDraws of a release beside numpy's, in turn, milliseconds.\n")
-    rows = [[name, *milliseconds(*draws, runs)] for name, *draws in noise_cases(scores, source)]
+    cases = noise_cases(scores, source)
+    rows = [[name, *milliseconds(here, plain, runs)] for name, here, plain in cases]
     print(table(("draw", "here, ms", "numpy, ms", "ratio"), rows))
 
 

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
 from pate.data import Arrays, AutoFeatures, FeatureMap, PublicScaling, RandomFeatures
 from scripts.measure_runs import DESCENT, PRIVATE, PUBLIC, TEST, records_of
-from scripts.rivals.__main__ import arena_of
-from scripts.rivals.contest import Contest, hold, rivals_of
+from scripts.rivals.contest import Contest, arena_of, hold, rivals_of
 from scripts.rivals.descent import Descent
 
 DRAWN = ("products", "radial", "modes", "mixed", "linear", "triples", "rings", "boards")

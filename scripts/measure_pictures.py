@@ -61,8 +61,7 @@ from scripts.measure_runs import (
     call,
     figures_of,
 )
-from scripts.rivals.__main__ import arena_of
-from scripts.rivals.contest import Contest, figures, fit_without_privacy
+from scripts.rivals.contest import Contest, arena_of, figures, fit_without_privacy
 from scripts.rivals.convolutions import NetworkDescent, descend_network
 from scripts.rivals.descent import Descent, descend
 

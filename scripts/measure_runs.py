@@ -41,8 +41,7 @@ from pate._labeling.data.features.numeric import ChainedFeatures, PublicScaling
 from pate._labeling.data.features.patches import PatchFeatures
 from pate.data import Arrays, CelebA, DataSource
 from scripts.faces.drawing import write_celeba_folder
-from scripts.rivals.__main__ import arena_of
-from scripts.rivals.contest import Contest, hold, rivals_of
+from scripts.rivals.contest import Contest, arena_of, hold, rivals_of
 from scripts.rivals.descent import Descent
 
 TASKS = {

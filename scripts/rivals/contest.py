@@ -1,4 +1,4 @@
-"""All rivals at the same epsilons, on the same records."""
+"""All rivals at the same epsilons, on the same records: PRIVATE figures, measured without accounting."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scipy.special import expit
 
 from pate._core.accounting.accountant import COARSE_ORDERS
 from pate._core.progress import stage_bar
-from pate._core.tables import text_table
 from pate._core.validation import (
     FloatArray,
+    StrArray,
     UInt8Array,
     require,
     require_count,
@@ -26,8 +26,9 @@ from pate._core.validation import (
 from pate._labeling.linear import match_logistic_moments
 from pate._labeling.student.metrics import DECISION_METRICS, average_precision
 from pate.accounting import Event, Target, calibrate_scale, epsilon_of
+from pate.data import DataSource, Records, Role
 from pate.student import agreement, choose_thresholds
-from scripts.rivals.contributions import Contributions
+from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.descent import Descent, descend
 from scripts.rivals.moments import (
     Moments,
@@ -39,17 +40,9 @@ from scripts.rivals.moments import (
     solve_ridge,
 )
 
-PRIVATE = "PRIVATE: measured on private records without accounting for it; not to be published"
 _MOST_FEATURES = 4096  # the moments of features are a square
 _STEPS = 200
 _RIDGE = 1e-3  # keeps weights finite where a label can be told without error
-_FIGURES = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro-F1",
-    "mAP": "mAP",
-    "macro_f1_at_its_cut": "macro-F1, cut for it",
-    "micro_f1_at_its_cut": "micro-F1, cut for it",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +106,27 @@ class Arena:
         return mean
 
 
+def arena_of(data: DataSource, unit: str, contest: Contest) -> Arena:
+    """Return the records of a source, for units that are a ``record`` or a ``group``."""
+    private, public, test = (data.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST))
+    scale = PublicScale.of(public.features, standardise=contest.standardise)
+    return Arena(
+        private=Contributions.of(private, scale, _units(private, unit)),
+        public=scale(public.features).astype(np.float64),
+        test=scale(test.features).astype(np.float64),
+        truth=test.labels,
+        unit=unit,
+    )
+
+
+def _units(records: Records, unit: str) -> StrArray:
+    if unit == "record":
+        return records.ids
+    require(records.groups is not None, "groups of the private records", unit=unit)
+    assert records.groups is not None
+    return records.groups
+
+
 @dataclass(frozen=True, kw_only=True)
 class Score:
     """One rival at one epsilon, on the test set: medians over seeds.
@@ -147,13 +161,6 @@ class Standings:
     contest: Contest
     unit: str
     scores: tuple[Score, ...]
-
-    notice = PRIVATE
-
-    @property
-    def title(self) -> str:
-        """The settings in one line."""
-        return f"one {self.unit} added, removed or altered; delta {self.contest.delta:g}"
 
 
 class Learned(NamedTuple):
@@ -310,13 +317,3 @@ def fit_without_privacy(private: Contributions) -> FloatArray:
     optimum = minimize(loss, np.zeros(size).ravel(), jac=True, method="L-BFGS-B", options=options)
     weights: FloatArray = optimum.x.reshape(size)
     return weights
-
-
-def table(standings: Standings) -> str:
-    """Return all scores as text."""
-    rows = [("rival", "epsilon", "noise", *_FIGURES.values())]
-    for score in standings.scores:
-        noise = f"{score.noise_multiplier:.3f}" if math.isfinite(score.epsilon) else ""
-        figures = (f"{getattr(score, name):.4f}" for name in _FIGURES)
-        rows.append((score.rival, f"{score.epsilon:.3f}", noise, *figures))
-    return "\n".join([standings.notice, standings.title, "", *text_table(rows)]) + "\n"

@@ -6,7 +6,6 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -22,8 +21,6 @@ from pate.accounting import (
 )
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.sampled_curve import sampled_gaussian_rdp
-
-INSTALL = "pip install opacus, for descent on noised gradients"
 
 _ORDERS = DEFAULT_ORDERS[::6][DEFAULT_ORDERS[::6] < 1000]
 # the count is released once, with this many times the noise of a step
@@ -76,11 +73,6 @@ def _step_event(noise_multiplier: float, rate: float) -> Event:
         rdp=tuple(curve.tolist()),
         neighboring_relation=NeighboringRelation.REPLACE_RECORD,
     )
-
-
-def is_installed() -> bool:
-    """Return whether Opacus is there."""
-    return find_spec("opacus") is not None
 
 
 def learning_rate(
