@@ -47,6 +47,7 @@ from pate._labeling.data.source import (
 _SPLIT = {role.value: number for role, number in SPLIT_OF_ROLE.items()} | {
     str(n): n for n in SPLIT_OF_ROLE.values()
 }
+_THOUSANDS = r"(?<=\d),(?=\d{3}\b)"
 _ROWS, _GROWS = 10, 0.98  # that show an order, and how many of their steps
 _YAML = {False: ("no", "false", "off"), True: ("yes", "true", "on")}
 
@@ -338,7 +339,8 @@ def counts_rows(values: Sequence[str]) -> bool:
     >>> counts_rows([*map(str, range(5, 50, 3))]), counts_rows(["1", "2", "2", *"3456789"])
     (True, False)
     """
-    numbers = [as_number(text.replace(",", "")) for text in values if not is_gap(text)]
+    full = [re.sub(_THOUSANDS, "", text) for text in values if not is_gap(text)]
+    numbers = [as_number(text) for text in full]
     whole = [number for number in numbers if number is not None and number.is_integer()]
     steps = np.sign(np.diff(whole))
     return len(whole) == len(numbers) >= _ROWS and bool(
