@@ -157,8 +157,8 @@ def test_all_that_is_printed_and_shared_is_equal_on_neighbors(
         for words in commands:
             own = more if words[0] not in ("check", "ledger") else ()
             status = cli.main([unit if word == "UNIT" else word for word in [*words, *own]])
-            text = (MEASURED.sub("", text) for text in capsys.readouterr())
-            printed.append((words, status, *text))
+            said = [MEASURED.sub("", stream) for stream in capsys.readouterr()]
+            printed.append((words, status, *said))
         assert [status for _, status, *_ in printed] == [0] * len(commands), printed
         files = {
             path.relative_to(here): path.read_bytes()
