@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
+from pate._core.accounting.cost import NeighboringRelation
 from pate._core.files.reading import digest
 from pate._core.files.writing import write_json
 from pate._core.progress import stage_bar
@@ -45,7 +46,7 @@ from pate._labeling.stages.votes_import import import_votes, open_votes_run, vot
 from pate.aggregators import Canonical, NoisyVotes, Peeling
 from pate.data import Arrays
 from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
-from pate.lab.audit.neighbor import printed_totals
+from pate.lab.audit.neighbor import Whom
 
 DELTA = 1e-5
 LABELS, FEATURES = 3, 4
@@ -513,7 +514,7 @@ def totals(
         truth = moved.epsilon(DELTA)
         each = not releases[place].has_partition
         own = neighbor.whom == releases[place].unit if each else place in neighbor.absent
-        for where, epsilon in printed_totals(
+        for where, epsilon in _printed_totals(
             one.statement,
             neighbor.whom,
             neighbor.units,
@@ -521,6 +522,43 @@ def totals(
             own_teachers=own,
         ):
             yield f"{name}, {where}", epsilon, truth
+
+
+def _printed_totals(
+    statement: Mapping[str, Any],
+    whom: Whom,
+    units: int,
+    *,
+    leaves: bool,
+    own_teachers: bool,
+) -> Iterator[tuple[str, float]]:
+    """Yield the epsilons that a statement prints for a neighbor, and where.
+
+    Args:
+        statement: its content.
+        whom: what differs between the neighbors.
+        units: how many of them.
+        leaves: whether they leave, and are not altered.
+        own_teachers: whether they are teachers of the release that is stated, or its records or
+            groups where each of them is a teacher.
+    """
+    parts = [("guarantees", statement["max_teachers_per_unit"], statement["guarantees"])]
+    parts += [("reach", row["teachers"], row) for row in statement["reach"]]
+    for part, most, figures in parts:
+        for relation in (
+            NeighboringRelation.REPLACE_RECORD,
+            NeighboringRelation.ADD_REMOVE_TEACHER,
+        ):
+            unit = statement["guarantees"][relation.value].get("unit", statement["unit"])
+            figure = figures[relation.value]
+            epsilon = figure["epsilon"] if part == "guarantees" else figure
+            if relation is NeighboringRelation.REPLACE_RECORD:
+                covered = whom == unit or (whom == "record" and unit == "group")
+            else:
+                covered = leaves and own_teachers
+            if covered and units <= most and epsilon is not None:
+                where = relation.value.upper()
+                yield where if part == "guarantees" else f"{where}, m = {most}", float(epsilon)
 
 
 def _figures(statement: Mapping[str, Any]) -> Any:

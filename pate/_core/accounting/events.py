@@ -398,19 +398,19 @@ class FailureEvent(Event):
     """
 
     delta: float
-    tail: Literal["exponential", "normal", "constant"] | None = None
+    tail: Literal["exponential", "constant"] | None = None
     step: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_in_open_unit_interval(delta=self.delta)
         require(
-            self.tail in ("exponential", "normal", "constant", None),
-            "tail exponential, normal, constant or null",
+            self.tail in ("exponential", "constant", None),
+            "tail exponential, constant or null",
             tail=self.tail,
         )
         require(
-            (self.tail in ("exponential", "normal")) == (self.step is not None),
+            (self.tail == "exponential") == (self.step is not None),
             "a tail with its step",
             tail=self.tail,
             step=self.step,
@@ -429,11 +429,7 @@ class FailureEvent(Event):
             return self
         if self.step is None:
             return super()._for_group_size(teachers)
-        nearer = (teachers - 1) * self.step
-        if self.tail == "exponential":
-            log_delta = math.log(self.delta) + nearer
-        else:
-            log_delta = float(log_ndtr(ndtri(self.delta) + nearer))
+        log_delta = math.log(self.delta) + (teachers - 1) * self.step
         certain = math.nextafter(1, 0)
         return replace(
             self, delta=certain if log_delta >= math.log(certain) else math.exp(log_delta)

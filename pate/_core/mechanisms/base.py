@@ -139,7 +139,6 @@ FACTS = frozenset(
         "relation",
         "shift",
         "sensitivity",
-        "integer_scores",
     }
 )
 """Fields that follow from the scores, not from who chooses the mechanism."""

@@ -23,7 +23,6 @@ from pate._core.accounting.events import (
     Event,
     FailureEvent,
     GaussianNoisyMaxEvent,
-    GaussianThresholdEvent,
     PureDPEvent,
     StabilityTestEvent,
 )
@@ -66,10 +65,9 @@ class SortedCounts(NamedTuple):
     gaps: Rows
     """``[C + 1]`` or ``[B, C + 1]``: ``gaps[..., k]`` is the gap below the k largest counts.
 
-    The first and the last are
-    gaps to the public sentinels ``upper`` and 0, or weighted distances from ``upper / 2``, negative
-    where a majority is against none or all of the labels. int64; float64 of real scores and where
-    there are half votes.
+    The first and the last are gaps to the public sentinels ``upper`` and 0, or weighted distances
+    from ``upper / 2``, negative where a majority is against none or all of the labels. int64;
+    float64 where there are half votes.
     """
 
 
@@ -77,20 +75,18 @@ def sort_counts(
     counts: ArrayLike,
     *,
     upper: float,
-    integer_scores: bool = True,
     majority_weight: int | None = None,
 ) -> SortedCounts:
-    """Sort counts, or other scores, and take the gaps between neighboring ranks.
+    """Sort counts, or other whole scores, and take the gaps between neighboring ranks.
 
     >>> counts = sort_counts([10, 90, 80], upper=100)
     >>> counts.order, counts.gaps
     (array([1, 2, 0]), array([10, 10, 70, 10]))
 
     Args:
-        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``, or real numbers there.
+        counts: ``[C]`` or ``[B, C]`` integers in ``[0, upper]``.
         upper: the largest possible count, which is the public number of teachers, below 2^53; of
             other scores a public bound that holds for all of them, whatever the data.
-        integer_scores: whether all but integers are refused.
         majority_weight: w, 1 or 2, for the gaps by which a majority votes for none or all of the
             labels: ``w (upper / 2 - h_(1))`` and ``w (h_(C) - upper / 2)``. None for the sentinels.
 
@@ -99,11 +95,10 @@ def sort_counts(
 
     Raises:
         ValueError: on counts of another shape, kind or range, ``upper`` that is not a positive
-            integer (a positive number, of real scores), or a ``majority_weight`` that is neither 1
-            nor 2.
+            integer, or a ``majority_weight`` that is neither 1 nor 2.
     """
     _require_weight(majority_weight=majority_weight)
-    rows, single = as_counts(counts, upper, integer_scores=integer_scores)
+    rows, single = as_counts(counts, upper)
     ranked = sort_rows(rows, upper, majority_weight)
     return SortedCounts(ranked.order[0], ranked.gaps[0]) if single else ranked
 
@@ -288,36 +283,28 @@ class GapChoice(ScoreMechanism[IntArray]):
         return slice(first, min(last, self.kbar or last) + 1)
 
 
-def as_counts(counts: ArrayLike, upper: float, *, integer_scores: bool) -> tuple[Rows, bool]:
-    """Return counts, int64, or other scores, float64, as ``[B, C]``, and whether it was one row.
+def as_counts(counts: ArrayLike, upper: float) -> tuple[Rows, bool]:
+    """Return counts as rows ``[B, C]`` of int64, and whether they were a single row.
 
     Raises:
-        ValueError: unless they are integers (numbers, if they need not be ``integer_scores``) of
-            shape ``[C]`` or ``[B, C]`` in ``[0, upper]``, ``0 < upper < 2^53``.
+        ValueError: unless they are integers of shape ``[C]`` or ``[B, C]`` in ``[0, upper]``,
+            ``0 < upper < 2^53``.
     """
     rows, single = as_batch(counts)
-    if integer_scores:
-        require(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
-        require_count(1, upper=upper)
-    else:
-        require_positive(upper=upper)
+    require(rows.dtype.kind in "iu", "integer counts", dtype=str(rows.dtype))
+    require_count(1, upper=upper)
     require(upper < 2**53, "upper < 2^53", upper=upper)
     if rows.size:
         low, high = rows.min().item(), rows.max().item()
         require(low >= 0 and high <= upper, f"counts in 0..{upper}", minimum=low, maximum=high)
-    return rows.astype(np.int64 if integer_scores else np.float64, copy=False), single
+    return rows.astype(np.int64, copy=False), single
 
 
 def sort_rows(rows: Rows, upper: float, majority_weight: int | None = None) -> SortedCounts:
-    """Sort counts or scores ``[B, C]`` in ``[0, upper]``, as `sort_counts` does."""
+    """Sort counts ``[B, C]`` in ``[0, upper]``, as `sort_counts` does."""
     padded = np.empty((len(rows), rows.shape[1] + 2), dtype=rows.dtype)
-    if rows.dtype.kind == "f":
-        # not as distances below the bound, which would round them
-        order, padded[:, 1:-1] = sort_ascending(-rows, largest=None)
-        padded[:, 0], padded[:, -1] = -upper, 0
-    else:
-        order, padded[:, 1:-1] = sort_ascending(int(upper) - rows, largest=int(upper))
-        padded[:, 0], padded[:, -1] = 0, upper
+    order, padded[:, 1:-1] = sort_ascending(int(upper) - rows, largest=int(upper))
+    padded[:, 0], padded[:, -1] = 0, upper
     gaps = padded[:, 1:] - padded[:, :-1]
     if majority_weight is not None:
         if majority_weight * upper % 2:  # half votes
@@ -407,11 +394,7 @@ class StabilityTest(_GapTest):
     Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` for a gap q, with ``z = Phi^-1(1
     - delta_test)``.
 
-    Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent` of
-    integer scores; of real scores a `GaussianThresholdEvent` of ``sigma`` over the window ``w``,
-    and a `FailureEvent`: where the set is the same on both neighbors, the outcome says whether
-    ``max(shift, q)``, a statistic of sensitivity w, exceeds a threshold with its noise; where it is
-    not, both gaps are at most w, and pass with the probability of failure at most.
+    Privacy: for the outcome together with the exact set above the gap, `StabilityTestEvent`.
 
     >>> test = StabilityTest(delta_test=1e-6, shift=2, num_teachers=100, sigma=2.0)
     >>> test(np.array([60, 1]), generator=seeded_generator(0))
@@ -429,64 +412,42 @@ class StabilityTest(_GapTest):
             generally the largest value of the narrower of two neighbors' gaps. Of other scores a
             public bound on them.
         sigma: standard deviation of the noise, in votes.
-        integer_scores: whether gaps must be multiples of one half, as gaps of integer scores are,
-            and the sensitivity an integer. If not, the cost covers all real numbers.
 
     Raises:
         ValueError: on ``sigma <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``num_teachers``,
-            ``window`` or ``sensitivity`` that is not positive, or not an
-            integer though ``integer_scores``.
+            ``window`` or ``sensitivity`` that is no positive integer.
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
 
-    num_teachers: float
+    num_teachers: int
     sigma: float
-    integer_scores: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        numbers = given(shift=self.shift, num_teachers=self.num_teachers, window=self.window)
-        if self.integer_scores:
-            require_count(1, **numbers)
-            require(
-                float(self.sensitivity).is_integer(),
-                "an integer sensitivity",
-                sensitivity=self.sensitivity,
-            )
-        else:
-            require_positive(**numbers)
+        require_count(
+            1, **given(shift=self.shift, num_teachers=self.num_teachers, window=self.window)
+        )
+        require(
+            float(self.sensitivity).is_integer(),
+            "an integer sensitivity",
+            sensitivity=self.sensitivity,
+        )
 
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one test together with the exact set that it releases."""
         window = self.gap_window(relation)
-        if self.integer_scores:
-            return StabilityTestEvent(
-                neighboring_relation=relation,
-                sigma=self.sigma,
-                delta_test=self.delta_test,
-                shift=int(self.shift),
-                num_teachers=int(self.num_teachers),
-                window=None if window == relation.score_range else int(window),
-            )
-        delta = max(self.delta_test, float(self.probability(window)))
-        return ComposedEvent(
-            events=(
-                GaussianThresholdEvent(
-                    neighboring_relation=relation, noise_multiplier=self.sigma / window
-                ),
-                FailureEvent(
-                    neighboring_relation=relation,
-                    delta=min(delta, math.nextafter(1, 0)),
-                    tail="normal",
-                    step=window / self.sigma,
-                ),
-            )
+        return StabilityTestEvent(
+            neighboring_relation=relation,
+            sigma=self.sigma,
+            delta_test=self.delta_test,
+            shift=int(self.shift),
+            num_teachers=int(self.num_teachers),
+            window=None if window == relation.score_range else int(window),
         )
 
     def _require_priced(self, gaps: FloatArray) -> None:
-        if self.integer_scores:
-            require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes")
+        require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes")
         # the narrower gap of two neighbors is num_teachers at most
         most = self.num_teachers + (self.window or 0) * self.sensitivity
         require(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes")

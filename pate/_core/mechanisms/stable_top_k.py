@@ -72,13 +72,12 @@ class GapMechanism(ScoreMechanism[Released_co]):
         "test_noise": partial(require_noise, TestedBy),
     }
 
-    num_teachers: float
+    num_teachers: int
     num_labels: int
     scale_gap: float
     sigma_test: float
     delta_test: float
     shift: float
-    integer_scores: bool = True
     allow_empty: bool = True
     noise: GapNoise = "gumbel"
     test_noise: TestedBy = "gaussian"
@@ -86,15 +85,6 @@ class GapMechanism(ScoreMechanism[Released_co]):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.choice, self.test  # both check their parameters
-        if not self.integer_scores:
-            # gaps of real scores are rounded to 2^-53 of the bound, by which they move more than
-            # the event knows
-            scale = min(getattr(self, name) for name in self.noise_parameters)
-            require(
-                self.num_teachers <= 2**32 * scale,
-                f"num_teachers <= {2**32 * scale}",
-                num_teachers=self.num_teachers,
-            )
 
     @cached_property
     def choice(self) -> GapChoice:
@@ -137,7 +127,6 @@ class GapMechanism(ScoreMechanism[Released_co]):
         return StabilityTest(
             num_teachers=self.num_teachers,
             sigma=self.sigma_test,
-            integer_scores=self.integer_scores,
             **tested,
         )
 
@@ -172,7 +161,7 @@ class GapMechanism(ScoreMechanism[Released_co]):
         return 0.0
 
     def _rows(self, counts: ArrayLike) -> tuple[Rows, bool]:
-        rows, single = as_counts(counts, self.num_teachers, integer_scores=self.integer_scores)
+        rows, single = as_counts(counts, self.num_teachers)
         require(
             rows.shape[1] == self.num_labels,
             f"counts of {self.num_labels} labels",
@@ -230,8 +219,6 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
         shift: protection of the test, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD;
             times the sensitivity of other scores.
         sensitivity: the largest change of one score between neighbors, 1 for votes.
-        integer_scores: whether scores and their sensitivity must be integers, as counts are. If
-            not, the cost covers all real numbers.
         allow_empty: whether k may be 0 or C, which the paper leaves out.
         noise: noise of the choice, any noise of `GapChoice`.
         test_noise: noise of the test, ``gaussian`` or ``laplace``.
@@ -242,10 +229,9 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
 
     Raises:
         ValueError: on a scale or deviation that is not positive, ``delta_test`` outside (0, 1), a
-            ``shift`` or ``sensitivity`` that is not positive, or not an integer though
-            ``integer_scores``, more than 2^32 scales of noise within ``num_teachers`` if not, an
-            unknown noise, a regularizer or ``kbar`` that `GapChoice` refuses, or one label without
-            the empty and the full set.
+            ``shift`` or ``sensitivity`` that is no positive integer, an unknown noise, a
+            regularizer or ``kbar`` that `GapChoice` refuses, or one label without the empty
+            and the full set.
     """
 
     checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
@@ -284,7 +270,7 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
     ) -> tuple[BoolArray, BoolArray]:
         """Release sets of labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``.
 
-        Scores are integers if ``integer_scores``.
+        Scores are integers.
 
         Returns:
             The members, booleans of the shape of the counts, all False in a row that failed; and
@@ -376,8 +362,7 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
 
     Raises:
         ValueError: on noise that is not positive, ``delta_test`` outside (0, 1), a ``shift`` or
-            ``sensitivity`` that is not positive, or no integer though ``integer_scores``, more than
-            2^32 scales of noise within ``num_teachers`` if not, ``k`` outside 1..C, ``rank_penalty
+            ``sensitivity`` that is no positive integer, ``k`` outside 1..C, ``rank_penalty
             < 0``, an unknown noise, or one label without the empty and the full set.
     """
 
@@ -416,7 +401,7 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
         """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``.
 
-        Scores are integers if ``integer_scores``.
+        Scores are integers.
 
         Raises:
             ValueError: on counts of another shape, kind or range.

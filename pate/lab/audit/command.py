@@ -18,9 +18,8 @@ from pate._labeling.commands.run import Overrides, Recipe, by_part, run_plan
 from pate._labeling.commands.shipped import PARTS, find_recipe
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.run import TEACHERS_FIT, Run, StageChangedError
-from pate.lab.audit.canaries import CanaryRecords
 from pate.lab.audit.neighbor import STATUS, Whom, audit_neighbor
-from pate.lab.audit.whole import audit
+from pate.lab.audit.whole import CanaryRecords, audit
 
 _OTHERS = PARTS[1:]
 _NEIGHBORS: dict[str, Whom] = {

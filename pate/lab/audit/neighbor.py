@@ -227,40 +227,6 @@ def neighbor_of(run: Run, whom: Whom, name: str) -> Neighbor:
     return Neighbor(whom=whom, name=name, ids=ids, partition=unit_of(run).partition)
 
 
-def printed_totals(
-    statement: Mapping[str, Any],
-    whom: Whom,
-    units: int,
-    *,
-    leaves: bool,
-    own_teachers: bool,
-) -> Iterator[tuple[str, float]]:
-    """Yield the epsilons that a statement prints for a neighbor, and where.
-
-    Args:
-        statement: its content.
-        whom: what differs between the neighbors.
-        units: how many of them.
-        leaves: whether they leave, and are not altered.
-        own_teachers: whether they are teachers of the release that is stated, or its records or
-            groups where each of them is a teacher.
-    """
-    parts = [("guarantees", statement["max_teachers_per_unit"], statement["guarantees"])]
-    parts += [("reach", row["teachers"], row) for row in statement["reach"]]
-    for part, most, figures in parts:
-        for relation in (_REPLACE, _REMOVE):
-            unit = statement["guarantees"][relation.value].get("unit", statement["unit"])
-            figure = figures[relation.value]
-            epsilon = figure["epsilon"] if part == "guarantees" else figure
-            if relation is _REPLACE:
-                covered = whom == unit or (whom == "record" and unit == "group")
-            else:
-                covered = leaves and own_teachers
-            if covered and units <= most and epsilon is not None:
-                where = relation.value.upper()
-                yield where if part == "guarantees" else f"{where}, m = {most}", float(epsilon)
-
-
 @dataclass(frozen=True)
 class _Known:
     """A release of the ledger that can be made again: and its run."""
@@ -612,8 +578,12 @@ def _totals_tests(
     settings = run.inputs_of(first_stage(run)).settings
     each = settings.get("num_teachers") is None and settings.get("unit") == neighbor.whom
     own = bool(neighbor.absent(run)) or each
-    found = printed_totals(statement, neighbor.whom, 1, leaves=True, own_teachers=own)
-    printed = {where: epsilon for where, epsilon in found if "m =" not in where}
+    printed = {}
+    for name, figures in statement["guarantees"].items():
+        unit = figures.get("unit", statement["unit"])
+        altered = neighbor.whom == unit or (neighbor.whom == "record" and unit == "group")
+        if (own if name == _REMOVE else altered) and figures["epsilon"] is not None:
+            printed[name.upper()] = float(figures["epsilon"])
     if not printed:
         power = f"nothing: no total is printed for one {neighbor.whom}"
         yield _trial("all releases", whole, power, f"epsilon = {truth:.4g}", True)

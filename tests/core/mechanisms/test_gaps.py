@@ -75,7 +75,7 @@ class TestChooseGap(MechanismContract):
         self, mechanism: m.GapChoice, scores: oracles.Array, generator: np.random.Generator
     ) -> Any:
         rows = np.atleast_2d(scores)
-        gaps = m.sort_counts(rows, upper=self.upper, integer_scores=rows.dtype.kind != "f").gaps
+        gaps = m.sort_counts(rows, upper=self.upper).gaps
         return mechanism(gaps, generator=generator)
 
 

@@ -63,7 +63,7 @@ class TestStabilityTest(MechanismContract):
 
     def select(self, mechanism: Any, scores: oracles.Array, generator: np.random.Generator) -> Any:
         rows = np.atleast_2d(scores)
-        order, q = m.sort_counts(rows, upper=self.upper, integer_scores=rows.dtype.kind != "f")
+        order, q = m.sort_counts(rows, upper=self.upper)
         passed = mechanism(q[:, self.k], generator=generator)
         return np.where(passed[:, None], np.sort(order[:, : self.k], axis=1), -1)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pate.data import Role
-from pate.lab.audit.canaries import CanaryRecords
+from pate.lab.audit.whole import CanaryRecords
 from tests.lab.audit.worlds import LABELS, Drawn
 
 
