@@ -397,7 +397,7 @@ class RunPlan:
             ValueError: in one line, if plan, records or earlier files do not allow it.
         """
         with suppress(ValueError):  # the stage itself refuses such records
-            for line in describe_few(self.sized_teachers, self._num_units):
+            for line in describe_few(self._plan, self._num_units):
                 self.run.tell_owner(line, keep=not dry_run)
         with nullcontext() if dry_run else locked(self.root, shared=self._shared):
             self._fit(dry_run=dry_run)
@@ -409,8 +409,7 @@ class RunPlan:
             ValueError: in one line, if there are no teachers, or the data have changed.
         """
         with locked(self.root, shared=self._shared):
-            data = self.data or load_data(self.run)
-            vote(self.run, data, self.execution, voting=self.voting, absent=self.absent)
+            vote(self.run, self.data, self.execution, voting=self.voting, absent=self.absent)
 
     def label(self) -> StatedLabels:
         """Release the labels of a run that has its votes, or imports them, as `execute` does."""

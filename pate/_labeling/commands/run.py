@@ -21,7 +21,7 @@ from pate._core.accounting.statement import Statement
 from pate._core.files.reading import Json, read_json
 from pate._core.files.writing import locked
 from pate._core.tables import text_table
-from pate._core.validation import require
+from pate._core.validation import given, require
 from pate._labeling.commands.parsing import (
     FLAG,
     CommandParser,
@@ -57,8 +57,6 @@ def main(args: Sequence[str]) -> None:
         (options.recipe is None) != (options.config is None),
         "a recipe, or --config with a file that --print_config wrote",
     )
-    if options.ledger:
-        overrides["data"].append(f"--ledger={options.ledger}")
     if options.config is None:
         folder = find_recipe(options.recipe)
         _run(folder, folder.resolve().name, overrides, options)
@@ -69,7 +67,7 @@ def main(args: Sequence[str]) -> None:
 
 
 def _run(folder: Path, name: str, overrides: Overrides, options: Namespace) -> None:
-    recipe = Recipe(folder, options.run or Path("runs") / name, overrides)
+    recipe = Recipe(folder, options.run or Path("runs") / name, overrides, options.ledger)
     if options.print_config:
         print(recipe.text(), end="")
         return
@@ -112,11 +110,13 @@ class Recipe:
         folder: the folder with a file for each part.
         root: folder of the run.
         overrides: options that override settings.
+        ledger: the ledger, in place of the one of the recipe.
     """
 
     folder: Path
     root: Path
     overrides: Overrides
+    ledger: Path | None = None
 
     def plan(self) -> RunPlan:
         """Return the plan of the recipe."""
@@ -134,13 +134,14 @@ class Recipe:
             student=student,
             execution=from_options(Execution, options),
             logger=options.get("logger", "csv"),
-            ledger=options.ledger,
+            ledger=self.ledger or options.ledger,
         )
 
     def text(self) -> str:
         """Return the settings of all stages as the files of a recipe, each below its name."""
         *_, teachers = self.teachers()
         data = {name: teachers.pop(name) for name in ("data", "ledger")}
+        data |= given(ledger=self.ledger and str(self.ledger))
         labels = settings_of(*read_label(self._words("label")))
         student = read_student_fit(self._words("student"))
         contents = zip(PARTS, (data, teachers, labels, student), strict=True)

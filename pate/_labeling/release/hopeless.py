@@ -1,7 +1,7 @@
 """What is hopeless is refused, or said, before it is paid for.
 
-`refuse_hopeless` refuses by public facts, for every release that there is: runs, `pate label`, the
-estimator and silos reach it by `RunPlan.check`, and a release again before it reserves.
+`refuse_hopeless` refuses by public facts every release that is yet to be paid for: runs, `pate
+label`, the estimator and silos reach it by `RunPlan.check`, in `require_possible`.
 `describe_hopeless` knows private records, and speaks to their owner alone.
 """
 

@@ -37,7 +37,7 @@ from pate._core.validation import expecting, require
 from pate._core.version import __version__
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, Release
 from pate._labeling.release.between_runs import ledger_scope, open_ledger, unit_by
-from pate._labeling.release.hopeless import REMEDY, describe_gap, refuse_hopeless
+from pate._labeling.release.hopeless import REMEDY, describe_gap
 from pate._labeling.release.label_settings import (
     LabelSettings,
     digest_of,
@@ -217,8 +217,7 @@ class LabelsRelease(Releasable):
         self._run, self._store, self._settings, self._total = run, votes, settings, total
         # labels that could not be sealed would be paid for and lost
         self._key = sealing_key(run)
-        self._facts = votes.facts()
-        self.queries = queries_on(self._facts, settings)
+        self.queries = queries_on(votes.facts(), settings)
         self.inputs = label_inputs(run, settings, votes)
         self._versions = versions_here()
         self.noise_seed = settings.noise_seed
@@ -247,7 +246,6 @@ class LabelsRelease(Releasable):
         ledger = open_ledger(self._run, settings.max_teachers_per_unit)
         if not self._run.overwrite:
             require_no_other(pending, ledger)
-        refuse_hopeless(settings, self._facts)
         rehearse(aggregator, shape, like=votes)
         with preallocate_labels(self._run, self.queries) as self._room:
             yield ReservationRequest(

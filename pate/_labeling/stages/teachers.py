@@ -55,6 +55,7 @@ from pate._labeling.runs.run import (
     StageInputs,
     describe_data,
     ensure_key,
+    load_data,
     other_inputs,
     read_key,
 )
@@ -139,7 +140,7 @@ def fit(
 @own_threads()
 def vote(
     run: Run,
-    data: DataSource,
+    source: DataSource | None = None,
     execution: Execution | None = None,
     *,
     voting: Voting | None = None,
@@ -149,7 +150,7 @@ def vote(
 
     Args:
         run: the run's folder.
-        data: the source of the samples.
+        source: the source of the samples. None for the one of the run.
         execution: where they vote. None for this process.
         voting: the form of the votes of networks. None for the one of an earlier call, or ``bits``.
         absent: numbers, from 0, of networks that take no part. None for the list of an earlier
@@ -160,7 +161,7 @@ def vote(
     """
     if not run.is_finished(TEACHERS_FIT):  # whose contents are compared later
         run.require_finished(TEACHERS_FIT)
-    plan, chosen = load_plan(run), execution or Execution()
+    data, plan, chosen = source or load_data(run), load_plan(run), execution or Execution()
     poll: Poll
     if isinstance(plan, ClosedFormPlan):
         require(

@@ -87,8 +87,8 @@ def _audit_recipe(recipe: Path, folder: Path, parsed: Any, overrides: Overrides)
         print(AUDITED)
         try:
             # the overrides of data are in the copy already
-            inner = {**overrides, "data": [f"--ledger={ledger_in(folder)}"]}
-            run_plan(Recipe(copy, run.root, inner).plan())
+            inner = {**overrides, "data": []}
+            run_plan(Recipe(copy, run.root, inner, ledger_in(folder)).plan())
         except StageChangedError as error:
             raise ValueError(f"{str(error).partition('. ')[0]}. {_CHOOSE}") from None
         finally:
