@@ -99,7 +99,8 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     from pate._core.release.transaction import UnfinishedReleaseError
 
     told = isinstance(stop, ValueError | MissingExtraError)
-    line = explain_os_error(stop) or (str(stop) if told else None)
+    unfinished = isinstance(stop, UnfinishedReleaseError)  # has the shortage behind it in its line
+    line = (None if unfinished else explain_os_error(stop)) or (str(stop) if told else None)
     if isinstance(stop, RecursionError):
         line = "Expected settings and files that are nested less deeply"
     if line is None:
@@ -109,7 +110,7 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
 
     faults = stop.args if isinstance(stop, InputError) else [line]
     text = "\n".join(one_line(with_options(fault)) for fault in faults)
-    return text, 4 if isinstance(stop, UnfinishedReleaseError) else 2
+    return text, 4 if unfinished else 2
 
 
 def was_stopped() -> bool:

@@ -166,6 +166,7 @@ def try_points(
             "spent at status 2": broken.code == 2 and paid > before and not stated,
             "traceback": "Traceback" in broken.err + again.err,
             "no line": broken.code in (2, 4) and not broken.err.splitlines()[-1].startswith(LINES),
+            "not told": broken.code == 4 and not broken.err.endswith("and pays once\n"),
             "no end": again.code != 0 and not killed,
             "paid": case.paid() != paid_once,
             "bits": made != bits[1] if paid > before else made not in bits.values(),
@@ -187,11 +188,14 @@ def _work(library: Any, job: dict[str, Any], output: int) -> int:
     os.chdir(job["folder"])
     for stream in (sys.stdout, sys.stderr):
         os.dup2(output, stream.fileno())
-    transaction.draw_key = lambda: job["key"]
     token_hex, token_bytes = secrets.token_hex, secrets.token_bytes
+    patch = pytest.MonkeyPatch()
+    patch.setattr(transaction, "draw_key", lambda: job["key"])
     # one key of partitions
-    secrets.token_hex = lambda n=None: "5e" * n if n == KEY_BYTES else token_hex(n)
-    secrets.token_bytes = lambda n=None: b"^" * n if n == KEY_BYTES else token_bytes(n)
+    patch.setattr(secrets, "token_hex", lambda n=None: "5e" * n if n == KEY_BYTES else token_hex(n))
+    patch.setattr(
+        secrets, "token_bytes", lambda n=None: b"^" * n if n == KEY_BYTES else token_bytes(n)
+    )
     library.arm(job["folder"].encode(), job["number"], job["mode"])
     if isinstance(job["work"], list):
         return cli.main(job["work"])

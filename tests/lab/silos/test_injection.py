@@ -20,10 +20,10 @@ class Place(Labelling):
 
     def served(self) -> list[str]:
         with pytest.MonkeyPatch.context() as patch:
-            taken: list[str] = []
-            patch.setattr(cli, "main", lambda words: taken.extend(words) or 0)
+            taken: list[list[str]] = []
+            patch.setattr(cli, "main", taken.append)
             self.label()
-        return taken
+        return taken[0]
 
 
 def take_part(folder: Path) -> None:
