@@ -10,6 +10,7 @@ from scipy.special import ndtr
 
 from pate._core.testing.laws import (
     ORDERS,
+    assert_noise_matters,
     beyond_gaussian,
     clip_excess,
     renyi_divergence,
@@ -145,3 +146,9 @@ def test_a_screen_settles_its_mu_and_its_delta() -> None:
     assert beyond_gaussian(p, q, mu_squared, delta0) <= 1e-12
     assert beyond_gaussian(p, q, mu_squared, np.zeros(3)) > 0.01
     assert beyond_gaussian(p, q, np.array([0.25, 0.6, 0.6]), delta0) > 0.01
+
+
+def test_less_noise_that_no_test_sees_is_an_error() -> None:
+    assert_noise_matters(1e-9, "sampler")
+    with pytest.raises(AssertionError, match="with 20% less noise to differ"):
+        assert_noise_matters(1e-3, "sampler")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from pate._core.settings import Partial
 from pate._labeling.votes.kinds import Counts
 from pate.aggregators import Aggregator, Canonical, NoisyVotes, Release
 from pate.data import Arrays
+from pate.lab.audit import neighbor as module
+from pate.lab.audit.forced import Movement
 from pate.lab.audit.neighbor import NeighborAudit, Whom, audit_neighbor
 
 Captured = pytest.CaptureFixture[str]
@@ -177,3 +180,23 @@ def test_other_options_and_unfinished_runs_are_refused(
 ) -> None:
     assert cli.main(["audit", str(tmp_path / "run"), *words]) == 2
     assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("whom", "covered"), [("record", True), ("group", True), ("teacher", False)]
+)
+@pytest.mark.parametrize(("moved", "verdict"), [(100.0, "refuted"), (0.0, "passed")])
+def test_a_move_beyond_a_printed_total_is_refuted(
+    whom: Whom, covered: bool, moved: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is printed for a group holds for its records, and for teachers of other partitions not."""
+    monkeypatch.setattr(module, "first_stage", lambda run: None)
+    settings = SimpleNamespace(settings={"num_teachers": 3, "unit": "group"})
+    run: Any = SimpleNamespace(inputs_of=lambda stage: settings)
+    figures = {"unit": "group", "epsilon": 1.0}
+    guarantees = {"replace_record": figures, "add_remove_teacher": figures}
+    statement = {"delta": 1e-6, "unit": "group", "guarantees": guarantees}
+    neighbor = module.Neighbor(whom=whom, name="0", ids=())
+    (test,) = module._totals_tests(statement, run, neighbor, {1: Movement(moved)}, 1)
+    assert test.subject == "all releases" + " under REPLACE_RECORD" * covered
+    assert test.verdict == (verdict if covered else "passed")
