@@ -30,6 +30,10 @@ MODES = ("count", "EIO", "ENOSPC", "EIO, done", "EIO from here on", "kill", "kil
 too with all reads, or the process is killed before, in the middle of a write, or after."""
 
 
+EVERYWHERE = ("EIO", "ENOSPC", "kill")
+"""The modes that the tests of the night try at every operation, and others at 40."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """A command that ended: its status, negative for a signal, its operations and its output."""

@@ -9,7 +9,7 @@ import pytest
 
 from pate import PateClassifier, ReleasedLabels
 from tests.conftest import make_arrays, recipe
-from tests.injection import MODES, Case, Ended, Injector, injector, try_points
+from tests.injection import EVERYWHERE, MODES, Case, Ended, Injector, injector, try_points
 from tests.processes import run_here
 
 CASES = ("label", "run", "fit", "classifiers")
@@ -99,7 +99,8 @@ def test_a_sample_of_operations_pays_once(name: str, run: Injector, tmp_path: Pa
 @pytest.mark.parametrize("mode", MODES[1:])
 @pytest.mark.parametrize("name", CASES)
 def test_every_operation_pays_once(name: str, mode: str, run: Injector, tmp_path: Path) -> None:
-    assert try_points(run, case_of(name, tmp_path), [mode]) > 100
+    most = None if mode in EVERYWHERE and name != "classifiers" else 40
+    assert try_points(run, case_of(name, tmp_path), [mode], most=most) > 10
 
 
 def test_a_mask_of_permissions_names_the_place_of_the_user(
