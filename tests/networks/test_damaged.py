@@ -333,8 +333,7 @@ def of_samples(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[l
 def of_ledgers(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
     ledger = here / "ledger.sqlite"
     ledger.write_bytes(draw(damaged_ledger(finished.parent / "data.ledger.sqlite")))
-    statement = f"--statement={finished / 'public' / 'privacy.json'}"
-    yield ["ledger", "verify", f"--ledger={ledger}", statement]
+    yield ["verify", str(finished / "public" / "privacy.json"), f"--ledger={ledger}"]
     yield ["label", f"--votes={place / 'votes.npz'}", f"--ledger={ledger}", *LABEL]
 
 
@@ -345,7 +344,7 @@ def of_statements(draw: Any, here: Path, place: Path, finished: Path) -> Iterato
     name = draw(st.sampled_from(sorted(damages)))
     put(draw, here, finished / "public" / name, damages[name])
     ledger = f"--ledger={finished.parent / 'data.ledger.sqlite'}"
-    yield ["ledger", "verify", ledger, f"--statement={here / 'privacy.json'}"]
+    yield ["verify", str(here / "privacy.json"), ledger]
 
 
 KINDS = (

@@ -86,7 +86,7 @@ def test_a_run_by_groups_after_one_by_records(data: Path, capsys: Captured) -> N
         "There is no total for one group by `group` under REPLACE_RECORD: release 1"
         in Path("two/public/privacy.txt").read_text()
     )
-    assert cli.main(["ledger", "verify", "--ledger=data.ledger.sqlite"]) == 0
+    assert cli.main(["verify", "data.ledger.sqlite"]) == 0
     assert "There is no total for one group by `group`" in capsys.readouterr().out
 
 

@@ -53,14 +53,8 @@ def once() -> Charge:
 
 
 def verified(run: str) -> int:
-    return cli.main(
-        [
-            "ledger",
-            "verify",
-            "--ledger=votes.ledger.sqlite",
-            f"--statement={run}/public/privacy.json",
-        ]
-    )
+    words = ["verify", f"{run}/public/privacy.json", "--ledger=votes.ledger.sqlite"]
+    return cli.main(words)
 
 
 @pytest.mark.parametrize("order", [(TWO, ""), pytest.param(("", TWO), marks=pytest.mark.slow)])

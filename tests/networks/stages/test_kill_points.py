@@ -126,6 +126,5 @@ def test_two_releases_of_one_run_that_is_killed_pay_twice_and_no_more(
     assert [entry.description for entry in entries] == ["ScoreVotes", "NoisyVotes"]
     statement = json.loads((place / "run" / "public" / "privacy.json").read_text())
     assert len(statement["releases"]) == 2
-    verify = ["ledger", "verify", "--ledger=data.ledger.sqlite"]
-    verify.append("--statement=run/public/privacy.json")
+    verify = ["verify", "run/public/privacy.json", "--ledger=data.ledger.sqlite"]
     assert run_here(*verify, folder=place).code == 0
