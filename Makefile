@@ -50,7 +50,7 @@ demo: $(LIGHT)/.installed
 	$(LIGHT)/bin/python -m scripts.faces --output data/faces --num 80000 --private_fraction 0.91 --public_fraction 0.045
 	@echo "two runs, by score votes and by StableTopK: a minute and a half"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target demo-faces demo-faces_stable_topk
-	$(LIGHT)/bin/pate ledger show --ledger data/faces/ledger.sqlite
+	$(LIGHT)/bin/pate ledger show data/faces/ledger.sqlite
 
 demo-%:
 	$(LIGHT)/bin/pate run configs/$*

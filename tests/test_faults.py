@@ -91,7 +91,7 @@ CASES = (
     Case("check read"),
     Case(f"account --aggregator StableTopK --num_queries 180 {TARGET} {PANEL}"),
     Case(f"account {AGGREGATOR} --num_queries 600 --delta 1e-6 {PANEL}"),
-    Case("ledger show --ledger run/ledger.sqlite"),
+    Case("ledger show run/ledger.sqlite"),
     Case("verify run/ledger.sqlite"),
     Case("study --mechanisms [Peeling] --k [3] --epsilons [1] --counts [counts.npy] --seeds 2"),
     # so few canaries show nothing

@@ -296,7 +296,7 @@ for words in (
     "check run",
     "report run",
     "report run --private",
-    "ledger show --ledger table.ledger.sqlite",
+    "ledger show table.ledger.sqlite",
 ):
     assert cli.main(words.split()) == 0, words
 for words in ("--label.target_epsilom 1", "--teachers.unti record", "--epsilon 1"):

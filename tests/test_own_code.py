@@ -88,7 +88,7 @@ CASES = {
     "check": Case("stated", "."),
     "audit": Case("recipe", "../closed --output ../audited --canaries 8", quick=False),
     "account": Case("empty", f"--aggregator NoisyVotes --aggregator.sigma_votes 9 {PANEL}"),
-    "ledger show": Case("stated", "--ledger ledger.sqlite"),
+    "ledger show": Case("stated", "ledger.sqlite"),
     "verify": Case("stated", "public/privacy.json --ledger ledger.sqlite"),
     "study": Case(
         "empty",

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, get_args, get_type_hints
 
 import numpy as np
-from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
+import yaml
+from jsonargparse import (
+    ArgumentError,
+    ArgumentParser,
+    Namespace,
+    get_loader,
+    set_loader,
+    set_parsing_settings,
+)
 from jsonargparse._common import parser_context
 from jsonargparse._typehints import (
     ActionTypeHint,
@@ -28,6 +36,7 @@ from jsonargparse._typehints import (
 )
 from jsonargparse._util import import_object, resolved_import_paths
 
+from pate._core.files.reading import require_plain_yaml
 from pate._core.lazy import tell_public_paths
 from pate._core.validation import expecting, require
 
@@ -49,6 +58,17 @@ def know_public_classes() -> None:
             with suppress(ImportError):  # of a zone, or a package that it needs, that is not there
                 getattr(face, name)
 
+
+_load_value = get_loader("yaml")
+
+
+def _load_plain(text: str) -> Any:
+    require_plain_yaml(text)
+    return _load_value(text)
+
+
+# files and values of options that jsonargparse reads have the bounds of all others
+set_loader("yaml", _load_plain, exceptions=(yaml.YAMLError, ValueError))
 
 _TOO_LARGE = "Expected numbers that a float holds, got a larger one"
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +150,12 @@ CHUNK_SIZE = "chunk_size.json"
 """File in the teachers' folder with the final chunk size, after `auto` and the memory guard."""
 
 
+def most_processes() -> int:
+    """Return how many local processes may work at a time: one for each core, two at least."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return max(2, len(cores) or os.cpu_count() or 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Execution:
     """Where jobs run. This does not affect their results.
@@ -164,7 +171,7 @@ class Execution:
             the same command: each takes a free chunk, also one of a process that died. Any number
             of them may come and go. They need a disk with locks, and no ``executor``.
         threads: processor threads per operation; more than one slows small networks down.
-        workers: number of chunks worked on at a time.
+        workers: number of chunks worked on at a time; loky has one worker for each core at most.
         executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default
             loky if there are several workers.
         gpus: share of a GPU that each worker on Ray takes.

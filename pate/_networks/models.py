@@ -16,7 +16,7 @@ import torch
 from jsonargparse._typehints import function_returns_subclass
 from torch import Tensor, nn
 
-from pate._core.files.reading import packaged_file
+from pate._core.files.reading import packaged_file, regular
 from pate._core.settings import named_class
 from pate._core.validation import require
 from pate._networks.data.torch_maps import load_weights
@@ -229,7 +229,7 @@ class ResNet50(nn.Module):
         file = weights if weights and weights.endswith((".pt", ".pth")) else None
         self.body = vision.resnet50(weights=None if file else weights, norm_layer=layer)
         if file:
-            self.body.load_state_dict(torch.load(file, weights_only=True))
+            self.body.load_state_dict(torch.load(regular(file), weights_only=True))
         self.body.fc = nn.Linear(self.body.fc.in_features, num_labels)
         colors = {"mean": [0.485, 0.456, 0.406], "scale": [0.229, 0.224, 0.225]}
         for name, values in colors.items():

@@ -292,10 +292,17 @@ class Totals:
     def add(self, *charges: Charge) -> None:
         """Add charges. One of a negative count takes back an earlier one."""
         for events, count in charges:
-            self._counts[_pair(events)] += count
-            assert self._counts[_pair(events)] >= 0
-            if self._counts[_pair(events)] == 0:
-                del self._counts[_pair(events)]
+            pair = _pair(events)
+            self._counts[pair] = total = self._counts[pair] + count
+            assert total >= 0
+            if total == 0:
+                del self._counts[pair]
+
+    def copied(self) -> Totals:
+        """Return a sum of its own."""
+        other = Totals(self.orders, self.teachers)
+        other._counts.update(self._counts)
+        return other
 
     def cost(self, relation: NeighboringRelation, more: Sequence[Charge] = ()) -> Cost:
         """Return the sum under ``relation``, with ``more`` charges, rounded upwards."""

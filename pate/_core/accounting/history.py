@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -414,6 +415,13 @@ class History:
         self._totals = Totals(DEFAULT_ORDERS)
         self._orders = DEFAULT_ORDERS  # with those of the filter
         self._above = Cost.nothing(DEFAULT_ORDERS)  # all that was reserved under the budget
+
+    def copied(self) -> History:
+        """Return a state of its own, for further rows."""
+        other = copy(self)
+        other.entries, other._digests = [*self.entries], [*self._digests]
+        other._settled_by, other._totals = {**self._settled_by}, self._totals.copied()
+        return other
 
     @property
     def head(self) -> LedgerHead:

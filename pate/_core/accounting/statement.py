@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ from pate._core.accounting.cost import (
 from pate._core.accounting.history import RESERVED, History, LedgerHead, LedgerSnapshot, PrivacyUnit
 from pate._core.accounting.ledger import read_ledger
 from pate._core.accounting.proofs import Guarantee
-from pate._core.files.reading import read_json
+from pate._core.files.reading import opened, read_bytes, read_json
 from pate._core.tables import rendered
 from pate._core.validation import require, require_format
 
@@ -81,6 +83,12 @@ SCHEMA = f"urn:pate:statement:{FORMAT}"
 """The name of its JSON schema, in `statement.schema.json` here."""
 KIND = "labels"
 """The kind of release that statements are made of."""
+_MOST_BYTES = 1 << 28
+"""The bytes of a statement, which lists the releases of its ledger, some kilobytes each."""
+_MOST_PARTS, _LEAST_BYTES = 1 << 17, 32
+"""The lists and objects in a small statement, and the bytes of each in a large one."""
+_MOST_SHOWN = 100
+"""Lines of a sum, and numbers of releases in a sentence."""
 REACHED = (1, 2, 3)
 """The numbers of teachers that a statement gives epsilons for."""
 
@@ -105,6 +113,10 @@ class Statement:
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = dict(content)
 
+    @cached_property
+    def _book(self) -> LedgerSnapshot:
+        return _listed(self.content)
+
     def __getitem__(self, name: str) -> Any:
         return self.content[name]
 
@@ -124,7 +136,9 @@ class Statement:
         Raises:
             ValueError: if the ledger does not hold the release, or lacks its published facts.
         """
-        return cls(_content(book, book.head, release))
+        statement = cls(_content(book, book.head, release))
+        statement.__dict__["_book"] = book
+        return statement
 
     @staticmethod
     def from_json(content: str | bytes | Mapping[str, Any]) -> Statement:
@@ -145,10 +159,12 @@ class Statement:
     @staticmethod
     def read(path: Path) -> Statement:
         """Return the statement in a file. Raises ``ValueError`` in one line if it holds none."""
-        # one who reads a pipe waits
-        require(Path(path).is_file(), f"a readable statement at {path}")
         try:
-            return Statement.from_json(Path(path).read_bytes())
+            content = read_bytes(path, _MOST_BYTES)
+            parts = content.count(b"[") + content.count(b"{")
+            most = _MOST_PARTS + len(content) // _LEAST_BYTES
+            require(parts <= most, f"at most {most} lists and objects for its bytes", parts=parts)
+            return Statement.from_json(content)
         except (OSError, ValueError) as error:
             raise ValueError(f"Expected a readable statement at {path}, got: {error}") from None
 
@@ -226,7 +242,7 @@ class Statement:
         """
         with self._whole():
             words = {"repr": repr, "EXCESS_LIMIT": EXCESS_LIMIT, "LOSS_LIMIT": LOSS_LIMIT}
-            derived = _arithmetic(self.content, _listed(self.content))
+            derived = _arithmetic(self.content, self._book)
             return _worded(self.content, whole=True, call=_call, **words, **derived)
 
     @property
@@ -246,7 +262,7 @@ class Statement:
         """
         with self._whole():
             (name, guarantee), *_ = by_relation(self.content, "guarantees")
-            relation, book = NeighboringRelation(name), _listed(self.content)
+            relation, book = NeighboringRelation(name), self._book
             total = book.total_for(book.entries[self["release"] - 1].privacy_unit, relation)
         if total is None or guarantee["fixed_by"] != "reservation":
             return 1.0  # only the epsilon was fixed beforehand, if anything
@@ -256,7 +272,8 @@ class Statement:
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal, as `sha256sum` prints it."""
     require(Path(path).is_file(), "the released file", missing=str(path))
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_same(computed: Any, stated: Any, place: str = "") -> None:
@@ -499,13 +516,20 @@ def describe_missing_total(
                 entry.release
             )
     which = "; ".join(
-        f"{'release' if len(numbers) == 1 else 'releases'} {', '.join(map(str, numbers))}"
+        f"{'release' if len(numbers) == 1 else 'releases'} {_some(numbers)}"
         f" {'is' if len(numbers) == 1 else 'are'} {reason}"
         for reason, numbers in reasons.items()
     )
     return (
         f"There is no total for {unit.describe(relation)} under {relation.value.upper()}: {which}."
     )
+
+
+def _some(numbers: Sequence[int]) -> str:
+    """Return numbers of releases; of very many the first ones, and how many there are."""
+    more = len(numbers) - _MOST_SHOWN
+    shown = ", ".join(map(str, numbers[:_MOST_SHOWN]))
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def describe_keeping(declared_after: int) -> str:
@@ -613,15 +637,19 @@ def _arithmetic(content: Mapping[str, Any], book: LedgerSnapshot) -> dict[str, A
         bounds = book.filter
     figures = content[part][relation.value]
     order, width = np.array([figures.get("order", 2.0)]), figures.get("width", WIDTHS[0])
-    terms = [
-        _term(leaf, times, leaf.cost(order), int(np.searchsorted(WIDTHS, width)))
-        for events, count in charges
-        for leaf, times in leaves(events[relation], count)
-    ]
+    events = [part for events, count in charges for part in leaves(events[relation], count)]
+    if len(events) > _MOST_SHOWN:  # equal ones of different releases as one
+        sums: Counter[Event] = Counter()
+        for leaf, times in events:
+            sums[leaf] += times
+        events = [*sums.items()]
+    at = int(np.searchsorted(WIDTHS, width))
+    terms = [_term(leaf, times, leaf.cost(order), at) for leaf, times in events]
     return {
         "title": title,
         "figures": figures,
         "terms": terms,
+        "most": _MOST_SHOWN,
         "weights": sum(term["times"] * term["weight"] for term in terms),
         "bits": sum(term["times"] * term["rounds"] for term in terms),
         "bounds": bounds,

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from pate._core.files.reading import Json, read_json
+from pate._core.files.reading import Json, load_json, opened, read_text
 from pate._core.validation import require
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -76,7 +76,7 @@ def remove_abandoned(path: Path, folder: Path | None = None) -> None:
     """Delete the drafts of ``path`` that killed commands left in ``folder``, or next to it."""
     for draft in (folder or path.parent).glob(f".{escape(path.name)}.*"):
         if (named := DRAFT.fullmatch(draft.name)) and named[1] == path.name:
-            with suppress(OSError), draft.open("rb") as file:
+            with suppress(OSError), opened(draft) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 draft.unlink()
 
@@ -149,7 +149,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         yield beside
         for file in beside.iterdir():
-            with file.open("rb") as written:
+            with opened(file) as written:
                 os.fsync(written.fileno())
         if path.exists():
             path.rename(aside)
@@ -184,7 +184,7 @@ def make_once(path: Path, make: Callable[[], Json]) -> Json:
     """
     if not path.is_file():
         write_once(path, json.dumps(make()).encode())
-    return read_json(path.read_text())
+    return load_json(path)
 
 
 def write_once(path: Path, content: bytes, *, mode: int = 0o666) -> None:
@@ -461,6 +461,6 @@ def _take(descriptor: int, path: Path, *, shared: bool, wanted: str | None = Non
     except BlockingIOError:
         who = ""
         with suppress(FileNotFoundError):  # it was released a moment ago
-            who = path.read_text()
+            who = read_text(path)
         wanted = wanted or f"a run that no other process writes, got {path.parent}"
         raise _InUseError(f"Expected {wanted} in use by {who or 'another process'}") from None

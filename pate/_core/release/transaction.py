@@ -36,7 +36,7 @@ from pate._core.accounting.history import LedgerEntry, LedgerSnapshot, PrivacyUn
 from pate._core.accounting.ledger import Ledger, read_ledger, require_payable
 from pate._core.accounting.statement import Statement
 from pate._core.files.os_errors import explain_os_error
-from pate._core.files.reading import read_json
+from pate._core.files.reading import load_json, read_text
 from pate._core.files.writing import (
     atomic_write,
     output_errors,
@@ -170,7 +170,7 @@ def pending_release(folder: Path, request_digest: str, key: int) -> PendingRelea
     if not file.is_file():
         return PendingRelease(file, secrets.token_hex(16), key)
     try:
-        content = read_json(file.read_text())
+        content = load_json(file)
         token, key = content["token"], int(content["key"], 16)
         require(isinstance(token, str) and token, "a token", token=type(token).__name__)
         require(0 <= key < 2**KEY_BITS, f"a key of {KEY_BITS} bits")
@@ -189,9 +189,7 @@ def require_no_other(pending: PendingRelease, ledger: Ledger) -> None:
     Its settings, its votes or the code were others, so its noise cannot be drawn again. The error
     names no file of the folder: the names are digests of PRIVATE votes.
     """
-    texts = [
-        file.read_text() for file in pending.file.parent.glob("*.json") if file != pending.file
-    ]
+    texts = [read_text(file) for file in pending.file.parent.glob("*.json") if file != pending.file]
     for entry in ledger.entries():
         require(
             not any(entry.token and entry.token in text for text in texts),
@@ -212,7 +210,7 @@ def destroy(folder: Path, token: str | None) -> None:
     """Delete the seed of the release with ``token``, if any, and the folder once it is empty."""
     for file in folder.glob("*.json"):
         with suppress(FileNotFoundError):  # another process has destroyed its own
-            if token is not None and token in file.read_text():
+            if token is not None and token in read_text(file):
                 file.unlink()
     with suppress(OSError):
         folder.rmdir()

@@ -9,6 +9,7 @@ import json
 import shlex
 import stat
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +30,7 @@ from pate._core.accounting.statement import (
     describe_state,
     sha256,
 )
-from pate._core.files.reading import read_json
+from pate._core.files.reading import load_json
 from pate._core.files.writing import write_text
 from pate._core.validation import (
     Faults,
@@ -40,7 +41,7 @@ from pate._core.validation import (
     require_in_open_unit_interval,
 )
 from pate._labeling.commands.own_code import with_options
-from pate._labeling.commands.parsing import run_command
+from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.release.between_runs import require_ledger
 from pate._labeling.release.labels import require_stated, verify_published
 from pate._labeling.runs.released import require_student, unexpected_public_files
@@ -61,6 +62,7 @@ from pate._labeling.runs.run import (
 )
 from pate._labeling.teachers import CHUNK_SIZE
 
+_LAST = 20  # releases that are printed, and kinds of them
 _FIRST_SETTINGS = {
     TEACHERS_FIT: "--config data.yaml --config teachers.yaml",
     VOTES_IMPORT: "votes.npz",
@@ -218,7 +220,7 @@ def _progress(run: Run, stage: Stage) -> str:
     if stage not in _CHUNKS or not size.is_file():
         return ""
     num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
-    num_chunks = -(-num_teachers // read_json(size.read_text())["chunk_size"])
+    num_chunks = -(-num_teachers // load_json(size)["chunk_size"])
     done = [*(run.root / stage.outputs[0]).glob(_CHUNKS[stage])]
     return f": {len(done)} of {num_chunks} chunks"
 
@@ -226,11 +228,12 @@ def _progress(run: Run, stage: Stage) -> str:
 check = partial(run_command, "check", check_and_print)
 
 
-def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
-    """Print the releases of a ledger and their total cost.
+def ledger_show(ledger: Path, *, delta: float | None = None, all: bool = False) -> None:
+    """Print the last releases of a ledger, their sum by kind, and their total cost.
 
     Args:
         ledger: the file.
+        all: whether to print all releases.
         delta: the delta of epsilon. None for the delta of the ledger's budget, else of its last
             release, else 1e-6.
 
@@ -240,7 +243,18 @@ def ledger_show(*, ledger: Path, delta: float | None = None) -> None:
     book = read_ledger(ledger)
     queries = sum(entry.count for entry in book.entries)
     print(f"{ledger}: {len(book.entries)} release(s) of {queries} queries")
-    for entry in book.entries:
+    shown = book.entries if all else book.entries[-_LAST:]
+    if len(shown) < len(book.entries):
+        sums: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
+        for entry in book.entries:
+            kind = f"{entry.description} ({describe_state(vars(entry))})"
+            counts[kind] += 1
+            sums[kind] += entry.count
+        for kind, number in counts.most_common(_LAST):
+            print(f"    {number} release(s) of {sums[kind]} queries: {kind}")
+        print(f"The last {len(shown)} (--all prints all):")
+    for entry in shown:
         units = describe_reach(entry.max_teachers_per_unit, book.max_teachers_per_unit)
         made = f", made{units}" if units else ""
         print(
@@ -374,5 +388,5 @@ def _delta_of(book: LedgerSnapshot) -> float:
     return deltas[-1] if deltas else 1e-6
 
 
-show = partial(run_command, "ledger show", ledger_show)
+show = partial(run_command, "ledger show", ledger_show, special={"--all": FLAG})
 verify = partial(run_command, "verify", verify_file)

@@ -17,11 +17,10 @@ from shlex import quote
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import ArrayLike
 
-from pate._core.files.reading import read_arrays
-from pate._core.validation import Faults, InputError, expecting, require
+from pate._core.files.reading import opened, read_arrays, read_yaml
+from pate._core.validation import Faults, InputError, require
 from pate._labeling.data.arrays import OPTIONAL, roles_of
 from pate._labeling.data.label_table import (
     LABELS,
@@ -87,8 +86,7 @@ class Declared:
         """The labels: names, or what ``labels`` of data.yaml takes."""
         if self.labels is None or self.labels[:1] not in ("{", "["):
             return _listed(self.labels) or None
-        with expecting("names of columns in --labels, or YAML", yaml.YAMLError, got=self.labels):
-            wanted: LabelColumns = yaml.safe_load(self.labels)
+        wanted: LabelColumns = read_yaml(self.labels, "names of columns in --labels, or YAML")
         return wanted
 
     def names(self, content: str) -> dict[str, str | None]:
@@ -275,7 +273,7 @@ def read_table(path: Path) -> tuple[Columns, str]:
     except ValueError as error:
         if "`encoding`" not in str(error):
             raise
-    with path.open("rb") as file:
+    with opened(path) as file:
         encoding = _ENCODINGS.get(file.read(2), _LATIN)
     return read_columns(path, encoding=encoding), encoding
 

@@ -10,8 +10,8 @@ import re
 import shutil
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
 from functools import wraps
@@ -20,12 +20,11 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, NoReturn, Self, TypeVar, Union, get_args, get_origin
 
-import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from jsonargparse._parameter_resolvers import get_signature_parameters
 from jsonargparse._typehints import ActionTypeHint, NestedArg  # type: ignore[attr-defined]
 
-from pate._core.files.reading import read_yaml
+from pate._core.files.reading import SMALL, load_yaml, regular
 from pate._core.settings import SettingsParser
 from pate._core.validation import did_you_mean, one_line, require
 from pate._labeling.aggregators.base import load_plugins
@@ -272,6 +271,9 @@ class CommandParser(SettingsParser):
         if args is None:
             return super().parse_args(args, *rest, **settings)
         options = self.shown._option_string_actions
+        for file in _files_of_settings(args or ()):
+            if file.exists():
+                regular(file, SMALL)  # jsonargparse would wait for a pipe
         bare = args[0] if args else ""
         if bare != "run" and f"--{bare}" in options and not Path(bare).exists():
             self.error(f"Expected --{bare}, got {bare}")
@@ -510,13 +512,19 @@ def named_before(name: str, args: Sequence[str]) -> Any:
     The setting decides how others are parsed. Dots in the name lead into groups of settings.
     """
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    early.add_argument("--config", action="append", nargs="?", default=[])
     early.add_argument(f"--{name}", dest="named", nargs="?", const="")
     words, _ = early.parse_known_args([*args])
-    values: list[Any] = [_content(Path(file)) for file in words.config if file is not None]
+    values: list[Any] = [_content(file) for file in _files_of_settings(args)]
     for part in name.split("."):
         values = [value.get(part) if isinstance(value, dict) else None for value in values]
     return next((value for value in (words.named, *reversed(values)) if value is not None), None)
+
+
+def _files_of_settings(args: Sequence[str]) -> list[Path]:
+    """Return the files that ``--config`` names."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--config", action="append", nargs="?", default=[], type=Path)
+    return [file for file in early.parse_known_args([*args])[0].config if file is not None]
 
 
 def from_options(kind: type[Kind], options: Namespace) -> Kind:
@@ -540,27 +548,11 @@ def settings_of(parser: CommandParser, parsed: Namespace) -> dict[str, Any]:
 
 
 def _content(file: Path) -> dict[str, Any]:
-    """Return the settings in a file. Raises ``ValueError`` if one is there twice."""
-    try:
-        text = file.read_text()
-        content = read_yaml(text)
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}  # the parser reports the fault
-    # YAML keeps the last one without a word
-    twice = sorted({*_repeated(yaml.compose(text, Loader=yaml.SafeLoader))})
-    require(not twice, f"each setting once in {file}", twice=twice)
-    return content if isinstance(content, dict) else {}
-
-
-def _repeated(node: yaml.Node | None) -> Iterator[str]:
-    """Yield the keys that a mapping of YAML has twice, at any depth."""
-    if isinstance(node, yaml.MappingNode):
-        names = Counter(str(key.value) for key, _ in node.value)
-        yield from (name for name, times in names.items() if times > 1)
-    parts = node.value if isinstance(node, yaml.CollectionNode) else ()
-    for part in parts:
-        for child in part if isinstance(part, tuple) else (part,):
-            yield from _repeated(child)
+    """Return the settings in a file. Raises ``ValueError`` if it is no YAML that is read."""
+    with suppress(OSError):  # the parser reports the fault
+        content = load_yaml(file)
+        return content if isinstance(content, dict) else {}
+    return {}
 
 
 def prints_and_exits(args: Sequence[str]) -> bool:

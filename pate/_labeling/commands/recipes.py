@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,6 +22,7 @@ import yaml
 from PIL.Image import Image, fromarray
 
 from pate._core.accounting.cost import format_guess
+from pate._core.files.reading import read_bytes, read_text, read_yaml
 from pate._core.files.writing import atomic_write, remove_drafts, write_text
 from pate._core.release.transaction import suited_delta
 from pate._core.settings import decode
@@ -278,7 +281,7 @@ def _read(
     elif kind == "npz":
         draft = draft_of_arrays(data, declared)
     draft.add("copies", copies or None, "From --copies")
-    settings = yaml.safe_load(_data_file(kind, draft.root or data, draft))["data"]
+    settings = read_yaml(_data_file(kind, draft.root or data, draft))["data"]
     source: TableSource = decode(DataSource, settings)
     records = {role: source.load(role) for role in Role}
     sizes = {role: len(some.ids) for role, some in records.items()}
@@ -354,7 +357,7 @@ def _strip_of(features: Features) -> Image | None:
 
 def _promise(num_private: int) -> list[str]:
     """Return lines on epsilon and delta of the recipe, for a number of private records."""
-    label = yaml.safe_load(_template("label.yaml"))
+    label = read_yaml(_template("label.yaml"))
     epsilon, delta = label["target_epsilon"], label["delta"]
     most = format_guess({"epsilon": epsilon, "delta": delta})
     suited, over = suited_delta(num_private), f"1/{num_private:,}, one over the private records"
@@ -393,7 +396,7 @@ def recipe_files(
 
 def _template(name: str) -> str:
     """Return the template of a file; code ends in .txt, so that it is no code of the package."""
-    return (_TEMPLATES / (f"{name}.txt" if name.endswith(".py") else name)).read_text()
+    return read_text(_TEMPLATES / (f"{name}.txt" if name.endswith(".py") else name))
 
 
 def _data_file(kind: str, data: Path | None, draft: Draft) -> str:
@@ -408,7 +411,7 @@ def _data_file(kind: str, data: Path | None, draft: Draft) -> str:
 
 
 def _holds(path: Path, text: str | None) -> bool:
-    return text is not None and path.is_file() and path.read_bytes() == text.encode()
+    return text is not None and path.is_file() and read_bytes(path) == text.encode()
 
 
 def _with_setting(text: str, name: str, value: object, reason: str) -> str:
@@ -466,12 +469,16 @@ def new_plugin(name: str, *, output: Path | None = None) -> None:
     require(fits, "a name like NoisyMean", name=name)
     require(name not in registered(), "a name that no aggregator has", name=name)
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    templates = {path: read_text(path) for path in sorted((_TEMPLATES / "plugin").iterdir())}
+    spec = None if iskeyword(module) else find_spec(module)
+    taken = iskeyword(module) or (spec is not None and spec.origin is not None)
+    used = any(re.search(rf"\b{name}\b", text) for text in templates.values())
+    require(not taken and not used, "a name that no module or class has in Python", name=name)
     folder = Path(module) if output is None else output
     others = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     require(not folder.is_file() and not others, f"a new or empty folder {folder}", files=others)
     words = {_NAME: name, _MODULE: module, f'"{_TAG}"': f'"{module}"', f"_{_TAG}": f"_{module}"}
-    for template in sorted((_TEMPLATES / "plugin").iterdir()):
-        text = template.read_text()
+    for template, text in templates.items():
         for word, mine in words.items():
             text = text.replace(word, mine)
         write_text(folder / template.name.removesuffix(".txt").replace(_MODULE, module), text)

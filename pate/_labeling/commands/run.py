@@ -18,7 +18,7 @@ import yaml
 from jsonargparse import Namespace
 
 from pate._core.accounting.statement import Statement
-from pate._core.files.reading import Json, read_json
+from pate._core.files.reading import Json, load_json
 from pate._core.files.writing import locked
 from pate._core.tables import text_table
 from pate._core.validation import given, require
@@ -296,7 +296,7 @@ def _describe_run(run: Run) -> str:
     All formulas are in ``privacy.txt``, and figures at other cuts in ``metrics.json``.
     """
     path = run.root / STUDENT.outputs[0] / METRICS
-    lines = [*describe_figures(read_json(path.read_text())), ""] if path.is_file() else []
+    lines = [*describe_figures(load_json(path)), ""] if path.is_file() else []
     labels, stated, statement = (run.root / output for output in LABEL.outputs)
     content, ledger = Statement.read(stated), run.ledger_path
     if ledger.is_relative_to(Path.cwd()):

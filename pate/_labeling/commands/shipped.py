@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from pate._core.validation import did_you_mean, expecting, require
+from pate._core.files.reading import read_documents, read_text
+from pate._core.validation import did_you_mean, require
 
 PARTS = ("data", "teachers", "label", "student")
 """The parts of a recipe, each of them a file."""
@@ -79,8 +80,7 @@ def unpack_recipe(file: Path, folder: Path, names: Sequence[str]) -> None:
 
     Raises ``ValueError`` if there are not as many, or one is no mapping of settings.
     """
-    with expecting(f"YAML in {file}", yaml.YAMLError):
-        documents = list(yaml.safe_load_all(file.read_text()))
+    documents = read_documents(read_text(file), f"YAML in {file}")
     require(
         len(documents) == len(names),
         f"{len(names)} YAML documents in {file}, as `pate run RECIPE --print_config` prints them",

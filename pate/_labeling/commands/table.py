@@ -91,7 +91,7 @@ _COMMANDS: dict[str, Command] = {
     "ledger show": Command(
         "pate._labeling.commands.check:show",
         "list the releases of a ledger and their cost",
-        "pate ledger show --ledger data/faces/ledger.sqlite",
+        "pate ledger show data/faces/ledger.sqlite",
     ),
     "verify": Command(
         "pate._labeling.commands.check:verify",

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import mmap
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import load_npz
 
-from pate._core.files.reading import read_arrays
+from pate._core.files.reading import opened_archive, read_arrays, regular, require_unpacked
 from pate._core.validation import (
     LARGEST,
     Faults,
@@ -201,9 +199,9 @@ def is_sparse(path: Path) -> bool:
     if not path.is_file():  # a reader of a pipe waits
         return False
     try:
-        with ZipFile(path) as archive:
+        with opened_archive(path, "an archive") as archive:
             return {"format.npy", "shape.npy"} <= set(archive.namelist())
-    except (OSError, BadZipFile):
+    except ValueError:
         return False  # the reader of archives says why
 
 
@@ -214,8 +212,9 @@ def read_sparse(path: Path) -> Any:
     """
     what = "a file of scipy.sparse.save_npz"
     require(path.is_file(), what, missing=str(path))
-    with expecting(what, ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error, got=path):
-        stored = load_npz(path)
+    with expecting(what, ValueError, got=path), opened_archive(path, what):
+        stored = load_npz(regular(path))
+        require_unpacked(4 * max(stored.shape), path.stat().st_size, path)
         numbers = as_float32(stored.data)
         bad = int((~np.isfinite(numbers)).sum())
         require(bad == 0, f"finite features in {path.name}", numbers_that_are_not=bad)

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from pate._core.files.reading import opened, read_lines, read_parquet
 from pate._core.validation import (
     BoolArray,
     Faults,
@@ -414,29 +415,28 @@ def _csv_lines(path: Path, encoding: str) -> list[tuple[int, list[str]]]:
         # some programs begin their files with a byte order mark
         codec = "utf-8-sig" if codecs.lookup(encoding).name == UTF_8 else encoding
     with decoded, expecting("a CSV file", *faults, got=path):
-        with path.open("rb") as start:
-            signature = start.read(4)
-        require(signature != _ZIP, "a CSV file, as a spreadsheet saves it", archive=str(path))
-        read = gzip.open if signature.startswith(_GZIP) else open
-        with read(path, "rt", newline="", encoding=codec) as file:
-            head = file.readline()
-            file.seek(0)
-            csv.field_size_limit(LONGEST)
-            # spreadsheets write `;` where decimals have commas
-            reader = csv.reader(file, delimiter=max(",;\t", key=head.count), strict=True)
-            return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+        with opened(path) as start:
+            archive = start.read(4) == _ZIP
+        require(not archive, "a CSV file, as a spreadsheet saves it", archive=str(path))
+        lines = read_lines(path, codec)
+        head = next(lines, "")
+        csv.field_size_limit(LONGEST)
+        # spreadsheets write `;` where decimals have commas
+        delimiter = max(",;\t", key=head.count)
+        reader = csv.reader(chain([head], lines), delimiter=delimiter, strict=True)
+        return [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
 
 
 def _parquet_lines(path: Path) -> list[tuple[int, list[str]]]:
     """Return the rows of a parquet file as texts, numbered from 1, after the headings."""
     try:
-        from pyarrow import ArrowInvalid, parquet
+        from pyarrow import ArrowInvalid
     except ImportError:
         raise ValueError(
             "Expected pyarrow, which reads parquet: pip install 'pate[parquet]'"
         ) from None
     with expecting("a parquet file", ArrowInvalid, OSError, got=path):
-        table = parquet.read_table(path)
+        table = read_parquet(path)
     columns = [[as_cell(value) for value in column.to_pylist()] for column in table.columns]
     return [(0, table.column_names), *enumerate(map(list, zip(*columns, strict=True)), 1)]
 

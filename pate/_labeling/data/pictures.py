@@ -23,7 +23,7 @@ from PIL import Image, ImageOps
 from PIL.TiffImagePlugin import TiffImageFile
 
 from pate._core.accounting.ledger import ledger_in
-from pate._core.files.reading import digest
+from pate._core.files.reading import digest, opened_picture, read_lines
 from pate._core.validation import (
     BoolArray,
     Float32Array,
@@ -66,6 +66,7 @@ _WHITE = {"I;16": 65535.0, "I;16L": 65535.0, "I;16B": 65535.0, "I;16N": 65535.0,
 _OF_THE_FILE = (None, errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 """Numbers of system errors that follow from a file, and not from the machine."""
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # tags of TIFF
+_STRIP = 256  # rows of gray that are turned into 8 bits at once
 _READING = 2
 """Raised where the same file is read as another picture: runs begun before are refused."""
 
@@ -198,7 +199,7 @@ class ImageFiles(Pictures):
 @lru_cache(maxsize=1 << 20)
 def _digest_of(path: Path, changed: int) -> str:
     """Return a digest of a file that was ``changed`` last at a time, read once by a process."""
-    return digest(path.read_bytes())
+    return digest(path)
 
 
 def _stat_of(path: Path) -> os.stat_result | None:
@@ -217,7 +218,7 @@ def _opens(path: Path) -> bool:
     if _size_of(path) is None:
         return False
     try:
-        with warnings.catch_warnings(), Image.open(path, formats=FORMATS):
+        with warnings.catch_warnings(), opened_picture(path, FORMATS):
             return True
     except Exception:  # of classes that depend on the format
         return False
@@ -252,7 +253,7 @@ def read_image(path: Path, size: int) -> UInt8Array:
         Image.DecompressionBombError,
         got=path,
     )
-    with readable, Image.open(path, formats=FORMATS) as image:
+    with readable, opened_picture(path, FORMATS) as image:
         return center_crop(image, size)
 
 
@@ -271,17 +272,21 @@ def _upright(image: Image.Image) -> Image.Image:
     tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
     upright = ImageOps.exif_transpose(image)
     if mode in _EIGHT_BITS:
-        return upright.convert("RGB")
+        return upright if upright.mode == "RGB" else upright.convert("RGB")
     white = _WHITE[mode]
     if mode != "F" and _BITS_PER_SAMPLE in tags:
         white = 2.0 ** tags[_BITS_PER_SAMPLE][0] - 1
-    gray = np.asarray(upright, dtype=np.float64)
+    values = np.asarray(upright)
     # of NaN neither holds
-    fits = bool(((gray >= 0) & (gray <= white)).all())
-    require(fits, f"gray in [0, {white:g}]", minimum=float(gray.min()), maximum=float(gray.max()))
-    if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
-        gray = white - gray
-    return Image.fromarray(np.rint(gray * (255 / white)).astype(np.uint8)).convert("RGB")
+    least, most = float(values.min()), float(values.max())
+    require(least >= 0 and most <= white, f"gray in [0, {white:g}]", minimum=least, maximum=most)
+    shown = np.empty(values.shape, dtype=np.uint8)
+    for start in range(0, len(values), _STRIP):
+        gray = values[start : start + _STRIP].astype(np.float64)
+        if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+            gray = white - gray
+        shown[start : start + _STRIP] = np.rint(gray * (255 / white))
+    return Image.fromarray(shown).convert("RGB")
 
 
 def center_crop(image: Image.Image, size: int) -> UInt8Array:
@@ -411,7 +416,7 @@ class CelebA(PictureFolder):
     def _attributes(self) -> tuple[list[str], list[str], UInt8Array]:
         """Names of the attributes, names of the pictures, attributes ``[N, A]``."""
         path = self._file(_ATTRIBUTES)
-        lines = path.read_text().splitlines()
+        lines = [*read_lines(path)]
         if lines and lines[0].strip().isdigit():
             lines = lines[1:]
         by_comma = "," if path.suffix == ".csv" else None
@@ -460,7 +465,7 @@ def _require_all(what: str, pictures: list[str], known: Mapping[str, Any]) -> No
 
 def _pairs(path: Path) -> dict[str, str]:
     pairs: dict[str, str] = {}
-    for line in path.read_text().splitlines():
+    for line in read_lines(path):
         words = line.replace(",", " ").split()
         if words:
             require(len(words) == 2, f"two columns in {path.name}", line=line[:80])

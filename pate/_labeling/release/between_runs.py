@@ -24,7 +24,7 @@ from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.history import EACH, PrivacyUnit
 from pate._core.accounting.ledger import Ledger, is_ledger_of, one_ledger, read_ledger
 from pate._core.accounting.statement import AUDIT
-from pate._core.files.reading import Json, digest, read_json
+from pate._core.files.reading import Json, digest, load_json
 from pate._core.settings import decode, named_class, texts_in
 from pate._core.validation import (
     Float32Array,
@@ -320,7 +320,7 @@ class Start:
             label_names=student.label_names,
         )
         require(
-            record.is_file() and read_json(record.read_text()) == student_digests(folder),
+            record.is_file() and load_json(record) == student_digests(folder),
             f"the student that `pate student fit` exported to {folder}: run it again, got another",
         )
         shape = tuple(data.load(Role.PUBLIC).features.shape[1:])

@@ -21,6 +21,7 @@ import numpy as np
 from pate._core.accounting.cost import format_epsilon, format_exact
 from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.statement import Statement, sha256
+from pate._core.files.reading import read_text
 from pate._core.files.writing import atomic_write
 from pate._core.registry import version_of
 from pate._core.release.transaction import (
@@ -351,7 +352,7 @@ def _verify(statement: Path, ledger: Path | None, released: Path | None) -> int:
         made_by = stated["versions"].get("pate")
         other = f"; pate {made_by} worded it: verify with that version, or remove the text"
         require(
-            text.read_text(encoding="utf-8") == stated.text,
+            read_text(text) == stated.text,
             f"the words of the statement in {text}{'' if made_by == __version__ else other}",
         )
     return since

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._core.files.reading import Json, digest, read_arrays, read_json
+from pate._core.files.reading import Json, digest, opened, read_arrays, read_json
 from pate._core.validation import (
     MOST_VOTERS,
     BoolArray,
@@ -50,6 +50,7 @@ from pate._labeling.votes.kinds import VoteShape
 
 FORMAT = 1
 """The version of ``labels.npz``, which is raised when it changes: another one is refused."""
+_BLOCK = 1 << 20  # bytes read at once
 _SEAL = "seal"
 _KINDS = {
     "format": "iu",
@@ -331,8 +332,7 @@ def unexpected_public_files(run: Run) -> Iterator[str]:
     secret = [] if (key := read_key(run)) is None else [key, key.hex().encode()]
     for name in published_files(run):
         path = run.root / name
-        content = path.read_bytes() if path.is_file() and not path.is_symlink() else None
-        if content is None:
+        if path.is_symlink() or not path.is_file():
             yield f"Expected plain files in {run.public}, got {name}. Delete it"
         elif not _is_expected(name):
             yield f"Expected what `pate` leaves in {run.public}, got {name}. Move it elsewhere"
@@ -341,11 +341,23 @@ def unexpected_public_files(run: Run) -> Iterator[str]:
                 f"Expected nothing private in {run.public}, got {name}, a copy of {original}."
                 " Delete it"
             )
-        elif any(form in content for form in secret):
+        elif _holds(path, secret):
             yield (
                 f"Expected nothing private in {run.public}, got {name} with the run's key."
                 " Delete it"
             )
+
+
+def _holds(path: Path, words: Sequence[bytes]) -> bool:
+    """Return whether a file, read in blocks, has one of some words."""
+    longest, kept = max(map(len, words), default=0), b""
+    with opened(path) as file:
+        while words and (block := file.read(_BLOCK)):
+            kept += block
+            if any(word in kept for word in words):
+                return True
+            kept = kept[-longest:]
+    return False
 
 
 def _is_expected(name: Path) -> bool:

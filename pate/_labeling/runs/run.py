@@ -19,7 +19,13 @@ import yaml
 from jsonargparse import ArgumentError
 
 from pate._core.accounting.ledger import ledger_in, read_ledger
-from pate._core.files.reading import Json, digest, read_json, read_yaml
+from pate._core.files.reading import (
+    Json,
+    digest,
+    load_json,
+    load_yaml,
+    read_text,
+)
 from pate._core.files.writing import make_once, write_json, write_text
 from pate._core.progress import owner_reads
 from pate._core.settings import SettingsParser, encode
@@ -353,7 +359,7 @@ class Run:
             ledger = self.ledger and str(self.ledger)
             source = {"data": inputs.settings.get("data"), "ledger": ledger}
             text = yaml.safe_dump(source, sort_keys=False)
-            if not self.data_config.is_file() or self.data_config.read_text() != text:
+            if not self.data_config.is_file() or read_text(self.data_config) != text:
                 write_text(self.data_config, text)
 
     def input_changes(self, stage: Stage, inputs: StageInputs) -> list[str]:
@@ -443,7 +449,7 @@ class Run:
             else f"Delete it, and `pate {stage.name}` makes it again"
         )
         try:
-            content = read_json(path.read_text())
+            content = load_json(path)
         except ValueError as error:
             raise ValueError(
                 f"Expected what `pate {stage.name}` wrote in {path}, got no JSON ({error}). {again}"
@@ -559,7 +565,7 @@ def read_key(run: Run) -> bytes | None:
     if not path.is_file():
         return None
     try:
-        key = bytes.fromhex(read_json(path.read_text())["key"])
+        key = bytes.fromhex(load_json(path)["key"])
     except (ValueError, KeyError, TypeError):
         raise ValueError(
             f"Expected a key of hexadecimal digits, got something else in {path}. Put it back"
@@ -718,8 +724,8 @@ def _read(path: Path) -> Json | None:
     Raises ``ValueError`` on an unknown key.
     """
     try:
-        content = read_yaml(path.read_text())
-    except (yaml.YAMLError, ValueError):
+        content = load_yaml(path)
+    except ValueError:
         return None
     if not isinstance(content, dict):
         return None

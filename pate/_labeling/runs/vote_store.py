@@ -19,7 +19,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pate._core.files.reading import Json, digest, read_arrays, read_json
+from pate._core.files.reading import (
+    Json,
+    digest,
+    load_json,
+    map_array,
+    read_array,
+    read_arrays,
+)
 from pate._core.files.writing import atomic_write, write_json
 from pate._core.validation import (
     MOST_VOTERS,
@@ -190,7 +197,7 @@ class VoteStore:
     def features(self, rows: IntArray | slice = slice(None)) -> FloatArray | None:
         """Return the features ``[Q, F]`` of some samples, or of all. None if there are none."""
         path = self._features_file
-        return np.array(np.load(path, mmap_mode="r")[rows]) if path.is_file() else None
+        return np.array(map_array(path)[rows]) if path.is_file() else None
 
     def has_features(self) -> bool:
         """Whether features came with the votes."""
@@ -384,7 +391,7 @@ def _require_teachers(right: bool, shape: VoteShape, found: int) -> None:
 
 def _read(path: Path) -> Json:
     try:
-        content: Json = read_json(path.read_text())
+        content: Json = load_json(path, _MOST_LISTED)
         require(isinstance(content, dict), "an object", type=type(content).__name__)
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
@@ -404,7 +411,7 @@ def _teachers_counted(path: Path) -> int | None:
 
 def _mapped(path: Path, shape: tuple[int, int]) -> UInt8Array:
     """Map the ballots or scores in a file, on samples and in bytes of a ``shape``, into memory."""
-    votes: UInt8Array = np.load(path, mmap_mode="r")
+    votes: UInt8Array = map_array(path)
     require(
         votes.dtype == np.uint8 and votes.ndim == 3 and votes.shape[1:] == shape,
         f"votes on {shape[0]} samples, {shape[1]} bytes each, in {path.name}",
@@ -414,7 +421,7 @@ def _mapped(path: Path, shape: tuple[int, int]) -> UInt8Array:
 
 
 def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArray:
-    counts: IntArray = np.load(path, mmap_mode="r")
+    counts: IntArray = map_array(path)
     require(
         counts.dtype == np.int64 and counts.shape == shape,
         f"counts of {shape[0]} samples and {shape[1]} labels in {path.name}",
@@ -429,6 +436,7 @@ def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArra
     return counts
 
 
+_MOST_LISTED = 1 << 28  # bytes of what a manifest lists, such as the ids of samples
 _GEOMETRY = tuple(field.name for field in fields(Geometry))
 _UNKNOWN = "unknown_labels"
 
@@ -485,7 +493,7 @@ class VoterStore:
         unknown_labels = bool(arrays.pop(_UNKNOWN, False))
         public = {name: array if array.ndim else array.item() for name, array in arrays.items()}
         facts: dict[str, Any] = {
-            name: np.load(path, mmap_mode="r" if name in ("coordinates", "labels") else None)
+            name: (read_array if name == "groups" else map_array)(path)
             for name in ("coordinates", "labels", "groups")
             if (path := self.folder / f"{name}.npy").is_file()
         }

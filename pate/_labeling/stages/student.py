@@ -14,12 +14,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints
 
 import numpy as np
-import yaml
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from scipy.special import expit
 
-from pate._core.files.reading import Json, digest, read_json
+from pate._core.files.reading import (
+    MOST_WEIGHTS,
+    Json,
+    digest,
+    load_json,
+    load_yaml,
+    regular,
+)
 from pate._core.files.writing import atomic_write, write_json
 from pate._core.registry import find
 from pate._core.settings import to_plain
@@ -287,7 +293,7 @@ class Solved:
     def read(cls, path: Path, optimize: Metric) -> Self:
         """Read the file that `save` wrote. Raises ``ValueError`` if it is damaged."""
         with expecting(f"a linear student in {path}", SafetensorError, OSError, KeyError):
-            arrays = load_file(path)
+            arrays = load_file(regular(path, MOST_WEIGHTS))
             return cls({name: arrays[name] for name in _NAMES}, arrays["cuts"], optimize)
 
     def save(self, path: Path) -> None:
@@ -477,9 +483,9 @@ def test_student(run: Run) -> Json:
         test(run, LinearPlan.of(content))
     else:
         find("run_student")("test", run, content | {"verbose": False})
-    return read_json((student_folder(run) / METRICS).read_text())
+    return load_json(student_folder(run) / METRICS)
 
 
 def student_settings(run: Run) -> Json:
     """Return the settings of a run's student in training."""
-    return yaml.safe_load((run.root / STUDENT.config).read_text())
+    return load_yaml(run.root / STUDENT.config)

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate._core.accounting.history import PrivacyUnit
-from pate._core.files.reading import Json, code_version, digest, read_json
+from pate._core.files.reading import (
+    Json,
+    code_version,
+    digest,
+    load_json,
+    map_array,
+    read_array,
+)
 from pate._core.files.writing import atomic_write, make_folder, require_disk
 from pate._core.progress import stage_bar
 from pate._core.registry import find
@@ -316,7 +323,7 @@ def load_plan(run: Run) -> Any:
     path = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
     if not path.is_file():
         run.require_finished(TEACHERS_FIT)
-    return replace(plan, **read_json(path.read_text()))
+    return replace(plan, **load_json(path))
 
 
 def _trained(folder: Path, _: str) -> list[str]:
@@ -442,8 +449,8 @@ def _corrected(run: Run, data: DataSource, plan: ClosedFormPlan) -> Poll:
 
     def cast(store: VoteStore, made_from: str) -> None:
         store.folder.mkdir(parents=True, exist_ok=True)
-        samples, answers = _with_constant(data, Role.PUBLIC), np.load(start)
-        moved, numbers = np.load(corrections, mmap_mode="r"), range(plan.nominal)
+        samples, answers = _with_constant(data, Role.PUBLIC), read_array(start)
+        moved, numbers = map_array(corrections), range(plan.nominal)
         chunks = [numbers[first : first + _CHUNK] for first in numbers[::_CHUNK]]
         with stage_bar(len(chunks), "votes", unit="chunk") as bar:
             for teachers in chunks:

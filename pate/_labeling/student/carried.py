@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -22,7 +23,7 @@ from safetensors.numpy import load_file, save
 from scipy.sparse import issparse
 
 from pate._core.accounting.statement import Statement
-from pate._core.files.reading import Json, digest, read_json
+from pate._core.files.reading import MOST_WEIGHTS, Json, digest, load_json, regular
 from pate._core.files.writing import atomic_folder
 from pate._core.registry import find
 from pate._core.validation import (
@@ -411,8 +412,8 @@ def export_student(
         (new / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n")
         if raw.model is not None:
             raw.model.pack(new / SENTENCES)
-        (new / STATEMENT).write_bytes(statement.read_bytes())
-        (new / STATEMENT_TEXT).write_bytes(text.read_bytes())
+        copyfile(statement, new / STATEMENT)
+        copyfile(text, new / STATEMENT_TEXT)
         _require_answers(new, source.load(Role.PUBLIC).features)
 
 
@@ -593,7 +594,7 @@ def _module(root: Path, settings: Json, *, device: str, trust: bool | Collection
 def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:
     path, num_labels = root / WEIGHTS, len(settings["label_names"])
     with expecting(f"weights in {path}", SafetensorError, OSError, KeyError):
-        state = load_file(_file(path))
+        state = load_file(regular(_file(path), MOST_WEIGHTS))
     shapes = {
         f"{_LAYER}weight": (num_labels, prod(settings["network_input"])),
         f"{_LAYER}bias": (num_labels,),
@@ -628,7 +629,7 @@ def _file(path: Path) -> Path:
 def _read_settings(root: Path) -> Json:
     path = _file(root / SETTINGS)
     with expecting(f"JSON in {path}", ValueError):
-        content: Json = read_json(path.read_text())
+        content: Json = load_json(path)
     require(isinstance(content, dict), f"an object in {path}", type=type(content).__name__)
     require(
         content.get("format") == FORMAT,

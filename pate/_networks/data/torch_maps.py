@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate._core.files.reading import Stream, digest
+from pate._core.files.reading import Stream, digest, regular
 from pate._core.validation import (
     Float32Array,
     Float32Array as FloatArray,
@@ -47,9 +47,9 @@ def load_weights(network: nn.Module, file: Path) -> None:
     # torch and safetensors raise errors of many classes
     with expecting(f"weights of {type(network).__name__} in {file}", Exception):
         state = (
-            load_file(file)
+            load_file(regular(file))
             if file.suffix == ".safetensors"
-            else torch.load(file, weights_only=True, map_location="cpu")
+            else torch.load(regular(file), weights_only=True, map_location="cpu")
         )
         if not own.keys() <= state.keys():  # a file of the network in a `Backbone`
             network = getattr(network, "body", network)

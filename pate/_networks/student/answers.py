@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from pate._core.files.reading import Json
+from pate._core.files.reading import Json, regular
 from pate._core.files.writing import atomic_write, output_errors
 from pate._core.validation import BoolArray, Float32Array, expecting, require
 from pate._labeling.linear import LEAST, SHARPNESS
@@ -125,7 +125,7 @@ def restore_module(
     network = restored_network(settings["network"], inputs, num_labels, trust=trust)
     module = Predictor(features, network, cuts=settings["cuts"])
     try:
-        module.load_state_dict(load_file(path))
+        module.load_state_dict(load_file(regular(path)))
     except (SafetensorError, OSError) as error:
         raise ValueError(f"Expected weights in {path}, got {error}") from None
     except RuntimeError as error:

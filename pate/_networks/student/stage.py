@@ -14,20 +14,21 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from jsonargparse import ArgumentError
 from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pate._core.files.reading import Json, digest
+from pate._core.files.os_errors import explain_os_error
+from pate._core.files.reading import Json, digest, read_yaml, regular
 from pate._core.settings import canonical, encode, parts, require_classes
 from pate._core.validation import expecting, require, require_given, require_known
 from pate._labeling.commands.parsing import BriefHelp, CommandParser, example
@@ -35,7 +36,7 @@ from pate._labeling.commands.stages import DESCRIPTIONS
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.released import require_student
-from pate._labeling.runs.run import STUDENT, Run, StageInputs
+from pate._labeling.runs.run import STUDENT, Run, StageInputs, labels_file
 from pate._labeling.stages.student import (
     export_or_say_why_not,
     figures_beside,
@@ -54,6 +55,7 @@ from pate._networks.training import LocalCheckpoints
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
 _LAST, _BEST = "last", "best"
+_MOST_LETTERS = 300  # of an error
 _PATIENCE = 10  # evaluations without a lower loss
 # warnings of Lightning about intended behavior
 _KNOWN = (
@@ -190,7 +192,7 @@ class StudentCLI(LightningCLI):
     @cached_property
     def settings(self) -> Json:
         """The settings of the student as plain data, with every class by its one path."""
-        content: Json = yaml.safe_load(
+        content: Json = read_yaml(
             self._parser(self.subcommand).dump(self._parsed, skip_unset=False)
         )
         return {name: canonical(content[name]) for name in _SETTINGS}
@@ -275,7 +277,7 @@ class StudentCLI(LightningCLI):
         if isinstance(self.trainer.logger, Curves):
             begun = {} if start_checkpoint is None else _read(start_checkpoint)
             self.trainer.logger.resume(begun.get("curves", []))
-        with _missing_metric():
+        with _faults_of_parts(self.run):
             self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
         if self.trainer.is_global_zero:
             weights = _read(self.trained())["state_dict"]
@@ -382,17 +384,37 @@ class StudentSettings(StudentCLI):
 
 
 @contextmanager
-def _missing_metric() -> Iterator[None]:
-    """Turn Lightning's errors on a callback that monitors what is not logged into one line."""
+def _faults_of_parts(run: Run) -> Iterator[None]:
+    """Turn an error of a callback or a logger into one line, with the command that goes on.
+
+    One that monitors what is not logged is named by Lightning.
+    """
     try:
         yield
-    except (RuntimeError, MisconfigurationException) as error:
-        said = " ".join(str(error).split())
-        if "conditioned on metric" not in said and "monitor=" not in said:
+    except Exception as error:
+        said, part = " ".join(str(error).split()), _failed_part(error)
+        if "conditioned on metric" in said or "monitor=" in said:
+            wanted = f"callbacks that monitor what the student logs, such as {_LOSS}, got {said}"
+            raise ValueError(f"Expected {wanted}") from None
+        if part is None or explain_os_error(error) is not None:
             raise
+        place = f"--config {run.root / STUDENT.config} --run {run.root}"
         raise ValueError(
-            f"Expected callbacks that monitor what the student logs, such as {_LOSS}, got {said}"
-        ) from None
+            f"Expected callbacks and loggers that let the student train, got {part}"
+            f" ({type(error).__name__}: {said[:_MOST_LETTERS]}). The labels are in"
+            f" {labels_file(run)}; `pate student fit {place}` goes on"
+        ) from error
+
+
+def _failed_part(error: BaseException) -> str | None:
+    """Return the method of a callback or logger of others that raised an error. None for others."""
+    name, trace = None, error.__traceback__
+    while trace is not None:
+        owner = trace.tb_frame.f_locals.get("self")
+        if isinstance(owner, Callback | Logger) and not type(owner).__module__.startswith("pate."):
+            name = f"{type(owner).__name__}.{trace.tb_frame.f_code.co_name}"
+        trace = trace.tb_next
+    return name
 
 
 def _read(checkpoint: Path) -> Json:
@@ -401,7 +423,7 @@ def _read(checkpoint: Path) -> Json:
     Raises ``ValueError`` if it is damaged, or holds objects that are code.
     """
     try:
-        return torch.load(checkpoint, map_location="cpu", weights_only=True)
+        return torch.load(regular(checkpoint), map_location="cpu", weights_only=True)
     # the error depends on the place of the damage
     except (
         RuntimeError,

@@ -30,9 +30,10 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
+from pate._core.files.reading import read_lines
 from pate._core.files.writing import lease
 from pate._core.validation import expecting
-from pate._labeling.teachers import Execution
+from pate._labeling.teachers import Execution, most_processes
 from pate._networks.training import LocalCheckpoints
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, repo
     while missing:
         before = len(missing)
         pool = Parallel(
-            n_jobs=execution.workers,
+            n_jobs=min(execution.workers, most_processes()),
             backend="loky",
             return_as="generator_unordered",
             batch_size=1,
@@ -300,7 +301,7 @@ def available_bytes(device: torch.device) -> int:
         return int(_HEADROOM * torch.cuda.mem_get_info(device)[0])
     lines = Path("/proc/meminfo")
     if lines.is_file():
-        fields = dict(line.split(":", 1) for line in lines.read_text().splitlines())
+        fields = dict(line.split(":", 1) for line in read_lines(lines))
         return int(_HEADROOM * int(fields["MemAvailable"].split()[0]) * 1024)
     return int(_HEADROOM * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
 

@@ -26,6 +26,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, Dataset
 
 from pate._core.files.os_errors import explain_shortage
+from pate._core.files.reading import regular
 from pate._core.files.writing import atomic_write
 from pate._core.validation import UNKNOWN, Float32Array, FloatArray, UInt8Array, require
 from pate._labeling.data.records import Features, known_truth
@@ -391,7 +392,7 @@ def make_chunk(
     networks = make_networks(plan, shape, num_labels, teachers=teachers)
     if start is not None:
         for network in networks:
-            network.load_state_dict(load_file(start))
+            network.load_state_dict(load_file(regular(start)))
     return TeacherChunk(
         networks,
         plan,
@@ -571,7 +572,7 @@ def foreign_files(folder: Path, made_from: str) -> list[str]:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+        return torch.load(regular(path), weights_only=True, map_location="cpu", mmap=True)
     # the exception that torch raises depends on where the file is truncated
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
         if explain_shortage(error) is not None:

@@ -10,6 +10,7 @@ import yaml
 
 from pate._core.accounting.ledger import ledger_in
 from pate._core.accounting.statement import AUDITED
+from pate._core.files.reading import load_yaml, read_text
 from pate._core.files.writing import locked, write_json, write_text
 from pate._core.settings import decode, import_path
 from pate._core.validation import given, require
@@ -82,7 +83,7 @@ def _audit_recipe(recipe: Path, folder: Path, parsed: Any, overrides: Overrides)
             write_text(place / _MARK, f"{AUDITED}\n")
         for part in _OTHERS:
             name = f"{part}.yaml"
-            write_text(copy / name, f"# {AUDITED}\n{(recipe / name).read_text()}")
+            write_text(copy / name, f"# {AUDITED}\n{read_text(recipe / name)}")
         write_text(copy / "data.yaml", text)
         print(AUDITED)
         try:
@@ -119,7 +120,7 @@ def _end(status: int) -> None:
 def _mark(run: Run) -> None:
     """Mark the settings in the public folder as settings of an audit."""
     for file in run.public.glob("*.yaml"):
-        content = file.read_text()
+        content = read_text(file)
         if not content.startswith("#"):
             write_text(file, f"# {AUDITED}\n{content}")
 
@@ -127,8 +128,8 @@ def _mark(run: Run) -> None:
 def _read(file: Path) -> Any:
     """Return the source that a ``data.yaml`` describes, as plain data."""
     try:
-        content = yaml.safe_load(file.read_text())
-    except (yaml.YAMLError, ValueError):
+        content = load_yaml(file)
+    except ValueError:
         content = None
     described = isinstance(content, dict) and content.get("data")
     require(described, f"a source of records under `data:` in {file}")

@@ -10,7 +10,6 @@ moves a release, so that they are for the owner of the data alone.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -31,6 +30,7 @@ from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.history import LedgerEntry, PrivacyUnit
 from pate._core.accounting.ledger import Ledger, ledger_in, read_ledger
 from pate._core.accounting.statement import Statement, sha256
+from pate._core.files.reading import LARGE, digest, load_json, load_yaml
 from pate._core.progress import stage_bar
 from pate._core.registry import find
 from pate._core.settings import decode_fields
@@ -126,14 +126,14 @@ def scratch(run: Run, name: str) -> Iterator[Path]:
 def _content_of(path: Path) -> Any:
     """Return the content of a file, of JSON or YAML without entries that are its own."""
     if path.suffix not in (".json", ".yaml"):
-        return path.read_bytes()
+        return digest(path)
 
     def shared(content: Any) -> Any:
         if isinstance(content, dict):
             return {name: shared(part) for name, part in content.items() if name not in _OWN}
         return [shared(part) for part in content] if isinstance(content, list) else content
 
-    return shared((json.loads if path.suffix == ".json" else yaml.safe_load)(path.read_text()))
+    return shared(load_json(path, LARGE) if path.suffix == ".json" else load_yaml(path))
 
 
 class Without(DataSource):
@@ -384,7 +384,7 @@ def copied_to(root: Path, run: Run, ledger: Path) -> Run:
         copy_function=_link,
     )
     (root / "public").mkdir()
-    content = yaml.safe_load(run.data_config.read_text())
+    content = load_yaml(run.data_config)
     (root / "data.yaml").write_text(yaml.safe_dump(content | {"ledger": str(ledger)}))
     return Run(root, ledger=ledger)
 

@@ -23,7 +23,7 @@ from PIL import Image
 from pate._core.accounting.history import LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger
 from pate._core.accounting.statement import Statement
-from pate._core.files.reading import Json, read_json
+from pate._core.files.reading import Json, load_json, read_lines, read_text
 from pate._core.validation import Float32Array, IntArray, StrArray, UInt8Array
 from pate._labeling.data.records import Features, Role
 from pate._labeling.data.source import DataSource
@@ -109,7 +109,7 @@ def read_findings(root: Path) -> Findings:
         released=released,
         learned=learned,
         settings={
-            name.name: (root / name).read_text()
+            name.name: read_text(root / name)
             for name in (LABEL.config, STUDENT.config)
             if (root / name).is_file()
         },
@@ -156,7 +156,7 @@ def _read_learned(run: Run, source: DataSource | None) -> Learned | None:
     path, num_test, older = folder / METRICS, None, False
     metrics: Json = {}
     if path.is_file():
-        metrics = read_json(path.read_text())
+        metrics = load_json(path)
         older = (
             labels_file(run).is_file() and path.stat().st_mtime < labels_file(run).stat().st_mtime
         )
@@ -174,9 +174,8 @@ def _read_learned(run: Run, source: DataSource | None) -> Learned | None:
 
 def read_log(path: Path) -> Iterable[dict[str, float]]:
     """Yield the rows of a ``metrics.csv``, figures by name; empty cells are left out."""
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            yield {name: float(text) for name, text in row.items() if text}
+    for row in csv.DictReader(read_lines(path)):
+        yield {name: float(text) for name, text in row.items() if text}
 
 
 ABSENT = "\u2013"

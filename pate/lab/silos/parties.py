@@ -23,7 +23,7 @@ from pate._core.accounting.ledger import (
     read_ledger,
     require_payable,
 )
-from pate._core.files.reading import digest, read_json
+from pate._core.files.reading import LARGE, digest, load_json, read_bytes
 from pate._core.files.writing import output_errors, remove_abandoned, write_once
 from pate._core.mechanisms.noise import private_generator, summand
 from pate._core.release.transaction import unfinished
@@ -274,7 +274,7 @@ class Member:
         """The file of secrets. Raises ``ValueError`` if it belongs to another exchange."""
         path = self.state / _STATE
         try:
-            content = read_json(path.read_text())
+            content = load_json(path)
             kept = {name: str(content[name]) for name in ("invitation", "name", "votes", "root")}
             bytes.fromhex(kept["root"])
         except (ValueError, KeyError, TypeError):
@@ -373,7 +373,7 @@ class Member:
         remove_abandoned(kept)
         if not kept.is_file():
             self._keep(kept, make())
-        self.exchange.send(path, kept.read_bytes())
+        self.exchange.send(path, read_bytes(kept, LARGE))
 
     def _keep(self, path: Path, content: bytes) -> None:
         with output_errors(path):

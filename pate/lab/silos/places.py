@@ -5,10 +5,8 @@ Other parties write to the place too, so a size is compared with its bound befor
 and a request to a store has a time limit.
 """
 
-import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
@@ -19,6 +17,7 @@ from textwrap import shorten
 from threading import Thread
 from typing import Any, TypeVar
 
+from pate._core.files.reading import read_bytes
 from pate._core.files.writing import output_errors, remove_abandoned, write_once
 from pate._core.validation import AwaitedError, expecting, one_line, require
 
@@ -69,15 +68,9 @@ class Folder:
         if not self._is_there(path):
             raise FileNotFoundError(place)
         try:
-            # where a pipe took the place of the file meanwhile, this does not wait for its writer
-            with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-                status = os.fstat(file.fileno())
-                _require_regular(stat.S_ISREG(status.st_mode), place)
-                size, content = status.st_size, file.read(most + 1)
+            return read_bytes(place, most)
         except OSError as error:
             raise ValueError(f"Expected {place} that can be read ({error.strerror})") from None
-        _require_size(max(size, len(content)), most, str(place))
-        return content
 
     def put(self, path: str, content: bytes) -> None:
         """Write a file unless there is one. Raises ``ValueError`` where it cannot be written."""

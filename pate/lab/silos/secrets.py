@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pate._core.files.reading import read_bytes
 from pate._core.files.writing import output_errors, write_once
 from pate._core.mechanisms.noise import KEY_BITS
 from pate._core.validation import expecting, require
@@ -138,7 +139,7 @@ def is_signed(text: bytes, signature: str, public: str) -> bool:
 
 def _read(path: Path, what: str) -> EccKey:
     try:
-        key = ECC.import_key(path.read_bytes())
+        key = ECC.import_key(read_bytes(path))
     except FileNotFoundError:
         raise ValueError(f"Expected {what}, got none") from None
     except OSError as error:

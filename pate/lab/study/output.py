@@ -188,7 +188,7 @@ def study(settings: Study, output: Path | None = None, workers: int = 1) -> Stud
         output: folder for study.csv, study.txt, study.tex and study.png, and for the finished
             cells; study.parquet if pyarrow is installed. None for private/study, or study for
             simulated and public votes.
-        workers: number of processes.
+        workers: number of processes, one for each core at most.
 
     Returns:
         The written rows.

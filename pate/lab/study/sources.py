@@ -7,18 +7,16 @@ study, with what their releases are compared with.
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from pate._core.accounting.cost import smallest_where
-from pate._core.files.reading import digest, read_array, read_arrays
+from pate._core.files.reading import digest, opened_archive, read_array, read_arrays
 from pate._core.validation import (
     BoolArray,
     IntArray,
-    expecting,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -122,8 +120,8 @@ class CountsFile:
         """Return counts ``[Q, d]``. Raises ``ValueError`` on a file without them."""
         what = f"a file of {self.array}"
         if self.path.suffix == ".npz":
-            with expecting(f"{what} in {self.path}", BadZipFile, OSError):
-                names = [Path(name).stem for name in ZipFile(self.path).namelist()]
+            with opened_archive(self.path, f"{what} in {self.path}") as archive:
+                names = [Path(name).stem for name in archive.namelist()]
             others = [name for name in names if name != self.array]
             found = read_arrays(self.path, (self.array,), unread=others, what=what)[self.array]
         else:

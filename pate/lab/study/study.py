@@ -8,6 +8,7 @@ finished cells are files of its folder, so that it goes on where it stopped.
 import inspect
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
@@ -24,7 +25,7 @@ from pate._core.accounting.accountant import Target, epsilon_of
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, leaves
-from pate._core.files.reading import code_version, digest, read_json
+from pate._core.files.reading import code_version, digest, load_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
 from pate._core.progress import stage_bar
 from pate._core.release.transaction import require_promise
@@ -47,6 +48,7 @@ from pate._labeling.aggregators.base import (
     predictions_of,
 )
 from pate._labeling.release.completion import complete_aggregator, scale_to_target
+from pate._labeling.teachers import most_processes
 from pate._labeling.votes.kinds import Votes
 from pate.lab.study.sources import (
     CountsFile,
@@ -506,7 +508,11 @@ def in_processes(
     """Return a function's results for several arguments, in order; votes may be ``private``."""
     # private votes are not to be mapped from a file of all workers
     size = None if private else "1M"
-    pool = Parallel(n_jobs=min(workers, len(calls) or 1), return_as="generator", max_nbytes=size)
+    pool = Parallel(
+        n_jobs=min(workers, len(calls) or 1, most_processes()),
+        return_as="generator",
+        max_nbytes=size,
+    )
     results = []
     with stage_bar(len(calls), name, unit="group") as bar:
         for result in pool(delayed(function)(*each) for each in calls):
@@ -564,7 +570,11 @@ def _read_cells(path: Path) -> list[Mapping[str, Any]]:
     if not path.is_file():
         return []
     with expecting(f"finished cells in {path} (delete it to make them again)", ValueError):
-        rows: list[Mapping[str, Any]] = read_json(path.read_text())["cells"]
+        content = load_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
+        print(f"pate study: no cells in {path}; they are made again", file=sys.stderr)
+        return []
+    rows: list[Mapping[str, Any]] = content["cells"]
     return rows
 
 

@@ -173,11 +173,9 @@ def test_a_ledger_that_drops_what_is_added_is_noticed(path: Path) -> None:
             "CREATE TRIGGER gone BEFORE INSERT ON log BEGIN SELECT RAISE(IGNORE); END"
         )
         connection.commit()
-    with pytest.raises(ValueError, match="Expected a ledger that takes new rows"):
+    with pytest.raises(ValueError, match="Expected a ledger whose rows are final"):
         reserve(Ledger(path), gaussian(600), 1)
     assert len(bodies(path)) == rows
-    with pytest.raises(ValueError, match="Expected a ledger whose rows are final"):
-        verify_ledger(path)
 
 
 def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

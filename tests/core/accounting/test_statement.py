@@ -286,7 +286,7 @@ def test_a_release_of_several_parties_has_two_figures(
     forged = Statement(made.content | {"world": made.content["guarantees"]})
     with pytest.raises(ValueError, match=r"^Expected .*world"):
         forged.verify()
-    assert cli.main(["ledger", "show", "--ledger", str(ledger.path)]) == 0
+    assert cli.main(["ledger", "show", str(ledger.path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     place = next(number for number, line in enumerate(lines) if line.endswith(f"{WORLD} it is"))
     assert (

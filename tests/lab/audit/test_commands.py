@@ -74,7 +74,7 @@ def lose(folder: Path) -> None:
 
 
 FIT = ["teachers", "fit", "--config", "data.yaml", "--unit", "UNIT", "--run", "run"]
-AFTER = (["check", "run"], ["ledger", "show", "--ledger", "one.sqlite"])
+AFTER = (["check", "run"], ["ledger", "show", "one.sqlite"])
 LABEL = ["label", "--target_epsilon", "8", "--delta", "1e-5", "--run", "run"]
 STAGES = (
     [*FIT, "--fit", "closed_form", "--dry_run"],

@@ -31,7 +31,21 @@ def test_a_plugin_has_the_name_that_it_is_given(
     assert "a new or empty folder noisy_mean" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["noisy", "Noisy Mean", "../Mean", "StableTopK", "X"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "noisy",
+        "Noisy Mean",
+        "../Mean",
+        "StableTopK",
+        "X",
+        "Numpy",
+        "Torch",
+        "Json",
+        "Class",
+        "MechanismAggregator",
+    ],
+)
 def test_names_that_are_no_class_of_ones_own_are_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

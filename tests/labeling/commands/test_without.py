@@ -54,7 +54,7 @@ def test_a_table_needs_no_network_and_no_lab(tmp_path: Path) -> None:
         "init mine --data table.csv --kind csv --labels a,b,c --no_group",
         "run mine --run run --label.target_epsilon=20",
         "predict run/public/student/model table.csv --output answers.csv",
-        "ledger show --ledger table.ledger.sqlite",
+        "ledger show table.ledger.sqlite",
     )
     assert done.returncode == 0, done.stderr
     assert "1 release(s) of 200 queries" in done.stdout

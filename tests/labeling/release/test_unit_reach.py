@@ -79,7 +79,7 @@ def test_all_releases_are_stated_for_the_units_that_reach_most(
     assert first["add_remove_teacher"]["epsilon"] is second["add_remove_teacher"]["epsilon"] is None
     assert verified("one") == verified("two") == 0
     capsys.readouterr()
-    assert cli.main(["ledger", "show", "--ledger=votes.ledger.sqlite"]) == 0
+    assert cli.main(["ledger", "show", "votes.ledger.sqlite"]) == 0
     out = capsys.readouterr().out
     shown = re.search(
         r"epsilon = ([\d.]+) at delta = 1e-05 \(delta0 = 0\) under REPLACE_RECORD(.*)", out

@@ -168,7 +168,7 @@ WAYS: dict[str, Way] = {
     ),
     "a ledger of other bytes": Way("", ("--ledger=data.npz",)),
     "a setting twice": Way(
-        "each setting once in recipe/label.yaml, got twice=['delta']",
+        "settings of YAML in recipe/label.yaml that occur once, got twice=['delta']",
         files={"label.yaml": LABEL + "delta: 1.0e-3\n"},
     ),
 }

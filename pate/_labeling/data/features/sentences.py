@@ -13,15 +13,24 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
-from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
-from pate._core.files.reading import Stream, digest, packaged_file
+from pate._core.files.reading import (
+    LARGE,
+    Stream,
+    digest,
+    map_array,
+    opened_archive,
+    packaged_file,
+    read_bytes,
+    read_text,
+)
 from pate._core.files.writing import lease, write_text
 from pate._core.progress import stage_bar
 from pate._core.settings import RecordsInitArgs
-from pate._core.validation import Float32Array, IntArray, as_float32, expecting, require
+from pate._core.validation import Float32Array, IntArray, as_float32, require
 
 # steps between two marks of how far it is
 _MARK = 20
@@ -42,14 +51,14 @@ def kept_features(
         compute: returns the features of consecutive rows.
     """
     if target.is_file():  # in a folder that may be readable only
-        return np.asanyarray(np.load(target, mmap_mode="r"))
+        return np.asanyarray(map_array(target))
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # another command that computes the same features is waited for
     with lease(target.with_suffix(".lock"), wait=True):
         if not target.is_file():
             partial, mark = target.with_suffix(".partial"), target.with_suffix(".rows")
-            done = int(mark.read_text()) if mark.is_file() and partial.is_file() else 0
-            mapped = np.load(partial, mmap_mode="r+") if done else None
+            done = int(read_text(mark)) if mark.is_file() and partial.is_file() else 0
+            mapped = map_array(partial, "r+") if done else None
             # a bar without figures: how many private records there are is nothing to print
             with stage_bar(num, "features", unit="record", initial=done, counted=False) as bar:
                 for count, start in enumerate(range(done, max(num, 1), step), 1):
@@ -69,7 +78,7 @@ def kept_features(
                 mapped.flush()
             partial.rename(target)
             mark.unlink(missing_ok=True)
-    return np.load(target, mmap_mode="r")
+    return map_array(target)
 
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
@@ -145,15 +154,15 @@ class SentenceFeatures(RecordsInitArgs):
         """Write the model's files to a ``.zip``, the same bytes each time."""
         with ZipFile(path, "w") as packed:
             for name, file in self._files.items():
-                packed.writestr(ZipInfo(name), file.read_bytes())
+                packed.writestr(ZipInfo(name), read_bytes(file, LARGE))
 
     @cached_property
     def _files(self) -> dict[str, Path]:
         """The model's files by name, in order: links in a folder that has no others."""
         source, root = self._place, Path(mkdtemp())
         finalize(self, rmtree, root, ignore_errors=True)
-        if is_zipfile(source):
-            with ZipFile(source) as packed:
+        if source.is_file():
+            with opened_archive(source, f"a sentence model in {source}") as packed:
                 packed.extractall(root, [name for name in packed.namelist() if _is_known(name)])
         else:
             for file in filter(_is_known, source.rglob("*")):
@@ -218,8 +227,7 @@ def packed_identity(path: Path) -> str:
         ValueError: if another program wrote the file.
     """
     what = "a sentence model that pate packed"
-    faults = BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError
-    with expecting(what, *faults, got=path), ZipFile(path) as packed:
+    with opened_archive(path, what) as packed:
         members = packed.infolist()
         names = [member.filename for member in members]
         plain = all(member.compress_type == ZIP_STORED for member in members)
