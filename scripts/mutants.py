@@ -36,12 +36,14 @@ import math
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -179,6 +181,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         drawn = list(enumerate(draw(options.num, options.seed), 1))[part::num_parts]
         speeds, output = ("fast", "slow")[: 1 if options.fast else 2], options.output
         every = options.all_killers
+        if not output.exists():
+            output.write_text(json.dumps(heading(options)) + "\n")
         collected(lambda session: try_all(drawn, reach, output, speeds, session, every=every))
         try_all(drawn, reach, output, speeds, None, every=every)
     else:
@@ -191,7 +195,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def kills_of(file: Path) -> dict[int, dict[str, Any]]:
     """Return the mutants that were tried, by number; the last line of each."""
     rows = [json.loads(line) for line in file.open()] if file.exists() else []
-    return {row["number"]: row for row in rows}
+    return {row["number"]: row for row in rows if "number" in row}
+
+
+def heading(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was drawn, from which commit and under which versions."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    versions = {"python": sys.version.split()[0]}
+    versions |= {name: version(name) for name in ("numpy", "scipy", "torch", "pytest")}
+    return {
+        "num": options.num,
+        "seed": options.seed,
+        "commit": commit.stdout.strip(),
+        "versions": versions,
+    }
 
 
 def summary(kills: list[dict[str, Any]]) -> str:

@@ -245,22 +245,6 @@ def test_the_page_lists_every_folder() -> None:
     assert not [module for module, tree in TREES.items() if not ast.get_docstring(tree)]
 
 
-def test_names_on_the_page_are_names_in_the_code() -> None:
-    """Names with an underscore or with capitals inside, and files."""
-    root = ROOT.parent
-    files = [file for room in ("pate", "tests", "scripts") for file in (root / room).rglob("*.py")]
-    words = {word for file in files for word in re.findall(r"\w+", file.read_text())}
-    words |= {file.stem for file in files}
-    shown = re.findall(r"`([^`\n]+)`", DESIGN.read_text())
-    names = {name for code in shown for name in re.findall(r"\b\w+\b(?!\*)", code)}
-    compound = {
-        name for name in names if re.search(r"_|[a-z][A-Z]", name.strip("_")) or name[0] == "_"
-    }
-    assert len(compound) > 40 and compound - words == set()
-    modules = {name for code in shown for name in re.findall(r"\w+\.py$", code)}
-    assert modules <= {file.name for file in files}
-
-
 CLASSIFIERS = """
 import numpy as np
 import pate

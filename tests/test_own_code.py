@@ -12,15 +12,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate import cli
-from pate._labeling.commands.own_code import importable, without_code
+from pate._labeling.commands.own_code import importable
 from pate._labeling.commands.table import commands
 from pate.data import PythonFile
 from tests.conftest import copy_run, made_votes, make_arrays
@@ -279,27 +277,6 @@ def test_a_folder_behind_code_has_the_classes_of_a_recipe(
     assert cli.main(["run", "recipe", "--run", "run", "--dry_run", "--code", "."]) == 0
     assert "Labels of 80 public samples by Mine" in capsys.readouterr().out
     assert sys.path == before and "late" in sys.modules
-
-
-def test_names_of_installed_packages_come_first(own: Path) -> None:
-    (own / "json.py").write_text("raise AssertionError")
-    (own / "numpy.py").write_text("raise AssertionError")
-    with importable([own]):
-        assert PathFinder.find_spec("json") != PathFinder.find_spec("json", [str(own)])
-        assert sys.path[-1] == str(own)
-        import_module("mine")
-
-
-def test_words_of_code(own: Path) -> None:
-    (own / "more").mkdir()
-    words = ["--run", "r", "--code", ".", "--code=more", "--", "teachers", "fit", "--code", "x"]
-    rest, folders, owner = without_code(["--owner", *words])
-    assert owner and not without_code(words)[2]
-    assert rest == ["--run", "r", "--", "teachers", "fit", "--code", "x"]
-    assert folders == [own, own / "more"]
-    for wrong in (["--code"], ["--code="], ["--code", "gone"], ["--code", "mine.py"]):
-        with pytest.raises(ValueError, match=r"^Expected a folder behind --code, got code="):
-            without_code(wrong)
 
 
 def test_a_file_of_python_imports_what_lies_there(own: Path) -> None:

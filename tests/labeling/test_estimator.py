@@ -191,14 +191,6 @@ def test_rows_of_private_records_are_no_public_samples(
     classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
 
 
-def test_zeros_of_both_signs_are_alike() -> None:
-    X = np.random.default_rng(0).normal(size=(60, 3))
-    X[:, 0] = 0.0
-    classifier = PateClassifier(epsilon=20.0, noise_seed=0)
-    with pytest.raises(ValueError, match=r"^Expected X_public that are no rows of X"):
-        classifier.fit(X, np.tile([0, 1], 30), X_public=np.where(X == 0, -0.0, X))
-
-
 @pytest.mark.slow
 def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
     arrays: tuple[FloatArray, UInt8Array],

@@ -40,29 +40,6 @@ def require_nothing_sent(hospitals: Hospitals, name: str) -> None:
     assert not (hospitals.folder / name / "private").exists()
 
 
-def test_a_silo_says_what_it_awaits_and_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hospitals = Hospitals(tmp_path, colluding=1, dropouts=0)
-    digest = hospitals.exchange.invitation.digest
-    accepted = ["--confirm", digest, "--max_epsilon", "100", "--delta", "1e-6"]
-    assert cli.main(words(hospitals, "north", *accepted, "--wait", "0")) == 0
-    invited = (
-        "2 labels of 4 samples, from north, south, west. The noise of a count"
-        " is 3 votes or more, of each silo 2.121"
-    )
-    assert capsys.readouterr().out.splitlines() == [
-        f"north: {invited}, though 1 know what they drew and 0 drop out",
-        f"north: the digest of the invitation, the same at each silo, is {digest}",
-        "north: taking part costs epsilon = 4.571 against the other silos, each of which knows what it drew, and 3.638"
-        " against the world, at delta = 1e-06 under REPLACE_RECORD",
-        "north: waiting for keys of south, west. The same command continues from here",
-    ]
-    hospitals.advance()
-    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.1")) == 0
-    assert "north: waiting for shares of south" in capsys.readouterr().out
-
-
 def test_nothing_is_sent_before_the_invitation_is_confirmed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -322,26 +322,6 @@ def test_rubbish_shares_are_found_before_anybody_has_paid(after: After, which: s
     assert not hospitals.votes("west").with_suffix(".ledger.sqlite").exists()
 
 
-def test_another_invitation_is_refused(after: After) -> None:
-    hospitals = after(1)
-    other = replace(hospitals.terms, sigma_silos=0.1)
-    with pytest.raises(ValueError, match=r"^Expected .*invitation.json as this command writes it"):
-        hospitals.exchange.send(INVITATION, other.content)
-    path = hospitals.shared / "invitation.json"
-    path.write_bytes(other.content)
-    for name in hospitals.teachers:
-        with pytest.raises(
-            ValueError, match=r"^Expected .*private only for this exchange and this silo"
-        ):
-            hospitals.advance(name)
-    assert hospitals.exchange.absent("shares") == ["north", "south"]
-    path.write_bytes(path.read_bytes().replace(b"0.1", b"-0.1"))
-    with pytest.raises(
-        ValueError, match=r"^Expected an invitation.json of `pate label --silos`, got a damaged one"
-    ):
-        _ = hospitals.exchange.invitation
-
-
 @pytest.mark.slow
 def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
     """In its own ledger, whatever the server counts: a second exchange is beyond the budget of the

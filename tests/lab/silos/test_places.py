@@ -4,8 +4,6 @@ import io
 import json
 import os
 import shutil
-import threading
-import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -227,25 +225,6 @@ class Odd(Plain):
 
 
 fsspec.register_implementation("odd", Odd, clobber=True)
-
-
-def test_a_store_that_does_not_answer_is_waited_for_until_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hospitals = Hospitals(tmp_path)
-    hospitals.where = "odd://me:secret@host/sum"
-    monkeypatch.setattr("pate.lab.silos.places.SECONDS", 0.1)
-    gate = threading.Event()
-    monkeypatch.setattr(Odd, "answer", staticmethod(gate.wait))
-    started = time.monotonic()
-    try:
-        assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0.1")) == 0
-    finally:
-        gate.set()
-    assert time.monotonic() - started < 3
-    printed = capsys.readouterr().out
-    assert "north: waiting for odd://host/sum, which did not answer in 0 seconds" in printed
-    assert "secret" not in printed
 
 
 def raising(error: Exception) -> Any:

@@ -4,14 +4,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pate import cli
 from pate._labeling.commands.check import check_run
-from pate._labeling.runs.run import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run
+from pate._labeling.runs.run import LABEL, STUDENT, Run
 
 Printed = pytest.CaptureFixture[str]
 
@@ -186,15 +185,3 @@ def test_a_lost_private_folder_is_put_back_rather_than_labels_bought_again(run: 
     """All else that is missing follows from it."""
     shutil.rmtree(run / "private")
     assert check_run(run).problems == (f"Expected {run}/private, got no such folder. Put it back",)
-
-
-def test_what_was_begun_is_told_with_its_chunks(run: Path, capsys: Printed) -> None:
-    state = Run(run).begun(TEACHERS_VOTE)
-    Run(run).record(TEACHERS_VOTE, replace(state, finished=False, files={}))
-    (run / "private" / "teachers" / "chunk_size.json").write_text('{"chunk_size": 4}')
-    settings = dict(Run(run).inputs_of(TEACHERS_FIT).settings) | {"num_teachers": 10}
-    fit = Run(run).begun(TEACHERS_FIT)
-    Run(run).record(TEACHERS_FIT, replace(fit, inputs=replace(fit.inputs, settings=settings)))
-    (run / "private" / "votes" / "votes_00004.json").write_text("{}")
-    assert cli.main(["check", str(run)]) == 0
-    assert f"{run}: teachers vote was begun: 1 of 3 chunks\n" in capsys.readouterr().out

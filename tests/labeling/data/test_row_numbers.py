@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import cli
 from pate.data import (
     ArrayFeatures,
     Arrays,
@@ -139,22 +138,3 @@ def test_two_numbers_show_no_order() -> None:
     One("1", "p", "q").require_distinct()
     with pytest.raises(ValueError, match="ids that stay"):
         One("0", "1", "2").require_distinct()
-
-
-def test_a_command_refuses_them_and_takes_the_word_of_data_yaml(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    in_arrays(tmp_path, NUMBERED["from 0"])
-    for more, status in ("", 2), ("    permanent_ids: true\n", 0):
-        described = (
-            f"data:\n  class_path: Arrays\n  init_args:\n    path: {tmp_path / 'data.npz'}\n{more}"
-        )
-        (tmp_path / "data.yaml").write_text(described)
-        words = ["teachers", "fit", "--config", str(tmp_path / "data.yaml"), "--fit", "closed_form"]
-        assert cli.main([*words, "--run", str(tmp_path / "run")]) == status
-        assert (tmp_path / "run" / "private" / "teachers").exists() == (status == 0)
-    error = capsys.readouterr().err
-    assert (
-        error.startswith("pate teachers fit: Expected ids that stay")
-        and len(error.splitlines()) == 1
-    )

@@ -9,8 +9,6 @@ import pytest
 from pate import cli
 from pate._core.validation import Float32Array
 from pate._labeling.data import records
-from pate._labeling.data.features import numeric
-from pate._labeling.data.pictures import ImageFiles
 from pate.data import (
     UNKNOWN,
     ArrayFeatures,
@@ -115,32 +113,6 @@ def test_records_of_other_labels_than_known_ones(label: float) -> None:
     labels[1, 1] = UNKNOWN
     kept = Records(features=two, labels=labels, ids=np.array(["a", "b"]))
     assert kept.labels.tolist() == [[0, 1], [1, UNKNOWN]]
-
-
-def test_a_projection_is_fitted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many public samples none is held longer than its block, and the map is that of all at
-    once."""
-    lazy = Counted()
-    whole = PublicPCA(num_components=3).fit(lazy)
-    assert max(lazy.reads) == 20_000
-    lazy.reads.clear()
-    monkeypatch.setattr(numeric, "_HELD_BYTES", 1 << 16)
-    parts = PublicPCA(num_components=3).fit(lazy)
-    assert max(lazy.reads) == 1024 and sum(lazy.reads) == 2 * 20_000
-    rows = lazy.select(np.arange(50))
-    # a component may point either way
-    mapped, expected = (np.abs(each.transform(rows)) for each in (parts, whole))
-    assert np.allclose(mapped, expected, atol=1e-4)
-
-
-def test_a_map_of_pictures_keeps_none_in_memory(faces: Path) -> None:
-    held = CelebA(faces, size=16).load(Role.PUBLIC).features
-    once = held.once()
-    assert isinstance(held, ImageFiles) and isinstance(once, ImageFiles)
-    rows = np.arange(4)
-    assert (once[rows] == held[rows]).all() and (once[rows] == held[rows]).all()
-    assert once._kept is None and held._kept is not None
-    assert once.identity() == held.identity() and once.shape == held.shape
 
 
 @pytest.mark.parametrize(

@@ -51,23 +51,6 @@ def test_changes_are_refused_or_clear_what_was_left(
     assert not left.exists()
 
 
-def test_a_change_within_a_list_is_named_alone() -> None:
-    begun = StageInputs(
-        {"rounds": [{"sigma": 2.0, "soft": True}, {"sigma": 1.0, "soft": True}], "epsilons": [1, 2]}
-    )
-    changed = StageInputs(
-        {
-            "rounds": [{"sigma": 2.0, "soft": True}, {"sigma": 3.0, "soft": True}],
-            "epsilons": [1, 2, 4],
-        }
-    )
-    assert begun.differences(changed) == [
-        "rounds[1].sigma=3.0 (was 1.0)",
-        "epsilons=[1, 2, 4] (was [1, 2])",
-    ]
-    assert begun.differences(begun) == []
-
-
 def test_clearing_labels_leaves_the_ledger(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.begin(LABEL, StageInputs())

@@ -1,7 +1,5 @@
 """Frozen features: each record by itself, computed once."""
 
-import inspect
-import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pate._core.files.reading import digest
-from pate._labeling.data.pictures import ImageFiles
-from pate._networks.data.torch_maps import _contents
 from pate.data import ArrayFeatures, FrozenBackbone
 
 CALLS = 0
@@ -87,16 +82,3 @@ def test_a_record_s_features_depend_on_that_record_alone(tmp_path: Path) -> None
     ).all()
     without = backbone(tmp_path).transform(ArrayFeatures(np.delete(pictures(), 3, axis=0)))
     assert (without == np.delete(whole, 3, axis=0)).all()
-
-
-def test_names_of_kept_features_stay(tmp_path: Path) -> None:
-    """They hash the class's source, and what is read: a change of either computes all features of a
-    run again."""
-    assert digest(inspect.getsource(FrozenBackbone)) == "399349549b75c165249cb4f08e73dc5e"
-    ones = ArrayFeatures(np.ones((5000, 2), dtype=np.float32))
-    assert digest(*_contents(ones)) == "99d104db5616e7e2af929389a13522ea"
-    paths = [tmp_path / f"{row}.jpg" for row in (0, 3)]
-    for row, path in zip((0, 3), paths, strict=True):
-        path.write_bytes(b"picture" * row)
-        os.utime(path, ns=(0, 10**18 + row))
-    assert digest(*_contents(ImageFiles(paths, 64))) == "1640ce90f53fe3b9fcffebf257e8ff7d"

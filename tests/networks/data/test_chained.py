@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from pate._core.settings import decode, encode
 from pate._networks.settings import restored_network
 from pate.data import (
     ArrayFeatures,
     AutoFeatures,
     ChainedFeatures,
-    FeatureMap,
     FrozenBackbone,
-    PublicPCA,
     PublicScaling,
 )
 from pate.student import as_module
@@ -52,13 +49,3 @@ def test_a_chain_leaves_as_a_module(tmp_path: Path) -> None:
     assert np.allclose(found, expected, atol=1e-5)
     with pytest.raises(ValueError, match=r"Backbone"):
         restored_network(settings, (3, 8, 8))
-
-
-def test_a_chain_is_named_in_a_recipe() -> None:
-    maps = [PublicPCA(num_components=2), PublicScaling()]
-    content = encode(FeatureMap, ChainedFeatures(maps))
-    assert content["class_path"] == "pate.data.ChainedFeatures"
-    again = decode(FeatureMap, content)
-    assert [type(part) for part in again.maps] == [PublicPCA, PublicScaling]
-    with pytest.raises(ValueError, match="at least one map"):
-        ChainedFeatures([])

@@ -26,12 +26,6 @@ def test_later_steps_do_not_depend_on_where_one_starts(size: int) -> None:
     assert (np.concatenate(parts) == whole).all()
 
 
-def test_orders_depend_on_seed_and_teacher() -> None:
-    first = draw_batches(50, seed=0, teacher=0, steps=range(5), batch_size=10)
-    assert (first != draw_batches(50, seed=1, teacher=0, steps=range(5), batch_size=10)).any()
-    assert (first != draw_batches(50, seed=0, teacher=1, steps=range(5), batch_size=10)).any()
-
-
 def test_a_chunk_s_batches_are_those_of_its_teachers() -> None:
     ids = np.arange(10).astype(str)
     features = np.arange(10, dtype=np.float32)[:, None] + 1

@@ -1,7 +1,6 @@
 """Pages show what the files of results have, and results come out again."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,29 +87,6 @@ def test_a_run_is_compared_with_the_stated_noise(capsys: pytest.CaptureFixture[s
     assert len(results.differences(near, [["**a**", "0.5", "refused"], ["b", "", "0.02"]])) == 1
     assert len(results.differences(near, [["**a**", "0.5", "0.33"]])) == 1
     assert len(results.differences(near, [["**a**", "1", "0.33"], ["b", "", "0.02"]])) == 1
-
-
-@pytest.mark.slow  # it names the versions of peers
-def test_a_run_is_kept_with_its_commit_and_its_noise(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    monkeypatch.setattr(results, "_git", lambda *words: "" if "status" in words else "abcdef12")
-    monkeypatch.setattr(results, "OTHER_SEED", 3)
-    results.again("small", replace(SMALL, rows=[]), write=True, noise=True)
-    (kept,) = results.read(tmp_path).values()
-    assert kept.rows == SMALL.rows and kept.tolerance == {"mAP": 0.6}
-    assert kept.run is not None and kept.run["commit"] == "abcdef12"
-    assert kept.run["versions"]["python"] == sys.version.split()[0]
-    assert '["b", "", "0.02"]' in (tmp_path / "small.json").read_text()
-
-    def changed(*words: str) -> str:
-        return " M pate/_labeling/linear.py" if "status" in words else "abcdef12"
-
-    monkeypatch.setattr(results, "_git", changed)
-    results.again("small", SMALL, write=True, noise=False)
-    (line,) = results.found(checkout, FILES | results.read(tmp_path))
-    assert line == "small.json: Expected a run of a commit, got 'abcdef12+'"
 
 
 def test_the_command_renders_checks_and_runs(

@@ -5,13 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._core.settings import decode, encode
 from pate._labeling.data.features.numeric import needs_torch, restore_map, save_map
 from pate.data import (
     ArrayFeatures,
     Arrays,
     ChainedFeatures,
-    FeatureMap,
     PatchFeatures,
     PublicScaling,
     Role,
@@ -111,30 +109,6 @@ def test_it_leaves_as_arrays(shape: tuple[int, ...]) -> None:
     assert not needs_torch(saved.settings)
     light = restore_map(saved.settings, saved.state, shape)
     assert np.array_equal(np.asarray(light.transform(raw)), expected)
-
-
-def test_arrays_of_other_pictures_are_refused() -> None:
-    raw = pictures(80, COLOR)
-    settings, state = save_map(ChainedFeatures([small()]).fit(raw), COLOR)
-    assert isinstance(settings, list)
-    with pytest.raises(ValueError, match=r"maps of samples of shape \(12, 11\)"):
-        restore_map(settings, state, GRAY)
-    settings[0]["shape"] = [3, 11, 12]
-    with pytest.raises(ValueError, match="the arrays of PatchFeatures"):
-        restore_map(settings, state, (3, 11, 12))
-    settings[0]["shape"] = [*COLOR]
-    for name in ("regions", "filters", "offsets"):
-        with pytest.raises(ValueError, match="the arrays of PatchFeatures"):
-            restore_map(settings, {**state, f"0.{name}": state[f"0.{name}"][1:]}, COLOR)
-    with pytest.raises(ValueError, match="the arrays of 1 maps"):
-        restore_map(settings, {**state, "1.mean": np.zeros(3)}, COLOR)
-
-
-def test_it_is_named_in_a_recipe() -> None:
-    content = encode(FeatureMap, small())
-    assert content["class_path"] == "pate.data.PatchFeatures"
-    again = decode(FeatureMap, content)
-    assert (again.num_centers, again.pool) == (8, 2)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import pickle
 import stat
 import sys
-import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -112,25 +111,6 @@ class TestSentenceFeatures:
         for place in (folder, tmp_path / "model.zip"):
             SentenceFeatures(folder=place).transform(TEXTS)
         assert loaded == [{"config.json", "modules.json"}] * 2
-
-    def test_commands_with_one_cache_wait_for_each_other(self, tmp_path: Path) -> None:
-        cache, folder = tmp_path / "cache", model(tmp_path / "model")
-        texts = [f"a b {i}" for i in range(200)]
-        expected = SentenceFeatures(folder=folder).transform(texts)
-        cache.mkdir(mode=0o755)  # as another program made it
-        found: list[Any] = []
-
-        def command() -> None:
-            found.append(SentenceFeatures(folder=folder, cache=cache).transform(texts))
-
-        commands = [threading.Thread(target=command) for _ in range(3)]
-        for thread in commands:
-            thread.start()
-        for thread in commands:
-            thread.join()
-        assert len(found) == 3 and all((each == expected).all() for each in found)
-        (kept,) = cache.iterdir()
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
     def test_a_table_of_sentences(self, tmp_path: Path) -> None:
         sentences = SentenceFeatures(folder=model(tmp_path / "model"), cache=tmp_path / "cache")

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.optimize import linprog
 
 from pate.mechanisms import GumbelPeeling
@@ -17,51 +16,6 @@ from scripts.reproduction import (
 )
 
 pytestmark = pytest.mark.slow
-
-
-def test_leaps_by_all_sets_and_by_quadrature() -> None:
-    values = statements.leaps()[1] | statements.peeling_leaps()[1]
-    items, top = range(statements.EQUAL), {0, 1}
-    sets = [set(chosen) for chosen in itertools.combinations(items, 2)]
-    shared = sum(bool(chosen & top) for chosen in sets) / len(sets)
-    assert (
-        values["5.3: sets that share an item with the top-k"]
-        == pytest.approx(shared)
-        == pytest.approx(37 / 190)
-    )
-    peeled = [set(chosen) for chosen in itertools.combinations(items[:-1], 2)]
-    shared = sum(bool(chosen & top) for chosen in peeled) / len(peeled)
-    assert values["5.4: sets that share an item with the top-k"] == pytest.approx(shared)
-    assert values["5.4: the top-k"] == pytest.approx(1 / len(peeled))
-    # the largest of n Gumbel noises exceeds another one by so much
-    cases = (
-        ("5.3: Pr[X > 0]", len(sets), 0.0),
-        ("5.4: Pr[X' > 0]", 17 * 2, 0.0),
-        ("5.4: Pr[X' > 2]", 2, 1.0),
-    )
-    for name, noises, lead in cases:
-        below = quad(
-            lambda z, n=noises, x=lead: math.exp(-z - math.exp(-z) - n * math.exp(-z - x)), -5, 40
-        )[0]
-        assert values[name] == pytest.approx(1 - below, abs=1e-9)
-
-
-def test_the_bound_by_all_sets_and_sequences() -> None:
-    values = statements.bounds()[1]
-    scores = np.arange(35.0, -1, -5)
-    tails = np.array([min(chosen) for chosen in itertools.combinations(scores, 3)])
-    law = np.exp(tails - 35) / np.exp(tails - 35).sum()
-    assert (tails <= 25).all()  # as printed: x_[T] below x_[k] plus anything
-    room = 3 * math.log(8 / 3) + math.log(10) + 3
-    assert values["E, canonical"] == pytest.approx(room)
-    assert values["probability as meant, canonical"] == pytest.approx(law[tails > 25 - room].sum())
-    room = 3 * math.log(24) + 3 * math.log(10) - 0.18
-    assert values["E, peeling"] == pytest.approx(room)
-    peeled = 0.0
-    for sequence in itertools.permutations(np.exp((scores - 35) / 3), 3):
-        left = np.exp((scores - 35) / 3).sum() - np.concatenate(([0], np.cumsum(sequence[:-1])))
-        peeled += math.prod(sequence) / left.prod() * (35 + 3 * math.log(min(sequence)) > 25 - room)
-    assert values["probability as meant, peeling"] == pytest.approx(peeled, abs=1e-5)
 
 
 @pytest.mark.parametrize(("d", "k", "alpha"), [(1000, 1, 0.01), (1000, 1, 0.02), (40, 2, 0.05)])
