@@ -32,8 +32,8 @@ def add(
     """Add the basic events for units that reach so many teachers."""
     need(event["neighboring_relation"] == relation, f"an event under {relation}")
     if (kind := event["type"]) in ("ComposedEvent", "RepeatedEvent"):
-        for part in event["events"] if kind == "ComposedEvent" else [event["event"]]:
-            add(total, part, relation, units, times * event.get("count", 1))
+        for part in event["events"] or [{}] if kind == "ComposedEvent" else [event["event"]]:
+            add(total, part, relation, units, times * max(1, event.get("count", 1)))
         return
     x, noise = event.get(FIELDS.get(kind, ""), 0), kind in (GAUSSIAN, TEST)
     need(0 < x < inf and type(times) is int and 0 <= times < 1e8, f"a known event, got {event}")

@@ -300,6 +300,26 @@ def renumbered(content: Content) -> None:
     content["releases"][0]["release"] = 1
 
 
+def never(content: Content) -> None:
+    """Give a composition a number of times, which it has not, and the figures that would follow."""
+    for release in content["releases"]:
+        for event in release["events"].values():
+            event["count"] = 0
+    for part in ("guarantees", "this_release", "costs"):
+        for figure in content[part].values():
+            figure |= {"epsilon": 0.0, "delta0": 0.0}
+
+
+def at_other_delta(content: Content) -> None:
+    """State an epsilon that is true, at another delta than the one that was declared."""
+    figure = content["guarantees"][REPLACED]
+    figure |= {"delta": 1e-4, "epsilon": gaussian_epsilon(1e-4, figure["mu"])}
+
+
+def audited(content: Content) -> None:
+    content["ledger"]["counts"] = content["releases"][-1]["published"]["ledger"] = "audit"
+
+
 def asked_less(content: Content) -> None:
     content["num_queries"] = content["releases"][1]["count"] = 10
 
@@ -352,6 +372,11 @@ EDITS: dict[str, tuple[Case, Callable[[Content], None]]] = {
     "no guarantees": (GAUSSIAN, put("guarantees", value={})),
     "not a number": (GAUSSIAN, put("guarantees", REPLACED, "epsilon", value=math.nan)),
     "delta of a guarantee": (GAUSSIAN, put("guarantees", REPLACED, "delta", value=1e-5)),
+    "another delta, and its epsilon": (GAUSSIAN, at_other_delta),
+    "delta of a budget": (
+        replace(GAUSSIAN, budget=3.0),
+        put("guarantees", REPLACED, "delta", value=1e-4),
+    ),
     "delta changed": (GAUSSIAN, put("delta", value=1e-5)),
     "delta0 changed": (HONEST["failures"], put("guarantees", REPLACED, "delta0", value=0.0)),
     "fewer queries": (GAUSSIAN, put("num_queries", value=10)),
@@ -363,13 +388,17 @@ EDITS: dict[str, tuple[Case, Callable[[Content], None]]] = {
     "sigma negative": (GAUSSIAN, event_in(0, "noise_multiplier", value=-20.0)),
     "range widened": (MIXED, event_in(1, "eta", value=0.4)),
     "a kind that costs more": (HONEST["thresholds"], event_in(0, "type", value="GaussianEvent")),
+    "no parts of an event": (MIXED, event_in(0, "events", value=[])),
+    "parts that never happen": (HONEST["failures"], never),
     "an unknown kind": (GAUSSIAN, event_in(0, "type", value="FreeEvent")),
     "an event of the other relation": (GAUSSIAN, event_in(0, "neighboring_relation", value=ADDED)),
     "a release dropped": (GAUSSIAN, dropped),
     "a release dropped and numbered": (GAUSSIAN, renumbered),
     "seeded noise": (GAUSSIAN, put("releases", 0, "seeded", value=True)),
     "seeded noise that is told": (replace(GAUSSIAN, seeded=True), put("private", value=True)),
-    "an audit": (GAUSSIAN, put("ledger", "counts", value="audit")),
+    "an audit": (GAUSSIAN, audited),
+    "a ledger of another scope": (GAUSSIAN, put("ledger", "counts", value="run")),
+    "not private": (GAUSSIAN, put("private", value=False)),
     "unit changed": (GAUSSIAN, put("unit", value="patient")),
     "unit of a guarantee changed": (GAUSSIAN, put("guarantees", REPLACED, "unit", value="patient")),
     "units differ": (GAUSSIAN, put("releases", 0, "privacy_unit", "unit", value="patient")),
@@ -524,6 +553,22 @@ def test_a_change_after_the_signature_is_refused(
     _sign(path, keys[0])
     assert passed(path, public(keys[0])) and not passed(path, public(keys[1]))
     change(path)
+    assert not passed(path, public(keys[0]))
+
+
+@pytest.mark.parametrize("name", ["privacy.json", "labels.npz"])
+def test_a_signature_of_other_files_is_none(
+    name: str, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = written(GAUSSIAN, tmp_path / "run")
+    _sign(path, keys[0])
+    file, signature = (path.with_name(each.name) for each in SIGNED)
+    content = json.loads(file.read_text())
+    content["subject"] = [each for each in content["subject"] if each["name"] != name]
+    file.write_text(json.dumps(content))
+    signature.unlink()
+    words = ["ssh-keygen", "-q", "-Y", "sign", "-n", "pate", "-f", str(keys[0]), str(file)]
+    subprocess.run(words, check=True, capture_output=True)
     assert not passed(path, public(keys[0]))
 
 
