@@ -10,7 +10,7 @@ from pate import LabelSettings, NoisyVotes, VoteShape, label
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import format_epsilon
 from pate._labeling.commands.check import ledger_show, verify_file
-from pate.accounting import Budget, Ledger, NeighboringRelation
+from pate.accounting import Budget, Ledger, NeighboringRelation, Statement
 from pate.aggregators import StableTopK
 from tests.conftest import made_votes
 from tests.statements import PUBLISHED, RECORDS
@@ -168,3 +168,22 @@ def test_a_ledger_says_after_which_release_its_budget_came(tmp_path: Path, capsy
         " figures followed from what releases 1 .. 2"
     )
     assert f"whatever earlier ones showed. {condition} showed. Spent are" in text
+
+
+def test_a_long_ledger_is_shown_by_kind_and_its_statement_in_few_lines(
+    tmp_path: Path, capsys: Printed
+) -> None:
+    ledger, events = Ledger(tmp_path / "ledger.sqlite"), AGGREGATOR.events(VoteShape(80, 5))
+    for number in range(101):
+        named = {"run": f"run{number}", "description": "StableTopK", "seeded": False}
+        ledger.reserve(events, count=3, privacy_unit=RECORDS, delta=1e-6, **named)  # type: ignore[arg-type]
+    ledger.settle(101, published=PUBLISHED)
+    ledger_show(ledger=ledger.path)
+    said = capsys.readouterr().out
+    assert "100 release(s) of 300 queries: StableTopK (reserved, counts in full)" in said
+    assert said.count(" run") == 20 and " run81: " in said and " run80: " not in said
+    ledger_show(ledger=ledger.path, all=True)
+    assert capsys.readouterr().out.count(" run") == 101
+    text = Statement.of(ledger.snapshot(), 101).text
+    # each of 101 releases has two events, which are the same in all
+    assert text.count(f"\n    {3 * 101} x ") == 2 and len(text.splitlines()) < 200
