@@ -63,6 +63,7 @@ from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels
 from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import LABEL
+from pate._labeling.stages.rehearsal import LEAST_LEARNED, learned, separable
 from pate._labeling.teachers import ClosedFormPlan
 from pate._labeling.votes.kinds import VoteShape, highest, rows_of
 
@@ -82,6 +83,7 @@ except ImportError:
     ) from None
 
 _DRAWN = 2000  # public samples between bounds
+_TRIED, _PARTS = 100, 3  # public samples, and parts of them, that a classifier is tried on
 _UNDECIDED = (
     "the release shows no label to be better than a constant answer, so that predictions are barely"
     " better: use more records, a larger epsilon, or X_public on the scale of X."
@@ -627,10 +629,7 @@ def ballots_of(classifier: Any, content: Content, num_teachers: int) -> UInt8Arr
     """
     X, labels, public = content.records, content.labels, content.public
     seeds = content.random.randint(2**31 - 1, size=num_teachers).tolist()
-    # refuse a classifier that cannot be fitted at all, by a fit to arbitrary labels
-    _fitted(classifier, public[:100], np.arange(len(public[:100])) % 2, seeds[0]).predict(
-        public[:1]
-    )
+    _require_teacher(classifier, public, seeds)
     teachers = assign_teachers(
         content.units.tolist(), num_teachers=num_teachers, key=secrets.token_bytes(32)
     )
@@ -646,6 +645,41 @@ def ballots_of(classifier: Any, content: Content, num_teachers: int) -> UInt8Arr
     return ballots
 
 
+def _require_teacher(classifier: Any, public: FloatArray, seeds: list[int]) -> None:
+    """Raise unless a classifier learns separable labels of public samples, and warn of its parts.
+
+    Raises whatever the classifier raises on all samples. How many records are in a part is private,
+    so that clones which fail on equal parts of the public samples are told, and not refused.
+    """
+    some = public[:_TRIED]
+    labels = separable(some, 1)[:, 0]
+    if labels.min() == labels.max():  # all samples are alike
+        return
+    votes = _votes(classifier, some, labels, some, seeds[0])
+    accuracy = learned(votes[:, None] == 1, labels[:, None])
+    require(
+        accuracy > LEAST_LEARNED,
+        f"a teacher {type(classifier).__name__} that learns made-up labels of {len(some)} public"
+        f" samples, with accuracy > {LEAST_LEARNED}",
+        accuracy=round(accuracy, 3),
+    )
+    parts = [public[part :: len(seeds)] for part in range(min(_PARTS, len(seeds)))]
+    for part in parts if len(public) >= 2 * len(seeds) else ():
+        made_up = separable(part, 1)[:, 0]
+        try:
+            _votes(classifier, part, made_up, public[:1], seeds[0])
+        except Exception as error:
+            last = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        else:
+            return
+    if len(public) >= 2 * len(seeds):
+        warnings.warn(
+            f"{type(classifier).__name__} fails on {len(parts)} of {len(parts)} parts of"
+            f" {len(parts[0])} public samples ({last}): on as few records a teacher gives no label",
+            stacklevel=5,
+        )
+
+
 def _ballot(
     classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int
 ) -> UInt8Array | int:
@@ -653,19 +687,24 @@ def _ballot(
     if labels.min() == labels.max():
         return int(labels[0])
     try:
-        with warnings.catch_warnings():
-            # a warning would say something of this teacher's records
-            warnings.simplefilter("ignore")
-            fitted = _fitted(classifier, X, labels, seed)
-            if not hasattr(fitted, "predict_proba"):
-                return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
-            scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
-            return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(
-                np.uint8
-            )
+        return _votes(classifier, X, labels, public, seed)
     except Exception:
         # one record must not make a fit fail, such as a search for five neighbors of three records
         return 0
+
+
+def _votes(
+    classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int
+) -> UInt8Array:
+    """Return the votes ``[P]`` of a classifier fitted to labels ``[N]`` of both kinds."""
+    with warnings.catch_warnings():
+        # a warning would say something of this teacher's records
+        warnings.simplefilter("ignore")
+        fitted = _fitted(classifier, X, labels, seed)
+        if not hasattr(fitted, "predict_proba"):
+            return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
+        scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
+        return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(np.uint8)
 
 
 def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:

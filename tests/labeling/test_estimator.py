@@ -1,18 +1,21 @@
 """The estimator for scikit-learn."""
 
 import secrets
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pate import PateClassifier, read_ledger
@@ -399,3 +402,46 @@ def test_groups_have_a_name_where_a_ledger_adds_up(tmp_path: Path) -> None:
     assert "no total for one group by `visit`" in " ".join(other.text.split())
     same = " ".join(fit(3, np.arange(40) // 20, "patient").text.split())
     assert "no total for one group by `patient`" in same  # release 2 is by others
+
+
+class Failing(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
+    """A classifier that fails in one way, and is a tree otherwise."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def fit(self, X: FloatArray, y: UInt8Array) -> Self:
+        if self.how == "on few" and len(y) < 20:
+            raise ValueError("too few")
+        self.tree_, self.classes_ = DecisionTreeClassifier(max_depth=2).fit(X, y), np.unique(y)
+        return self
+
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        if self.how == "probabilities":
+            raise TypeError("no probabilities")
+        answers: FloatArray = self.tree_.predict_proba(X)
+        return 1 - answers if self.how == "inverted" else answers
+
+
+@pytest.mark.parametrize(
+    ("teacher", "outcome"),
+    [
+        (Failing("not at all"), nullcontext()),
+        (KNeighborsClassifier(), nullcontext()),
+        (Failing("probabilities"), pytest.raises(TypeError, match="no probabilities")),
+        (Failing("inverted"), pytest.raises(ValueError, match=r"made-up labels .* accuracy=0.24")),
+        (DummyClassifier(), pytest.raises(ValueError, match=r"made-up labels .* accuracy=0.5")),
+        (Failing("on few"), pytest.warns(UserWarning, match="on 3 of 3 parts of 10 public")),
+    ],
+)
+def test_classifiers_that_learn_nothing_are_refused_unpaid(
+    teacher: Any, outcome: Any, arrays: tuple[FloatArray, UInt8Array], tmp_path: Path
+) -> None:
+    X, Y = arrays
+    ledger = tmp_path / "ledger.json"
+    estimator = PateClassifier(
+        teacher=teacher, n_teachers=30, epsilon=8.0, ledger=ledger, noise_seed=0
+    )
+    with outcome as it:
+        estimator.fit(X[300:], Y[300:], X_public=X[:300])
+    assert ledger.exists() == (not isinstance(it, pytest.ExceptionInfo))

@@ -21,7 +21,14 @@ from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import Json
 from pate._core.registry import find
 from pate._core.settings import Partial, encode_fields
-from pate._core.validation import MOST_VOTERS, IntArray, require
+from pate._core.validation import (
+    MOST_VOTERS,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    UInt8Array,
+    require,
+)
 from pate._labeling.aggregators.score_votes import ScoreVotes
 from pate._labeling.data.records import Records, Role
 from pate._labeling.data.source import DataSource
@@ -110,6 +117,37 @@ class MadeUp(DataSource):
             return super().records(role)
         mapped = self._source.records(Role.PUBLIC).features.select(self._rows)
         return replace(self.load(role), features=mapped)
+
+
+def separable(features: FloatArray, num_labels: int) -> UInt8Array:
+    """Return made-up labels ``[N, C]`` of samples ``[N, F]`` that a hyperplane tells apart.
+
+    Samples beyond the median of their first principal component have every other label, and the
+    rest have the others.
+    """
+    centered = features - features.mean(axis=0)
+    scores = np.linalg.eigh(centered @ centered.T)[1][:, -1].round(9)
+    middle = np.median(scores)
+    beyond = scores > middle if (scores > middle).mean() > 1 / 4 else scores >= middle
+    return (beyond[:, None] ^ (np.arange(num_labels) % 2 == 1)).astype(np.uint8)
+
+
+def learned(answers: BoolArray, labels: UInt8Array) -> float:
+    """Return the least mean of two shares over labels: of those that are there, and that are not.
+
+    A constant answer has one half, whatever the labels are.
+    """
+    right = answers == labels
+    return float(
+        min(
+            (right[here, column].mean() + right[~here, column].mean()) / 2
+            for column, here in enumerate(labels.T == 1)
+        )
+    )
+
+
+LEAST_LEARNED = 0.65
+"""The least of `learned` by which a teacher is one."""
 
 
 def kind_of_votes(plan: Any, voting: Voting | None) -> type[Votes]:

@@ -20,6 +20,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -289,6 +290,7 @@ def local_rank() -> int:
     return int(number) - 1 if kind == "LokyProcess" else 0
 
 
+@cache
 def root_device(accelerator: str) -> torch.device:
     """Return the device that this process trains on and votes on."""
     with quiet_lightning():

@@ -35,9 +35,10 @@ from pate._core.files.writing import (
     write_text,
 )
 from pate._core.progress import stage_bar
-from pate._core.validation import Float32Array, require
+from pate._core.validation import Float32Array, FloatArray, require
 from pate._labeling.data.records import Role, known_truth
 from pate._labeling.data.source import DataSource
+from pate._labeling.linear import flat
 from pate._labeling.release.between_runs import Start
 from pate._labeling.runs.run import (
     KEY_BYTES,
@@ -47,6 +48,7 @@ from pate._labeling.runs.run import (
     read_key,
 )
 from pate._labeling.runs.vote_store import VoteStore
+from pate._labeling.stages.rehearsal import LEAST_LEARNED, learned, separable
 from pate._labeling.stages.teachers import Poll, Teaching
 from pate._labeling.teachers import CHUNK_SIZE, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting, kind_cast
@@ -173,6 +175,7 @@ def fit_teachers(
     require_pictures(plan.augment, shape)
     private.units(plan.unit)  # raises if there are none
     require_logits(plan.network, data, seed=plan.seed)
+    require_learning(plan, data)
 
     def describe() -> None:
         key = read_key(run) or secrets.token_bytes(KEY_BYTES)
@@ -446,6 +449,75 @@ def _trial_chunk(
         label_shares=np.ones((size, num_labels), dtype=np.float32),
     )
     return chunk.train()
+
+
+_TAUGHT = 32  # public samples
+_LOOKS = (20, 40, 80, 160, 320)  # steps after which learning is measured
+_LEAST_FALL = 1e-3  # of the loss by the last step, where learning is slow
+_PATIENCE = 5.0  # seconds after which slow learning is enough
+
+
+def require_learning(plan: TeacherPlan, data: DataSource) -> None:
+    """Raise ``ValueError`` unless a fresh network learns separable labels by the plan's optimizer.
+
+    The labels of a few public samples are made up. The loss must fall, and decisions exceed
+    `LEAST_LEARNED`. By the last look, a lower loss and logits that moved towards the labels are
+    enough, since a plan may take more steps than this.
+
+    Args:
+        plan: how a teacher is trained. Its number of steps is not looked at.
+        data: the source of public samples.
+    """
+    features = data.records(Role.PUBLIC).features
+    rows = np.unique(np.linspace(0, features.shape[0] - 1, _TAUGHT).astype(np.int64))
+    samples = np.ascontiguousarray(features[rows], dtype=np.float32)
+    truth = separable(flat(samples), data.num_labels)
+    if len({*truth[:, 0].tolist()}) < 2:  # all samples are alike
+        return
+    device, begun = root_device(plan.accelerator), time.perf_counter()
+    # one in 1,000 is wrong, so that answers without bound cost without bound
+    unsure = torch.from_numpy(truth * 0.998 + 0.001)
+    x, y = (torch.from_numpy(a).float()[None].to(device) for a in (samples, truth))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(plan.seed)
+        chunk = _trial_chunk(plan, samples.shape[1:], data.num_labels, 1).to(device)
+        optimizer = plan.make_optimizer(chunk.parameters())
+
+        @torch.no_grad()
+        def look() -> tuple[float, list[FloatArray]]:
+            chunk.eval()  # several times, as answers may be random
+            logits = [chunk(x)[0].double().cpu() for _ in range(3)]
+            losses = [float(binary_cross_entropy_with_logits(z, unsure)) for z in logits]
+            return max(losses), [z.numpy() for z in logits]
+
+        first, before = look()
+        for step in range(1, _LOOKS[-1] + 1):
+            loss = chunk.train().teacher_losses(x, y).sum()
+            if loss.requires_grad:  # else nothing is learned
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                chunk.on_before_optimizer_step(optimizer)
+                optimizer.step()
+            late = time.perf_counter() - begun > _PATIENCE or step == _LOOKS[-1]
+            if not late and step not in _LOOKS:
+                continue
+            now, after = look()
+            accuracy = min(learned(z > 0, truth) for z in after)
+            changes = [z - z0 for z, z0 in zip(after, before, strict=True)]
+            moved = min(learned(z > z.mean(axis=0), truth) for z in changes)
+            if now < first and accuracy > LEAST_LEARNED:
+                return
+            if late or not np.isfinite(now):
+                break
+    require(
+        now < (1 - _LEAST_FALL) * first and moved > LEAST_LEARNED,
+        f"a network {type(chunk.network).__name__} that learns made-up labels of {len(rows)} public"
+        f" samples by {type(optimizer).__name__}, with accuracy > {LEAST_LEARNED} and a loss below"
+        f" the first, {first:.3g}",
+        accuracy=round(accuracy, 3),
+        loss=float(f"{now:.3g}"),
+        steps=step,
+    )
 
 
 def describe_training(
