@@ -1,6 +1,7 @@
 """The contract of a source: fingerprints that stay, lazy features, old names."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -152,3 +153,4 @@ def test_a_fault_of_a_source_of_ones_own_is_named(
             assert cli.main([*command, f"--run={tmp_path / 'run'}", *words]) == 2
             (line,) = capsys.readouterr().err.splitlines()
             assert f"got KeyError: 'gout' ({tmp_path}/mine.py, line 7)" in line
+    sys.modules.pop("mine", None)  # others have a module of this name
