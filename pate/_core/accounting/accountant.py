@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, get_args
 
@@ -50,6 +50,8 @@ _BY_ONE: Mapping[str, Accountant] = {
     "classic": RenyiAccountant("classic"),
     "exact": GaussianAccountant(exact=True),
 }
+
+_BY_ORDER = (RenyiAccountant(),)
 
 
 class RDPAccountant:
@@ -254,6 +256,10 @@ class Target:
     neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_RECORD
     max_teachers_per_unit: int = 1
     before: Sequence[tuple[Mapping[NeighboringRelation, Event], int]] = ()
+    # the place of the best order on a grid, and the step of the search for it
+    _best: dict[bytes, tuple[int, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         require_positive(target_epsilon=self.epsilon)
@@ -266,13 +272,35 @@ class Target:
         )
 
     def epsilon_of(self, event: Event, *, orders: FloatArray = DEFAULT_ORDERS) -> float:
-        """Return the epsilon of all queries of an ``event``, with the releases before."""
+        """Return the epsilon of all queries of an ``event``, with the releases before.
+
+        It is computed on five of the orders around the best one, which a search of noise asks for
+        again: never less than by all of them, and the same as long as it falls and then rises with
+        the order. Curves of stability tests are slow far above the best order.
+        """
+        last, grid = len(orders) - 1, orders.tobytes()
+        far = max(1, last // 8)
+        best, step = self._best.get(grid, (last // 2, far))
+        while True:
+            center, places = best, best + step * np.arange(-2, 3)
+            places = places[(places >= 0) & (places <= last)]
+            total = self._total(event, orders[places])
+            order = total.guarantee(delta=self.delta, by=_BY_ORDER).order
+            if order is None:  # none of the five has a figure
+                return self._total(event, orders).get_epsilon(delta=self.delta)
+            best = int(places[np.searchsorted(orders[places], order)])
+            inside = best == center or places[0] < best < places[-1]
+            if inside and step == 1:
+                self._best[grid] = best, 1
+                return total.get_epsilon(delta=self.delta)
+            step = max(1, step // 4) if inside else min(2 * step, far)
+
+    def _total(self, event: Event, orders: FloatArray) -> RDPAccountant:
         relation, reach = self.neighboring_relation, self.max_teachers_per_unit
         accountant = RDPAccountant(relation=relation, orders=orders)
         for events, count in self.before:
             accountant.compose(events[relation].for_group_size(reach), count)
-        accountant.compose(event.for_group_size(reach), self.num_queries)
-        return accountant.get_epsilon(delta=self.delta)
+        return accountant.compose(event.for_group_size(reach), self.num_queries)
 
 
 def epsilon_of(

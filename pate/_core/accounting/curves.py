@@ -185,6 +185,7 @@ LOSS_ERROR = 1e-12
 UNDERFLOW = 1e-60
 """Above the loss where a probability is too small for a float."""
 _MAX_GAPS = 2**52  # beyond, floats cannot tell one gap from the next: the Gaussian bound is used
+_SURE = 40.0  # ``Phi`` of it is a float of 1
 _PARTS = 8  # of a block of gaps, or a cell of the line, that is split
 # of an integral over a rise of width 1 at most
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -234,19 +235,30 @@ def stability_test_rdp(
         # beyond the range of floats: the Gaussian bound is used
         return np.where(np.isnan(largest), np.inf, largest)
 
-    # ends of blocks, and the order that each is there for
-    start = np.zeros(alpha.size, dtype=np.int64)
-    end, order_index = np.full_like(start, last), np.arange(alpha.size)
-    worst = np.maximum(divergence(order_index, start, start), divergence(order_index, end, end))
+    # ends of blocks, and the order that each is there for; gaps that all but surely pass come apart
+    near = int(min(last, 2 * sigma * max(0.0, _SURE - float(ndtri(delta_test)))))
+    order_index = np.tile(np.arange(alpha.size), 2)
+    start, end = np.repeat([0, near], alpha.size), np.repeat([near, last], alpha.size)
+    ends = np.stack([start, end])
+    worst = divergence(np.stack([order_index, order_index]), ends, ends)
+    worst = worst.reshape(4, -1).max(axis=0)
     while start.size:
         cuts = start[:, None] + (end - start)[:, None] * np.arange(_PARTS + 1) // _PARTS
         order_of = np.broadcast_to(order_index[:, None], cuts.shape)
-        inner = cuts[:, 1:-1]
-        np.maximum.at(worst, order_of[:, 1:-1], divergence(order_of[:, 1:-1], inner, inner))
+        points, point_order = cuts[:, 1:-1].ravel(), order_of[:, 1:-1].ravel()
         start, end, order_index = cuts[:, :-1].ravel(), cuts[:, 1:].ravel(), order_of[:, 1:].ravel()
         inside = end - start > 1
         start, end, order_index = start[inside], end[inside], order_index[inside]
-        highest = divergence(order_index, start, end)
+        # gaps and blocks at once: few calls matter more than few numbers
+        at_points, highest = np.split(
+            divergence(
+                np.append(point_order, order_index),
+                np.append(points, start),
+                np.append(points, end),
+            ),
+            [points.size],
+        )
+        np.maximum.at(worst, point_order, at_points)
         # nothing above the Gaussian bound counts
         undecided = (highest > worst[order_index]) & (worst[order_index] < bound[order_index])
         start, end, order_index, highest = (

@@ -1,11 +1,13 @@
 """Calibration ends on the private side of its target, and close to it."""
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
 from pate._core.accounting.accountant import TIGHTEST
 from pate.accounting import (
+    DEFAULT_ORDERS,
     BoundedRangeEvent,
     Event,
     FailureEvent,
@@ -13,6 +15,8 @@ from pate.accounting import (
     NeighboringRelation,
     PureDPEvent,
     RDPAccountant,
+    RenyiCurveEvent,
+    StabilityTestEvent,
     Target,
     calibrate_scale,
     epsilon_of,
@@ -49,6 +53,29 @@ def test_equal_rounds_take_the_noise_that_their_statement_needs(
     assert stated.rounds == count and 4 * (1 - 1e-5) < stated.epsilon <= 4
     assert total.guarantee(delta=1e-6, by=TIGHTEST[:3]).epsilon > 4 * gain
     assert epsilon_of(event_of(scale * (1 - 2e-6)), count=count, delta=1e-6) > 4
+
+
+def test_few_orders_tell_what_all_of_them_tell() -> None:
+    """For events of any scale in turn, so that the best order moves far; also where few orders have
+    a figure, or failures take all of delta."""
+    curve = RenyiCurveEvent(
+        orders=(1.5, 2.0, 2.5), rdp=(0.1, 0.2, 0.3), neighboring_relation=REPLACE
+    )
+    events = [curve, FailureEvent(delta=0.1, neighboring_relation=REPLACE)]
+    for scale in (1.0, 1e4, 0.05, 30.0, 1e7, 300.0):
+        test = StabilityTestEvent(
+            sigma=scale, delta_test=1e-9, shift=2, num_teachers=200, neighboring_relation=REPLACE
+        )
+        events += [test, *(family(scale) for family in FAMILIES.values()), curve]
+    for count, orders in product(
+        (1, 40), (DEFAULT_ORDERS, DEFAULT_ORDERS[::6], DEFAULT_ORDERS[:2])
+    ):
+        target = Target(epsilon=1.0, delta=1e-6, num_queries=count)
+        few = [target.epsilon_of(event, orders=orders) for event in events]
+        assert few == pytest.approx(
+            [epsilon_of(event, count=count, delta=1e-6, orders=orders) for event in events],
+            rel=1e-12,
+        )
 
 
 def test_a_target_that_no_noise_reaches_is_refused() -> None:
