@@ -1,6 +1,7 @@
 """The estimator for scikit-learn."""
 
 import secrets
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler
@@ -216,6 +218,34 @@ class Labels(np.ndarray[Any, Any]):
     """Labels with names of columns, as in a table."""
 
     columns = ("red", "green", 3)
+
+
+@pytest.mark.parametrize(
+    ("classes", "names", "teacher"),
+    [
+        (None, ["red", "green", "3"], None),
+        (["a", "b", "c"], ["a", "b", "c"], GaussianNB()),
+    ],
+)
+def test_released_labels_keep_their_names(
+    arrays: tuple[FloatArray, UInt8Array],
+    classes: list[Any] | None,
+    names: list[str],
+    teacher: BaseEstimator | None,
+) -> None:
+    X, Y = arrays[0][:300], arrays[1][:300]
+    target = (
+        Y.view(Labels) if classes is None else np.asarray(classes)[Y.sum(axis=1) % len(classes)]
+    )
+    classifier = PateClassifier(
+        epsilon=100.0, teacher=teacher, n_teachers=30, classes=classes, noise_seed=0
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the release shows no label")
+        # a hundred samples say little about how fifty features vary, and the noise hides nothing
+        warnings.filterwarnings("ignore", message="The release shows records of about")
+        classifier.fit(X[:200], target[:200], X_public=X[200:])
+    assert list(classifier.released_.label_names) == names
 
 
 @pytest.mark.slow
