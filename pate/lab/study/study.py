@@ -21,7 +21,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from pate._core.accounting.accountant import Target, epsilon_of
+from pate._core.accounting.accountant import Target
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, leaves
@@ -29,7 +29,7 @@ from pate._core.files.reading import code_version, digest, load_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
 from pate._core.progress import stage_bar
 from pate._core.release.transaction import require_promise
-from pate._core.settings import Partial, to_plain
+from pate._core.settings import Partial, decode, to_plain
 from pate._core.validation import (
     BoolArray,
     FloatArray,
@@ -207,7 +207,7 @@ class Study:
         event = aggregator.event(votes.shape, self.neighboring_relation)
         if not self.delta:
             return pure_epsilon(event) * votes.num_queries
-        return epsilon_of(event, count=votes.num_queries, delta=self.delta)
+        return self.target(1.0, votes.num_queries).epsilon_of(event)
 
     def draws(
         self,
@@ -321,12 +321,14 @@ class Group(NamedTuple):
         settings = {name: value for name, value in of_study.items() if name in names}
         return Partial(cls, **settings | dict(self.mechanism.settings))
 
-    @property
-    def priced_as(self) -> str:
-        """All that its noise follows from, which groups of equal votes and other k may share."""
+    def priced_as(self, study: Study) -> str:
+        """Return the digest of all that its noise follows from, with the code.
+
+        Groups of equal votes and other k may share it.
+        """
         votes = self.source.votes
         facts = (votes.shape, votes.num_queries, type(votes).__name__, votes.features is None)
-        return repr((to_plain(self.complete), self.epsilon, facts))
+        return _digest(self, {"facts": repr(facts), "complete": to_plain(self.complete)}, study)
 
     def require_k(self) -> None:
         """Raise ``ValueError`` unless there are more items than k."""
@@ -344,25 +346,31 @@ class Group(NamedTuple):
 
     def key(self, study: Study) -> str:
         """Return the digest of all that its cells follow from but the seeds, with the code."""
-        own = Path(inspect.getfile(self.mechanism.cls))
         content = {
-            "pate": code_version(),
             "name": self.name,
-            "code": digest(own),
             "votes": self.source.identity,
             "k": self.k,
             "mechanism": to_plain(self.mechanism),
-            "epsilon": self.epsilon,
-            "delta": study.delta,
-            "relation": study.neighboring_relation.name,
         }
-        return digest(json.dumps(content, sort_keys=True))[:32]
+        return _digest(self, content, study)
 
 
-def calibrated(group: Group, study: Study) -> Aggregator:
+def _digest(group: Group, content: Mapping[str, Any], study: Study) -> str:
+    everywhere = {
+        "pate": code_version(),
+        "code": digest(Path(inspect.getfile(group.mechanism.cls))),
+        "epsilon": group.epsilon,
+        "delta": study.delta,
+        "relation": study.neighboring_relation.name,
+    }
+    return digest(json.dumps({**content, **everywhere}, sort_keys=True))[:32]
+
+
+def calibrated(group: Group, study: Study, path: Path) -> Aggregator:
     """Return the mechanism of a group with its best noise for the target, as `pate account` does.
 
-    A histogram has no majorities, and ranks are penalized by one user each.
+    It is read from a file, which is written where there is none. A histogram has no majorities, and
+    ranks are penalized by one user each.
 
     Raises:
         ValueError: in one line that names the group, if the mechanism cannot serve the votes or no
@@ -370,7 +378,12 @@ def calibrated(group: Group, study: Study) -> Aggregator:
     """
     votes = group.source.votes
     try:
-        found = study.priced(group.complete, group.epsilon, votes)
+        if path.is_file():
+            with expecting(f"noise in {path} (delete it to find it again)", ValueError):
+                found = decode(Aggregator, load_json(path))
+        else:
+            found = study.priced(group.complete, group.epsilon, votes)
+            write_json(path, to_plain(found))
         found.require_kind(type(votes))
         for need, known in (("features", features_of), ("predictions", predictions_of)):
             if need in found.needs:
@@ -524,8 +537,9 @@ def in_processes(
 def run_study(study: Study, output: Path, *, workers: int = 1) -> StudyResult:
     """Run the cells of a study that its folder lacks, and return all of them.
 
-    All noise is found, and all that public facts rule out refused, before the first release. A cell
-    is a file of ``output/cells``, under a digest of its settings, votes, and code.
+    All noise is found, and all that public facts rule out refused, before the first release. Noise
+    and cells are files of ``output/noise`` and ``output/cells``, as soon as they are there, under
+    digests of their settings, votes, and code.
 
     Args:
         study: the settings.
@@ -551,11 +565,15 @@ def run_study(study: Study, output: Path, *, workers: int = 1) -> StudyResult:
         todo = [i for i, cells in enumerate(made) if len(cells) < study.seeds]
         for group in groups:
             group.require_k()
-        first = {groups[i].priced_as: (groups[i], study) for i in reversed(todo)}
-        calls = [*first.values()][::-1]
+        keys = {i: groups[i].priced_as(study) for i in todo}
+        first = {keys[i]: groups[i] for i in reversed(todo)}
+        calls = [
+            (group, study, output / "noise" / f"{key}.json")
+            for key, group in reversed(first.items())
+        ]
         found = in_processes(workers, "noise", calibrated, calls, private=private)
-        priced = {group.priced_as: each for (group, _), each in zip(calls, found, strict=True)}
-        jobs = [(groups[i], priced[groups[i].priced_as], study, files[i], made[i]) for i in todo]
+        priced = dict(zip(reversed(first), found, strict=True))
+        jobs = [(groups[i], priced[keys[i]], study, files[i], made[i]) for i in todo]
         for i, cells in zip(
             todo, in_processes(workers, "study", _release_cells, jobs, private=private), strict=True
         ):

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +109,36 @@ def test_finished_cells_are_kept_and_others_made_again(histogram: Path, tmp_path
     assert len(more.rows) == 12 and [row["recall"] for row in more.rows].count(0.125) == 2
     fewer = run_study(small(histogram, seeds=1), folder)
     assert [row["seed"] for row in fewer.rows] == [0] * 4
+
+
+def test_noise_is_kept_as_soon_as_it_is_found(
+    histogram: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that is stopped at its third noise goes on with that one, for the same cells."""
+    study, priced, searched = small(histogram), Study.priced, list[float]()
+
+    def stopping(*arguments: Any) -> Aggregator:
+        searched.append(arguments[2])
+        if len(searched) == 3:
+            raise KeyboardInterrupt
+        return priced(*arguments)
+
+    monkeypatch.setattr(Study, "priced", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study, tmp_path / "study")
+    rows = run_study(study, tmp_path / "study").rows
+    assert len(searched) == 5 and rows == run_study(study, tmp_path / "other").rows
+    # other epsilons, deltas and relations have noise of their own, and a damaged file is named
+    for changed in ({"epsilons": (2.0,)}, {"delta": 1e-5}, {"delta": 0.0}):
+        before = len(searched)
+        run_study(small(histogram, **changed), tmp_path / "study")
+        assert len(searched) == before + 4
+    for path in (tmp_path / "study" / "cells").iterdir():
+        path.unlink()
+    for path in (tmp_path / "study" / "noise").iterdir():
+        path.write_text('{"class_path": "Peeling"')
+    with pytest.raises(ValueError, match=r"^Expected noise in .*/noise/\w+\.json \(delete it"):
+        run_study(study, tmp_path / "study")
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
