@@ -28,6 +28,7 @@ from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.release.between_runs import open_run, planned_unit, released_before, unit_of
 from pate._labeling.release.completion import first_settings, resolve_settings, teachers_for
+from pate._labeling.release.forecast import Forecast, may_abstain
 from pate._labeling.release.hopeless import (
     describe_absent,
     describe_few,
@@ -291,6 +292,20 @@ class RunPlan:
         """
         return (*self._earlier, PlannedRelease.of(self.run, self.complete_labels, self.facts))
 
+    @cached_property
+    def forecast(self) -> Forecast | None:
+        """The forecast of answers to networks that learn alone. None for any other release.
+
+        Only public samples are read.
+        """
+        imported = self.imported or (not self.teachers and first_stage(self.run) is VOTES_IMPORT)
+        data = None if imported else self._records
+        if data is None or not may_abstain(self.complete_labels.mechanism):
+            return None
+        if self.facts.kind is Moments or self._plan.start_from is not None:
+            return None
+        return Forecast.of(data.records(Role.PUBLIC).features, data.num_labels)
+
     def check(self) -> None:
         """Raise ``ValueError`` if any stage would refuse its settings. Writes nothing.
 
@@ -323,7 +338,7 @@ class RunPlan:
         public facts know fails here, before teachers are trained and labels are paid for.
 
         Raises:
-            ValueError: in one line, if a stage fails.
+            ValueError: in one line, if a stage fails, or not one answer is forecast.
         """
         run, votes, plan = self.run, self.facts, self.sized_teachers
         if is_paid(run, self.complete_labels):
@@ -339,6 +354,8 @@ class RunPlan:
             voting=self.voting,
             student=self._student,
         )
+        if self.forecast is not None:
+            self.forecast.refuse_few(self.complete_labels, self.facts.num_teachers)
 
     def describe(self) -> None:
         """Print the resources of teachers, which are PRIVATE, and all releases with their prices.
@@ -352,6 +369,7 @@ class RunPlan:
             self._fit(dry_run=True)
         for each in self.releases:
             print(each.describe())
+        self._say_forecast(print, around=True)
 
     def execute(self, say: Callable[[str], object] = lambda line: None) -> StatedLabels:
         """Check and rehearse the plan, do all its stages that are not finished, and return labels.
@@ -371,6 +389,7 @@ class RunPlan:
         self.rehearse()
         self._tell_hopeless()
         self._say_untested(say)
+        self._say_forecast(say)
         stages = self._stages()
         with locked(self.root):
             for each in self._earlier:
@@ -485,6 +504,13 @@ class RunPlan:
         if self.student is not None and not self.is_tested:
             say(_UNTESTED)
 
+    def _say_forecast(self, say: Callable[[str], object], *, around: bool = False) -> None:
+        forecast, settings, number = self.forecast, self.complete_labels, self.facts.num_teachers
+        line = "" if forecast is None else forecast.describe(settings, number)
+        if forecast is None or not line or is_paid(self.run, settings):
+            return
+        say("\n".join((line, *(forecast.table(settings, number) if around else ()))))
+
     def _tell_hopeless(self, *, keep: bool = True) -> None:
         """Tell the owner why labels that are yet to be paid for promise or show next to nothing."""
         settings = self.complete_labels
@@ -494,6 +520,10 @@ class RunPlan:
             data, plan = require_given(self._records, "records"), self._plan
             lines = [*describe_hopeless(plan, settings, self._num_units)]
             lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
+            number = self.facts.num_teachers
+            size = max(1, round(self._num_units / number))
+            if self.forecast is not None and self.forecast.expect(settings, number, size).least < 1:
+                lines += [self.forecast.describe(settings, number, [size])]
             for line in lines:
                 self.run.tell_owner(line, keep=keep)
 

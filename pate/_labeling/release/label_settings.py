@@ -18,7 +18,7 @@ from pate._core.accounting.charges import Budget, Charge, FilterName
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import ComposedEvent, RepeatedEvent
 from pate._core.accounting.history import PrivacyUnit
-from pate._core.files.reading import code_version, digest
+from pate._core.files.reading import Json, code_version, digest
 from pate._core.release.transaction import require_payable_release, require_promise
 from pate._core.settings import encode, encode_fields, require_made
 from pate._core.validation import IntArray, given, require, require_count
@@ -88,6 +88,9 @@ class LabelSettings:
             another release declared more.
         predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples
             by a student of an earlier release, for an aggregator that needs them.
+        nominal_records: a public number of private records, such as on a data card, for the
+            forecast of answers. The true number is private, and never read for it. None for none.
+        allow_few: whether to pay for labels where less than one answer is forecast.
 
     Raises:
         ValueError: if a number is outside its range, the aggregator is incomplete and there is no
@@ -106,9 +109,13 @@ class LabelSettings:
     max_teachers_per_unit: int = 1
     max_delta0: float | None = None
     budget_filter: FilterName | None = None
+    nominal_records: int | None = None
+    allow_few: bool = False
 
     def __post_init__(self) -> None:
-        require_count(1, **given(num_queries=self.num_queries))
+        require_count(
+            1, **given(num_queries=self.num_queries, nominal_records=self.nominal_records)
+        )
         require_count(0, query_seed=self.query_seed, **given(noise_seed=self.noise_seed))
         require_promise(self.delta)
         require_count(1, max_teachers_per_unit=self.max_teachers_per_unit)
@@ -190,7 +197,17 @@ def label_inputs(run: Run, settings: LabelSettings, store: VoteStore) -> StageIn
         )
         if described is not None:
             digests["public"] = public_digest(load_data(run))
-    return StageInputs(encode_fields(settings), digests)
+    return StageInputs(_determining(settings), digests)
+
+
+def _determining(settings: LabelSettings) -> Json:
+    """Return all settings but `FORESEEN`, which change no label."""
+    content = encode_fields(settings)
+    return {name: content[name] for name in content if name not in FORESEEN}
+
+
+FORESEEN: Json = {"nominal_records": None, "allow_few": True}
+"""Settings of the forecast of a release that is paid for."""
 
 
 def queries_on(votes: VoteFacts, settings: LabelSettings) -> Queries:
@@ -285,7 +302,7 @@ def is_paid(run: Run, settings: LabelSettings) -> bool:
     seeds = run.private / "label"
     if seeds.is_dir() and any(seeds.iterdir()):
         return True
-    changed = run.overwrite and run.inputs_of(LABEL).settings != encode_fields(settings)
+    changed = run.overwrite and run.inputs_of(LABEL).settings != _determining(settings)
     return run.is_finished(LABEL) and not changed
 
 

@@ -133,7 +133,7 @@ def separable(features: FloatArray, num_labels: int) -> UInt8Array:
 
 
 def learned(answers: BoolArray, labels: UInt8Array) -> float:
-    """Return the least mean of two shares over labels: of those that are there, and that are not.
+    """Return the least mean of two shares right over labels: where a label is, and where not.
 
     A constant answer has one half, whatever the labels are.
     """

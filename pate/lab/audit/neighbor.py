@@ -40,7 +40,7 @@ from pate._labeling.data.source import DataSource
 from pate._labeling.linear import is_linear
 from pate._labeling.plan import RunPlan
 from pate._labeling.release.between_runs import student_run, unit_of
-from pate._labeling.release.label_settings import LabelSettings
+from pate._labeling.release.label_settings import FORESEEN, LabelSettings
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
 from pate._labeling.runs.run import (
     KEY_FILE,
@@ -326,7 +326,7 @@ class _Side:
     def _labels(self, known: _Known, generator: ForcedGenerator) -> None:
         source, root = known.run, self._place(known.run.root)
         absent = self.neighbor.absent(source) if self.is_left_out else ()
-        settings = decode_fields(LabelSettings, source.inputs_of(LABEL).settings)
+        settings = decode_fields(LabelSettings, {**FORESEEN, **source.inputs_of(LABEL).settings})
         if first_stage(source) is VOTES_IMPORT:
             run = copied_to(root, source, self.ledger)
         else:

@@ -1,0 +1,50 @@
+"""The forecast of answers against teachers that were trained on records of the same kind."""
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from pate import LabelSettings
+from pate._core.mechanisms.noise import seeded_generator
+from pate._core.settings import Partial
+from pate._labeling.release.completion import resolve_settings
+from pate._labeling.release.forecast import Forecast, may_abstain
+from pate._labeling.votes.kinds import Counts, VoteShape
+from pate.aggregators import Rounds, StableTopK
+
+ASKED = LabelSettings(Partial(StableTopK), delta=1e-6, target_epsilon=8.0, num_queries=40)
+LABELS = [[0, 2, 4, 6, 8], [5, 6, 7, 8, 9], [0, 6, 8, 9], [2, 3, 5, 7], [0, 1, 2], [1, 4, 7]]
+
+
+def test_answers_to_teachers_of_digits_are_within_the_forecast() -> None:
+    X, digits = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, Y = X[order] / 16, np.stack([np.isin(digits[order], each) for each in LABELS], axis=1)
+    settings = resolve_settings(ASKED, VoteShape(120, 6), 400)
+    forecast, random = Forecast(features=X[:400], num_labels=6), np.random.default_rng(1)
+    middles = []
+    for size in (16, 64):
+        shares = np.zeros((200, 6))
+        for _ in range(20):
+            own = random.integers(400, len(X), size=size)
+            for label, truth in enumerate(Y[own].T):
+                model = LogisticRegression(max_iter=200)
+                one = truth.all() or not truth.any()
+                shares[:, label] += truth[0] if one else model.fit(X[own], truth).predict(X[:200])
+        counts = random.binomial(120, shares / 20)
+        votes = Counts(counts=counts, num_teachers=120)
+        answers = settings.mechanism.aggregate(votes, generator=seeded_generator(0)).mask.mean()
+        expected = forecast.expect(settings, 120, size)
+        middles.append(sum(expected) / 2)
+        assert expected.least - 4 < 40 * answers < expected.most + 4
+        assert expected.most - expected.least < 20
+    assert middles[0] + 8 < middles[1]
+    assert forecast.teachers_needed(settings, 120, 16) == "at least 300"
+
+
+def test_only_counts_are_forecast() -> None:
+    target = replace(ASKED, aggregator=None)
+    rounds = resolve_settings(target, VoteShape(120, 6), 400).mechanism
+    assert isinstance(rounds, Rounds) and not may_abstain(rounds)
