@@ -58,6 +58,7 @@ class Case:
 
 
 CASES = {
+    "fit": Case("empty", "../data.npz --epsilon 1e5 --run ../made", quick=False),
     "run": Case("recipe", ". --run ../made", quick=False),
     "init": Case("empty", "mine --kind npz"),
     "plugin new": Case("empty", "NoisyMean"),
@@ -83,11 +84,10 @@ CASES = {
         quick=False,
     ),
     "report": Case("stated", "."),
-    "check": Case("stated", "."),
     "audit": Case("recipe", "../closed --output ../audited --canaries 8", quick=False),
     "account": Case("empty", f"--aggregator NoisyVotes --aggregator.sigma_votes 9 {PANEL}"),
     "ledger show": Case("stated", "ledger.sqlite"),
-    "verify": Case("stated", "public/privacy.json --ledger ledger.sqlite"),
+    "verify": Case("stated", "."),
     "study": Case(
         "empty",
         "--mechanisms [Peeling] --k [1] --epsilons [4] --seeds 1 --num_queries 5"

@@ -56,7 +56,7 @@ def test_its_page_needs_no_file_of_the_checkout(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         page = archive.read(name).decode().partition("\n\n")[2]
-    assert "pate run recipes/mine" in page and "](" not in page and "<img" not in page
+    assert "pate fit stays.csv" in page and "](" not in page and "<img" not in page
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """The commands that read a run and its ledger, compute them again, and change neither.
 
-`pate check` tells what stands in a run, whether it is as its commands left it, and its next
-command. `pate ledger show` adds up the releases of a ledger. `pate verify` computes a ledger or a
-statement again, and signs a statement with an SSH key.
+`pate verify` computes a run, a statement or a ledger again. It tells what stands in a run, whether
+it is as its commands left it, and its next command, and signs a statement with an SSH key. `pate
+ledger show` adds up the releases of a ledger.
 """
 
 import json
@@ -188,16 +188,8 @@ def _next_command(run: Run) -> str | None:
     return None if (run.root / REPORT).is_file() else f"pate report {place}"
 
 
-def check_and_print(run: Path) -> None:
-    """Check that a run is as its commands left it, and tell what stands.
-
-    Files and their digests, the seal of its labels, ledger and statement, the mode of its private
-    folder, and a public folder without private files. Prints the stages and the next command, or
-    ends with status 1 and a line for each fault.
-
-    Args:
-        run: folder of the run, at any stage.
-    """
+def _print_check(run: Path) -> None:
+    """Print the stages of a run and its next command, or its faults, and end with status 1."""
     result = check_run(run)
     for problem in result.problems:
         print(one_line(with_options(f"{run}: {problem}")))
@@ -223,9 +215,6 @@ def _progress(run: Run, stage: Stage) -> str:
     num_chunks = -(-num_teachers // load_json(size)["chunk_size"])
     done = [*(run.root / stage.outputs[0]).glob(_CHUNKS[stage])]
     return f": {len(done)} of {num_chunks} chunks"
-
-
-check = partial(run_command, "check", check_and_print)
 
 
 def ledger_show(ledger: Path, *, delta: float | None = None, all: bool = False) -> None:
@@ -265,18 +254,21 @@ def ledger_show(ledger: Path, *, delta: float | None = None, all: bool = False) 
 
 
 def verify_file(
-    file: Path,
+    path: Path,
     *,
     ledger: Path | None = None,
     released: Path | None = None,
     sign: Path | None = None,
 ) -> None:
-    """Check a statement or a ledger by computing everything in it again from its events.
+    """Check a run, a statement or a ledger by computing everything in it again from its events.
 
-    A statement is compared key by key, and so are its text and the released file.
+    A statement is compared key by key, and so are its text and the released file. A run is checked
+    as its commands left it: files and their digests, the seal of its labels, ledger and statement,
+    and no private file in public/. Its stages and its next command are printed, or it ends with
+    status 1 and a line for each fault.
 
     Args:
-        file: the ``privacy.json`` of ``pate label``, or a ledger.
+        path: the folder of a run, the ``privacy.json`` of ``pate label``, or a ledger.
         ledger: the ledger that the statement follows from. None for the releases that it lists:
             that these are all is then the word of its author.
         released: the released file. None for a ``labels.npz`` in the folder of the statement.
@@ -287,10 +279,13 @@ def verify_file(
         ValueError: at the first figure that does not follow from the events, or if a file is
             damaged.
     """
-    stated = file.suffix == ".json"
-    for name, path in given(ledger=ledger, released=released, sign=sign).items():
-        require(stated, f"a statement, in a .json, with --{name} {path}", file=str(file))
-    book, source = None, ledger if stated else file
+    stated = path.suffix == ".json" and not path.is_dir()
+    for name, other in given(ledger=ledger, released=released, sign=sign).items():
+        require(stated, f"a statement, in a .json, with --{name} {other}", path=str(path))
+    if path.is_dir():
+        _print_check(path)
+        return
+    book, source = None, ledger if stated else path
     if source is not None:
         book = verify_ledger(source)
         print(
@@ -298,10 +293,10 @@ def verify_file(
             " events."
         )
     if stated:
-        verify_published(file, ledger, released)
-        print(f"{file}: every epsilon follows from the events.")
+        verify_published(path, ledger, released)
+        print(f"{path}: every epsilon follows from the events.")
     if sign is not None:
-        print(f"{_sign(file, sign)}: signed by {sign}")
+        print(f"{_sign(path, sign)}: signed by {sign}")
     if book is not None:
         _print_sum(book, _delta_of(book))
 

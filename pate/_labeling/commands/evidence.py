@@ -1,16 +1,17 @@
-"""The columns of a table for `pate init`: what is declared of them, and what is not and must be.
+"""The columns of a table for `pate fit` and `init`: what is declared, and what must be.
 
 Roles, persons, ids and labels come from exact names of columns and from options. A question lists
 the columns that may be meant, with what is seen in all records: for the owner, PRIVATE. Codings of
 labels and kinds of features are guessed from public and test records.
 """
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -62,24 +63,50 @@ _FEW, _RARELY, _ALWAYS = 10, 0.02, 0.95  # different values of a code that repea
 _DIGITS = 5  # of a number that is a code
 _EVEN, _CHANCE = 0.12, 1.4  # of all, that values differ from evenly spread ones; and by chance
 _MOST_SHOWN = 20  # columns of a question, or values
+_ALL = ""  # all columns that have no other meaning are labels
 _ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # by their first bytes
 _LATIN = "cp1252"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What options of `pate init` say of the columns of a table, by its own names."""
+    """What options say of the columns of data, by the data's own names.
 
+    Args:
+        labels: the columns to learn, such as gout,asthma; or with their coding, such as
+            '{gout: {Yes: 1, No: 0}}'; or for pictures a .csv, of which all other columns are
+            labels.
+        id: the column of ids, or of names of picture files, if it has another name.
+        split: the column of roles, if it is not called `split`.
+        public_fraction: the share of your records to publish, chosen by a hash, if no column
+            says which.
+        test_fraction: the share of test records: of all if a hash chooses the public ones, and of
+            the public ones if the column of roles names none.
+        group: the column that names the person of a record, if it is not called `group`. All
+            records of a person are protected together.
+        group_pattern: the part of a picture's name that names its person, such as patient[0-9]+.
+        no_group: each record is a person's only one.
+        features: the columns of features, such as age,sex, or of texts. All others are left out.
+        unknown_labels: the sign of labels that are unknown.
+        kind: the kind of data, unless their names tell it.
+        random_ids: write a copy of a CSV file that has no ids, with a column of random ones, and
+            read the copy. Keep it.
+        copies: public records may be private ones, too, which nothing protects then.
+    """
+
+    labels: str | None = None
     id: str | None = None
     split: str | None = None
-    group: str | None = None
-    no_group: bool = False
-    group_pattern: str | None = None
-    labels: str | None = None
-    features: str | None = None
-    unknown_labels: UnknownLabels | None = None
     public_fraction: float | None = None
     test_fraction: float | None = None
+    group: str | None = None
+    group_pattern: str | None = None
+    no_group: bool = False
+    features: str | None = None
+    unknown_labels: UnknownLabels | None = None
+    kind: str | None = None
+    random_ids: Path | None = None
+    copies: bool = False
 
     @property
     def wanted(self) -> LabelColumns | None:
@@ -140,11 +167,12 @@ def declared_draft(declared: Declared, content: str | None) -> Draft:
     draft.add("unknown_labels", declared.unknown_labels, "From --unknown_labels")
     draft.add("public_fraction", declared.public_fraction, "From --public_fraction")
     draft.add("test_fraction", declared.test_fraction, "From --test_fraction")
+    draft.add("copies", declared.copies or None, "From --copies")
     return draft
 
 
 class UndeclaredError(InputError):
-    """What `pate init` must be told.
+    """What must be declared.
 
     Attributes:
         evidence: a line for each column that may be meant: PRIVATE.
@@ -186,6 +214,9 @@ def draft_of_table(path: Path, content: str, declared: Declared) -> Draft:
         for name in ("split", "group")
     )
     _ask(table, declared, content, identity, role, group)
+    if declared.labels == _ALL:
+        left = [name for name in table.values if name not in (identity, role, group)]
+        declared = replace(declared, labels=json.dumps(left))
     keys, draft.first = np.array(table.values[identity]), table.values[identity][0]
     faults = Faults()
     with faults.gather():
@@ -212,9 +243,12 @@ def draft_of_table(path: Path, content: str, declared: Declared) -> Draft:
 def draft_of_pictures(folder: Path, declared: Declared) -> Draft:
     """Return the settings of the source of a folder of pictures with a CSV file of labels."""
     tables = {table.name: table for table in sorted(folder.glob("*.csv"))}
-    table = tables.get("labels.csv", next(iter(tables.values()), folder))
-    some = len(tables) == 1 or table.name == "labels.csv"
-    require(some, f"labels.csv, or one CSV file, in {folder}", files=[*tables])
+    named = "labels.csv"
+    if declared.labels is not None and declared.labels.endswith(".csv"):
+        named, declared = declared.labels, replace(declared, labels=_ALL)
+    table = tables.get(named, next(iter(tables.values()), folder))
+    some = named in tables or (len(tables) == 1 and declared.labels != _ALL)
+    require(some, f"{named} in {folder}", files=[*tables])
     draft, above = draft_of_table(table, "file", declared), folder.absolute().parent
     if not (folder / draft.first).exists() and (above / draft.first).exists():
         # names begin with the folder, as in CheXpert

@@ -421,9 +421,10 @@ def run_command(
     """
     others = {option.lstrip("-"): option for option in special}
     parser = function_parser(name, function, {*grouped, *others}, *grouped.values())
-    for parameter in get_signature_parameters(function):
-        if option := others.get(parameter.name):
-            parser.add_argument(option, **{"help": parameter.doc, **special[option]})
+    for owner in (function, *grouped.values()):
+        for parameter in get_signature_parameters(owner):
+            if option := others.get(parameter.name):
+                parser.add_argument(option, **{"help": parameter.doc, **special[option]})
     options = parser.instantiate(parser.parse_args(list(args)))
     arguments = {key: value for key, value in options.items() if key != "config"}
     for name, cls in grouped.items():
@@ -451,7 +452,8 @@ def function_parser(
         load_plugins()  # gives plug-ins of other packages short names
     parser.add_function_arguments(function, as_group=False, as_positional=True, skip=skip)
     for kind in kinds:
-        parser.add_class_arguments(kind, as_group=False)
+        fields = skip & {*signature(kind).parameters}
+        parser.add_class_arguments(kind, as_group=False, skip=fields)
     return parser
 
 

@@ -9,12 +9,14 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -22,7 +24,7 @@ import yaml
 from PIL.Image import Image, fromarray
 
 from pate._core.accounting.cost import format_guess
-from pate._core.files.reading import read_bytes, read_text, read_yaml
+from pate._core.files.reading import Json, read_bytes, read_text, read_yaml
 from pate._core.files.writing import atomic_write, remove_drafts, write_text
 from pate._core.release.transaction import suited_delta
 from pate._core.settings import decode
@@ -42,7 +44,7 @@ from pate._labeling.commands.evidence import (
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.data.label_table import is_table
 from pate._labeling.data.pictures import Pictures
-from pate._labeling.data.records import Features, Role, UnknownLabels
+from pate._labeling.data.records import Features, Role
 from pate._labeling.data.source import DataSource, TableSource
 from pate._labeling.release.hopeless import describe_absent
 
@@ -101,28 +103,11 @@ _PICTURES = 8
 _DARK = 32  # of 255
 
 
-def init(
-    folder: Path,
-    *,
-    kind: str | None = None,
-    data: Path | None = None,
-    labels: str | None = None,
-    id: str | None = None,
-    split: str | None = None,
-    public_fraction: float | None = None,
-    test_fraction: float | None = None,
-    group: str | None = None,
-    group_pattern: str | None = None,
-    no_group: bool = False,
-    features: str | None = None,
-    unknown_labels: UnknownLabels | None = None,
-    random_ids: Path | None = None,
-    copies: bool = False,
-) -> None:
+def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
     """Write a recipe for data of your own.
 
     It has data.yaml, teachers.yaml, label.yaml and student.yaml, with comments that explain each
-    choice. `pate run` runs it.
+    choice. `pate run` runs it, and `pate fit` does both at once.
 
     The data are read. Columns called `id`, `split` and `group` have these meanings, and no other
     column has one unless an option says so. Where something is not said, the columns that may be
@@ -136,52 +121,11 @@ def init(
 
     Args:
         folder: the recipe's folder, new or empty.
-        kind: the kind of data, unless their names tell it.
+        declared: what options say of the columns.
         data: the place of the data, which are read for the settings of data.yaml.
-        labels: the columns to learn, such as gout,asthma; or with their coding, such as
-            '{gout: {Yes: 1, No: 0}}'.
-        id: the column of ids, or of names of picture files, if it has another name.
-        split: the column of roles, if it is not called `split`.
-        public_fraction: the share of your records to publish, chosen by a hash, if no column
-            says which.
-        test_fraction: the share of test records: of all if a hash chooses the public ones, and of
-            the public ones if the column of roles names none.
-        group: the column that names the person of a record, if it is not called `group`. All
-            records of a person are protected together.
-        group_pattern: the part of a picture's name that names its person, such as patient[0-9]+.
-        no_group: each record is a person's only one.
-        features: the columns of features, such as age,sex, or of texts. All others are left out.
-        unknown_labels: the sign of labels that are unknown.
-        random_ids: write a copy of a CSV file that has no ids, with a column of random ones, and a
-            recipe for the copy. Keep it.
-        copies: public records may be private ones, too, which nothing protects then.
     """
-    named = kind or _kind_of(data, features)
-    if random_ids is not None:
-        data, id = _with_random_ids(named, data, random_ids)
-    declared = Declared(
-        id=id,
-        split=split,
-        group=group,
-        no_group=no_group,
-        group_pattern=group_pattern,
-        labels=labels,
-        features=features,
-        unknown_labels=unknown_labels,
-        public_fraction=public_fraction,
-        test_fraction=test_fraction,
-    )
-    draft, strip = declared_draft(declared, _KINDS[named].content), None
-    grouped = group is not None or group_pattern is not None
-    if data is not None:
-        try:
-            draft, strip, grouped = _read(named, data, declared, copies=copies)
-        except UndeclaredError as question:
-            _print_question(question, folder, data, kind, declared)
-            raise
-    files = recipe_files(folder, named, draft.root or data, draft)
-    if grouped:
-        files["teachers.yaml"] = files["teachers.yaml"].replace("unit: record", "unit: group")
+    words = ["init", str(folder), "--data"]
+    files, remarks, strip = draft_recipe(folder, data, declared, words)
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
         # drafts that a killed command left
@@ -195,8 +139,7 @@ def init(
     for name, text in files.items():
         write_text(folder / name, text)
     print(f"{folder}: {', '.join(files)}")
-    for remark in draft.remarks:
-        print(textwrap.fill(remark, 100, break_long_words=False, break_on_hyphens=False))
+    print_remarks(remarks)
     if strip is not None:
         place = folder / _PRIVATE / "pictures.png"
         place.parent.mkdir(mode=0o700, exist_ok=True)
@@ -206,18 +149,62 @@ def init(
     print(f"Read data.yaml first, then: pate run {folder}")
 
 
-def _print_question(
-    question: UndeclaredError, folder: Path, data: Path, kind: str | None, declared: Declared
-) -> None:
+def print_remarks(remarks: Sequence[str]) -> None:
+    """Print lines on data, within the width of a page."""
+    for remark in remarks:
+        print(textwrap.fill(remark, 100, break_long_words=False, break_on_hyphens=False))
+
+
+def draft_recipe(
+    folder: Path,
+    data: Path | None,
+    declared: Declared,
+    words: Sequence[str],
+    promise: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[dict[str, str], list[str], Image | None]:
+    """Return the files of a recipe by name, lines on the data, and a strip of private pictures.
+
+    Args:
+        folder: the place that the recipe will have.
+        data: the place of the data. None for data that come later.
+        declared: what options say of the columns.
+        words: the command, up to its argument with the place of the data.
+        promise: numbers of label.yaml in place of the template's.
+
+    Raises:
+        UndeclaredError: if something is not declared, after it has printed the evidence.
+        ValueError: with a line for each fault of the data.
+    """
+    named = declared.kind or _kind_of(data, declared)
+    if declared.random_ids is not None:
+        data, identity = _with_random_ids(named, data, declared.random_ids)
+        declared = replace(declared, id=identity, random_ids=None)
+    draft, strip = declared_draft(declared, _KINDS[named].content), None
+    grouped = declared.group is not None or declared.group_pattern is not None
+    label = _template("label.yaml")
+    for name, value in promise.items():
+        label = re.sub(rf"^{name}: .*$", yaml.safe_dump({name: value}).strip(), label, flags=re.M)
+    if data is not None:
+        try:
+            draft, strip, grouped = _read(named, data, declared, read_yaml(label))
+        except UndeclaredError as question:
+            _print_question(question, [*words, str(data)], declared)
+            raise
+    files = recipe_files(folder, named, draft.root or data, draft) | {"label.yaml": label}
+    if grouped:
+        files["teachers.yaml"] = files["teachers.yaml"].replace("unit: record", "unit: group")
+    return files, draft.remarks, strip
+
+
+def _print_question(question: UndeclaredError, words: Sequence[str], declared: Declared) -> None:
     """Print what the columns that may be meant hold, for the owner, and a command to type."""
     for line in question.evidence:
         print(f"PRIVATE: {line}")
-    words = ["pate", "init", str(folder), "--data", str(data)]
-    words += ["--kind", kind] if kind is not None else []
+    options = list[str]()
     for name, value in vars(declared).items():
         if value is not None and value is not False:
-            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    print("Then, for example:", shlex.join(words), *question.options)
+            options += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    print("Then, for example:", shlex.join(["pate", *words, *options]), *question.options)
 
 
 def _with_random_ids(kind: str, data: Path | None, copy: Path) -> tuple[Path, str]:
@@ -228,10 +215,14 @@ def _with_random_ids(kind: str, data: Path | None, copy: Path) -> tuple[Path, st
     fits = data is not None and kind in ("csv", "text") and copy.suffix == ".csv"
     require(fits, "--random_ids COPY.csv of a table", kind=kind, random_ids=str(copy))
     assert data is not None
-    require(not copy.exists(), "a new file for the copy with ids", random_ids=str(copy))
     table, _ = read_table(data)
     name = "record_id" if "id" in table.values else "id"
     require(name not in table.values, f"a table without a column `{name}` in {data}")
+    if copy.exists():
+        held = read_table(copy)[0].values
+        same = held.pop(name, None) is not None and held == table.values
+        require(same, "a new file for the copy with ids", random_ids=str(copy))
+        return copy, name
     with atomic_write(copy, "w") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([name, *table.values])
@@ -241,14 +232,14 @@ def _with_random_ids(kind: str, data: Path | None, copy: Path) -> tuple[Path, st
     return copy, name
 
 
-def _kind_of(data: Path | None, features: str | None) -> str:
+def _kind_of(data: Path | None, declared: Declared) -> str:
     """Return the kind of the data at a place, by the names of files and of a column `text`."""
     requirement = f"--kind, one of {', '.join(_KINDS)}, or data that tell theirs"
     data = require_given(data, requirement)
     if data.suffix == ".npz":
         return "npz"
     if is_table(data) and data.is_file():
-        return "text" if not features and "text" in read_table(data)[0].values else "csv"
+        return "text" if not declared.features and "text" in read_table(data)[0].values else "csv"
     if any(data.glob("list_attr_celeba.*")):
         return "celeba"
     if any(data.glob("dataset*.json")):
@@ -258,7 +249,7 @@ def _kind_of(data: Path | None, features: str | None) -> str:
 
 
 def _read(
-    kind: str, data: Path, declared: Declared, *, copies: bool
+    kind: str, data: Path, declared: Declared, label: Json
 ) -> tuple[Draft, Image | None, bool]:
     """Return the settings of data, after reading them, and a strip of private pictures.
 
@@ -280,7 +271,6 @@ def _read(
         draft = draft_of_table(data, content, declared)
     elif kind == "npz":
         draft = draft_of_arrays(data, declared)
-    draft.add("copies", copies or None, "From --copies")
     settings = read_yaml(_data_file(kind, draft.root or data, draft))["data"]
     source: TableSource = decode(DataSource, settings)
     records = {role: source.load(role) for role in Role}
@@ -321,7 +311,7 @@ def _read(
     strip = _strip_of(records[Role.PRIVATE].features)
     draft.remarks += [
         *_shown(records[Role.PRIVATE].labels, names, strip),
-        *_promise(sizes[Role.PRIVATE]),
+        *_promise(sizes[Role.PRIVATE], label),
     ]
     return draft, strip, grouped
 
@@ -355,9 +345,8 @@ def _strip_of(features: Features) -> Image | None:
     return fromarray(np.concatenate([*pixels.transpose(0, 2, 3, 1)], axis=1))
 
 
-def _promise(num_private: int) -> list[str]:
-    """Return lines on epsilon and delta of the recipe, for a number of private records."""
-    label = read_yaml(_template("label.yaml"))
+def _promise(num_private: int, label: Json) -> list[str]:
+    """Return lines on epsilon and delta of label.yaml, for a number of private records."""
     epsilon, delta = label["target_epsilon"], label["delta"]
     most = format_guess({"epsilon": epsilon, "delta": delta})
     suited, over = suited_delta(num_private), f"1/{num_private:,}, one over the private records"
@@ -432,11 +421,9 @@ def _quoted(text: str) -> str:
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
-init_main = partial(
-    run_command,
-    "init",
-    init,
-    special={
+DECLARED: Mapping[str, Any] = {
+    "grouped": {"declared": Declared},
+    "special": {
         "--copies": FLAG,
         "--no_group": FLAG,
         "--kind": {
@@ -445,7 +432,9 @@ init_main = partial(
             + ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items()),
         },
     },
-)
+}
+"""What `run_command` takes for a function of declarations."""
+init_main = partial(run_command, "init", init, **DECLARED)
 
 
 _NAME, _MODULE, _TAG = "MyVotes", "my_votes", "mine"

@@ -483,5 +483,7 @@ def _labels(student: ExportedStudent) -> str:
     return _number(len(student.label_names), "label")
 
 
-predict_main = partial(run_command, "predict", predict, special={"--trust": FLAG})
+predict_main = partial(
+    run_command, "predict", predict, special={"--trust": FLAG, "--probabilities": FLAG}
+)
 export_main = partial(run_command, "export", export, special={"--trust": FLAG})

@@ -32,6 +32,12 @@ class Command(NamedTuple):
 
 
 _COMMANDS: dict[str, Command] = {
+    "fit": Command(
+        "pate._labeling.commands.run:fit_main",
+        "train a student of your own records: a verdict, a model, an epsilon",
+        "pate fit stays.csv --labels infection,sepsis --group patient_id "
+        "--public_fraction 0.2 --epsilon 1",
+    ),
     "run": Command(
         "pate._labeling.commands.run:main",
         "run all stages of a recipe, a folder or the name of a shipped one",
@@ -83,11 +89,6 @@ _COMMANDS: dict[str, Command] = {
         "write an exported student for torch or ONNX Runtime",
         "pate export runs/mine/public/student/model --format onnx --output student.onnx",
     ),
-    "check": Command(
-        "pate._labeling.commands.check:check",
-        "check that a run is as its commands left it, and print the next command",
-        "pate check runs/mine",
-    ),
     "ledger show": Command(
         "pate._labeling.commands.check:show",
         "list the releases of a ledger and their cost",
@@ -95,7 +96,7 @@ _COMMANDS: dict[str, Command] = {
     ),
     "verify": Command(
         "pate._labeling.commands.check:verify",
-        "compute a statement or a ledger again, and sign a statement",
+        "check a run, a statement or a ledger, computed again; sign a statement",
         "pate verify runs/faces/public/privacy.json --ledger data/faces/ledger.sqlite",
     ),
 }

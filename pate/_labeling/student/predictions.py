@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,7 +53,7 @@ def predict_files(
         source: a folder of pictures, searched recursively; or an ``.npz`` with ``X`` ``[N, ...]``
             and optionally ``ids`` ``[N]``, or of `scipy.sparse.save_npz`; or a ``.csv`` or
             ``.parquet`` with a column ``text``, or one for each feature, and optionally ``id``.
-        output: ``.csv`` with a line of headings, ``id`` and the names of the labels; or ``.npz``
+        output: ``.csv`` with a line of headings, the column of ids and the labels; or ``.npz``
             with ``ids``, ``label_names``, ``probabilities`` and ``labels``.
         unreadable: whether a picture that cannot be read is an error or is skipped.
         probabilities: whether the table holds probabilities in place of 0 and 1.
@@ -70,6 +71,7 @@ def predict_files(
     skipped: list[str] = []
     unknown: list[str] = []
     samples: NDArray[Any] | list[str]
+    identity = "id"
     if source.is_dir():
         require(
             student.input.kind == "pictures",
@@ -83,11 +85,11 @@ def predict_files(
         columns = student.input.columns
         tabular = student.input.kind in ("texts", "sentences") or columns is not None
         if tabular and is_table(source):
-            samples, ids, unknown = _read_table(source, columns)
+            samples, identity, ids, unknown = _read_table(source, columns)
         else:
             samples, ids = _read_archive(source)
         total, batches = len(ids), _rows(samples, ids, batch_size)
-    write = _write_table if output.suffix == ".csv" else _write_archive
+    write = partial(_write_table, identity) if output.suffix == ".csv" else _write_archive
     with output_errors(output), stage_bar(total, "predictions", unit="sample") as bar:
 
         def answered() -> Iterator[tuple[list[str], Float32Array, UInt8Array]]:
@@ -168,13 +170,14 @@ def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
 
 def _read_table(
     path: Path, columns: ColumnEncoding | None
-) -> tuple[NDArray[Any] | list[str], list[str], list[str]]:
-    """Return the samples of a table, their ids, and lines on values that are no levels."""
+) -> tuple[NDArray[Any] | list[str], str, list[str], list[str]]:
+    """Return a table's samples, the name of ids, these, and lines on values that are no levels."""
     known = ColumnEncoding(("text",)) if columns is None else columns
     table = read_columns(path, known.names, encoding=known.file_encoding)
     samples = table.values["text"] if columns is None else encode_table(columns, table)
-    ids = table.values.get(known.identity, [*map(str, range(len(table.lines)))])
-    return samples, ids, unknown_levels(known, table)
+    identity = known.identity if known.identity in table.values else "id"
+    ids = table.values.get(identity, [*map(str, range(len(table.lines)))])
+    return samples, identity, ids, unknown_levels(known, table)
 
 
 def _rows(samples: NDArray[Any] | list[str], ids: list[str], batch_size: int) -> Iterator[_Batch]:
@@ -187,12 +190,12 @@ _Answers = Iterator[tuple[list[str], Float32Array, UInt8Array]]
 
 
 def _write_table(
-    output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool
+    identity: str, output: Path, names: tuple[str, ...], answers: _Answers, probabilities: bool
 ) -> int:
     num = 0
     with atomic_write(output, "w") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["id", *map(cell, names)])
+        table.writerow([cell(identity), *map(cell, names)])
         for ids, batch_probabilities, labels in answers:
             rows = (
                 [[f"{value:.6f}" for value in row] for row in batch_probabilities.tolist()]

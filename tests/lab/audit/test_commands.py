@@ -74,7 +74,7 @@ def lose(folder: Path) -> None:
 
 
 FIT = ["teachers", "fit", "--config", "data.yaml", "--unit", "UNIT", "--run", "run"]
-AFTER = (["check", "run"], ["ledger", "show", "one.sqlite"])
+AFTER = (["verify", "run"], ["ledger", "show", "one.sqlite"])
 LABEL = ["label", "--target_epsilon", "8", "--delta", "1e-5", "--run", "run"]
 STAGES = (
     [*FIT, "--fit", "closed_form", "--dry_run"],
@@ -155,7 +155,7 @@ def test_all_that_is_printed_and_shared_is_equal_on_neighbors(
         monkeypatch.setattr(LabelsRelease, "draw", forced)
         printed = list[Any]()
         for words in commands:
-            own = more if words[0] not in ("check", "ledger") else ()
+            own = more if words[0] not in ("verify", "ledger") else ()
             status = cli.main([unit if word == "UNIT" else word for word in [*words, *own]])
             said = [MEASURED.sub("", stream) for stream in capsys.readouterr()]
             printed.append((words, status, *said))

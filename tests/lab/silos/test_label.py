@@ -119,7 +119,7 @@ def test_it_pays_before_the_sum_can_be_unmasked_and_once(
     }
     assert silos.label() == 0 and silos.num_paid() == 1
     assert {path: path.read_bytes() for path in files} == files
-    assert cli.main(["check", str(tmp_path / "run")]) == 0
+    assert cli.main(["verify", str(tmp_path / "run")]) == 0
     capsys.readouterr()
     assert silos.label("--aggregator.sigma_silos", "9") == 2
     assert "was begun with, got other votes" in capsys.readouterr().err

@@ -250,6 +250,9 @@ def test_records_without_ids_get_random_ones(
     assert len(set(ids)) == 30 and all(re.fullmatch("[0-9a-f]{32}", name) for name in ids)
     assert Path("copy.csv").stat().st_mode & 0o777 == 0o600
     source.require_distinct()
+    assert cli.main([*words, "--random_ids", "copy.csv"]) == 0
+    assert [name for role in Role for name in source.load(role).ids.tolist()] == ids
+    Path("mine.csv").write_text("\n".join(["age,gout,split", *rows[1:]]))
     for wrong, message in (
         ([*words, "--random_ids", "copy.csv"], "a new file for the copy"),
         (["init", "m", "--kind", "npz", "--data", "m.npz", "--random_ids", "c.csv"], "of a table"),

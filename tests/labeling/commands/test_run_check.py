@@ -1,4 +1,4 @@
-"""`pate check` tells what stands in a run, and finds whatever is wrong in it."""
+"""`pate verify` tells what stands in a run, and finds whatever is wrong in it."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 def test_a_finished_run_is_well_and_goes_on(run: Path, capsys: Printed) -> None:
     before = sorted(run.rglob("*"))
-    assert cli.main(["check", str(run)]) == 0
+    assert cli.main(["verify", str(run)]) == 0
     printed = capsys.readouterr().out
     assert "all is well; finished: teachers fit, teachers vote, label, student fit\n" in printed
     assert printed.endswith(f"\nnext: pate report {run}\n")
@@ -48,7 +48,7 @@ def test_what_is_missing_comes_next(run: Path) -> None:
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: Printed) -> None:
-    assert cli.main(["check", str(tmp_path)]) == 2
+    assert cli.main(["verify", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not [*tmp_path.iterdir()]
 
@@ -165,7 +165,7 @@ def test_what_is_wrong_is_found(wrong: str, run: Path, capsys: Printed) -> None:
     spoil, said = WRONG[wrong]
     spoil(run)
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["check", str(run)])
+        cli.main(["verify", str(run)])
     assert stopped.value.code == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(said in line for line in lines), lines
@@ -177,7 +177,7 @@ def test_nothing_else_is_given_away(leak: str, run: Path, capsys: Printed) -> No
     spoil, said = LEAKS[leak]
     spoil(run)
     with pytest.raises(SystemExit):
-        cli.main(["check", str(run)])
+        cli.main(["verify", str(run)])
     assert [said in line for line in capsys.readouterr().out.splitlines()] == [True]
 
 

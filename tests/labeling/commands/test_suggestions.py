@@ -163,7 +163,7 @@ def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> No
     [
         ("predict model new.csv --probabilities", "predict model new.csv --probabilities true"),
         ("predict model new.csv --trust=false", "predict model new.csv"),
-        ("check --run run", "check run"),
+        ("verify --run run", "verify run"),
         (f"{LABEL} --aggregator NoisyVotes", f"{LABEL} --aggregator=NoisyVotes"),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_statement_says_how_little_a_large_epsilon_promises(
         sentence in capsys.readouterr().out
         and sentence in Path("runs/mine/public/privacy.txt").read_text()
     )
-    assert cli.main(["check", "runs/mine"]) == 0
+    assert cli.main(["verify", "runs/mine"]) == 0
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])

@@ -103,7 +103,7 @@ def test_both_releases_have_one_statement(warm: Path, capsys: Captured) -> None:
     assert 0.98 * 30 < by_sum <= 30
     first = json.loads((warm / "run" / "first" / "public" / "privacy.json").read_text())
     assert 0.5 * 30 < first["guarantees"]["replace_record"]["epsilon"] < 0.75 * 30
-    assert cli.main(["check", str(warm / "run")]) == 0
+    assert cli.main(["verify", str(warm / "run")]) == 0
     verify = ["verify", str(warm / "run" / "public" / "privacy.json")]
     assert cli.main([*verify, f"--ledger={warm / 'data.ledger.sqlite'}"]) == 0
     assert ReleasedLabels.load(warm / "run").answered.sum() > 20

@@ -1,0 +1,141 @@
+"""`pate fit` makes a student of a table in one command, which pays once."""
+
+import csv
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from pate import cli
+from pate._core.accounting.ledger import read_ledger
+
+README = (Path(__file__).parents[3] / "README.md").read_text()
+(LINE,) = re.findall(r"^\$ pate (fit .*)$", README, flags=re.MULTILINE)
+WORDS = shlex.split(LINE)
+LEDGER = Path("stays.ledger.sqlite")
+
+
+def write_stays(num: int) -> None:
+    """Write a table of stays of patients, with two labels."""
+    generator = np.random.default_rng(0)
+    with Path("stays.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        columns = ["id", "patient_id", "age", "ward", "lactate", "heart_rate"]
+        writer.writerow([*columns, "infection", "sepsis"])
+        for stay in range(num):
+            patient, age = generator.integers(2 * num // 3), int(generator.integers(20, 95))
+            ward = ["medicine", "surgery", "icu"][generator.integers(3)]
+            lactate = generator.gamma(2, 1) + (ward == "icu")
+            rate = generator.normal(85, 15) + 4 * lactate
+            odds = np.exp(0.08 * (rate - 100) + 0.04 * (age - 60))
+            infection = generator.random() < odds / (1 + odds)
+            sepsis = infection and lactate + 0.7 * generator.normal() > 3
+            name = f"s{stay * 7919 % 1_000_003:06}x"
+            row = [name, f"P{patient:05}", age, ward, f"{lactate:.2f}", f"{rate:.0f}"]
+            writer.writerow([*row, int(infection), int(sepsis)])
+
+
+def test_the_command_of_the_readme_pays_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_stays(2000)
+    assert cli.main(WORDS) == 0
+    said = capsys.readouterr().out
+    shown = re.findall(r"^(Verdict: .*|epsilon = .*)$", README, flags=re.MULTILINE)
+    figure = re.compile(r"\d+\.\d+|no (?=better)|: raise .*|\.$", flags=re.MULTILINE)
+    printed = figure.sub("", said).splitlines()
+    assert len(shown) == 2 and all(figure.sub("", line) in printed for line in shown)
+    ((better, constant),) = re.findall(r"; mAP (\S+) \((\S+)\)", said)
+    assert float(better) > float(constant) + 0.1
+    run = Path("runs", "stays")
+    assert (run / "public" / "report.html").is_file() and str(run / "recipe") in said
+    labels = yaml.safe_load((run / "recipe" / "label.yaml").read_text())
+    assert (labels["target_epsilon"], labels["delta"]) == (1.0, 1e-6)
+    assert yaml.safe_load((run / "recipe" / "teachers.yaml").read_text())["unit"] == "group"
+    paid = read_ledger(LEDGER).entries
+    assert len(paid) == 1 and paid[0].privacy_unit.unit == "group"
+    epsilon = WORDS.index("--epsilon") + 1
+    assert cli.main([*WORDS[:epsilon], "2", *WORDS[epsilon + 1 :]]) == 2
+    assert "target_epsilon=2.0 (was 1.0)" in capsys.readouterr().err
+    assert cli.main(WORDS) == cli.main(["run", str(run / "recipe"), "--run", str(run)]) == 0
+    assert read_ledger(LEDGER).entries == paid
+    assert cli.main(["predict", str(run), "stays.csv"]) == 0
+    assert Path("predictions.csv").read_text().startswith("id,infection,sepsis\ns000000x,")
+
+
+def test_nothing_is_paid_for_before_all_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_stays(600)
+    assert cli.main(["fit", "stays.csv", "--epsilon", "1"]) == 2
+    said = capsys.readouterr()
+    expected = ("Expected --group COLUMN", "Expected --labels", "Expected a column `split`")
+    lines = zip(said.err.splitlines(), expected, strict=True)
+    assert all(line.startswith(f"pate fit: {words}") for line, words in lines)
+    assert "Then, for example: pate fit --epsilon 1 --delta 1e-06 stays.csv" in said.out
+    assert "PRIVATE: column `patient_id`: " in said.out
+    assert {path.name for path in Path().iterdir()} == {"stays.csv"}
+
+
+KILLED = """
+import os, signal, sys
+import pate._labeling.plan as plan
+from pate.cli import main
+
+plan.fit_student = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+main(sys.argv[1:])
+"""
+
+
+def test_a_command_that_was_killed_after_payment_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_stays(600)
+    words = ["fit", "stays.csv", "--labels", "infection", "--no_group", "--public_fraction", "0.3"]
+    words += ["--test_fraction", "1e-9", "--epsilon", "20", "--run", "run"]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words])
+    labels = Path("run", "public", "labels.npz").read_bytes()
+    paid = read_ledger(LEDGER).entries
+    assert killed.returncode == -signal.SIGKILL and len(paid) == 1
+    assert cli.main(words) == 0
+    assert "Verdict: unknown, because no record is a test record" in capsys.readouterr().out
+    assert Path("run", "public", "labels.npz").read_bytes() == labels
+    assert read_ledger(LEDGER).entries == paid
+
+
+def test_a_file_names_the_labels_of_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of its columns are labels that have no other meaning, but persons are asked about."""
+    monkeypatch.chdir(tmp_path)
+    Path("pictures").mkdir()
+    rows = []
+    for number in range(60):
+        name = f"a{number * 7919 % 1009:04}.png"
+        Image.new("RGB", (16, 16), (number, 90, 120)).save(Path("pictures", name))
+        rows.append(
+            f"{name},{['private', 'public', 'test'][number % 3]},{number % 2},{number % 5 // 4}"
+        )
+    attributes = Path("pictures", "attributes.csv")
+    attributes.write_text("\n".join(["file,split,dark,red", *rows]))
+    Path("pictures", "other.csv").write_text("file\n")
+    words = ["init", "recipe", "--data", "pictures", "--labels"]
+    assert cli.main([*words, "attributes.csv"]) == 0
+    settings = yaml.safe_load(Path("recipe", "data.yaml").read_text())["data"]["init_args"]
+    assert (settings["table"], settings["labels"]) == ("attributes.csv", None)
+    assert "2 labels: dark, red." in capsys.readouterr().out
+    assert cli.main([*words, "none.csv"]) == 2
+    people = [f"{row},p{number * 7 % 20:03}" for number, row in enumerate(rows)]
+    attributes.write_text("\n".join(["file,split,dark,red,who", *people]))
+    assert cli.main([*words, "attributes.csv"]) == 2
+    assert "Expected --group COLUMN" in capsys.readouterr().err
