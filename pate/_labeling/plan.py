@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pate._core.accounting.accountant import epsilon_of
-from pate._core.accounting.charges import Charge
+from pate._core.accounting.charges import Charge, account, for_group_size
 from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
 from pate._core.accounting.history import PrivacyUnit
 from pate._core.files.reading import Json
@@ -96,12 +95,9 @@ class PlannedRelease:
 
     def describe(self) -> str:
         """Return the release in words, with its epsilon."""
-        settings, (events, count) = self.settings, self.charge
-        epsilon = epsilon_of(
-            events[settings.relation].for_group_size(settings.max_teachers_per_unit),
-            count=count,
-            delta=settings.delta,
-        )
+        settings, (_, count) = self.settings, self.charge
+        of_unit = for_group_size([self.charge], settings.max_teachers_per_unit)
+        epsilon = account(of_unit, settings.relation).get_epsilon(delta=settings.delta)
         price = (
             f"    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
             f" {settings.relation.name}"

@@ -271,8 +271,12 @@ class Target:
             self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
         )
 
-    def epsilon_of(self, event: Event, *, orders: FloatArray = DEFAULT_ORDERS) -> float:
+    def epsilon_of(
+        self, event: Event, *, orders: FloatArray = DEFAULT_ORDERS, in_order: bool = False
+    ) -> float:
         """Return the epsilon of all queries of an ``event``, with the releases before.
+
+        It may use the order of releases, as statements do (`RDPAccountant`), for more time.
 
         It is computed on five of the orders around the best one, which a search of noise asks for
         again: never less than by all of them, and the same as long as it falls and then rises with
@@ -287,17 +291,19 @@ class Target:
             total = self._total(event, orders[places])
             order = total.guarantee(delta=self.delta, by=_BY_ORDER).order
             if order is None:  # none of the five has a figure
-                return self._total(event, orders).get_epsilon(delta=self.delta)
+                return self._total(event, orders, in_order).get_epsilon(delta=self.delta)
             best = int(places[np.searchsorted(orders[places], order)])
             inside = best == center or places[0] < best < places[-1]
             if inside and step == 1:
                 self._best[grid] = best, 1
+                if in_order:  # whose grid follows from the first order too
+                    total = self._total(event, orders[np.union1d(0, places)], in_order)
                 return total.get_epsilon(delta=self.delta)
             step = max(1, step // 4) if inside else min(2 * step, far)
 
-    def _total(self, event: Event, orders: FloatArray) -> RDPAccountant:
+    def _total(self, event: Event, orders: FloatArray, in_order: bool = False) -> RDPAccountant:
         relation, reach = self.neighboring_relation, self.max_teachers_per_unit
-        accountant = RDPAccountant(relation=relation, orders=orders)
+        accountant = RDPAccountant(relation=relation, orders=orders, in_order=in_order)
         for events, count in self.before:
             accountant.compose(events[relation].for_group_size(reach), count)
         return accountant.compose(event.for_group_size(reach), self.num_queries)
@@ -337,6 +343,7 @@ def calibrate_scale(
     *,
     tolerance: float = 1e-6,
     orders: FloatArray = DEFAULT_ORDERS,
+    in_order: bool = False,
 ) -> float:
     """Return the smallest scale of noise for all queries of a target to meet its epsilon.
 
@@ -353,6 +360,7 @@ def calibrate_scale(
         target: the largest cost of all queries together.
         tolerance: the largest excess over the smallest scale, as a fraction. It is never smaller.
         orders: the grid of Renyi orders.
+        in_order: whether the epsilon may use the order of releases.
 
     Returns:
         the scale, in the unit of the argument of ``event_of``.
@@ -366,12 +374,13 @@ def calibrate_scale(
 
     @cache  # ends of the bracket are asked for again
     def epsilon(log_scale: float) -> float:
-        return target.epsilon_of(event_of(math.exp(log_scale)), orders=orders)
+        return target.epsilon_of(event_of(math.exp(log_scale)), orders=orders, in_order=in_order)
 
     def holds(log_scale: float) -> bool:
         return epsilon(log_scale) <= target.epsilon
 
-    low, high, step = 0.0, 0.0, 1.0
+    # the order of releases gains a few percent on the scale that their sum needs
+    low, high, step = 0.0, 0.0, 0.1 if in_order else 1.0
     while not holds(high):
         low, high, step = high, high + step, 2 * step
         require(high < 200, unreached, target_epsilon=target.epsilon)

@@ -205,7 +205,8 @@ def scale_to_target(
     """Return an aggregator with its noise scaled by the least factor that meets a target.
 
     Noise that already meets the target and barely exceeds the least is kept to the last digit, so
-    that settings read from a file stay the same. With a budget, the release must be one that an
+    that settings read from a file stay the same. The cost is that of a statement, which uses the
+    order of releases. With a budget, the release must be one that an
     unused ledger admits: its filter, fixed before the first release, may ask for a little more
     noise than the target.
 
@@ -236,12 +237,20 @@ def scale_to_target(
         return budget is None or affordable(budget, query.cost()) >= target.num_queries
 
     def meets(factor: float) -> bool:
-        return target.epsilon_of(event(factor)) <= target.epsilon and admitted(factor)
+        priced = event(factor)
+        return admitted(factor) and (
+            target.epsilon_of(priced) <= target.epsilon
+            or target.epsilon_of(priced, in_order=True) <= target.epsilon
+        )
 
     candidate = aggregator
     if meets(1.0) and not meets(1 - _EXCESS):
         return aggregator
     candidate = _reached(aggregator.calibrated(target, shape, tolerance=_TOLERANCE), target)
+    if meets(1 - _EXCESS):  # in their order releases cost less than by their sum
+        candidate = candidate.scaled(
+            calibrate_scale(event, target, tolerance=_TOLERANCE, in_order=True)
+        )
     if admitted(1.0):
         return candidate
     high = 1.01

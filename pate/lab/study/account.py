@@ -106,7 +106,7 @@ def account(
     events = aggregator.events(shape)
     costs, refusals = {}, set()
     for relation, event in events.items():
-        total = RDPAccountant(relation=relation).compose(event, num_queries)
+        total = RDPAccountant(relation=relation, in_order=True).compose(event, num_queries)
         costs[relation.value], refused = _cost(total, event, delta)
         refusals.add(refused)
     name, _, settings = str(aggregator).replace("NeighboringRelation.", "").partition("(")

@@ -207,7 +207,7 @@ class Study:
         event = aggregator.event(votes.shape, self.neighboring_relation)
         if not self.delta:
             return pure_epsilon(event) * votes.num_queries
-        return self.target(1.0, votes.num_queries).epsilon_of(event)
+        return self.target(1.0, votes.num_queries).epsilon_of(event, in_order=True)
 
     def draws(
         self,

@@ -3,10 +3,11 @@
 import pytest
 
 from pate import ClosedFormPlan, LabelSettings, Partial, VoteShape
+from pate._core.accounting.charges import account
 from pate._core.settings import decode, encode
-from pate._labeling.release.completion import complete_aggregator
+from pate._labeling.release.completion import complete_aggregator, resolve_settings
 from pate._labeling.release.hopeless import describe_hopeless
-from pate.accounting import NeighboringRelation, Target
+from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.aggregators import (
     Aggregator,
     ConfidentScreen,
@@ -98,3 +99,17 @@ def test_what_shows_or_promises_nothing_is_told(
     else:
         (line,) = lines
         assert message in line
+
+
+@pytest.mark.parametrize(("aggregator", "gain"), [(StableTopK, 1.04), (NoisyVotes, 1.0)])
+def test_a_target_is_what_a_statement_says_in_the_end(
+    aggregator: type[Aggregator], gain: float
+) -> None:
+    """By the order of releases, where it tells more than their sum."""
+    settings = LabelSettings(Partial(aggregator), delta=1e-5, target_epsilon=8.0)
+    found, panel = resolve_settings(settings, VoteShape(120, 40), 40), VoteShape(120, 40)
+    stated = account([found.charge(panel)], found.relation).get_epsilon(delta=1e-5)
+    assert 8 * (1 - 1e-5) < stated <= 8
+    (events, count) = found.charge(panel)
+    assert epsilon_of(events[found.relation], count=count, delta=1e-5) >= stated * gain
+    assert resolve_settings(found, panel, 40) == found
