@@ -16,7 +16,8 @@ from PIL import Image
 from pate import cli
 from pate._core.accounting.ledger import read_ledger
 
-README = (Path(__file__).parents[3] / "README.md").read_text()
+ROOT = Path(__file__).parents[3]
+README, FRONT = ((ROOT / page).read_text() for page in ("README.md", "docs/index.md"))
 (LINE,) = re.findall(r"^\$ pate (fit .*)$", README, flags=re.MULTILINE)
 WORDS = shlex.split(LINE)
 LEDGER = Path("stays.ledger.sqlite")
@@ -52,6 +53,7 @@ def test_the_command_of_the_readme_pays_once(
     shown = re.findall(r"^(Verdict: .*|epsilon = .*)$", README, flags=re.MULTILINE)
     figure = re.compile(r"\d+\.\d+|no (?=better)|: raise .*|\.$", flags=re.MULTILINE)
     printed = figure.sub("", said).splitlines()
+    assert all(line in FRONT for line in (LINE, *shown))
     assert len(shown) == 2 and all(figure.sub("", line) in printed for line in shown)
     ((better, constant),) = re.findall(r"; mAP (\S+) \((\S+)\)", said)
     assert float(better) > float(constant) + 0.1

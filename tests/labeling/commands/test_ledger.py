@@ -100,7 +100,7 @@ def test_a_statement_is_verified_with_its_text_and_its_labels(
 @pytest.mark.parametrize("name", ["ledger", "released", "sign"])
 def test_options_of_a_statement_are_refused_with_a_ledger(name: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite").path
-    expected = rf"^Expected a statement, in a .json, with --{name} \S+, got file='[^\n]*sqlite'$"
+    expected = rf"^Expected a statement, in a .json, with --{name} \S+, got path='[^\n]*sqlite'$"
     with pytest.raises(ValueError, match=expected):
         verify_file(ledger, **{name: tmp_path / "other"})
 
