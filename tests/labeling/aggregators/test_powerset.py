@@ -38,10 +38,12 @@ def test_64_labels_and_no_more() -> None:
     generator = np.random.default_rng(0)
     ballots = np.zeros((3, 30, 64), dtype=np.uint8)
     ballots[0], ballots[1, :, 63], ballots[2, :, ::2] = 1, 1, 1
-    release = Powerset(scale_powerset=0.1).aggregate(
-        Votes.from_ballots(ballots), generator=generator
-    )
-    np.testing.assert_array_equal(release.labels, ballots[:, 0])
+    for num_labels in (12, 64):  # codes of two bytes and of eight
+        some = ballots[..., :num_labels]
+        release = Powerset(scale_powerset=0.1).aggregate(
+            Votes.from_ballots(some), generator=generator
+        )
+        np.testing.assert_array_equal(release.labels, some[:, 0])
     wide = Votes.from_ballots(np.zeros((1, 2, 65), dtype=np.uint8))
     with pytest.raises(ValueError, match="Expected num_labels <= 64, got num_labels=65"):
         Powerset(scale_powerset=0.1).aggregate(wide, generator=generator)
