@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -52,3 +53,16 @@ def test_pooling_before_relu_changes_nothing(groups: int) -> None:
     assert torch.equal(network(pictures), usual(pictures))
     for here, there in zip(*gradients, strict=True):
         assert torch.allclose(here, there, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_backbone_of_torchvision() -> None:
+    network = models.Backbone((3, 32, 32), "torchvision.resnet18").eval()
+    pictures = torch.rand(2, 3, 32, 32)
+    assert network(pictures).shape == (2, 512)
+    assert network.mean.flatten().tolist() == pytest.approx([0.485, 0.456, 0.406])
+    # a student that is carried away asks for no weights, whatever they were
+    bare: dict[str, Any] = network.settings_without_weights
+    again = models.Backbone((3, 32, 32), "torchvision.resnet18", **bare)
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval()(pictures), network(pictures))

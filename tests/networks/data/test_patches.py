@@ -1,4 +1,4 @@
-"""Patches of pictures in torch."""
+"""Patches of pictures, and random features, in torch."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 
 from pate._labeling.data.features.numeric import save_map
 from pate._networks.settings import restored_network
-from pate.data import ChainedFeatures, PublicScaling
+from pate.data import ArrayFeatures, ChainedFeatures, PublicScaling, RandomFeatures
 from pate.student import as_module
 from tests.labeling.data.features.test_patches import COLOR, GRAY, LAST, pictures, small
 
@@ -25,3 +25,12 @@ def test_it_leaves_as_a_module_and_as_arrays(shape: tuple[int, ...]) -> None:
     restored.load_state_dict({name: torch.tensor(part) for name, part in saved.state.items()})
     with torch.no_grad():
         assert np.allclose(restored(torch.from_numpy(raw.values)).numpy(), expected, atol=1e-5)
+
+
+def test_random_features_leave_as_a_module() -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
+    mapping = RandomFeatures(num_features=16).fit(ArrayFeatures(rows))
+    expected = np.asarray(mapping.transform(ArrayFeatures(rows)))
+    _, module = as_module(mapping, (5,))
+    with torch.no_grad():
+        np.testing.assert_allclose(module(torch.from_numpy(rows)).numpy(), expected, atol=1e-5)
