@@ -148,6 +148,21 @@ def require_made(name: str, value: object, way_out: str = "") -> None:
         raise ValueError(f"Expected {missing} of {part.cls.__name__}{way_out}")
 
 
+_LABELS = {"num_labels", "num_classes"}
+_NAMED = {"shape", "input_shape", *_LABELS}
+
+
+def names_of_facts(make: Any) -> list[str]:
+    """Return the names by which a maker of networks takes a shape and a number of labels.
+
+    None of them if it takes both by position, in this order.
+    """
+    names = [*signature(make).parameters]
+    named = [name for name in names if name in _NAMED]
+    by_name = not _LABELS.isdisjoint(named) and (names[0] in named or "num_classes" in named)
+    return named if by_name else []
+
+
 def parts(value: Any, kind: Any = Partial) -> list[Any]:
     """Return the objects of a kind in the value of a setting, which may be a list."""
     return [
@@ -180,7 +195,9 @@ class SettingsParser(ArgumentParser):
         super().__init__(*args, **options)
 
     def add_class_arguments(self, theclass: Any, *args: Any, **options: Any) -> list[str]:
-        """Add the arguments of a class."""
+        """Add the arguments of a class, but for those that its maker will give it."""
+        if {2} & (skip := set(options.get("skip") or ())) and (names := names_of_facts(theclass)):
+            options["skip"] = skip - {2} | {*names}  # by name, not the first two
         added: list[str] = super().add_class_arguments(theclass, *args, **options)
         if isinstance(theclass, type) and issubclass(theclass, Completable):
             for action in self._actions:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pate._core.files.reading import Json
-from pate._core.settings import SettingsParser, named_class
+from pate._core.settings import SettingsParser, named_class, names_of_facts
 from pate._core.validation import expecting, require
 from pate._labeling.data.features.numeric import MAP_MODULES
 from pate._labeling.data.records import Role
@@ -283,12 +283,13 @@ def make_network(
 ) -> nn.Module:
     """Return a new network for an input shape and a number of labels.
 
-    A function such as torchvision and timm have, which asks for no such arguments but takes
-    ``num_classes``, is given the number of labels by that name: its own first argument is something
+    A class or function that has ``num_labels`` or ``num_classes``, and ``shape`` or
+    ``input_shape``, in its signature is given these by name. So is a function such as torchvision
+    and timm have, which takes ``num_classes`` among any others: its own first argument is something
     else, often weights to be downloaded.
 
     Args:
-        make: a class or function that takes both, or a function that takes ``num_classes``.
+        make: a class or function that takes both by position, or one of them or both by name.
         input_shape: the shape of a record.
         num_labels: the number of labels.
 
@@ -297,14 +298,21 @@ def make_network(
             of these arguments.
     """
     require_factory(make)
+    # a class of a configuration is an argument of its maker
+    classes = [each for each in getattr(make, "args", ()) if isinstance(each, type)]
+    made = classes[0] if classes else make
+    facts = {"shape": input_shape, "input_shape": input_shape}
+    facts |= {"num_labels": num_labels, "num_classes": num_labels}
+    names = ["num_classes"] if _takes_classes(made) else names_of_facts(made)
     try:
-        network = (
-            make(num_classes=num_labels) if _takes_classes(make) else make(input_shape, num_labels)
-        )
+        given = {name: facts[name] for name in names}
+        network = make(**given) if given else make(input_shape, num_labels)
     except (TypeError, RuntimeError) as error:
         # one that takes other arguments fails in whatever it does with these
         raise ValueError(
-            f"Expected a network of (input_shape, num_labels) = ({input_shape}, {num_labels}), got"
+            f"Expected a network of (input_shape, num_labels) = ({input_shape}, {num_labels}), by"
+            " position, or by name as these, `shape` or `num_classes`, from"
+            f" {getattr(made, '__name__', type(made).__name__)}{signature(made)}, got"
             f" {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         ) from error
     require(

@@ -12,7 +12,8 @@ from torch import nn
 from torchvision import models as vision
 
 import pate.models
-from pate._networks.settings import make_network, require_logits
+from pate._core.settings import SettingsParser
+from pate._networks.settings import make_network, require_logits, restored_network
 from pate.data import Arrays
 from tests.conftest import make_arrays
 
@@ -37,6 +38,44 @@ def elsewhere(pretrained: bool = False, **options: Any) -> nn.Module:
     return nn.Sequential(
         nn.Flatten(), nn.Linear(3 * 32 * 32, **{"out_features": options["num_classes"]})
     )
+
+
+class Net(nn.Sequential):
+    """Of two facts by name, with a setting between them."""
+
+    def __init__(self, num_classes: int, width: int = 8, *, shape: tuple[int, ...]) -> None:
+        layers = nn.Linear(3 * shape[1] * shape[2], width), nn.Linear(width, num_classes)
+        super().__init__(nn.Flatten(), *layers)
+
+
+class Blocks(nn.Module):
+    def __init__(self, block: str, layers: int, num_classes: int = 9) -> None:
+        super().__init__()
+
+
+def of_recipe(network: Any) -> Any:
+    """Return the maker of a network of a recipe."""
+    parser = SettingsParser(exit_on_error=False)
+    parser.add_argument("--network", type=Callable[[tuple[int, ...], int], nn.Module])
+    return parser.instantiate(parser.parse_object({"network": network})).network
+
+
+def test_facts_are_given_by_name_where_a_signature_has_them() -> None:
+    own = f"{__name__}.Net"
+    wide = {"class_path": own, "init_args": {"width": 16}}
+    makers = of_recipe(wide), of_recipe(own), Net, partial(Net, width=4)
+    networks = [make_network(make, SHAPE, 5) for make in makers]
+    networks.append(restored_network(wide, SHAPE, 5, trust=True))
+    assert [network[1].out_features for network in networks] == [16, 8, 8, 4, 16]
+    assert all(network(torch.rand(2, *SHAPE)).shape == (2, 5) for network in networks)
+    with pytest.raises(ValueError, match=r"from Blocks\(block: str, layers: .* missing 2 required"):
+        make_network(Blocks, SHAPE, 5)
+
+
+@pytest.mark.parametrize("name", ["torchvision.models.resnet18", "timm.models.resnet.resnet18"])
+def test_constructors_of_other_packages_go_by_their_path(name: str) -> None:
+    network = make_network(of_recipe(name), SHAPE, 5).eval()
+    assert type(network).__name__ == "ResNet" and network(torch.rand(2, *SHAPE)).shape == (2, 5)
 
 
 MAKERS = {

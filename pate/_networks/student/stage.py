@@ -29,7 +29,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pate._core.files.os_errors import explain_os_error
 from pate._core.files.reading import Json, digest, read_yaml, regular
-from pate._core.settings import canonical, encode, parts, require_classes
+from pate._core.settings import SettingsParser, canonical, encode, parts, require_classes
 from pate._core.validation import expecting, require, require_given, require_known
 from pate._labeling.commands.parsing import BriefHelp, CommandParser, example
 from pate._labeling.commands.stages import DESCRIPTIONS
@@ -465,7 +465,7 @@ def run_student(name: str, run: Run, content: Json, kind: type[StudentCLI] = Stu
     }
     wrong = expecting("settings of a student", ArgumentError)
     with isolate_rng(), warnings.catch_warnings(), wrong:
-        kind(arguments, opened=run, exit_on_error=False)
+        kind(arguments, opened=run, exit_on_error=False, parser_class=_PlainParser)
 
 
 def _largest_output(model: Student, source: DataSource) -> float:
@@ -571,6 +571,10 @@ def rehearse_student(run: Run, content: Json) -> None:
     data: Json = content.get("data") or {}
     data = data | {"batch_size": min(data.get("batch_size", _BATCH), _BATCH)}
     run_student("fit", run, content | {"trainer": trainer | brief, "data": data}, Rehearsal)
+
+
+class _PlainParser(SettingsParser, LightningArgumentParser):
+    """A parser of settings as plain data."""
 
 
 class _StudentParser(CommandParser, LightningArgumentParser):
