@@ -22,9 +22,10 @@ from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_e
 from pate._core.accounting.history import PrivacyUnit
 from pate._core.files.reading import Json
 from pate._core.files.writing import locked, require_place
-from pate._core.validation import MOST_VOTERS, require, require_given
-from pate._labeling.data.records import Role
+from pate._core.validation import MOST_VOTERS, FloatArray, require, require_given
+from pate._labeling.data.records import ArrayFeatures, Features, Role
 from pate._labeling.data.source import DataSource
+from pate._labeling.linear import flat
 from pate._labeling.release.between_runs import open_run, planned_unit, released_before, unit_of
 from pate._labeling.release.completion import first_settings, resolve_settings, teachers_for
 from pate._labeling.release.forecast import Forecast, may_abstain
@@ -33,6 +34,9 @@ from pate._labeling.release.hopeless import (
     describe_few,
     describe_gap,
     describe_hopeless,
+    describe_unlike,
+    effective_columns,
+    refuse_hopeless,
 )
 from pate._labeling.release.label_settings import LabelSettings, is_paid, require_possible
 from pate._labeling.release.labels import StatedLabels, label as release_labels
@@ -300,7 +304,8 @@ class RunPlan:
             return None
         if self.facts.kind is Moments or self._plan.start_from is not None:
             return None
-        return Forecast.of(data.records(Role.PUBLIC).features, data.num_labels)
+        some = _some(data.records(Role.PUBLIC).features)
+        return Forecast(features=some, num_labels=data.num_labels) if len(some) >= 16 else None
 
     def check(self) -> None:
         """Raise ``ValueError`` if any stage would refuse its settings. Writes nothing.
@@ -308,14 +313,22 @@ class RunPlan:
         All releases must be possible, and the ledger able to pay for all, so that none is refused
         after another was paid for. None may be hopeless.
         """
-        releases = self.releases
+        releases, records = self.releases, self.complete_labels.nominal_records
         for folder in (self.root, self.run.ledger_path.parent):
             require_place(folder)
         unit, unpaid = self._unit(), list[Charge]()
         for each in releases:
             require_possible(each.run, each.settings, each.votes, unit=unit, unpaid=unpaid)
-            if not each.is_paid:
-                unpaid.append(each.charge)
+            if each.is_paid:
+                continue
+            unpaid.append(each.charge)
+            refuse_hopeless(
+                each.settings,
+                each.votes,
+                is_taught=self._records is not None,
+                records=records,
+                columns=0.0 if records is None else self._columns,
+            )
         if self.teachers is not None and (self.overwrite or not self.run.is_finished(TEACHERS_FIT)):
             self._data.require_distinct()
 
@@ -514,7 +527,18 @@ class RunPlan:
             return
         with suppress(ValueError):  # private records may be gone by now
             data, plan = require_given(self._records, "records"), self._plan
-            lines = [*describe_hopeless(plan, settings, self._num_units)]
+            lines = [
+                *describe_hopeless(
+                    plan,
+                    settings,
+                    self._num_units,
+                    num_labels=data.num_labels,
+                    columns=self._columns,
+                )
+            ]
+            features = [data.load(role).features for role in (Role.PRIVATE, Role.PUBLIC)]
+            if all(isinstance(each, ArrayFeatures) for each in features):
+                lines += describe_unlike(*map(_some, features))
             lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
             number = self.facts.num_teachers
             size = max(1, round(self._num_units / number))
@@ -528,11 +552,23 @@ class RunPlan:
         """The plan of the teachers, or of those that the run has."""
         return load_plan(self.run) if self.sized_teachers is None else self.sized_teachers
 
+    @cached_property
+    def _columns(self) -> float:
+        """The columns of public samples, as teachers see them, that do not follow from others."""
+        data = self._records
+        return 0.0 if data is None else effective_columns(_some(data.records(Role.PUBLIC).features))
+
     @property
     def _num_units(self) -> int:
         """The number of private units, which is PRIVATE."""
         records = require_given(self._records, "private records").load(Role.PRIVATE)
         return len(np.unique(records.units(self._plan.unit)))
+
+
+def _some(features: Features) -> FloatArray:
+    """Return up to 400 samples of features, flattened, evenly over all."""
+    rows = np.linspace(0, features.shape[0] - 1, 400).astype(np.int64)
+    return flat(features[np.unique(rows)])
 
 
 def label(

@@ -89,7 +89,7 @@ def test_it_learns_what_the_statement_pays_for(
     assert len(classifier.X_public_) == len(classifier.released_.ids)
     # noise that hides everything: what is learned comes from the records through the release alone
     with pytest.warns(UserWarning, match="the release shows no label to be better"):
-        hidden = clone(classifier).set_params(epsilon=1e-3).fit(X[:1800], Y[:1800], **public)
+        hidden = clone(classifier).set_params(epsilon=0.01).fit(X[:1800], Y[:1800], **public)
     assert (hidden.predict(X[1800:]) == Y[1800:]).mean() < 0.75
 
 

@@ -17,22 +17,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from pate._core.tables import text_table
 from pate._core.validation import BoolArray, FloatArray, require
 from pate._labeling.aggregators.base import Aggregator
-from pate._labeling.data.records import Features
-from pate._labeling.linear import flat
 from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.votes.kinds import Counts, VoteShape, serves
 
 SIZES = (4, 16, 64, 256)
 """Records of a teacher that are tried where no public number of records tells them."""
-_SAMPLES, _FEWEST, _TEACHERS, _DIRECTIONS, _GROUPS = 400, 16, 40, 32, 4
+_TEACHERS, _DIRECTIONS, _GROUPS = 40, 32, 4
 _WRONG, _SHARE, _PENALTY = 0.1, 0.25, 0.1  # of labels that are wrong, of labels that a sample has
 _NEARLY_ALL = 0.9
 
@@ -60,16 +58,6 @@ class Forecast:
     features: FloatArray
     num_labels: int
     _drawn: dict[tuple[int, bool], tuple[BoolArray, FloatArray]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, features: Features, num_labels: int) -> Self | None:
-        """Return a forecast from a few of the public samples. None if there are too few."""
-        rows = np.unique(np.linspace(0, features.shape[0] - 1, _SAMPLES).astype(np.int64))
-        return (
-            cls(features=flat(features[rows]), num_labels=num_labels)
-            if len(rows) >= _FEWEST
-            else None
-        )
 
     @cached_property
     def _samples(self) -> FloatArray:

@@ -23,7 +23,6 @@ from pate._core.release.transaction import require_payable_release, require_prom
 from pate._core.settings import encode, encode_fields, require_made
 from pate._core.validation import IntArray, given, require, require_count
 from pate._labeling.aggregators.base import Aggregator, AnyAggregator, made_for
-from pate._labeling.release.hopeless import refuse_hopeless
 from pate._labeling.runs.released import Queries
 from pate._labeling.runs.run import LABEL, Run, StageInputs, first_stage, load_data, public_digest
 from pate._labeling.runs.vote_store import (
@@ -90,7 +89,7 @@ class LabelSettings:
             by a student of an earlier release, for an aggregator that needs them.
         nominal_records: a public number of private records, such as on a data card, for the
             forecast of answers. The true number is private, and never read for it. None for none.
-        allow_few: whether to pay for labels where less than one answer is forecast.
+        allow_few: whether to pay where less than one answer is forecast, or noise hides all.
 
     Raises:
         ValueError: if a number is outside its range, the aggregator is incomplete and there is no
@@ -294,7 +293,6 @@ def require_possible(
     if settings.predictions is not None:
         rows = settings.order_of(len(votes.ids))
         read_predictions(settings.predictions, votes.ids[rows], votes.label_names)
-    refuse_hopeless(settings, votes)  # a rehearsal of all stages tries the rest
 
 
 def is_paid(run: Run, settings: LabelSettings) -> bool:

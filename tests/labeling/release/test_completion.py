@@ -83,10 +83,10 @@ def test_what_lies_within_is_completed() -> None:
         (
             ClosedFormPlan(),
             1e-5,
-            29,
-            "29 private records (or groups), each with a vote, for noise of 3",
+            14,
+            "14 private records (or groups), each with a vote, for noise of 3",
         ),
-        (ClosedFormPlan(), 1e-5, 30, None),
+        (ClosedFormPlan(), 1e-5, 15, None),
     ],
 )
 def test_what_shows_or_promises_nothing_is_told(

@@ -15,7 +15,7 @@ from tests.conftest import make_arrays, write_faces
 
 Captured = pytest.CaptureFixture[str]
 BUDGET = ("--max_epsilon=1", "--delta=1e-5")
-PAID = ("--aggregator=NoisyVotes", "--target_epsilon=0.9", *BUDGET)
+PAID = ("--aggregator=NoisyVotes", "--target_epsilon=0.9", "--allow_few=true", *BUDGET)
 
 
 def save_votes(path: Path, seed: int = 0) -> None:
@@ -62,7 +62,7 @@ def test_a_folder_that_has_paid_pays_for_its_files(
     assert ledgers() == {"d/ledger.sqlite": 1}
     # without a target beyond the budget it is the second release of these data, and says so
     small = [word.replace("0.9", "0.05") for word in PAID]
-    assert cli.main(["label", "--votes", again, "--run", "two", *small]) == 0
+    assert cli.main(["label", "--votes", again, "--run", "two", *small, "--allow_few=true"]) == 0
     assert "The ledger of the private data holds 2 release(s)" in capsys.readouterr().out
 
 
