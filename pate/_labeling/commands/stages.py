@@ -342,8 +342,9 @@ def _student(command: str, args: Sequence[str]) -> None:
         lock_run(root)
         if command != "fit":
             require_student(Run(root))
-    # the settings of the training apply to all other subcommands
-    completed = args if command == "fit" else with_saved(args, STUDENT.config)
+    # the settings of the training apply, unless another one names its own student
+    own = [word for word in args if word.partition("=")[0] in ("--config", "--model.network")]
+    completed = args if command == "fit" and own else with_saved(args, STUDENT.config)
     if not _names_linear(completed):
         find("run_network_command")(command, completed)
         return

@@ -219,6 +219,8 @@ class StudentCLI(LightningCLI):
             kwargs["default_root_dir"] = self.folder
         if trainer["logger"] in (None, True):
             kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
+        if trainer["enable_model_summary"] is None:
+            kwargs["enable_model_summary"] = False
         plugins = trainer["plugins"] or []
         if not parts(plugins, CheckpointIO):
             listed = plugins if isinstance(plugins, list | tuple) else [plugins]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from pate import cli
 from tests.conftest import copy_run
@@ -73,3 +74,19 @@ def test_a_checkpoint_is_data(
     assert "tensors, numbers and texts alone" in capsys.readouterr().err
     torch.load(other, weights_only=False)
     assert marker.exists()
+
+
+def test_a_student_is_made_again_by_what_changes(network: Path, capsys: Captured) -> None:
+    """The network and all other settings are those of the run, and no table of layers is shown."""
+    file, words = network / "public" / "student_fit.yaml", ["student", "fit", "--run", str(network)]
+    before = yaml.safe_load(file.read_text())
+    assert cli.main([*words, "--ckpt_path=last"]) == 0
+    assert "finished" in capsys.readouterr().out
+    changed = ["--trainer.max_epochs", "2", "--seed_everything", "5", "--overwrite"]
+    assert cli.main([*words, *changed]) == 0
+    after = yaml.safe_load(file.read_text())
+    assert after["trainer"].pop("max_epochs") == 2 and before["trainer"].pop("max_epochs") == 1
+    assert after.pop("seed_everything") == 5 and before.pop("seed_everything") == 0
+    assert after == before and "MLP" in str(before["model"]["network"])
+    shown = capsys.readouterr()
+    assert "params" not in (shown.out + shown.err).lower()
