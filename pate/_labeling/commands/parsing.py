@@ -421,7 +421,8 @@ def run_command(
     """
     others = {option.lstrip("-"): option for option in special}
     parser = function_parser(name, function, {*grouped, *others}, *grouped.values())
-    for owner in (function, *grouped.values()):
+    owners: list[Callable[..., Any]] = [function, *grouped.values()]
+    for owner in owners:
         for parameter in get_signature_parameters(owner):
             if option := others.get(parameter.name):
                 parser.add_argument(option, **{"help": parameter.doc, **special[option]})

@@ -236,6 +236,7 @@ def _kind_of(data: Path | None, declared: Declared) -> str:
     """Return the kind of the data at a place, by the names of files and of a column `text`."""
     requirement = f"--kind, one of {', '.join(_KINDS)}, or data that tell theirs"
     data = require_given(data, requirement)
+    require(data.exists(), "data that are there", missing=str(data))
     if data.suffix == ".npz":
         return "npz"
     if is_table(data) and data.is_file():

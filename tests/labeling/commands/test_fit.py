@@ -15,6 +15,7 @@ from PIL import Image
 
 from pate import cli
 from pate._core.accounting.ledger import read_ledger
+from pate._labeling.commands.table import commands
 
 ROOT = Path(__file__).parents[3]
 README, FRONT = ((ROOT / page).read_text() for page in ("README.md", "docs/index.md"))
@@ -58,7 +59,8 @@ def test_the_command_of_the_readme_pays_once(
     ((better, constant),) = re.findall(r"; mAP (\S+) \((\S+)\)", said)
     assert float(better) > float(constant) + 0.1
     run = Path("runs", "stays")
-    assert (run / "public" / "report.html").is_file() and str(run / "recipe") in said
+    assert (run / "public" / "report.html").is_file() == ("report" in commands())
+    assert f"pate run {run / 'recipe'} --run {run}" in said
     labels = yaml.safe_load((run / "recipe" / "label.yaml").read_text())
     assert (labels["target_epsilon"], labels["delta"]) == (1.0, 1e-6)
     assert yaml.safe_load((run / "recipe" / "teachers.yaml").read_text())["unit"] == "group"
@@ -115,29 +117,44 @@ def test_a_command_that_was_killed_after_payment_goes_on(
     assert read_ledger(LEDGER).entries == paid
 
 
+def write_pictures() -> list[str]:
+    """Write a folder of pictures with a table of two labels, and another one; return its rows."""
+    Path("pictures").mkdir()
+    rows = []
+    for number in range(60):
+        dark, name = number % 2, f"a{number * 7919 % 1009:04}.png"
+        Image.new("RGB", (16, 16), (200 - 150 * dark, number, 120)).save(Path("pictures", name))
+        role = ["private", "public", "test"][number % 3]
+        rows.append(f"{name},{role},{dark},{number % 5 // 4}")
+    Path("pictures", "other.csv").write_text("file\n")
+    Path("pictures", "attributes.csv").write_text("\n".join(["file,split,dark,red", *rows]))
+    return rows
+
+
+@pytest.mark.slow
+def test_pictures_take_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_pictures()
+    assert cli.main(shlex.split("fit pictures/ --labels attributes.csv --epsilon 1e5")) == 0
+    assert "Verdict: accuracy " in capsys.readouterr().out
+    assert Path("runs/pictures/public/student/model").is_dir()
+
+
 def test_a_file_names_the_labels_of_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All of its columns are labels that have no other meaning, but persons are asked about."""
     monkeypatch.chdir(tmp_path)
-    Path("pictures").mkdir()
-    rows = []
-    for number in range(60):
-        name = f"a{number * 7919 % 1009:04}.png"
-        Image.new("RGB", (16, 16), (number, 90, 120)).save(Path("pictures", name))
-        rows.append(
-            f"{name},{['private', 'public', 'test'][number % 3]},{number % 2},{number % 5 // 4}"
-        )
-    attributes = Path("pictures", "attributes.csv")
-    attributes.write_text("\n".join(["file,split,dark,red", *rows]))
-    Path("pictures", "other.csv").write_text("file\n")
-    words = ["init", "recipe", "--data", "pictures", "--labels"]
+    rows, words = write_pictures(), ["init", "recipe", "--data", "pictures", "--labels"]
     assert cli.main([*words, "attributes.csv"]) == 0
     settings = yaml.safe_load(Path("recipe", "data.yaml").read_text())["data"]["init_args"]
     assert (settings["table"], settings["labels"]) == ("attributes.csv", None)
     assert "2 labels: dark, red." in capsys.readouterr().out
     assert cli.main([*words, "none.csv"]) == 2
+    assert "Expected none.csv in pictures" in capsys.readouterr().err
     people = [f"{row},p{number * 7 % 20:03}" for number, row in enumerate(rows)]
-    attributes.write_text("\n".join(["file,split,dark,red,who", *people]))
+    Path("pictures", "attributes.csv").write_text("\n".join(["file,split,dark,red,who", *people]))
     assert cli.main([*words, "attributes.csv"]) == 2
     assert "Expected --group COLUMN" in capsys.readouterr().err

@@ -153,11 +153,15 @@ def test_pictures_are_not_held(
 
 
 def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
-    taken = InputFormat("features", (2,), ColumnEncoding(("age", "pressure")))
+    encoding = ColumnEncoding(("age", "pressure"), identity="patient_no")
+    taken = InputFormat("features", (2,), encoding)
     assert InputFormat.from_dict(taken.to_dict()) == taken
-    (tmp_path / "new.csv").write_text("pressure,note,id,age\n131.5,any,kim,54\n")
-    samples, ids, unknown = _read_table(tmp_path / "new.csv", taken.columns)
-    assert np.asarray(samples).tolist() == [[54, 131.5]] and ids == ["kim"] and unknown == []
+    (tmp_path / "new.csv").write_text("pressure,note,patient_no,age\n131.5,any,kim,54\n")
+    samples, identity, ids, unknown = _read_table(tmp_path / "new.csv", taken.columns)
+    assert np.asarray(samples).tolist() == [[54, 131.5]]
+    assert (identity, ids, unknown) == ("patient_no", ["kim"], [])
+    (tmp_path / "rows.csv").write_text("pressure,age\n131.5,54\n")
+    assert _read_table(tmp_path / "rows.csv", taken.columns)[1:3] == ("id", ["0"])
     with pytest.raises(
         ValueError, match=r"^Expected a column `weight` in .*new.csv, between commas"
     ):
@@ -169,7 +173,7 @@ def test_raw_columns_are_encoded_as_in_training(tmp_path: Path) -> None:
     taken = InputFormat("features", (3,), encoding)
     assert InputFormat.from_dict(json.loads(json.dumps(taken.to_dict()))) == taken
     (tmp_path / "new.csv").write_text("id,age,city\nkim,NA,Rome\nlee,1,Oslo\nmia,2,\n")
-    samples, ids, unknown = _read_table(tmp_path / "new.csv", taken.columns)
+    samples, _, ids, unknown = _read_table(tmp_path / "new.csv", taken.columns)
     assert np.asarray(samples).tolist() == [[0, 1, 40.5], [0, 0, 1], [0, 0, 2]]
     assert ids == ["kim", "lee", "mia"]
     assert unknown == ["1 values of `city` are no level of it, such as 'Oslo'"]
