@@ -301,7 +301,7 @@ def make_network(
     # a class of a configuration is an argument of its maker
     classes = [each for each in getattr(make, "args", ()) if isinstance(each, type)]
     made = classes[0] if classes else make
-    facts = {"shape": input_shape, "input_shape": input_shape}
+    facts: dict[str, Any] = {"shape": input_shape, "input_shape": input_shape}
     facts |= {"num_labels": num_labels, "num_classes": num_labels}
     names = ["num_classes"] if _takes_classes(made) else names_of_facts(made)
     try:

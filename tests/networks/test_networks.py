@@ -66,7 +66,7 @@ def test_facts_are_given_by_name_where_a_signature_has_them() -> None:
     makers = of_recipe(wide), of_recipe(own), Net, partial(Net, width=4)
     networks = [make_network(make, SHAPE, 5) for make in makers]
     networks.append(restored_network(wide, SHAPE, 5, trust=True))
-    assert [network[1].out_features for network in networks] == [16, 8, 8, 4, 16]
+    assert [network.get_submodule("1").out_features for network in networks] == [16, 8, 8, 4, 16]
     assert all(network(torch.rand(2, *SHAPE)).shape == (2, 5) for network in networks)
     with pytest.raises(ValueError, match=r"from Blocks\(block: str, layers: .* missing 2 required"):
         make_network(Blocks, SHAPE, 5)

@@ -343,8 +343,8 @@ def _student(command: str, args: Sequence[str]) -> None:
         if command != "fit":
             require_student(Run(root))
     # the settings of the training apply, unless another one names its own student
-    own = [word for word in args if word.partition("=")[0] in ("--config", "--model.network")]
-    completed = args if command == "fit" and own else with_saved(args, STUDENT.config)
+    named = [word for word in args if word.partition("=")[0] in ("--config", "--model.network")]
+    completed = args if command == "fit" and named else with_saved(args, STUDENT.config)
     if not _names_linear(completed):
         find("run_network_command")(command, completed)
         return
