@@ -55,8 +55,10 @@ ROOT = Path(__file__).parents[1]
 ZONES = ("pate/_core", "pate/_labeling", "pate/_networks")
 FAULTS = Path(__file__).with_name("deliberate_faults.tsv")
 CACHES = re.compile(r"^@(functools\.)?(lru_)?cache", re.MULTILINE)
-HEAVY = ("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse")
-HEAVY += ("hypothesis", "coverage")
+HEAVY = (
+    *("scipy.stats", "torch", "pytorch_lightning", "mpmath", "pytest", "jsonargparse"),
+    *("hypothesis", "coverage"),
+)
 # a mutant under which one test takes longer than this, and than ten times as long as without, is
 # killed, as a hang is noticed: seconds of a processor
 SECONDS = 5.0
@@ -557,7 +559,7 @@ def run_anew(mutant: Mutant, tests: Sequence[Test], plugin: Any, *, every: bool)
             loader.get_code = lambda _: compile(mutant.text_of(), mutant.path, "exec")  # type: ignore[method-assign, assignment]
             return importlib.util.spec_from_loader(name, loader)
 
-    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Finder)
     files = list(dict.fromkeys(test.file for test in tests))
     with tempfile.TemporaryDirectory() as folder:
         words = [*files, f"--basetemp={folder}/pt", *([] if every else ["-x"])]

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
-from io import BytesIO, StringIO, TextIOWrapper
+from io import BufferedReader, BytesIO, StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
@@ -63,7 +63,7 @@ _END_RECORD, _ZIP64, _END = b"PK\x05\x06", b"PK\x06\x07", 1 << 17
 _SIZE_64 = 1 << 31  # bytes from which an archive needs the longer record at its end
 
 
-def opened(path: Path | str, most: int = LARGE) -> IO[bytes]:
+def opened(path: Path | str, most: int = LARGE) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:
@@ -136,7 +136,7 @@ def require_unpacked(size: int, packed: int, place: object) -> None:
 
 
 @contextmanager
-def opened_picture(path: Path, formats: Sequence[str]) -> "Iterator[Image.Image]":
+def opened_picture(path: Path, formats: tuple[str, ...]) -> "Iterator[Image.Image]":
     """Open a picture, whose head is read. Raises errors of Pillow, and ``ValueError``."""
     from PIL import Image
 
@@ -259,8 +259,8 @@ def require_plain_yaml(text: str, what: str = "YAML") -> None:
         for event in yaml.parse(text, Loader=_LOADER):
             size, word = 1, None
             if isinstance(event, yaml.CollectionStartEvent):
-                parts = [] if isinstance(event, yaml.MappingStartEvent) else None
-                open_parts.append((event.anchor, [1], parts))
+                mapping = isinstance(event, yaml.MappingStartEvent)
+                open_parts.append((event.anchor, [1], [] if mapping else None))
                 require(len(open_parts) <= _DEEPEST, f"{what} of at most {_DEEPEST} levels")
                 continue
             if isinstance(event, yaml.CollectionEndEvent):
@@ -268,6 +268,7 @@ def require_plain_yaml(text: str, what: str = "YAML") -> None:
                 if words is not None:
                     require_distinct(f"settings of {what}", filter(None, words[::2]))
             elif isinstance(event, yaml.AliasEvent):
+                assert event.anchor is not None
                 require(event.anchor in sizes, f"{what} with each anchor before its aliases")
                 anchor, size = None, sizes[event.anchor]
             elif isinstance(event, yaml.ScalarEvent):
@@ -448,9 +449,9 @@ def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> 
         return _content(file)
 
 
-def map_array(path: Path, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
+def map_array(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap[Any, np.dtype[Any]]:
     """Return the array of an ``.npy`` file without reading it. Raises ``ValueError`` on another."""
-    array: NDArray[Any] = np.load(regular(path), mmap_mode=mode)
+    array: np.memmap[Any, np.dtype[Any]] = np.load(regular(path), mmap_mode=mode)
     return array
 
 
