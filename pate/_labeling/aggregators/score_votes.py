@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, logit, softmax
 
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event, GaussianEvent
@@ -50,12 +50,12 @@ class Learning:
         open_levels: a level within so many deviations of one half is asked again.
         common_level: the mean level from which on ballots are shorter if they begin at one half.
             Then they have one norm, no clip is sought, and the number of voters barely matters.
-        significant: deviations until a model is rarely worse than a constant, over many
-            labels and releases.
-        likely: deviations until it is better than a constant on average.
-        level_weight: by which the deviation of a level counts more than that of slopes, which have
-            a prior.
+        significant: deviations until labels depend on features, and until a model is rarely worse
+            than a constant, over many labels and releases.
+        likely: deviations until it is better than a constant about as often as not.
         needed: deviations until labels seem to need parts after the first.
+        least_penalty: of the student's slopes, in units of the curvature of its loss.
+        steps: of descent, by which the student of a round is found.
     """
 
     prior_ratios: tuple[float, ...] = (0.0, *np.geomspace(1e-3, 1e7, 41).tolist())
@@ -65,13 +65,16 @@ class Learning:
     open_levels: float = 1.5
     common_level: float = 0.25
     significant: float = 3.0
-    likely: float = 1.0
-    level_weight: float = 2.0
+    likely: float = 0.25
     needed: float = 2.0
+    least_penalty: float = 1e-3
+    steps: int = 50
 
 
 LEARNING = Learning()
 """The settings of every release."""
+
+_LARGEST = 1e30  # of a penalty
 
 
 class Learner:
@@ -100,6 +103,7 @@ class Learner:
         variances = geometry.variances
         shape = (len(variances), num_labels)
         self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
+        self._told = False  # whether labels seem to depend on anything
         self._needed = False  # whether labels seem to depend on parts after the first
         # directions of little variance do not change the penalty
         kept = np.concatenate(
@@ -115,9 +119,12 @@ class Learner:
             np.zeros(shape),
             np.zeros(shape),
         )
+        # the student: logits at the center [C], and their slopes [R, C]
+        self._center, self._steep = np.zeros(num_labels), np.zeros(shape)
         # of each round: precisions [R, 1] or [R, C], moments of residuals and of the student's own
         # answers [R, C], both in units of slopes
         self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        self._asked: list[MomentQuery] = []
         self._ratios, self.variance_ratio = np.ones((len(variances), 1)), 1.0
         self._level_weighted, self._level_precision = np.zeros((2, num_labels))
         self._evidence = np.zeros(num_labels)
@@ -128,8 +135,8 @@ class Learner:
             geometry=self._geometry,
             shares=self._shares,
             constant=self._constant,
-            levels=self._levels,
-            slopes=self._slopes,
+            levels=expit(self._center) if self._asked else self._levels,
+            slopes=self._steep,
         )
 
     def question_of_levels(self) -> MomentQuery | None:
@@ -160,14 +167,17 @@ class Learner:
         lowest, errors = 0.5 / len(samples), self._level_errors
         levels = _shrunk_levels(self._level_weighted * errors, errors)
         self._levels = levels.clip(lowest, 1 - lowest)
+        self._center = logit(self._levels)
         if not question.shares.any():
             return
         moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
         scale = (weights * variances)[:, None]
-        self._rounds.append(
-            ((scale / deviation) ** 2, mean[:-1] / scale, moments / variances[:, None])
-        )
-        self._infer()
+        precision = np.broadcast_to((scale / deviation) ** 2, moments.shape)
+        self._rounds.append((precision, mean[:-1] / scale, moments / variances[:, None]))
+        self._asked.append(question)
+        for _ in range(2):  # the second time with what the rounds missed by the first
+            self._infer()
+            self._match()
 
     @property
     def _level_errors(self) -> FloatArray:
@@ -182,24 +192,32 @@ class Learner:
 
     def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
-        answers = self._geometry.linear(features, self._slopes) + self._levels
         samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
-        fitted = samples @ self._slopes
-        level, steepness = match_logistic_moments(self._levels, fitted)
-        above, departs = self._departing(samples, level + steepness * fitted)
-        return answers, np.where(departs, level + steepness * (answers - self._levels) > 0, above)
+        fitted = samples @ self._steep
+        logits, inner = self._center + fitted, fitted - fitted.mean(axis=0)
+        above, departs = self._departing(samples, logits)
+        # the linear answers whose logistic student (`match_logistic_moments`) has these logits
+        spread = np.maximum((inner**2).sum(axis=0), np.finfo(np.float64).tiny)
+        factors = (inner * expit(logits)).sum(axis=0) / spread
+        along = self._geometry.linear(features, self._steep)
+        answers = self._levels + factors * along
+        return answers, np.where(departs, self._center + along > 0, above)
 
     def _infer(self) -> None:
         """Find the posterior of the slopes, and the next question."""
         variances = self._geometry.variances[:, None]
         drawn = self._levels * (1 - self._levels) / self._num_independent / variances
-        precisions, residuals, students = (
+        released, residuals, students = (
             np.array(parts) for parts in zip(*self._rounds, strict=True)
         )
+        # public samples vary otherwise than private ones, in proportion to what a round leaves to
+        # be learned
+        missed = self._missed()[:, None] / len(self._geometry.samples) / variances
+        precisions = 1 / (1 / released + missed)
         precision = precisions.sum(axis=0)
         residual = (precisions * residuals).sum(axis=0) / precision
         student = (precisions * students).sum(axis=0) / precision
-        noise = 1 / precision + drawn
+        noise = (precisions**2 / released).sum(axis=0) / precision**2 + drawn
 
         def posterior() -> tuple[FloatArray, FloatArray, FloatArray]:
             estimates, errors = residual / self._ratios + student, noise / self._ratios**2
@@ -220,6 +238,15 @@ class Learner:
         if moved.any():
             self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
         self._slopes, self._errors, shrinkage = posterior()
+        # what the student of the first part leaves to be explained by others
+        told = [i for i, each in enumerate(self._asked) if each.slopes.any()]
+        if told and not self._needed:
+            left = released[told].sum(axis=0)
+            rest = (released[told] * residuals[told]).sum(axis=0) / left, 1 / left + drawn
+            later = (_shrinkage(*(each[part] for each in rest))[2] for part in self._parts[1:])
+            self._needed = max(later, default=0.0) >= LEARNING.needed**2
+        self._moments = (residual / self._ratios + student) * variances
+        self._less = (1 / precision + drawn) / noise * (1 / np.maximum(shrinkage, 1 / _LARGEST) - 1)
         # a direction's share follows its shrinkage, in addition to one that favors wide
         # directions: the rest goes to the constant
         wanted = shrinkage.mean(axis=1) + self._least
@@ -227,13 +254,53 @@ class Learner:
         self._constant = float(np.clip(wanted.sum() ** -0.5, *LEARNING.constant))
         if not self._needed:
             self._slopes[~self._parts[0]] = self._errors[~self._parts[0]] = 0
+            self._less[~self._parts[0]] = _LARGEST
+
+    def _missed(self) -> FloatArray:
+        """Return the mean square ``[R, C]`` by which the student moved since each round."""
+        now = self.question().predictions(self._geometry.samples)
+        return np.array(
+            [
+                ((now - each.predictions(self._geometry.samples)) ** 2).mean(axis=0)
+                for each in self._asked
+            ]
+        )
+
+    def _match(self) -> None:
+        """Find the logistic student whose moments on public samples are those of the labels.
+
+        Its slopes have a penalty by which they are shrunk as those of the linear answers are, if
+        they are small. A weaker one pulls them towards these answers' own logistic fit, since few
+        public samples do not tell the difference. Found by Nesterov's method: the curvature along
+        each direction is at most a quarter.
+        """
+        samples, unit = self._geometry.samples, np.sqrt(self._geometry.variances)[:, None]
+        rows = samples * (self._geometry.unit / unit.T)
+        linear = self._slopes * unit
+        _, steepness = match_logistic_moments(self._levels, rows @ linear)
+        toward = steepness * linear
+        squares = np.maximum((toward**2).sum(axis=0), np.finfo(np.float64).tiny)
+        anchor = (1 / (1 + self._less)).sum(axis=0) / (len(rows) * squares)
+        shrunk = self._levels * (1 - self._levels) * (self._less + LEARNING.least_penalty)
+        slopes, center, momentum = toward, self._center, 1.0
+        before = slopes
+        for _ in range(LEARNING.steps):
+            after = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+            look = slopes + (momentum - 1) / after * (slopes - before)
+            predicted = expit(center + rows @ look)
+            gradient = rows.T @ predicted / len(rows) - self._moments / unit
+            gradient += shrunk * look + anchor * (look - toward)
+            before, momentum = slopes, after
+            slopes = look - gradient / (0.25 + shrunk + anchor)
+            center = center - 4 * (predicted.mean(axis=0) - self._levels)
+        self._center, self._steep = center, slopes / unit
 
     def _shrinkage(self, estimates: FloatArray, noise: FloatArray) -> FloatArray:
         """Return the shrinkage ``[R, C]``, by a prior for each part, and note the evidence."""
         of_parts = [_shrinkage(estimates[part], noise[part]) for part in self._parts]
         shrinkage, evidence, together = zip(*of_parts, strict=True)
         self._evidence = np.sum(evidence, axis=0)
-        self._needed = max(together[1:], default=0.0) >= LEARNING.needed**2
+        self._told = max(together) >= LEARNING.significant**2
         return np.concatenate(shrinkage)
 
     def _apportioned(self, wanted: FloatArray) -> FloatArray:
@@ -259,10 +326,10 @@ class Learner:
         along = samples.T @ differ
         slopes = (along**2 * self._errors).sum(axis=0)
         level = differ.sum(axis=0) ** 2 * level_error
-        if self._purpose != "never_below_constant":
-            likely = np.sqrt(slopes + LEARNING.level_weight**2 * level)
-            return above, (gains >= 2 * LEARNING.likely * likely) & differ.any(axis=0)
         squares = 4 * (slopes + level)
+        if self._purpose != "never_below_constant":
+            likely = gains >= LEARNING.likely * np.sqrt(squares)
+            return above, likely & self._told & differ.any(axis=0)
         enough = gains >= LEARNING.significant * np.sqrt(squares)
         # a prior that is found by noise is sure of itself: the label's own evidence says more
         evident = self._evidence >= LEARNING.significant**2 + 2 * math.log(len(gains))
@@ -315,6 +382,9 @@ class Spending:
         many_labels: the number of labels from which on their share grows no more.
         least_levels: the share of the budget below which levels need no rounds of their own: the
             others tell them.
+        cheap_levels: the share below which one round of their own comes first: ballots that are
+            differences from levels are shorter.
+        least_share: the least share of such a round.
         most_levels: the largest share of the budget for levels, so that slopes are learned, too.
         ranking_levels: the same where rankings count, which need no levels.
         enough_voters: voters for each direction of the first part of the features, and unit of
@@ -334,6 +404,8 @@ class Spending:
     level_error: float = 0.05
     many_labels: int = 16
     least_levels: float = 0.1
+    cheap_levels: float = 0.03
+    least_share: float = 0.01
     most_levels: float = 0.8
     ranking_levels: float = 0.15
     enough_voters: float = 20.0
@@ -360,19 +432,25 @@ class ScoreVotes(Aggregator):
     labels, or scores, from the public student of the rounds before. In each round ballots are
     clipped in L2 at 1.2 times their median norm, found by bisection among powers of ``2^(1/4)``,
     and added up. The student's moments on public samples are added back, so that a round estimates
-    the moments without bias as far as public samples are like private ones; rounds are combined by
-    precision. If private records vary more along a direction, the released residuals show it, since
-    they change by more than the student's answers on public samples do: each direction has a ratio
-    of both variances, at least 1, the posterior mean under a normal prior of mean 1 and deviation
-    1/2, by which its estimates are divided. The release holds their mean, weighted by the precision
-    with which rounds tell them (``variance_ratio``). The student is the posterior mean of all
-    rounds under Gaussian priors, weighted by how likely their variances are for the label and,
-    counted as one label more, for all labels. The first round gives each direction the share of a
-    ballot's norm by which ridge regression would not shrink it, with a penalty of four times the
-    mean variance along directions, weighted by these variances. Directions of little variance
-    change nothing. The next rounds give it the share by which the posterior is not shrunk there,
-    and another that is proportional to the square of the first. Levels of labels have a seventeenth
-    of the squared norm at most.
+    the moments without bias as far as public samples are like private ones. They differ by more the
+    more a student leaves to be learned: rounds are combined by the precision that is left after the
+    mean square of its later changes, over the number of public samples. If private records vary
+    more along a direction, the released residuals show it, since they change by more than the
+    student's answers on public samples do: each direction has a ratio of both variances, at least
+    1, the posterior mean under a normal prior of mean 1 and deviation 1/2, by which its estimates
+    are divided. The release holds their mean, weighted by the precision with which rounds tell them
+    (``variance_ratio``). Linear answers are the posterior mean of all rounds under Gaussian priors,
+    weighted by how likely their variances are for the label and, counted as one label more, for all
+    labels. The student is logistic: its moments on public samples are those that the rounds tell,
+    its small slopes are shrunk as those of the linear answers, and these pull it towards their own
+    steepest fit where public samples are few. So a label that a line separates is learned better by
+    every round. The first round gives each direction the share of a ballot's norm by which ridge
+    regression would not shrink it, with a penalty of four times the mean variance along directions,
+    weighted by these variances. Directions of little variance change nothing. The next rounds give
+    it the share by which the posterior is not shrunk there, and another that is proportional to the
+    square of the first. Levels of labels have a seventeenth of the squared norm at most. Where a
+    round about levels of labels alone takes less than 0.03 of the budget, it comes before all
+    others.
 
     Few records tell little more than the labels that most of them have. They spend up to four
     fifths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
@@ -396,8 +474,9 @@ class ScoreVotes(Aggregator):
     decisions. A label departs from its constant answer, which gives it if its level is one standard
     deviation above one half, by the ``purpose`` of the release:
 
-    - ``accuracy``: if the expected gain on public samples is one posterior standard deviation, in
-      which that of the level counts twice: better on average, and now and then a little worse.
+    - ``accuracy``: if the expected gain on public samples is a quarter of a posterior standard
+      deviation, and labels together depend on features by three: better on average, and now and
+      then a little worse.
     - ``never_below_constant``: if it is three, and the label's own evidence agrees.
     - ``ranking``: as for accuracy, with a share of 0.15 at most for levels. Order among samples is
       better where records are few, and labels that most of them have may be denied.
@@ -520,12 +599,13 @@ def released(
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
         return Round(learner, question, count, known_share, moments)
 
-    rest = 1.0
-    for _ in range(SPENDING.level_rounds if few else 0):
+    rest, cheap = 1.0, SPENDING.level_rounds * of_levels <= SPENDING.cheap_levels
+    for _ in range(SPENDING.level_rounds if few else int(cheap)):
         question = learner.question_of_levels()
         if question is None:
             break
         share = share_of_levels(int(question.held.sum()), count, noise_multiplier, most)
+        share = max(share, SPENDING.least_share)
         rest -= share
         yield asked(share, question)
     unit = rest / math.fsum(aggregator.rounds)

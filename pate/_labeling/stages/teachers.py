@@ -78,7 +78,7 @@ from pate._labeling.teachers import (
     uses_groups,
 )
 from pate._labeling.votes.kinds import Ballots, Moments, Votes, Voting, pack_ballots, rows_of
-from pate._labeling.votes.voters import Geometry, blocks
+from pate._labeling.votes.voters import Geometry, blocks, with_drawn
 
 _ONE_OF_MANY = (
     "Note: the data say whose record each is, but `unit: record` protects one record alone, not"
@@ -341,7 +341,8 @@ def _voters(run: Run, data: DataSource, plan: ClosedFormPlan) -> Teaching:
     data.require_distinct()
     _ = assigned_units(private, plan, bytes(16))  # refused here
     public, feature_map = _all_of(data.records(Role.PUBLIC).features), data.feature_map
-    geometry = Geometry.of(public, () if feature_map is None else feature_map.widths)
+    widths = () if feature_map is None else feature_map.widths
+    geometry = Geometry.of(with_drawn(public, widths), widths)
 
     def describe() -> None:
         num = geometry.num_directions

@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag
+from scipy.special import expit, logit
 
 from pate._core.validation import (
     MOST_VOTERS,
@@ -39,6 +40,7 @@ _DIRECTIONS = 1 << 12  # of the features, the widest ones
 # bits of a coordinate, and of a slope: sums of products over all directions are below 2^53
 COORDINATE_BITS = 20
 _SPARE = 4  # a coordinate may be so many times as large as the largest public one
+_PER_COLUMN, _MOST_DRAWN, _WIDEST_DRAWN = 8, 2000, 256  # `with_drawn`
 _ENTRIES = 1 << 22  # numbers worked on at once
 _COPIES = 32  # of rows that are worked on at once: they stay in the processor's cache
 
@@ -155,6 +157,48 @@ class Geometry:
         return np.asarray(inner @ (axes if slopes is None else axes @ slopes))
 
 
+def with_drawn(features: ArrayLike, widths: Sequence[int] = ()) -> FloatArray:
+    """Return public features ``[P, ...]``, flattened, and normal samples like them.
+
+    Few samples have no directions for some of what records may vary in, and take others for far
+    narrower than they are. Drawn samples, eight for each column and at most 2,000 with the public
+    ones, have the public mean and covariances that are shrunk towards 0, by the share that has the
+    least expected error (Schäfer & Strimmer (2005)). There are none with twice as many samples as
+    columns of the first part, or with more than 256 of these.
+
+    Args:
+        features: the features.
+        widths: the numbers of columns of parts, which are drawn independently.
+    """
+    public = flat(features)
+    num, width = public.shape
+    more = min(_PER_COLUMN * width, _MOST_DRAWN) - num
+    first = (widths or [width])[0]
+    if more <= 0 or num < 2 or num >= 2 * first or first > _WIDEST_DRAWN:
+        return public
+    # its stream is the same in all versions of numpy
+    random = np.random.RandomState(0)
+    drawn = [
+        _drawn(part, more, random) for part in np.split(public, np.cumsum(widths)[:-1], axis=1)
+    ]
+    return np.concatenate((public, np.concatenate(drawn, axis=1)))
+
+
+def _drawn(public: FloatArray, number: int, random: np.random.RandomState) -> FloatArray:
+    """Return ``number`` normal samples with the mean and shrunk covariances of ``public``."""
+    num, center = len(public), public.mean(axis=0)
+    inner, spread = public - center, public.std(axis=0)
+    unit = inner[:, spread > 0] / spread[spread > 0]
+    correlations = unit.T @ unit / num
+    errors = (np.square(unit).T @ np.square(unit) / num - correlations**2) / (num - 1)
+    off = ~np.eye(len(correlations), dtype=np.bool_)
+    largest = max(float((correlations[off] ** 2).sum()), np.finfo(np.float64).tiny)
+    shrunk = min(1.0, float(errors[off].sum()) / largest)
+    along = random.standard_normal((number, num)) @ inner / math.sqrt(num)
+    alone = random.standard_normal((number, len(spread))) * spread
+    return np.asarray(center + math.sqrt(1 - shrunk) * along + math.sqrt(shrunk) * alone)
+
+
 def blocks(num_rows: int, entries: int) -> list[slice]:
     """Return rows in blocks of a few million numbers, at ``entries`` numbers a row."""
     step = max(1, _ENTRIES // max(1, entries))
@@ -205,6 +249,13 @@ _MAX_FEATURE_NORM = 2.0  # coordinates are clipped to this norm; the mean square
 _LARGEST = 17  # bits of an entry before that: sums of squares over all directions are exact
 _RESIDUAL = 16  # fractional bits of a residual: sums of products over MOST_VOTERS are exact
 _CLIP_SLACK = 1 - 2.0**-30  # rounding of norms and factors is far less than that
+_PER_LOGIT, _MOST_LOGIT = 1 << 10, 12
+# probabilities of logits from -12 to 12, on the grid of residuals
+_EXPIT = np.rint(
+    expit(np.arange(-_MOST_LOGIT * _PER_LOGIT, _MOST_LOGIT * _PER_LOGIT + 1) / _PER_LOGIT)
+    * (1 << _RESIDUAL)
+) / (1 << _RESIDUAL)
+_WORTH = 0.6  # of the norm that is found, below which clips are not sought
 SCORE_STEPS = 254  # between scores of 0 and of 1
 
 
@@ -218,8 +269,7 @@ class MomentQuery:
             Their sum is 1, or 0 for a question about levels.
         constant: the entry of every basis that is the same for all samples, in (0, 1].
         levels: ``[C]``, the answers of the student to a sample at the center.
-        slopes: ``[R, C]``, the changes of these answers per unit of the features. Answers are
-            clipped to [0, 1].
+        slopes: ``[R, C]``, the changes of the logits of these answers per unit of the features.
         asked: ``[C]``, whether a ballot has the label; None for all of them.
     """
 
@@ -281,8 +331,12 @@ class MomentQuery:
             return np.tile(self.levels.clip(0, 1), (len(coordinates), 1))
         answers = np.asarray(coordinates, dtype=np.float64) @ slopes
         answers *= grid
-        answers += self.levels
-        return np.clip(answers, 0, 1, out=answers)
+        answers += logit(self.levels)
+        # a sum of exact products, and a table: the answer to a sample depends on no other one
+        answers *= _PER_LOGIT
+        most = len(_EXPIT) // 2
+        steps = np.clip(np.rint(answers, out=answers), -most, most, out=answers)
+        return np.asarray(_EXPIT[steps.astype(np.int64) + most])
 
     def basis(self, coordinates: Int32Array | FloatArray) -> FloatArray:
         """Return weighed, clipped coordinates ``[N, R + 1]`` in steps of 2^-12, constant last."""
@@ -417,7 +471,9 @@ class RecordVoters(Voters):
     def least_norm(self, question: MomentQuery) -> float:
         """Return half the median norm of public samples, if each had an unexpected label.
 
-        To a question about levels, no less than the least norm of records.
+        To a question about levels, no less than the least norm of records. Once a student answers,
+        the mean norm of its own errors, weighted by this norm: most of what is left to learn is in
+        records that it is wrong about, which are few where labels are rare.
         """
         predictions = question.predictions(self.geometry.samples)
         spread = np.sqrt(np.maximum((predictions * (1 - predictions)).sum(axis=1), 1e-6))
@@ -426,7 +482,12 @@ class RecordVoters(Voters):
             least = np.minimum(predictions, 1 - predictions)
             spread = np.maximum(spread, 2 * np.sqrt((least**2).sum(axis=1)))
         basis = np.sqrt(_squares(question.basis(self.geometry.samples))) / (1 << _BASIS)
-        return float(np.median(basis * spread)) / 2
+        if not question.shares.any() or not predictions.any():
+            return float(np.median(basis * spread)) / 2
+        # its stream is the same in all versions of numpy
+        uniform = np.random.RandomState(0).random_sample(predictions.shape)
+        norms = basis * np.sqrt(_squares((uniform < predictions) - predictions))
+        return _WORTH * float((norms**2).sum() / norms.sum())
 
     def norms(self, question: MomentQuery) -> FloatArray:
         """Return the norms ``[N]`` of the ballots."""

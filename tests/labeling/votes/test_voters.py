@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 import pate._labeling.votes.voters
 from pate._core.validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
@@ -153,7 +154,7 @@ def test_sums_are_those_of_the_plain_definition(kind: str) -> None:
 
     def said(features: FloatArray) -> FloatArray:
         return np.asarray(
-            (question.levels + GEOMETRY.linear(features) @ question.slopes).clip(0, 1)
+            expit(logit(question.levels) + GEOMETRY.linear(features) @ question.slopes)
         )
 
     if isinstance(voters, ScoreVoters):
