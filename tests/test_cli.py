@@ -107,7 +107,8 @@ def test_ctrl_c_while_the_command_is_imported_is_one_line(
     monkeypatch.setattr(cli, "main", interrupted)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     monkeypatch.setenv("PYTHONSAFEPATH", "1")  # which it sets
-    before = signal.getsignal(signal.SIGINT)
+    # a shell starts jobs in the background with it ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert __main__.main() == 130
         # what Python does at its end is ended without a word

@@ -163,6 +163,14 @@ def names_of_facts(make: Any) -> list[str]:
     return named if by_name else []
 
 
+def made_by(make: Any) -> Any:
+    """Return the class of a configuration, or what is given if it is of none."""
+    # jsonargparse turns a class path into a partial of its own function, with the class last
+    if isinstance(make, partial) and make.func.__module__.startswith("jsonargparse."):
+        return make.args[-1]
+    return make
+
+
 def parts(value: Any, kind: Any = Partial) -> list[Any]:
     """Return the objects of a kind in the value of a setting, which may be a list."""
     return [
@@ -531,10 +539,8 @@ def _canonical_path(path: Any) -> Any:
 
 
 def _plain_partial(value: partial[Any]) -> Any:
-    factory, positional = value.func, value.args
-    if factory.__module__.startswith("jsonargparse."):
-        # jsonargparse turns a class path into a partial of its own function, with the class last
-        factory, positional = positional[-1], ()
+    made = made_by(value)
+    factory, positional = (value.func, value.args) if made is value else (made, ())
     inner = to_plain(factory)
     content = {"class_path": inner} if isinstance(inner, str) else inner
     if positional:

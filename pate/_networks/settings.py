@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pate._core.files.reading import Json
-from pate._core.settings import SettingsParser, named_class, names_of_facts
+from pate._core.settings import SettingsParser, made_by, named_class, names_of_facts
 from pate._core.validation import expecting, require
 from pate._labeling.data.features.numeric import MAP_MODULES
 from pate._labeling.data.records import Role
@@ -298,9 +298,7 @@ def make_network(
             of these arguments.
     """
     require_factory(make)
-    # a class of a configuration is an argument of its maker
-    classes = [each for each in getattr(make, "args", ()) if isinstance(each, type)]
-    made = classes[0] if classes else make
+    made = made_by(make)
     facts: dict[str, Any] = {"shape": input_shape, "input_shape": input_shape}
     facts |= {"num_labels": num_labels, "num_classes": num_labels}
     names = ["num_classes"] if _takes_classes(made) else names_of_facts(made)
