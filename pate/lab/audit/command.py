@@ -168,15 +168,18 @@ def _parser() -> CommandParser:
                 "help": "the number of canaries, a power of two",
             },
             "--neighbor": {
+                "type": str,
                 "metavar": "ID",
                 "help": "of a run: make all releases of its ledger again without this private"
                 " record, with the same outcome of each draw. PRIVATE, for the owner alone",
             },
             "--neighbor_group": {
+                "type": str,
                 "metavar": "G",
                 "help": "likewise, without all records of a group",
             },
             "--neighbor_teacher": {
+                "type": str,
                 "metavar": "T",
                 "help": "likewise, without a teacher, from 0, and its records",
             },
