@@ -87,7 +87,7 @@ FILES = {
     "signs of gaps": Ugly(rows("crp", lambda i: "n.d." if i % 5 == 0 else str(i / 7))),
     "infinite": Ugly(rows("ratio", lambda i: "inf" if i % 7 == 0 else str(i / 7))),
     "gaps of six kinds": Ugly(
-        rows("age", lambda i: ["NA", "", "nan", "NULL", "?", "None"][i] if i < 6 else str(i))
+        rows("age", lambda i: ["NA", "", "nan", "NULL", "?", "None"][i] if i < 6 else plain(i))
     ),
     "labels that end in a bracket": Ugly(
         renamed(
