@@ -543,7 +543,7 @@ def _coding_of(
 
 
 def guess_sign(draft: Draft, labels: ArrayLike) -> None:
-    """Add the sign of unknown labels, by those of public and test records."""
+    """Add the sign of unknown labels, by the labels of public and test records."""
     values = {*np.unique(np.asarray(labels, dtype=np.float64)).tolist()}
     if {-1.0, 0.0} <= values:
         draft.add("unknown_labels", -1, "Guessed: labels are -1 among 0 and 1")
@@ -576,7 +576,7 @@ def _add_features(draft: Draft, shown: Columns, rest: Sequence[str], listed: boo
             left[name] = f"{two or 'too many different words'}, such as {values[0]!r}"
     kept = [name for name in rest if name not in left]
     require(kept, f"a column of numbers, dates, few words or sentences in {shown.path}", left=left)
-    draft.add("columns", kept, "The features; those of the file without the ones that are left out")
+    draft.add("columns", kept, "The features; all of the file without the ones that are left out")
     counts_of = ", ".join(f"{name} {count}" for name, count in levels.items())
     draft.add(
         "categories",

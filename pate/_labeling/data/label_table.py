@@ -402,7 +402,7 @@ def _unwrapped(text: str) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a name is that of a table: CSV, which may be packed, or parquet."""
+    """Return whether a name belongs to a table: CSV, which may be packed, or parquet."""
     return path.name.endswith((".csv", ".csv.gz", ".tsv", ".parquet"))
 
 

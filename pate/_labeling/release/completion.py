@@ -133,7 +133,7 @@ def complete_aggregator(
 
 
 def _noise_given(aggregator: AnyAggregator, place: str = "") -> list[tuple[str, bool]]:
-    """Return the scales of noise, with those of aggregators within, and whether each is given."""
+    """Return the scales of noise, of aggregators within too, and whether each is given."""
     if isinstance(aggregator, Aggregator):
         return [(place + name, True) for name in aggregator.noise]
     settings = aggregator.settings

@@ -255,7 +255,7 @@ def _scene(run: Run, made_up: MadeUp | None) -> Iterator[Run]:
 
 @contextmanager
 def _stage(name: str) -> Iterator[None]:
-    """Turn any error of a stage into one line, except those of the machine."""
+    """Turn any error of a stage into one line, except errors of the machine."""
     try:
         yield
     except OSError:

@@ -1,6 +1,6 @@
 """The figures of a page on a run, which the template `sections.html` sets in words.
 
-First those of findings, which may be published; then those of private files, which must not be.
+First sections of findings, which may be published; then of private files, which must not be.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

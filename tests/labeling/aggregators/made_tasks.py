@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.datasets import load_digits
 
 from pate import Outlook, Votes
-from pate._core.validation import MOST_VOTERS, FloatArray, UInt8Array
+from pate._core.validation import MOST_VOTERS, BoolArray, FloatArray, UInt8Array
 from pate._labeling.data.features.numeric import AutoFeatures
 from pate._labeling.linear import student_of
 from pate._labeling.student.metrics import average_precision
@@ -35,7 +35,7 @@ class Task(NamedTuple):
     truth: UInt8Array
 
 
-def _split(features: FloatArray, labels: FloatArray, num: int, public: int) -> Task:
+def _split(features: FloatArray, labels: FloatArray | BoolArray, num: int, public: int) -> Task:
     cut = num + public
     truth = labels.astype(np.uint8)
     return Task(features[:num], truth[:num], features[num:cut], features[cut:], truth[cut:])

@@ -515,7 +515,7 @@ class ChainedFeatures(FeatureMap):
 
     @property
     def version(self) -> int:
-        """The sum of those of all maps."""
+        """The sum over all maps."""
         return sum(part.version for part in self.maps)
 
     @property
@@ -534,7 +534,7 @@ MAP_MODULES = "pate.data.features._modules"
 """The torch modules that map as feature maps do, as files of students call their place."""
 
 MapSettings: TypeAlias = Json | str | list[Json]
-"""Class path and arguments of a module, or only its path; or those of each part of a chain."""
+"""Class path and arguments of a module, or only its path; or these for each part of a chain."""
 
 MapInNumpy: TypeAlias = PublicScaling | PublicPCA | RandomFeatures | PatchFeatures
 _IN_NUMPY: dict[str, type[MapInNumpy]] = {
