@@ -55,6 +55,7 @@ class Learning:
         likely: deviations until it is better than a constant about as often as not.
         needed: deviations until labels seem to need parts after the first.
         least_penalty: of the student's slopes, in units of the curvature of its loss.
+        linear: by which the share of errors in linear answers ties the student to them.
         steps: of descent, by which the student of a round is found.
     """
 
@@ -68,6 +69,7 @@ class Learning:
     likely: float = 0.25
     needed: float = 2.0
     least_penalty: float = 1e-3
+    linear: float = 100.0
     steps: int = 50
 
 
@@ -270,17 +272,20 @@ class Learner:
         """Find the logistic student whose moments on public samples are those of the labels.
 
         Its slopes have a penalty by which they are shrunk as those of the linear answers are, if
-        they are small. A weaker one pulls them towards these answers' own logistic fit, since few
-        public samples do not tell the difference. Found by Nesterov's method: the curvature along
-        each direction is at most a quarter.
+        they are small. Another pulls them towards these answers' own logistic fit, the more the
+        less is known: few public samples, or much noise, do not tell the difference. Found by
+        Nesterov's method: the curvature along each direction is at most a quarter.
         """
         samples, unit = self._geometry.samples, np.sqrt(self._geometry.variances)[:, None]
         rows = samples * (self._geometry.unit / unit.T)
         linear = self._slopes * unit
         _, steepness = match_logistic_moments(self._levels, rows @ linear)
         toward = steepness * linear
-        squares = np.maximum((toward**2).sum(axis=0), np.finfo(np.float64).tiny)
+        tiny = np.finfo(np.float64).tiny
+        squares = np.maximum((toward**2).sum(axis=0), tiny)
         anchor = (1 / (1 + self._less)).sum(axis=0) / (len(rows) * squares)
+        unsure = (self._errors * unit**2).sum(axis=0) / np.maximum((linear**2).sum(axis=0), tiny)
+        anchor *= 1 + LEARNING.linear * unsure
         shrunk = self._levels * (1 - self._levels) * (self._less + LEARNING.least_penalty)
         slopes, center, momentum = toward, self._center, 1.0
         before = slopes
