@@ -241,10 +241,10 @@ class Learner:
             self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
         self._slopes, self._errors, shrinkage = posterior()
         # what the student of the first part leaves to be explained by others
-        told = [i for i, each in enumerate(self._asked) if each.slopes.any()]
-        if told and not self._needed:
-            left = released[told].sum(axis=0)
-            rest = (released[told] * residuals[told]).sum(axis=0) / left, 1 / left + drawn
+        answered = [i for i, each in enumerate(self._asked) if each.slopes.any()]
+        if answered and not self._needed:
+            left = released[answered].sum(axis=0)
+            rest = (released[answered] * residuals[answered]).sum(axis=0) / left, 1 / left + drawn
             later = (_shrinkage(*(each[part] for each in rest))[2] for part in self._parts[1:])
             self._needed = max(later, default=0.0) >= LEARNING.needed**2
         self._moments = (residual / self._ratios + student) * variances
@@ -448,14 +448,13 @@ class ScoreVotes(Aggregator):
     weighted by how likely their variances are for the label and, counted as one label more, for all
     labels. The student is logistic: its moments on public samples are those that the rounds tell,
     its small slopes are shrunk as those of the linear answers, and these pull it towards their own
-    steepest fit where public samples are few. So a label that a line separates is learned better by
-    every round. The first round gives each direction the share of a ballot's norm by which ridge
-    regression would not shrink it, with a penalty of four times the mean variance along directions,
-    weighted by these variances. Directions of little variance change nothing. The next rounds give
-    it the share by which the posterior is not shrunk there, and another that is proportional to the
-    square of the first. Levels of labels have a seventeenth of the squared norm at most. Where a
-    round about levels of labels alone takes less than 0.03 of the budget, it comes before all
-    others.
+    logistic fit where public samples are few or noise is large. The first round gives each
+    direction the share of a ballot's norm by which ridge regression would not shrink it, with a
+    penalty of four times the mean variance along directions, weighted by these variances.
+    Directions of little variance change nothing. The next rounds give it the share by which the
+    posterior is not shrunk there, and another that is proportional to the square of the first.
+    Levels of labels have a seventeenth of the squared norm at most. Where a round about levels of
+    labels alone takes less than 0.03 of the budget, it comes before all others.
 
     Few records tell little more than the labels that most of them have. They spend up to four
     fifths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
@@ -468,11 +467,11 @@ class ScoreVotes(Aggregator):
     Where the features have parts, such as columns and how they bend (`pate.data.AutoFeatures`), a
     ballot is about all of them at once. Slopes have a prior for each part. Parts after the first
     have half a ballot's squared norm at most, and slopes of 0, until released sums show that labels
-    depend on them: by two standard deviations, with one prior variance for all labels. Then the
-    posterior says how much each direction needs. The half is proportionally less with fewer than
-    160 voters for each direction of the first part and unit of the noise multiplier. With fewer
-    than 20, no other part is asked, nor where levels come first. The release names the columns that
-    are asked.
+    depend on them: by two standard deviations of what a logistic student of the first part leaves,
+    with one prior variance for all labels. Then the posterior says how much each direction needs.
+    The half is proportionally less with fewer than 160 voters for each direction of the first part
+    and unit of the noise multiplier. With fewer than 20, no other part is asked, nor where levels
+    come first. The release names the columns that are asked.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and

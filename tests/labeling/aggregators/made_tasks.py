@@ -152,12 +152,12 @@ TASKS: dict[str, Callable[[np.random.Generator], Task]] = {
 def learned(name: str, epsilons: tuple[float, ...], seed: int) -> FloatArray:
     """Return test accuracy and mAP ``[E, 2]`` of students of records that vote, by epsilon."""
     task = TASKS[name](np.random.default_rng(seed))
-    found = AutoFeatures().fit(ArrayFeatures(task.public.astype(np.float32)))
+    columns = AutoFeatures().fit(ArrayFeatures(task.public.astype(np.float32)))
     private, public, test = (
-        found.transform(ArrayFeatures(rows.astype(np.float32))).astype(np.float64)
+        columns.transform(ArrayFeatures(rows.astype(np.float32))).astype(np.float64)
         for rows in (task.features, task.public, task.test)
     )
-    geometry = Geometry.of(with_drawn(public, found.widths), found.widths)
+    geometry = Geometry.of(with_drawn(public, columns.widths), columns.widths)
     voters = RecordVoters(
         geometry=geometry,
         num_voters=MOST_VOTERS,  # nominal, as in a run
