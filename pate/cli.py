@@ -66,8 +66,7 @@ def _run(words: list[str], name: str | None) -> int:
                 import_module("matplotlib")
         try:
             from pate._core.progress import owner_reads
-            from pate._labeling.commands.own_code import importable, without_code
-            from pate._labeling.commands.shipped import with_shipped_files
+            from pate._labeling.commands.places import importable, with_shipped_files, without_code
 
             rest, folders, owner = without_code(words[len(name.split()) :])
             owner_reads.set(owner)
@@ -106,7 +105,7 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     if line is None:
         return None, None
     from pate._core.validation import InputError, one_line
-    from pate._labeling.commands.own_code import with_options
+    from pate._labeling.commands.places import with_options
 
     faults = stop.args if isinstance(stop, InputError) else [line]
     text = "\n".join(one_line(with_options(fault)) for fault in faults)

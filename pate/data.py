@@ -8,15 +8,14 @@ if TYPE_CHECKING:
         Arrays as Arrays,
         CelebAAttributes as CelebAAttributes,
     )
-    from pate._labeling.data.features.numeric import (
+    from pate._labeling.data.feature_maps import (
         AutoFeatures as AutoFeatures,
         ChainedFeatures as ChainedFeatures,
         PublicPCA as PublicPCA,
         PublicScaling as PublicScaling,
         RandomFeatures as RandomFeatures,
     )
-    from pate._labeling.data.features.patches import PatchFeatures as PatchFeatures
-    from pate._labeling.data.features.sentences import SentenceFeatures as SentenceFeatures
+    from pate._labeling.data.patches import PatchFeatures as PatchFeatures
     from pate._labeling.data.pictures import CelebA as CelebA, PictureTable as PictureTable
     from pate._labeling.data.records import (
         ArrayFeatures as ArrayFeatures,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         Records as Records,
         Role as Role,
     )
+    from pate._labeling.data.sentences import SentenceFeatures as SentenceFeatures
     from pate._labeling.data.source import DataSource as DataSource, PythonFile as PythonFile
     from pate._labeling.data.tables import (
         ColumnEncoding as ColumnEncoding,

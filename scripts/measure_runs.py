@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate import cli
-from pate._labeling.data.features.numeric import ChainedFeatures, PublicScaling
-from pate._labeling.data.features.patches import PatchFeatures
+from pate._labeling.data.feature_maps import ChainedFeatures, PublicScaling
+from pate._labeling.data.patches import PatchFeatures
 from pate.data import Arrays, CelebA, DataSource
 from scripts.faces.drawing import write_celeba_folder
 from scripts.rivals.contest import Contest, arena_of, hold, rivals_of

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from pate import Outlook, Votes
 from pate._core.validation import MOST_VOTERS
 from pate._labeling.aggregators.score_votes import Purpose
-from pate._labeling.data.features.numeric import PublicScaling
+from pate._labeling.data.feature_maps import PublicScaling
 from pate._labeling.linear import student_of
 from pate._labeling.student.metrics import average_precision
 from pate.accounting import NeighboringRelation

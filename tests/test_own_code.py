@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate._labeling.commands.own_code import importable
+from pate._labeling.commands.places import importable
 from pate._labeling.commands.table import commands
 from pate.data import PythonFile
 from tests.conftest import copy_run, made_votes, make_arrays

@@ -71,7 +71,7 @@ def test_commands_find_what_is_installed(wheel: Path, tmp_path: Path) -> None:
     script = (
         "import pate, sys\n"
         "from pate.cli import main\n"
-        "from pate._labeling.commands.shipped import find_recipe, Path\n"
+        "from pate._labeling.commands.places import find_recipe, Path\n"
         f"assert pate.__file__.startswith({str(tmp_path)!r}), pate.__file__\n"
         "assert main(['init', 'mine', '--kind', 'npz', '--data', 'data.npz']) == 0\n"
         "assert find_recipe(Path('mine')) == Path('mine')\n"

@@ -43,7 +43,7 @@ from pate._core.validation import (
     require_positive,
 )
 from pate._labeling.data.arrays import Arrays, column_bounds
-from pate._labeling.data.features.numeric import AutoFeatures, PublicScaling
+from pate._labeling.data.feature_maps import AutoFeatures, PublicScaling
 from pate._labeling.data.records import (
     ArrayFeatures,
     FeatureMap,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pate._core.files.reading import Json
 from pate._core.settings import SettingsParser, made_by, named_class, names_of_facts
 from pate._core.validation import expecting, require
-from pate._labeling.data.features.numeric import MAP_MODULES
+from pate._labeling.data.feature_maps import MAP_MODULES
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.teachers import require_factory

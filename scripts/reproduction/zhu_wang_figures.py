@@ -14,7 +14,7 @@ import yaml
 
 from pate._core.settings import decode
 from pate._core.validation import FloatArray
-from pate._labeling.commands.shipped import find_study
+from pate._labeling.commands.places import find_study
 from pate.lab.study.output import panels
 from pate.lab.study.study import Study, StudyResult, run_study
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row

@@ -40,8 +40,8 @@ from pate._core.validation import (
     require,
     require_in_open_unit_interval,
 )
-from pate._labeling.commands.own_code import with_options
 from pate._labeling.commands.parsing import FLAG, run_command
+from pate._labeling.commands.places import with_options
 from pate._labeling.release.between_runs import require_ledger
 from pate._labeling.release.labels import require_stated, verify_published
 from pate._labeling.runs.released import require_student, unexpected_public_files

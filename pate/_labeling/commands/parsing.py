@@ -28,7 +28,7 @@ from pate._core.files.reading import SMALL, load_yaml, regular
 from pate._core.settings import SettingsParser
 from pate._core.validation import did_you_mean, one_line, require
 from pate._labeling.aggregators.base import load_plugins
-from pate._labeling.commands.own_code import OPTION, OWNER, with_own_code
+from pate._labeling.commands.places import OPTION, OWNER, with_own_code
 from pate._labeling.commands.table import commands
 from pate._labeling.data.source import DataSource
 

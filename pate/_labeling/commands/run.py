@@ -38,8 +38,8 @@ from pate._labeling.commands.parsing import (
     run_command,
     settings_of,
 )
+from pate._labeling.commands.places import PARTS, find_recipe, unpack_recipe
 from pate._labeling.commands.recipes import DECLARED, draft_recipe, print_remarks
-from pate._labeling.commands.shipped import PARTS, find_recipe, unpack_recipe
 from pate._labeling.commands.stages import (
     read_label,
     read_student_fit,

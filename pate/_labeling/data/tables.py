@@ -31,7 +31,6 @@ from pate._core.validation import (
     require_count,
     require_distinct,
 )
-from pate._labeling.data.features.sentences import SentenceFeatures
 from pate._labeling.data.label_table import (
     UTF_8,
     Columns,
@@ -51,6 +50,7 @@ from pate._labeling.data.records import (
     SparseFeatures,
     UnknownLabels,
 )
+from pate._labeling.data.sentences import SentenceFeatures
 from pate._labeling.data.source import Table, TableSource
 
 

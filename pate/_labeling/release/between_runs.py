@@ -33,7 +33,7 @@ from pate._core.validation import (
     require,
 )
 from pate._labeling.aggregators.base import Aggregator
-from pate._labeling.data.features.numeric import save_map
+from pate._labeling.data.feature_maps import save_map
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.runs.released import ReleasedLabels, require_student, sealing_key

@@ -39,11 +39,11 @@ from pate._core.validation import (
     require_label_names,
 )
 from pate._core.version import __version__
-from pate._labeling.data.features.numeric import needs_torch, restore_map, save_map
-from pate._labeling.data.features.sentences import SentenceFeatures, packed_identity
+from pate._labeling.data.feature_maps import needs_torch, restore_map, save_map
 from pate._labeling.data.label_table import UTF_8
 from pate._labeling.data.pictures import Pictures, center_crop, read_image
 from pate._labeling.data.records import ArrayFeatures, FeatureMap, Features, Role, as_features
+from pate._labeling.data.sentences import SentenceFeatures, packed_identity
 from pate._labeling.data.source import DataSource
 from pate._labeling.data.tables import (
     ColumnEncoding,

@@ -20,7 +20,6 @@ from pate._core.validation import (
     require_given,
     require_label_names,
 )
-from pate._labeling.data.features.sentences import SentenceFeatures
 from pate._labeling.data.pictures import Pictures, center_crop
 from pate._labeling.data.records import (
     FeatureMap,
@@ -30,6 +29,7 @@ from pate._labeling.data.records import (
     UnknownLabels,
     check_labels,
 )
+from pate._labeling.data.sentences import SentenceFeatures
 from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.data.tables import features_of_texts
 

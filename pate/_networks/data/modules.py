@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pate._core.settings import to_plain
 from pate._core.validation import require
-from pate._labeling.data.features.numeric import (
+from pate._labeling.data.feature_maps import (
     MAP_MODULES,
     ChainedFeatures,
     MapInNumpy,

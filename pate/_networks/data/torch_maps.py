@@ -21,7 +21,6 @@ from pate._core.validation import (
     require,
     require_count,
 )
-from pate._labeling.data.features.sentences import kept_features
 from pate._labeling.data.records import (
     ArrayFeatures,
     FeatureMap,
@@ -29,6 +28,7 @@ from pate._labeling.data.records import (
     MappedFeatures,
     values_of,
 )
+from pate._labeling.data.sentences import kept_features
 
 if TYPE_CHECKING:
     from torch import nn

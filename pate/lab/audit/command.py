@@ -15,8 +15,8 @@ from pate._core.files.writing import locked, write_json, write_text
 from pate._core.settings import decode, import_path
 from pate._core.validation import given, require
 from pate._labeling.commands.parsing import FLAG, CommandParser, add_options
+from pate._labeling.commands.places import PARTS, find_recipe
 from pate._labeling.commands.run import Overrides, Recipe, by_part, run_plan
-from pate._labeling.commands.shipped import PARTS, find_recipe
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.run import TEACHERS_FIT, Run, StageChangedError
 from pate.lab.audit.neighbor import STATUS, Whom, audit_neighbor

@@ -18,7 +18,7 @@ from pate._core.files.writing import atomic_write, write_text
 from pate._core.tables import rendered, text_table, write_csv
 from pate._core.version import __version__
 from pate._labeling.commands.parsing import run_command
-from pate._labeling.commands.shipped import find_study
+from pate._labeling.commands.places import find_study
 from pate.lab.study.study import FIGURES, PRIVATE, Study, StudyResult, run_study
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._labeling.commands.shipped import (
+from pate._labeling.commands.places import (
     PARTS,
     find_recipe,
     shipped_recipes,

@@ -13,7 +13,7 @@ import yaml
 from pate import ReleasedLabels, cli, load_student
 from pate._core.accounting.charges import account
 from pate._core.accounting.ledger import Ledger
-from pate._labeling.data.features.numeric import PublicScaling
+from pate._labeling.data.feature_maps import PublicScaling
 from pate._labeling.data.records import ArrayFeatures, assign_teachers
 from pate._labeling.release.between_runs import Start
 from pate._labeling.stages.teachers import ballots_of, correction

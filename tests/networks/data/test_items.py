@@ -12,12 +12,12 @@ from tests.labeling.data import (
     test_row_numbers as row_numbers,
     test_unknown_labels as unknown_labels,
 )
-from tests.labeling.data.features.test_sentences import (
+from tests.labeling.data.test_row_numbers import NUMBERED, SPLIT, Open
+from tests.labeling.data.test_sentences import (
     TEXTS as SENTENCES,
     model,
     stand_in as stand_in,
 )
-from tests.labeling.data.test_row_numbers import NUMBERED, SPLIT, Open
 
 
 def of_known(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from pate._labeling.data.features.numeric import save_map
+from pate._labeling.data.feature_maps import save_map
 from pate._networks.settings import restored_network
 from pate.data import ArrayFeatures, ChainedFeatures, PublicScaling, RandomFeatures
 from pate.student import as_module
-from tests.labeling.data.features.test_patches import COLOR, GRAY, LAST, pictures, small
+from tests.labeling.data.test_patches import COLOR, GRAY, LAST, pictures, small
 
 
 @pytest.mark.parametrize("shape", [GRAY, COLOR, LAST])

@@ -18,7 +18,7 @@ import models
 import pate
 from pate import cli
 from pate._core.files.writing import atomic_folder
-from pate._labeling.data.features.numeric import MAP_MODULES
+from pate._labeling.data.feature_maps import MAP_MODULES
 from pate._labeling.runs.run import Run, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
 from pate._labeling.student.carried import Trained, export_student

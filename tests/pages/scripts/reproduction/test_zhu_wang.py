@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from scipy.special import ndtr
 
-from pate._labeling.commands.shipped import find_study
+from pate._labeling.commands.places import find_study
 from pate.lab.study.study import Study
 from scripts.reproduction.zhu_wang_figures import STABLE, read_study
 

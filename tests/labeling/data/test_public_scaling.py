@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._labeling.data.features import numeric
+from pate._labeling.data import feature_maps
 from pate._labeling.data.records import as_features
 from pate.data import ArrayFeatures, Arrays, DataSource, PublicScaling, Records, Role
 from tests.conftest import Write, make_arrays
@@ -129,7 +129,7 @@ def test_records_of_any_shape_and_samples_beyond_what_is_held(
     flat = Arrays(write_arrays("flat.npz", X=pictures.reshape(600, -1)), features=PublicScaling())
     whole = np.asarray(flat.records(Role.PUBLIC).features)
     assert np.array_equal(np.asarray(data.records(Role.PUBLIC).features).reshape(100, -1), whole)
-    monkeypatch.setattr(numeric, "_HELD_BYTES", 48 * 4 * 50)
+    monkeypatch.setattr(feature_maps, "_HELD_BYTES", 48 * 4 * 50)
     assert np.allclose(scaled(pictures[400:500].reshape(100, -1)), whole, atol=0.1)
     with pytest.raises(ValueError, match="Expected public features that differ"):
         scaled(np.ones((10, 3), dtype=np.float32))

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._labeling.data.features import numeric
+from pate._labeling.data import feature_maps
 from pate.data import ArrayFeatures, Arrays, PublicPCA, Role
 from tests.conftest import Write, make_arrays
 
@@ -52,7 +52,7 @@ def test_few_samples_have_the_components_of_their_covariances(
     features = np.random.default_rng(1).standard_normal((30, 50)).astype(np.float32)
     features[20:] = features[:10]  # copies: 19 directions
     if not direct:
-        monkeypatch.setattr(numeric, "_DIRECT", 1)
+        monkeypatch.setattr(feature_maps, "_DIRECT", 1)
     mapping = PublicPCA(num_components=25).fit(ArrayFeatures(features))
     mapped = mapping.transform(ArrayFeatures(features))
     values, vectors = np.linalg.eigh(np.cov(features, rowvar=False))

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._labeling.data.features.numeric import needs_torch, restore_map, save_map
+from pate._labeling.data.feature_maps import needs_torch, restore_map, save_map
 from pate.data import (
     ArrayFeatures,
     Arrays,

@@ -1,1 +1,0 @@
-"""Public maps of features, fitted only on public samples: they reveal no private record."""
