@@ -188,9 +188,9 @@ _OF_VOTES: dict[str, tuple[Any, str]] = {
         " file for each silo. PRIVATE; copied to the run's private folder",
     ),
     "silos": (
-        str | None,
-        "in place of --votes: a folder, or a URL that fsspec reaches, through which silos send"
-        " shares of noisy counts, by `pate silo`",
+        Path | None,
+        "in place of --votes: a folder through which silos send shares of noisy counts, by `pate"
+        " silo`",
     ),
     "unit": (
         str | None,

@@ -53,7 +53,7 @@ class Agreement:
 
 
 def take_part(
-    exchange: str,
+    exchange: Path,
     agreement: Agreement,
     *,
     name: str,
@@ -70,8 +70,7 @@ def take_part(
     again: it continues, and sends the same.
 
     Args:
-        exchange: folder that all silos and the server read and write, or the URL of a store, such
-            as s3://bucket/sum, by a package of fsspec.
+        exchange: folder that all silos and the server read and write.
         agreement: what is agreed to.
         name: the silo's name in the invitation.
         votes: its votes, an .npz as for `pate label --votes`, never sent. PRIVATE.
@@ -79,7 +78,7 @@ def take_part(
             PRIVATE; kept until the end.
         signing_key: its signing key for all exchanges, written by `pate silo key`. PRIVATE.
         wait: seconds to wait for others, 0 to do only the steps that are possible now; by default
-            without limit. A store that is slow to answer may take a minute more.
+            without limit.
     """
     budget, public_keys = agreement.budget, agreement.public_keys
 
@@ -105,7 +104,7 @@ def take_part(
     shared = Exchange(exchange)
 
     def awaited(step: Callable[[], _Result]) -> _Result:
-        return waiting(shared, step, wait, tell)
+        return waiting(step, wait, tell)
 
     def invited() -> Member:
         names = shared.invitation.teachers

@@ -18,7 +18,8 @@ from typing import Self, TextIO, TypeVar
 
 import numpy as np
 
-from pate._core.files.reading import Json, read_json, unpacked
+from pate._core.files.reading import Json, read_bytes, read_json, unpacked
+from pate._core.files.writing import output_errors, remove_abandoned, write_once
 from pate._core.validation import (
     AwaitedError as AwaitedError,
     expecting,
@@ -32,7 +33,6 @@ from pate._core.validation import (
 )
 from pate._labeling.aggregators.noisy_votes import SiloVotes
 from pate._labeling.votes.kinds import VoteShape
-from pate.lab.silos.places import Folder, Store, place_of
 from pate.lab.silos.secrets import SCALAR_BYTES, PublicKeys, SigningKey, WordArray, is_signed
 
 _NAME = re.compile(r"[\w-][\w.-]*")
@@ -188,6 +188,7 @@ INVITATION = "invitation.json"
 KINDS = ("keys", "shares", "masked", "unmasking")
 """The kinds of files of each silo, in the order of sending."""
 SERVER = "the server"
+_POLL = 0.2  # seconds between two looks at the folder
 _MOST_BYTES = 2**26  # of an invitation, from which the bound on other files follows
 _Result = TypeVar("_Result")
 
@@ -197,26 +198,20 @@ class Exchange:
     """The files of one sum.
 
     Args:
-        where: a folder, or the URL of a store, which all who take part can read and write.
+        folder: a folder that all who take part can read and write.
 
     Raises:
-        AwaitedError: by every read of a file that is not there yet, and by a store that does not
-            answer.
+        AwaitedError: by every read of a file that is not there yet.
         ValueError: by every read of a file that is damaged, too large, belongs to another
             invitation, or bears a signature other than the sender's.
     """
 
-    where: str | Path
-
-    @cached_property
-    def files(self) -> Folder | Store:
-        """The place of the files."""
-        return place_of(self.where)
+    folder: Path
 
     @cached_property
     def invitation(self) -> Invitation:
         """The terms, without signature: people confirm their digest, or know the keys in them."""
-        return Invitation.of(self._bytes(INVITATION, "the invitation", _MOST_BYTES))
+        return Invitation.of(self._bytes(self.folder / INVITATION, "the invitation", _MOST_BYTES))
 
     @cached_property
     def roster(self) -> dict[str, PublicKeys]:
@@ -259,9 +254,9 @@ class Exchange:
 
     def masked(self, name: str) -> WordArray:
         """Return the masked vector ``[Q C]`` of a silo."""
-        path = self.place("masked", name)
+        path = self.path("masked", name)
         arrays = unpacked(
-            self._bytes(self.path("masked", name), f"masked of {name}"),
+            self._bytes(path, f"masked of {name}"),
             ("masked", "context", "signature"),
             what=f"a masked vector of `pate silo` in {path}",
             most=self.most_bytes,
@@ -282,7 +277,7 @@ class Exchange:
 
     def unmasking(self, name: str) -> dict[str, bytes] | None:
         """Return the shares that a silo revealed, by their dealer. None if there are none yet."""
-        path = self.place("unmasking", name)
+        path = self.path("unmasking", name)
         if not self.has("unmasking", name):
             return None
         content = self._json("unmasking", name, context=str, survivors=list, shares=dict)
@@ -306,39 +301,34 @@ class Exchange:
         terms = self.invitation
         return 8 * len(terms.ids) * len(terms.label_names) + 2048 * len(terms.teachers) + 2**16
 
-    def path(self, kind: str, name: str) -> str:
-        """Return the path of the file of one silo, or of the server, in the exchange."""
+    def path(self, kind: str, name: str) -> Path:
+        """Return the file of one silo, or of the server."""
         if kind == "survivors":
-            return "survivors.json"
-        return f"{kind}/{name}.{'npz' if kind == 'masked' else 'json'}"
-
-    def place(self, kind: str, name: str) -> str:
-        """Return a file's whole path or address, for people."""
-        return f"{self.files}/{self.path(kind, name)}"
+            return self.folder / "survivors.json"
+        return self.folder / kind / f"{name}.{'npz' if kind == 'masked' else 'json'}"
 
     def has(self, kind: str, name: str) -> bool:
-        """Whether a file was sent."""
-        return bool(self.files.present([self.path(kind, name)]))
+        """Whether a file was sent. Raises ``ValueError`` where anything else is in its place."""
+        return _is_there(self.path(kind, name))
 
     def absent(self, kind: str) -> list[str]:
         """Return the names of the silos that have not sent a file yet."""
-        paths = {name: self.path(kind, name) for name in self.invitation.teachers}
-        present = self.files.present([*paths.values()])
-        return [name for name, path in paths.items() if path not in present]
+        return [name for name in self.invitation.teachers if not self.has(kind, name)]
 
-    def send(self, path: str, content: bytes) -> None:
+    def send(self, path: Path, content: bytes) -> None:
         """Write a file.
 
         Raises ``ValueError`` if another file is in its place, which is never overwritten.
         """
-        try:
-            self.files.put(path, content)
-            sent = self.files.get(path, max(len(content), _MOST_BYTES))
-        except FileNotFoundError:
-            raise ValueError(f"Expected a place for files at {self.files}, got none") from None
+        with output_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(path)
+            if not _is_there(path):
+                write_once(path, content)
+            sent = read_bytes(path, max(len(content), _MOST_BYTES))
         require(
             sent == content,
-            f"{self.files}/{path} as this command writes it. Each sum needs an exchange of its own",
+            f"{path} as this command writes it. Each sum needs an exchange of its own",
         )
 
     def message(self, kind: str, name: str, key: SigningKey, **content: object) -> bytes:
@@ -369,7 +359,7 @@ class Exchange:
         key = self.invitation.server_key if name == SERVER else self.invitation.keys[name]
         require(
             is_signed(_text(kind, name, content), signature, key),
-            f"{self.place(kind, name)} as {name} signed it",
+            f"{self.path(kind, name)} as {name} signed it",
         )
 
     def _await(self, kind: str) -> None:
@@ -378,7 +368,7 @@ class Exchange:
 
     def _keys(self, name: str) -> PublicKeys:
         path, content = (
-            self.place("keys", name),
+            self.path("keys", name),
             self._json("keys", name, sealing=str, own_mask=list, pairs=list),
         )
         with expecting(f"what `pate` sends in {path}", ValueError, got="a damaged file"):
@@ -395,7 +385,7 @@ class Exchange:
 
     def _shares(self, name: str) -> dict[str, bytes]:
         path, content = (
-            self.place("shares", name),
+            self.path("shares", name),
             self._json("shares", name, context=str, shares=dict),
         )
         require(
@@ -412,9 +402,9 @@ class Exchange:
 
     def _json(self, kind: str, name: str, what: str = "", **kinds: type) -> Json:
         """Return the content of a signed file, with values of the types ``kinds`` by name."""
-        path = self.place(kind, name)
+        path = self.path(kind, name)
         with expecting(f"what `pate` sends in {path}", ValueError, TypeError, got="a damaged file"):
-            content: Json = read_json(self._bytes(self.path(kind, name), what))
+            content: Json = read_json(self._bytes(path, what))
             require(isinstance(content, dict), "an object", content=type(content).__name__)
             require_known("keys", content, ["invitation", "signature", *kinds])
             fits = all(
@@ -424,16 +414,18 @@ class Exchange:
             require(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
         require(
             content.get("invitation") == self.invitation.digest,
-            f"{path} for the invitation in {self.files}",
+            f"{path} for the invitation in {self.folder}",
         )
         self._require_signed(kind, name, content, content.pop("signature"))
         return content
 
-    def _bytes(self, path: str, what: str, most: int | None = None) -> bytes:
+    def _bytes(self, path: Path, what: str, most: int | None = None) -> bytes:
         try:
-            return self.files.get(path, self.most_bytes if most is None else most)
+            return read_bytes(path, self.most_bytes if most is None else most)
         except FileNotFoundError:
             raise AwaitedError(what) from None
+        except OSError as error:
+            raise ValueError(f"Expected {path} that can be read ({error.strerror})") from None
 
 
 def say(line: str, file: TextIO | None = None) -> None:
@@ -442,7 +434,6 @@ def say(line: str, file: TextIO | None = None) -> None:
 
 
 def waiting(
-    exchange: Exchange,
     step: Callable[[], _Result],
     seconds: float | None,
     tell: Callable[[str], None] = say,
@@ -450,16 +441,14 @@ def waiting(
     """Return the result of ``step``, repeated until others have sent the files that it reads.
 
     Args:
-        exchange: the exchange that it reads.
         step: raises `AwaitedError` as long as files are missing.
-        seconds: the longest wait. None for no limit. A step that has begun may last a minute more.
+        seconds: the longest wait. None for no limit.
         tell: takes a line for people each time that other files are awaited.
 
     Raises:
         AwaitedError: after ``seconds``.
     """
     end, said = None if seconds is None else time.monotonic() + seconds, ""
-    exchange.files.wait_until(end)
     while True:
         try:
             return step()
@@ -470,15 +459,11 @@ def waiting(
             if line != said:
                 tell(line)
             said = line
-        time.sleep(exchange.files.poll)
+        time.sleep(_POLL)
 
 
-def require_private(where: str | Path, **places: Path) -> None:
+def require_private(folder: Path, **places: Path) -> None:
     """Raise ``ValueError`` unless files and folders lie outside of the exchange, links followed."""
-    files = place_of(where)
-    if isinstance(files, Store):
-        return
-    folder = files.root
     shared = [folder.resolve()]
     if folder.is_dir():
         shared += [path.resolve() for path in folder.iterdir() if path.is_dir()]  # links among them
@@ -497,6 +482,15 @@ def require_private(where: str | Path, **places: Path) -> None:
         )
 
 
+def _is_there(path: Path) -> bool:
+    there = path.exists()
+    require(
+        not there or path.is_file(),
+        f"a regular file at {path}, which another party may have put there",
+    )
+    return there
+
+
 def _identities(*paths: Path) -> set[Path | tuple[int, int]]:
     """Return the paths, and device and number of each that exists: what any other name shares."""
     found = (path.stat() for path in paths if path.exists())
@@ -509,7 +503,7 @@ def _text(kind: str, name: str, content: Mapping[str, object]) -> bytes:
 
 
 def _bytes_by_name(
-    texts: Mapping[str, object], names: Mapping[str, object], path: str
+    texts: Mapping[str, object], names: Mapping[str, object], path: Path
 ) -> dict[str, bytes]:
     with expecting(f"what `pate` sends in {path}", ValueError, got="a damaged file"):
         require_known("names", texts, names)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class Member:
         sealing = kept.public.sealing.hex()
         self._send("keys", lambda: exchange.message("keys", name, key, sealing=sealing, **keys))
         roster, context = exchange.roster, exchange.roster_digest
-        require(roster[name] == kept.public, f"the keys of {name} in {exchange.files}")
+        require(roster[name] == kept.public, f"the keys of {name} in {exchange.folder}")
 
         def deal() -> bytes:
             shares = {holder: share.hex() for holder, share in kept.deal(roster).items()}
@@ -219,7 +219,7 @@ class Member:
         )
         require(name in terms.teachers, f"a silo among {', '.join(terms.teachers)}", name=name)
         require_private(
-            exchange.where,
+            exchange.folder,
             state=self.state,
             votes=self.votes,
             signing_key=self.signing_key,
@@ -348,7 +348,7 @@ class Member:
         Ledger(path, home=path).reserve(
             events,
             count=count,
-            run=self.exchange.files.name,
+            run=self.exchange.folder.resolve().name,
             description=type(self.exchange.invitation.mechanism).__name__,
             seeded=False,
             budget=budget,
@@ -369,7 +369,7 @@ class Member:
     def _send(self, kind: str, make: Callable[[], bytes]) -> None:
         """Send the kept file. If there is none, keep the content that ``make`` returns first."""
         path = self.exchange.path(kind, self.name)
-        kept = self.state / f"{kind}{PurePosixPath(path).suffix}"
+        kept = self.state / f"{kind}{path.suffix}"
         remove_abandoned(kept)
         if not kept.is_file():
             self._keep(kept, make())
@@ -438,7 +438,7 @@ class Server:
 
     def invite(self) -> None:
         """Write the invitation. Raises ``ValueError`` if the exchange has another."""
-        self.exchange.send(INVITATION, self.terms.content)
+        self.exchange.send(self.exchange.folder / INVITATION, self.terms.content)
 
     def collect(self) -> None:
         """Invite the silos, and wait for the masked vectors of all that are not left out.
@@ -448,7 +448,7 @@ class Server:
             ValueError: if the exchange has another invitation, or a file in it is damaged.
         """
         self.invite()
-        waiting(self.exchange, self.survivors, self.wait)
+        waiting(self.survivors, self.wait)
 
     @property
     def identity(self) -> str:
@@ -465,7 +465,7 @@ class Server:
             AwaitedError: if not enough silos have revealed their shares in time.
             ValueError: if revealed shares do not fit the dealt ones, and the others are not enough.
         """
-        return waiting(self.exchange, self._opened, self.wait)
+        return waiting(self._opened, self.wait)
 
     def survivors(self) -> tuple[str, ...]:
         """Return the silos that are in the sum, or will be. Writes nothing.
@@ -517,7 +517,7 @@ class Server:
         for name in [name for name, shares in revealed.items() if not self._fit(name, shares)]:
             # it signed them, and anyone can compare them with the signed shares of their dealers
             refusals.append(
-                f"Expected shares as they were dealt in {exchange.place('unmasking', name)}, got"
+                f"Expected shares as they were dealt in {exchange.path('unmasking', name)}, got"
                 f" others that {name} signed"
             )
             del revealed[name]
@@ -572,7 +572,7 @@ class SiloSum:
     """The request of `pate label --silos` to silos.
 
     Attributes:
-        exchange: the folder, or the URL of a store, through which they send.
+        exchange: the folder through which they send.
         teachers: the nominal number of teachers of each silo, by its name.
         public_keys: a folder with the public key of each silo, by its name.
         signing_key: the file of the server's private key. PRIVATE.
@@ -580,7 +580,7 @@ class SiloSum:
         wait: the number of seconds to wait for others. None to wait without end.
     """
 
-    exchange: str | Path
+    exchange: Path
     teachers: Mapping[str, int]
     public_keys: Path
     signing_key: Path

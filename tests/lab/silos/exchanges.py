@@ -33,10 +33,9 @@ class Hospitals:
         colluding: int = 1,
         dropouts: int = 1,
         queries: int = 4,
-        where: str | None = None,
         invited: bool = True,
     ) -> None:
-        self.folder, self.where = folder, where
+        self.folder = folder
         self.teachers = dict(list(TEACHERS.items())[:silos])
         self.ids = [f"scan-{number}" for number in range(queries)]
         generator = np.random.default_rng(0)
@@ -62,7 +61,7 @@ class Hospitals:
             single_sums=silos - colluding - dropouts == 1,
         )
         if invited:
-            self.exchange.send(INVITATION, self.terms.content)
+            self.exchange.send(self.shared / INVITATION, self.terms.content)
 
     def copied(self, folder: Path) -> "Hospitals":
         """Return these silos in another folder, with all that they have sent and kept."""
@@ -74,7 +73,7 @@ class Hospitals:
     @property
     def exchange(self) -> Exchange:
         """The exchange, with nothing of it in memory."""
-        return Exchange(self.where or self.shared)
+        return Exchange(self.shared)
 
     @property
     def shared(self) -> Path:
@@ -83,7 +82,7 @@ class Hospitals:
 
     def sent(self, kind: str, name: str) -> Path:
         """Return the file of a silo, or of the server, in the exchange."""
-        return self.shared / self.exchange.path(kind, name)
+        return self.exchange.path(kind, name)
 
     def votes(self, name: str) -> Path:
         return self.folder / name / "votes.npz"

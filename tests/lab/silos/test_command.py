@@ -19,7 +19,7 @@ def words(hospitals: Hospitals, name: str, *more: str) -> list[str]:
     folder = hospitals.folder
     files = ["--votes", str(hospitals.votes(name)), "--state", str(folder / name / "private")]
     files += ["--signing_key", str(hospitals.signing_key(name))]
-    return ["silo", hospitals.where or str(hospitals.shared), "--name", name, *files, *more]
+    return ["silo", str(hospitals.shared), "--name", name, *files, *more]
 
 
 def agreed(hospitals: Hospitals) -> list[str]:

@@ -149,7 +149,7 @@ def test_a_silo_that_is_killed_sends_the_same_again(
                 assert seen.setdefault(path, path.read_bytes()) == path.read_bytes()
 
     for _ in range(6):
-        for module in ("parties", "places"):
+        for module in ("parties", "exchange"):
             monkeypatch.setattr(f"pate.lab.silos.{module}.write_once", dying)
         killed = True
         while killed:
@@ -158,7 +158,7 @@ def test_a_silo_that_is_killed_sends_the_same_again(
                 killed = False
             except _KilledError:
                 pass
-        for module in ("parties", "places"):
+        for module in ("parties", "exchange"):
             monkeypatch.setattr(f"pate.lab.silos.{module}.write_once", real)
         for name in hospitals.teachers:
             advance(name)
@@ -344,7 +344,7 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
             hospitals.folder / name,
             ignore=lambda *_: ["private", "votes.ledger.sqlite"],
         )
-    hospitals.exchange.send(INVITATION, hospitals.terms.content)
+    hospitals.exchange.send(hospitals.shared / INVITATION, hospitals.terms.content)
     hospitals.advance("south", "west")
     with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier releases, got"):
         replace(hospitals.member("north", budget=budget), ledger=ledger.path).advance()

@@ -19,8 +19,8 @@ QUERIES = 6
 class Labelling(Hospitals):
     """The silos, with the server's command in place of its part."""
 
-    def __init__(self, folder: Path, *more: str, silos: int = 3, where: str | None = None) -> None:
-        super().__init__(folder, silos=silos, queries=QUERIES, where=where, invited=False)
+    def __init__(self, folder: Path, *more: str, silos: int = 3) -> None:
+        super().__init__(folder, silos=silos, queries=QUERIES, invited=False)
         self.more = [
             f"--aggregator.sigma_silos={3.0}",
             f"--aggregator.silos={silos}",
@@ -43,7 +43,7 @@ class Labelling(Hospitals):
         words = [
             "label",
             "--silos",
-            self.where or str(self.shared),
+            str(self.shared),
             "--run",
             str(self.folder / run),
             "--wait",
@@ -99,8 +99,8 @@ def test_it_pays_before_the_sum_can_be_unmasked_and_once(
     paid_before = []
     real = Exchange.send
 
-    def send(exchange: Exchange, path: str, content: bytes) -> None:
-        if path == "survivors.json":
+    def send(exchange: Exchange, path: Path, content: bytes) -> None:
+        if path.name == "survivors.json":
             paid_before.append(silos.num_paid())
         real(exchange, path, content)
 
