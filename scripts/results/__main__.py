@@ -8,8 +8,8 @@
     python -m scripts.results run --sample 3       # three of the night, in turn
 
 A file of this folder has the ``command`` that prints its table as Markdown, with ``{folder}`` for
-an empty folder and ``{seed}`` for the first seed. A table without a ``command`` quotes others: its
-cells name their places, as ``=celeba/pate/0.05/mAP``. A page shows a table between ``<!-- table:
+an empty folder and ``{seed}`` for the first seed; none where it is not measured again. The cells of
+a table that quotes others name their places, as ``=celeba/pate/0.05/mAP``. A page shows a table between ``<!-- table:
 celeba -->`` and ``<!-- end -->``, and a sentence quotes a figure as ``0.501 <!-- results:
 celeba/pate/0.05/mAP -->``: the file, the cells that name the row, the column. ``A - B`` is the
 difference of two places.
@@ -71,7 +71,7 @@ class Result:
     """A table of figures, and the run that gave them.
 
     Args:
-        command: what prints the table; empty for a table that quotes others.
+        command: what prints the table; empty for a table that quotes others or is not made again.
         needs: ``PATE_DATA`` if the command reads it.
         seeds: what was drawn, in words.
         run: the commit of the package, the date, the processor seconds and the versions; None if
@@ -336,7 +336,7 @@ def _table(name: str, results: Mapping[str, Result]) -> str:
         for index in range(len(result.columns))
     ]
     lines = [result.columns, ["---:" if each else "---" for each in right], *rows]
-    if not result.command:
+    if result.quoted:
         said = _sources({each: results[each] for each in sorted(result.quoted)})
     elif result.run is None:
         said = f"not run at this version: {result.reason}"
