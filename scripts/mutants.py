@@ -10,9 +10,8 @@ A mutant swaps an operator, a comparison, a constant or a function such as `min`
 from core, labeling and networks, types and messages left out; or it is one of
 `deliberate_faults.tsv`, faults that would break the guarantee.
 
-One process collects all tests, and forks for each mutant, where the code of one function is
-replaced. A mutant outside of functions is imported in its place by a process that has imported
-nothing of the package. No file changes; processes that tests start see no mutant.
+A process that has imported nothing of the package forks for each mutant, which is imported in the
+place of its module. No file changes; processes that tests start see no mutant.
 
 `reach` records, under coverage, which lines each test runs, file by file. What a shared fixture
 runs is reached by all tests of the file that use it; a mutant outside of functions, by the tests
@@ -29,7 +28,6 @@ import ast
 import functools
 import importlib.machinery
 import importlib.util
-import inspect
 import itertools
 import json
 import math
@@ -45,7 +43,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,33 +63,12 @@ PATIENCE = 1800  # seconds, for tests that wait and compute nothing
 BATCHES = {"fast": (2.0, 20.0, 1e9), "slow": (20.0, 1e9)}  # seconds of the tests of each process
 SWAPS: dict[type[ast.AST], str] = {
     **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
-    **{
-        ast.Add: "-",
-        ast.Sub: "+",
-        ast.Mult: "/",
-        ast.Div: "*",
-        ast.FloorDiv: "*",
-        ast.Pow: "*",
-        ast.Mod: "*",
-    },
-    **{ast.And: "or", ast.Or: "and", ast.BitAnd: "|", ast.BitOr: "&"},
+    **{ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Pow: "*"},
+    **{ast.Mod: "*", ast.And: "or", ast.Or: "and", ast.BitAnd: "|", ast.BitOr: "&"},
 }
-NAMES = {
-    "min": "max",
-    "max": "min",
-    "minimum": "maximum",
-    "maximum": "minimum",
-    "ceil": "floor",
-    "floor": "ceil",
-}
-NAMES |= {
-    "any": "all",
-    "all": "any",
-    "log1p": "log",
-    "expm1": "exp",
-    "argmin": "argmax",
-    "argmax": "argmin",
-}
+PAIRS = "min max", "minimum maximum", "ceil floor", "any all", "argmin argmax"
+NAMES = {"log1p": "log", "expm1": "exp"}
+NAMES |= {one: two for pair in PAIRS for one, two in itertools.permutations(pair.split())}
 
 
 class Mutant(NamedTuple):
@@ -111,34 +87,27 @@ class Mutant(NamedTuple):
         changed = source[first : self.start] + self.text + source[self.end : last]
         return f"{self.path}:{line}\n    - {source[first:last].strip()}\n    + {changed.strip()}"
 
-    def lines(self) -> range:
-        """The lines of the innermost statement around it; of a compound one, of its head."""
-        source = source_of(self.path)
+    def lines(self) -> range | None:
+        """The lines of the innermost statement around it; None outside of functions."""
+        source, inside = source_of(self.path), False
         line = source.count("\n", 0, self.start) + 1
         around = range(line, line + 1)
         for node in ast.walk(ast.parse(source)):
+            body = getattr(node, "body", [])
+            body = body if isinstance(body, list) else [body]  # of a lambda
+            if isinstance(node, ast.FunctionDef | ast.Lambda):
+                inside |= body[0].lineno <= line <= (node.end_lineno or 0)
             if isinstance(node, ast.stmt):
-                body = getattr(node, "body", [])
                 end = body[0].lineno - 1 if body else node.end_lineno or 0
                 first = min([node.lineno, *(n.lineno for n in getattr(node, "decorator_list", ()))])
                 if first <= line <= end:
                     around = range(first, end + 1)
-        return around
+        return around if inside else None
 
     def text_of(self) -> str:
         """The source of the module with the mutant in it."""
         source = source_of(self.path)
         return source[: self.start] + self.text + source[self.end :]
-
-    def changed(self) -> dict[Any, CodeType]:
-        """The functions of the module whose code differs, by qualified name and first line."""
-        plain = code_of(source_of(self.path), self.path)
-        made = code_of(self.text_of(), self.path)
-        return {name: code for name, code in made.items() if plain.get(name) != code}
-
-    def function(self) -> Any:
-        """Qualified name and first line of the outermost function around it; None outside of all."""
-        return next(iter(self.changed()), None)
 
 
 class Test(NamedTuple):
@@ -176,8 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in HEAVY:  # once, for all children
         __import__(name)
     if options.action == "reach":
-        collected(lambda session: record_reach(session, options.files[0], fast=options.fast))
-        return
+        with tempfile.TemporaryDirectory() as folder:
+            plugin = _Collected(options.files[0], fast=options.fast)
+            raise SystemExit(pytest_main(["tests", "-s", f"--basetemp={folder}/pt"], plugin))
     reach = [json.loads(line) for line in options.files[0].open()]
     if options.action == "try":
         drawn = list(enumerate(draw(options.num, options.seed), 1))[part::num_parts]
@@ -185,13 +155,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         every = options.all_killers
         if not output.exists():
             output.write_text(json.dumps(heading(options)) + "\n")
-        collected(lambda session: try_all(drawn, reach, output, speeds, session, every=every))
-        try_all(drawn, reach, output, speeds, None, every=every)
+        try_all(drawn, reach, output, speeds, every=every)
     else:
         with tempfile.NamedTemporaryFile() as file:
-            faults, output = list(enumerate(deliberate_faults())), Path(file.name)
-            collected(lambda session: try_all(faults, reach, output, ("fast",), session))
-            try_all(faults, reach, output, ("fast",), None)
+            try_all(list(enumerate(deliberate_faults())), reach, Path(file.name), ("fast",))
 
 
 def kills_of(file: Path) -> dict[int, dict[str, Any]]:
@@ -205,12 +172,8 @@ def heading(options: argparse.Namespace) -> dict[str, Any]:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     versions = {"python": sys.version.split()[0]}
     versions |= {name: version(name) for name in ("numpy", "scipy", "torch", "pytest")}
-    return {
-        "num": options.num,
-        "seed": options.seed,
-        "commit": commit.stdout.strip(),
-        "versions": versions,
-    }
+    drawn = {"num": options.num, "seed": options.seed, "commit": commit.stdout.strip()}
+    return drawn | {"versions": versions}
 
 
 def summary(kills: list[dict[str, Any]]) -> str:
@@ -247,11 +210,6 @@ def modules() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in paths if "testing" not in path.parts)
 
 
-def test_files() -> list[str]:
-    """Return the paths of the files of tests."""
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
-
-
 def deliberate_faults() -> list[Mutant]:
     """Return the faults of the file of faults."""
     rows = [line.split("\t") for line in FAULTS.read_text().splitlines()[1:]]
@@ -262,19 +220,6 @@ def deliberate_faults() -> list[Mutant]:
 def source_of(path: str) -> str:
     """Return a module's source, as it is when it is first asked for."""
     return (ROOT / path).read_text()
-
-
-def code_of(source: str, path: str) -> dict[tuple[str, int], CodeType]:
-    """Return the code of the functions of a module and of its classes, by name and first line."""
-    found, left = dict[tuple[str, int], CodeType](), [compile(source, path, "exec")]
-    while left:
-        for part in left.pop().co_consts:
-            if isinstance(part, CodeType):
-                if part.co_flags & inspect.CO_OPTIMIZED:
-                    found[part.co_qualname, part.co_firstlineno] = part
-                else:  # the body of a class
-                    left.append(part)
-    return found
 
 
 def deliberate(path: str, old: str, new: str) -> Mutant:
@@ -295,9 +240,8 @@ def mutants_of(path: str) -> Iterator[Mutant]:
 
     def span(node: ast.expr) -> tuple[int, int]:
         assert node.end_lineno is not None and node.end_col_offset is not None
-        return begins[node.lineno - 1] + node.col_offset, begins[
-            node.end_lineno - 1
-        ] + node.end_col_offset
+        first, last = begins[node.lineno - 1], begins[node.end_lineno - 1]
+        return first + node.col_offset, last + node.end_col_offset
 
     def swap(left: ast.expr, right: ast.expr, operator: ast.AST) -> Iterator[Mutant]:
         start, end = span(left)[1], span(right)[0]
@@ -308,9 +252,8 @@ def mutants_of(path: str) -> Iterator[Mutant]:
             yield Mutant(path, at, at + len(sign), SWAPS[type(operator)])
 
     tree = ast.parse(source)
-    words = {
-        id(inner) for node in ast.walk(tree) for part in _words(node) for inner in ast.walk(part)
-    }
+    parts = [part for node in ast.walk(tree) for part in _words(node)]
+    words = {id(inner) for part in parts for inner in ast.walk(part)}
     for node in ast.walk(tree):
         if id(node) in words:
             continue
@@ -322,19 +265,11 @@ def mutants_of(path: str) -> Iterator[Mutant]:
             yield from swap(node.values[0], node.values[1], node.op)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
             start = span(node)[0]
-            yield Mutant(
-                path, start, start + len("-" if isinstance(node.op, ast.USub) else "not "), ""
-            )
+            yield Mutant(path, start, start + (1 if isinstance(node.op, ast.USub) else 4), "")
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
             value = node.value
-            new = (
-                (not value)
-                if isinstance(value, bool)
-                else value + 1
-                if isinstance(value, int)
-                else 2 * value or 1.0
-            )
-            yield Mutant(path, *span(node), repr(new))
+            new = value + 1 if isinstance(value, int) else 2 * value or 1.0
+            yield Mutant(path, *span(node), repr(not value if isinstance(value, bool) else new))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             end = span(node.func)[1]
@@ -346,36 +281,14 @@ def mutants_of(path: str) -> Iterator[Mutant]:
 
 def _words(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the descriptive parts of a node: types, and texts of errors."""
-    yield from (
-        part
-        for name in ("annotation", "returns")
-        if (part := getattr(node, name, None)) is not None
-    )
+    types = (getattr(node, name, None) for name in ("annotation", "returns"))
+    yield from (part for part in types if part is not None)
     if isinstance(node, ast.ClassDef):  # whether a dataclass is frozen
         yield from node.decorator_list
     if isinstance(node, ast.Raise | ast.JoinedStr):
         yield node
-    elif (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "expect"
-    ):
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "expect":
         yield from (*node.args[1:], *node.keywords)
-
-
-def collected(work: Callable[[pytest.Session], None]) -> None:
-    """Do something in a child that has collected all tests and runs none."""
-
-    class Instead:
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_runtestloop(self, session: pytest.Session) -> bool:
-            caches()  # looked up once, for all children
-            work(session)
-            return True
-
-    with tempfile.TemporaryDirectory() as folder:
-        words = ["tests", "-s", f"--basetemp={folder}/pt"]
-        status = fork(lambda: pytest_main(words, Instead()))
-    if status != 0:
-        raise SystemExit(f"Expected tests that can be collected, got status={status}")
 
 
 def pytest_main(words: Sequence[str], plugin: object) -> int:
@@ -413,34 +326,32 @@ def fork(work: Callable[[], int], *, quiet: bool = False, patience: float = math
     return -signal.SIGKILL
 
 
-def record_reach(session: pytest.Session, output: Path, *, fast: bool) -> None:
-    """Add a line for the fast and for the slow tests of each file: by module, which run each line."""
-    rows = [json.loads(line) for line in output.open()] if output.exists() else []
-    recorded = {(row["file"], row["slow"]) for row in rows}
-    for slow in (False, True)[: 1 if fast else 2]:
-        for file, group in itertools.groupby(by_file(session), _file_of):
-            items = [item for item in group if is_slow(item) is slow]
-            if (file, slow) in recorded or not items:
+class _Collected:
+    """Adds a line for the fast and the slow tests of each file, which are run in children."""
+
+    def __init__(self, output: Path, *, fast: bool) -> None:
+        self.output, self.fast = output, fast
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        rows = [json.loads(line) for line in self.output.open()] if self.output.exists() else []
+        recorded = {(row["file"], row["slow"]) for row in rows}
+        for (slow, file), group in itertools.groupby(sorted(session.items, key=_part), _part):
+            if (file, slow) in recorded or (slow and self.fast):
                 continue
-            begun = time.monotonic()
-            with tempfile.NamedTemporaryFile("r") as found:
-                run = functools.partial(run_items, session, items, _Reach(found.name))
+            with tempfile.NamedTemporaryFile("r") as reached:
+                run = functools.partial(run_items, session, list(group), _Reach(reached.name))
                 fork(run, quiet=True, patience=PATIENCE)
-                row = json.loads(found.read() or '{"tests": [], "failing": ["all"], "lines": {}}')
-            with output.open("a") as lines:
+                row = json.loads(reached.read() or '{"tests": [], "failing": ["all"], "lines": {}}')
+            with self.output.open("a") as lines:
                 lines.write(json.dumps({"file": file, "slow": slow, **row}) + "\n")
             failing = f", FAILING {row['failing']}" if row["failing"] else ""
-            seconds = time.monotonic() - begun
-            print(f"{file}: {len(row['tests'])} in {seconds:.0f} s{failing}", flush=True)
+            print(f"{file}: {len(row['tests'])}{failing}", flush=True)
+        return True
 
 
-def by_file(session: pytest.Session) -> list[pytest.Item]:
-    """Return the tests, those of a file together."""
-    return sorted(session.items, key=_file_of)
-
-
-def _file_of(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+def _part(item: pytest.Item) -> tuple[bool, str]:
+    return is_slow(item), item.nodeid.partition("::")[0]
 
 
 def is_slow(item: pytest.Item) -> bool:
@@ -448,18 +359,17 @@ def is_slow(item: pytest.Item) -> bool:
     return item.get_closest_marker("slow") is not None
 
 
-def run_items(
-    session: pytest.Session, items: Sequence[pytest.Item], plugin: Any, *, every: bool = True
-) -> int:
-    """Run some tests, which remember nothing of this process, up to the first that fails, or every one."""
+def run_items(session: pytest.Session, items: Sequence[pytest.Item], plugin: "_Reach") -> int:
+    """Run some tests, which remember nothing of this process."""
     session.config.pluginmanager.register(plugin)
-    for cached in caches():
-        cached.cache_clear()
+    modules = [m for name, m in sys.modules.items() if name.partition(".")[0] in ("pate", "tests")]
+    held = [value for module in modules for value in vars(module).values()]
+    classes = (value for value in held if isinstance(value, type))
+    for value in (*held, *(value for each in classes for value in vars(each).values())):
+        getattr(value, "cache_clear", lambda: None)()
     plugin.begin()
     for item, following in itertools.zip_longest(items, items[1:]):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        if plugin.failing and not every:
-            break
     plugin.end()
     return 0
 
@@ -469,8 +379,7 @@ def reaching(mutant: Mutant, reach: list[dict[str, Any]]) -> list[Test]:
     found = []
     for row in reach:
         by_line = row["lines"].get(mutant.path, {})
-        lines = mutant.lines() if mutant.function() else by_line
-        hit = {i for line in lines for i in by_line.get(str(line), ())}
+        hit = {i for line in mutant.lines() or by_line for i in by_line.get(str(line), ())}
         found += [Test(*row["tests"][i]) for i in sorted(hit)]
     mirrors = f"/test_{Path(mutant.path).stem}.py"
     return sorted(found, key=lambda test: (not test.file.endswith(mirrors), test.seconds))
@@ -481,23 +390,22 @@ def try_all(
     reach: list[dict[str, Any]],
     output: Path,
     speeds: Sequence[str],
-    session: pytest.Session | None,
     *,
     every: bool = False,
 ) -> None:
-    """Add a line for each mutant that is not tried yet: those that need new imports without a session."""
+    """Add a line for each mutant that is not tried yet."""
     tried = kills_of(output)
     for number, mutant in drawn:
         kills = tried.get(number, {"mutant": mutant.show()})
         left = [speed for speed in speeds if speed not in kills]
-        if not left or (session is not None and not functions_of(mutant)):
+        if not left:
             continue
         tests = reaching(mutant, reach)
         for speed in left:
             begun, kills[speed] = time.monotonic(), []
             if every or not kills["fast"]:
                 chosen = [test for test in tests if test.slow == (speed == "slow")]
-                kills[speed] = killers(chosen, mutant, BATCHES[speed], session, every=every)
+                kills[speed] = killers(chosen, mutant, BATCHES[speed], every=every)
                 state = f"{speed} {kills[speed] or 'SURVIVED'}"
                 print(f"{state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)
         with output.open("a") as lines:
@@ -505,12 +413,7 @@ def try_all(
 
 
 def killers(
-    tests: Sequence[Test],
-    mutant: Mutant,
-    batches: Sequence[float],
-    session: pytest.Session | None,
-    *,
-    every: bool,
+    tests: Sequence[Test], mutant: Mutant, batches: Sequence[float], *, every: bool
 ) -> list[str]:
     """Return the tests that fail, or take too long, under a mutant."""
     found: list[str] = []
@@ -521,29 +424,13 @@ def killers(
             break
         with tempfile.NamedTemporaryFile("r") as file:
             plugin = _Killers(file.name, batch)
-            if session is None:
-                run = functools.partial(run_anew, mutant, batch, plugin, every=every)
-            else:
-                run = functools.partial(run_swapped, mutant, batch, plugin, session, every=every)
+            run = functools.partial(run_anew, mutant, batch, plugin, every=every)
             status = fork(run, quiet=True, patience=PATIENCE)
             rows = [line.split(" ", 1) for line in file.read().splitlines()]
         found += [name for state, name in rows if state == "failed"]
         if status < 0:  # a test that ends the process, or hangs
             found += [name for state, name in rows if state == "begun"][-1:]
     return found
-
-
-def run_swapped(
-    mutant: Mutant, tests: Sequence[Test], plugin: Any, session: pytest.Session, *, every: bool
-) -> int:
-    """Run tests with the code of one function replaced."""
-    for function in functions_of(mutant):
-        function.__code__ = mutant.changed()[mutant.function()]
-    files = list(dict.fromkeys(test.file for test in tests))
-    names = {test.name for test in tests}
-    items = [item for item in session.items if item.nodeid in names]
-    items.sort(key=lambda item: files.index(_file_of(item)))
-    return run_items(session, items, plugin, every=every)
 
 
 def run_anew(mutant: Mutant, tests: Sequence[Test], plugin: Any, *, every: bool) -> int:
@@ -569,59 +456,12 @@ def run_anew(mutant: Mutant, tests: Sequence[Test], plugin: Any, *, every: bool)
     return 0
 
 
-def functions_of(mutant: Mutant) -> list[FunctionType]:
-    """Return the functions whose code a mutant replaces; none where it is outside of functions."""
-    module = sys.modules.get(mutant.path.removesuffix(".py").replace("/", "."))
-    wanted = mutant.function()
-    return [
-        value
-        for value in (values_of(module) if module and wanted else ())
-        if isinstance(value, FunctionType)
-        and value.__module__ == module.__name__  # type: ignore[union-attr]
-        and (value.__code__.co_qualname, value.__code__.co_firstlineno) == wanted
-    ]
-
-
-@cache
-def caches() -> list[Any]:
-    """Return the functions of the package and of the tests that remember results."""
-    modules = [m for name, m in sys.modules.items() if name.partition(".")[0] in ("pate", "tests")]
-    return [v for module in modules for v in values_of(module) if hasattr(type(v), "cache_clear")]
-
-
-def values_of(module: ModuleType) -> list[Any]:
-    """Return what a module holds, with what its classes hold and what decorators wrap."""
-    found, left = dict[int, Any](), list(vars(module).values())
-    while left:
-        value = left.pop()
-        if id(value) in found:
-            continue
-        found[id(value)] = value
-        left += [
-            getattr(value, name)
-            for name in ("__wrapped__", "__func__", "fget", "fset", "func")
-            if (not isinstance(value, type | ModuleType) and name in dir(type(value)))
-            or (name == "__wrapped__" and hasattr(value, name))
-        ]
-        if isinstance(value, type) and value.__module__ == module.__name__:
-            left += vars(value).values()
-        if isinstance(value, FunctionType) and "registry" in vars(value):  # of singledispatch
-            left += vars(value)["registry"].values()
-    return list(found.values())
-
-
 class _Killers:
     """Runs some tests, writes those that fail, and ends the process in one that computes for too long."""
 
     def __init__(self, output: str, tests: Sequence[Test]) -> None:
         self.output = output
         self.seconds = {test.name: test.seconds for test in tests}
-        self.failing: list[str] = []
-
-    def begin(self) -> None:
-        pass
-
-    end = begin
 
     def write(self, line: str) -> None:
         with open(self.output, "a") as output:
@@ -636,7 +476,6 @@ class _Killers:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
-            self.failing.append(report.nodeid)
             self.write(f"failed {report.nodeid}")
 
     def pytest_collectreport(self, report: Any) -> None:

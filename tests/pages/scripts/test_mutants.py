@@ -22,13 +22,14 @@ def test_faults_are_drawn_from_all_zones_and_know_their_statement() -> None:
     assert all(any(path.startswith(zone) for path in modules) for zone in mutants.ZONES)
     path = "pate/_core/accounting/cost.py"
     lines = mutants.source_of(path).splitlines()
-    for mutant in list(mutants.mutants_of(path))[::20]:
+    inside = [mutant for mutant in mutants.mutants_of(path) if mutant.lines()]
+    for mutant in inside[::20]:
         around = "\n".join(lines[line - 1].strip() for line in mutant.lines())
         assert mutant.show().splitlines()[1].removeprefix("    - ") in around
 
 
 def test_a_mutant_is_tried_by_the_tests_that_run_its_line() -> None:
-    by_kind = {bool(m.function()): m for m in mutants.mutants_of("pate/_core/accounting/cost.py")}
+    by_kind = {bool(m.lines()): m for m in mutants.mutants_of("pate/_core/accounting/cost.py")}
     tests = [["a.py::own", 2.0, False], ["b.py::short", 1.0, True], ["a.py::far", 1.0, False]]
     here, elsewhere = str(by_kind[True].lines()[0]), str(by_kind[True].lines()[-1] + 1)
     row = {"tests": tests, "lines": {by_kind[True].path: {here: [0, 1], elsewhere: [2]}}}
@@ -37,16 +38,6 @@ def test_a_mutant_is_tried_by_the_tests_that_run_its_line() -> None:
         (False, ["b.py::short", "a.py::far", "a.py::own"]),
     ):
         assert [test.name for test in mutants.reaching(by_kind[inside], [row])] == names
-
-
-def test_a_mutant_replaces_the_code_of_one_function(tmp_path: Path) -> None:
-    mutant = next(m for m in mutants.mutants_of("pate/_core/accounting/cost.py") if m.function())
-    (function,) = mutants.functions_of(mutant)
-    assert function.__qualname__ == mutant.function()[0]
-    assert (
-        function.__code__
-        == mutants.code_of(mutants.source_of(mutant.path), mutant.path)[mutant.function()]
-    )
 
 
 @pytest.mark.parametrize("path", ["pate/_core/mechanisms/gaps.py", "pate/_core/accounting/cost.py"])
