@@ -50,12 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     print(f"Python {platform.python_version()}, numpy {np.__version__}, {threads} thread(s).")
     print(f"\nOne draw from {source}, milliseconds, sorting included.\n")
-    print(
-        table(
-            ("mechanism", "k", "here", "plain O(dk)", "ratio"),
-            one_draw_rows(scores, runs),
-        )
-    )
+    print(table(("mechanism", "k", "here", "plain O(dk)", "ratio"), one_draw_rows(scores, runs)))
     print(
         f"\nBatches of {NUM_QUERIES:,} queries, {NUM_LABELS} labels, k = {K}, queries per second.\n"
     )
@@ -100,12 +95,7 @@ def one_draw_rows(scores: Scores, runs: int) -> list[list[str]]:
         cases.append(("joint", k, fast, partial(oracles.joint_slow, scores, k, 2.0, generator)))
     fast = partial(m.GumbelPeeling(k=1000, scale=peel), scores, generator=generator)
     cases.append(
-        (
-            "CDP-peel",
-            1000,
-            fast,
-            partial(oracles.cdp_peel_slow, scores, 1000, peel, generator),
-        )
+        ("CDP-peel", 1000, fast, partial(oracles.cdp_peel_slow, scores, 1000, peel, generator))
     )
     fast = partial(m.NoisyTopK(k=1000, scale=peel, noise="laplace"), scores, generator=generator)
     cases.append(("one-shot set, Laplace noise", 1000, fast, None))

@@ -107,10 +107,7 @@ def _release(picture: Path, small: bool) -> None:
     figure.savefig(picture, dpi=100, bbox_inches="tight")
 
 
-PICTURES: dict[str, Callable[[Path, bool], None]] = {
-    "faces.jpg": _faces,
-    "release.png": _release,
-}
+PICTURES: dict[str, Callable[[Path, bool], None]] = {"faces.jpg": _faces, "release.png": _release}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

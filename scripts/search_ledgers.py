@@ -515,22 +515,13 @@ def totals(
         each = not releases[place].has_partition
         own = neighbor.whom == releases[place].unit if each else place in neighbor.absent
         for where, epsilon in _printed_totals(
-            one.statement,
-            neighbor.whom,
-            neighbor.units,
-            leaves=neighbor.removed,
-            own_teachers=own,
+            one.statement, neighbor.whom, neighbor.units, leaves=neighbor.removed, own_teachers=own
         ):
             yield f"{name}, {where}", epsilon, truth
 
 
 def _printed_totals(
-    statement: Mapping[str, Any],
-    whom: Whom,
-    units: int,
-    *,
-    leaves: bool,
-    own_teachers: bool,
+    statement: Mapping[str, Any], whom: Whom, units: int, *, leaves: bool, own_teachers: bool
 ) -> Iterator[tuple[str, float]]:
     """Yield the epsilons that a statement prints for a neighbor, and where.
 

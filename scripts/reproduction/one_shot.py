@@ -21,12 +21,7 @@ from pate.accounting import (
     Target,
     calibrate_scale,
 )
-from pate.mechanisms import (
-    GumbelPeeling,
-    Mechanism,
-    OneShotLaplace,
-    PermuteAndFlipPeeling,
-)
+from pate.mechanisms import GumbelPeeling, Mechanism, OneShotLaplace, PermuteAndFlipPeeling
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 
 GUMBEL_SD = math.pi / math.sqrt(6)

@@ -76,11 +76,10 @@ def leaps() -> tuple[Claim, dict[str, float]]:
         ours=f"{shared:.3f} where at least {leap:.3f} is stated, {other:.3f} where at most {1 - leap:.3f};"
         f" {EQUAL} equal scores, k = {CHOSEN}",
         reason=Reason.MISPRINT if shared < leap <= other else Reason.NONE,
-        why="the proof gives the probable meaning: if the largest noise leaps ahead of the top-k, y"
-        f" is not OPT ({other:.3f}, for {leap:.3f}), and where it fails to overtake, y is OPT"
-        f" ({1 - other:.3f}, for"
-        f" {1 - leap:.3f}). With gamma 1 both hold of all scores. Equal scores make all sets, and the dummy, as likely,"
-        " so these are shares of sets",
+        why="the proof gives the probable meaning: if the largest noise leaps ahead of the top-k, y "
+        f"is not OPT ({other:.3f}, for {leap:.3f}), and where it fails to overtake, y is OPT "
+        f"({1 - other:.3f}, for {1 - leap:.3f}). With gamma 1 both hold of all scores. Equal "
+        "scores make all sets, and the dummy, as likely, so these are shares of sets",
         headline=True,
     )
     return claim, values
@@ -282,10 +281,9 @@ def weights() -> tuple[Claim, dict[str, float]]:
         published=f"m grows by log((t - (h+1)) / (k - (h+1))): a weight of {printed:.0f} at k = {k}, h = {h}, t = {t}",
         ours=f"{right} set is in that class, the one of items 2, 3 and 4",
         reason=Reason.MISPRINT if not math.isclose(printed, right) else Reason.NONE,
-        why="the comment on the line, Theorem A.1 and the authors' public code have t - (h+2):"
-        " binom(t - h - 2,"
-        " k - h - 1) sets. Likewise the branch of gamma = 1 begins with x_[k], where epsilon / 2 times it is meant, as"
-        " for every other t; the code has that too",
+        why="the comment on the line, Theorem A.1 and the authors' public code have t - (h+2): "
+        "binom(t - h - 2, k - h - 1) sets. Likewise the branch of gamma = 1 begins with x_[k], "
+        "where epsilon / 2 times it is meant, as for every other t; the code has that too",
         headline=True,
     )
     return claim, {"weight as printed": printed, "sets in the class": float(right)}

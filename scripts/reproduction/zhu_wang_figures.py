@@ -157,10 +157,7 @@ def bins_claim(rows: Sequence[Row]) -> Claim:
         why=f"recall at k = {', '.join(f'{k:,}' for k in sizes)}: "
         + "; ".join(
             f"{name} {_listed(_means(rows, mechanism))}"
-            for name, mechanism in (
-                ("Algorithm 2", STABLE),
-                *((r, r) for r in rivals),
-            )
+            for name, mechanism in (("Algorithm 2", STABLE), *((r, r) for r in rivals))
         ),
         headline=True,
     )

@@ -407,12 +407,11 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
             ours=f"neither proven nor refuted: the worst neighbors found need {worst_epsilon:.2f}; with"
             f" {SIX_GAPS.num_teachers:,} teachers {needed:.2f}",
             reason=Reason.NOT_AT_HAND,
-            why=f"ADD_REMOVE_TEACHER; no theorem that we know gives less than {proven:.1f}. By the law"
-            f" of Algorithm 2's release, an exact sum, {pair.up + pair.down} gaps of"
-            f" {pair.wide_up} among 800 teachers need"
-            f" {worst_epsilon:.2f}; six gaps of 400, for which it takes {SIX_GAPS.num_teachers:,}, have delta"
-            f" {delta:.1e} at {PUBLISHED}. It is the noise on the gaps, too small for so many wide ones, and not the"
-            " test",
+            why=f"ADD_REMOVE_TEACHER; no theorem that we know gives less than {proven:.1f}. By the "
+            f"law of Algorithm 2's release, an exact sum, {pair.up + pair.down} gaps of "
+            f"{pair.wide_up} among 800 teachers need {worst_epsilon:.2f}; six gaps of 400, for "
+            f"which it takes {SIX_GAPS.num_teachers:,}, have delta {delta:.1e} at {PUBLISHED}. "
+            "It is the noise on the gaps, too small for so many wide ones, and not the test",
             headline=True,
         ),
     )

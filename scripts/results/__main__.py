@@ -41,10 +41,7 @@ FOLDER = Path(__file__).parent
 FINDINGS = ROOT / "docs" / "reproduction"
 PAGES = ("README.md", "docs/**/*.md")
 """Every page may show tables and quote figures."""
-TABLED = (
-    *("README.md", "docs/measured.md"),
-    "docs/appendix/measured-more.md",
-)
+TABLED = (*("README.md", "docs/measured.md"), "docs/appendix/measured-more.md")
 """Pages in which each table with fractions comes from a file."""
 TIMED = "gillenwater_times"
 """The finding whose figures are times of a machine, and do not come out again."""
