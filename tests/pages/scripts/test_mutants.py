@@ -1,7 +1,6 @@
 """Mutants are faults in programs that still parse, at places that are there."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
