@@ -49,12 +49,7 @@ def made_statement(folder: Path) -> Statement:
     }
     ledger = Ledger(folder / "ledger.sqlite")
     release = ledger.reserve(
-        events,
-        count=7,
-        run="one",
-        description="NoisyVotes",
-        seeded=False,
-        privacy_unit=RECORDS,
+        events, count=7, run="one", description="NoisyVotes", seeded=False, privacy_unit=RECORDS
     )
     ledger.settle(release, published=PUBLISHED)
     return Statement.of(ledger.snapshot(), release)

@@ -41,14 +41,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert pate.__version__ in capsys.readouterr().out
 
 
-LIGHT = [
-    "run",
-    "label",
-    "account",
-    "ledger show",
-    "verify",
-    "report",
-]
+LIGHT = ["run", "label", "account", "ledger show", "verify", "report"]
 LISTED = ["student fit", "student test", "teachers fit"]
 """Commands of students, whose help is light, and an error on a misspelled option."""
 

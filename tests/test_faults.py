@@ -20,14 +20,7 @@ import pytest
 from pate import cli
 from pate._core.files.os_errors import explain_os_error
 from pate._labeling.commands.table import commands
-from pate._labeling.runs.run import (
-    LABEL,
-    STUDENT,
-    TEACHERS_FIT,
-    TEACHERS_VOTE,
-    Run,
-    Stage,
-)
+from pate._labeling.runs.run import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, Stage
 from pate._networks.teachers.training import SavedChunk
 from tests.conftest import make_arrays
 from tests.faults import full_disk, read_only
@@ -52,10 +45,7 @@ class Case:
 
 CASES = (
     Case("run recipe --run new"),
-    Case(
-        "run recipe --run run",
-        (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT),
-    ),
+    Case("run recipe --run run", (TEACHERS_FIT, TEACHERS_VOTE, LABEL, STUDENT)),
     Case("plugin new Mine"),
     Case("init mine --kind npz"),
     Case("init mine --kind python"),
@@ -98,10 +88,7 @@ CASES = (
     # so few canaries show nothing
     Case("audit recipe --output audited --canaries 16", status=3),
 )
-QUICK = (
-    "init mine --kind npz",
-    "predict run/public/student/model data.npz --output answers.csv",
-)
+QUICK = ("init mine --kind npz", "predict run/public/student/model data.npz --output answers.csv")
 
 
 @pytest.fixture

@@ -40,19 +40,9 @@ GUARDED = (
     "pate/_networks/teachers/plan.py",
 )
 # in a base, in a subclass, under another name
-ARRAYS_ELSEWHERE = {
-    "Voters",
-    "GroupedVoters",
-    "StatedLabels",
-    "_Losses",
-}
+ARRAYS_ELSEWHERE = {"Voters", "GroupedVoters", "StatedLabels", "_Losses"}
 TAKEN_BY_PLACE = {
-    *(
-        "LedgerSnapshot",
-        "LabelSettings",
-        "LazyReal",
-        "PendingRelease",
-    ),
+    *("LedgerSnapshot", "LabelSettings", "LazyReal", "PendingRelease"),
     *("Directions", "Geometry", "LinearStudent", "PartitionedRecords", "_Losses"),
 }
 

@@ -247,10 +247,7 @@ class Wide(Net):
 """
 
 
-OWN = {
-    "teachers": "mine.Net",
-    "student": "{class_path: mine.Wide, init_args: {width: 16}}",
-}
+OWN = {"teachers": "mine.Net", "student": "{class_path: mine.Wide, init_args: {width: 16}}"}
 
 
 def write_own(folder: Path) -> None:

@@ -65,10 +65,7 @@ def arrays() -> tuple[FloatArray, UInt8Array]:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {},
-        pytest.param({"bounds": (np.full(6, -3), 3), "n_teachers": 500}, marks=pytest.mark.slow),
-    ],
+    [{}, pytest.param({"bounds": (np.full(6, -3), 3), "n_teachers": 500}, marks=pytest.mark.slow)],
 )
 def test_it_learns_what_the_statement_pays_for(
     arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
@@ -222,10 +219,7 @@ class Labels(np.ndarray[Any, Any]):
 
 @pytest.mark.parametrize(
     ("classes", "names", "teacher"),
-    [
-        (None, ["red", "green", "3"], None),
-        (["a", "b", "c"], ["a", "b", "c"], GaussianNB()),
-    ],
+    [(None, ["red", "green", "3"], None), (["a", "b", "c"], ["a", "b", "c"], GaussianNB())],
 )
 def test_released_labels_keep_their_names(
     arrays: tuple[FloatArray, UInt8Array],

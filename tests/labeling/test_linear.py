@@ -449,11 +449,7 @@ def test_departures_without_evidence() -> None:
     )
     assert labels_better_than_constant(
         np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])
-    ).tolist() == [
-        True,
-        True,
-        False,
-    ]
+    ).tolist() == [True, True, False]
 
 
 def test_labels_of_other_masks_prove_together_what_none_proves_alone() -> None:

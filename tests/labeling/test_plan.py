@@ -90,10 +90,7 @@ def test_a_plan_of_later_stages_continues_what_another_began(data: Arrays, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"votes": "bits"}, "no `votes` of teachers in closed form"),
-    ],
+    ("settings", "message"), [({"votes": "bits"}, "no `votes` of teachers in closed form")]
 )
 def test_settings_that_contradict_each_other_make_no_plan(
     settings: dict[str, Any], message: str, data: Arrays, tmp_path: Path

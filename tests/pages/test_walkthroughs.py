@@ -32,12 +32,7 @@ PAGES = ["index.md", "installation.md", "ten-minutes.md"] + [
     if "```" in path.read_text()
 ]
 # these take more than a few seconds; of them the fast tests see that each command is understood
-LONG = {
-    "tutorials/demo.md",
-    "tutorials/pictures.md",
-    "tutorials/silos.md",
-    "tutorials/table.md",
-}
+LONG = {"tutorials/demo.md", "tutorials/pictures.md", "tutorials/silos.md", "tutorials/table.md"}
 SLOW = {*LONG, "how-to/resume.md", "tutorials/cluster.md"}
 
 
@@ -185,11 +180,7 @@ WRITTEN = [
     for page in sorted(LONG)
     for block in blocks_of((DOCS / page).read_text())
     if block.language in ("console", "bash")
-    for line in re.findall(
-        r"^(?:\$ )?(pate (?![a-z ]+: ).+)",
-        block.text,
-        flags=re.MULTILINE,
-    )
+    for line in re.findall(r"^(?:\$ )?(pate (?![a-z ]+: ).+)", block.text, flags=re.MULTILINE)
 ]
 
 

@@ -61,10 +61,7 @@ TEST = StabilityTestEvent(
 CURVE = RenyiCurveEvent(orders=(2.0, 100.0), rdp=(1e-6, 1e-4), neighboring_relation=REPLACE)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"),
-    [(1.0, 1e-6), (30.0, 0.1), (1e-9, 1e-12)],
-)
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (30.0, 0.1), (1e-9, 1e-12)])
 def test_largest_mu_is_on_the_private_side(epsilon: float, delta: float) -> None:
     mu = largest_mu(epsilon, delta)
     assert (

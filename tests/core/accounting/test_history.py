@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from pate._core.accounting.history import History
-from pate.accounting import (
-    Ledger,
-    LedgerHead,
-    LedgerSnapshot,
-    read_ledger,
-    verify_ledger,
-)
+from pate.accounting import Ledger, LedgerHead, LedgerSnapshot, read_ledger, verify_ledger
 from tests.core.accounting.ledgers import (
     BUDGET,
     ONE_LINE,

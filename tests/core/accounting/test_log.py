@@ -10,14 +10,7 @@ import pytest
 
 from pate._core.accounting import ledger as _ledger
 from pate.accounting import Ledger, LedgerHead, read_ledger, verify_ledger
-from tests.core.accounting.ledgers import (
-    ONE_LINE,
-    bodies,
-    filled,
-    gaussian,
-    require_stop,
-    reserve,
-)
+from tests.core.accounting.ledgers import ONE_LINE, bodies, filled, gaussian, require_stop, reserve
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.999])

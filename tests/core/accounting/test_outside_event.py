@@ -11,12 +11,7 @@ import numpy as np
 import pytest
 
 from pate._core.accounting.base import Event, event_from_dict
-from pate._core.accounting.charges import (
-    Events,
-    Totals,
-    account,
-    parse_events,
-)
+from pate._core.accounting.charges import Events, Totals, account, parse_events
 from pate._core.accounting.curves import pure_dp_mu_squared
 from pate._core.testing.mechanisms import Laws
 from pate._core.validation import FloatArray, require_positive

@@ -125,11 +125,7 @@ STEPS = {
         np.array([[[0.6224, 0.3776], [0.3776, 0.6224]], [[0.3776, 0.6224], [0.6224, 0.3776]]]),
     ),
 }
-ORDERS = [
-    ("choice", "gaussian"),
-    ("bit", "gaussian", "choice"),
-    ("choice", "wide", "pure"),
-]
+ORDERS = [("choice", "gaussian"), ("bit", "gaussian", "choice"), ("choice", "wide", "pure")]
 
 
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)
@@ -242,9 +238,7 @@ def test_orders_of_a_row_are_those_of_its_event() -> None:
     assert ways(ComposedEvent(events=(choice(0.9), gaussian(0.5))), 30_000) == []
 
 
-def test_rows_have_an_order_only_if_they_are_few_and_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rows_have_an_order_only_if_they_are_few_and_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(*rows: Row, epsilon: float = 3.0, spread: float = 1.0) -> int | None:
         profile = ordered_profile(rows, epsilon=epsilon, spread=spread)
         return None if profile is None else profile[0]

@@ -361,9 +361,7 @@ def test_no_epsilon_chosen_after_the_draw_is_printed_as_a_guarantee(tmp_path: Pa
     """What a refused query cost is far below what an attacker learns from whether it was
     refused."""
     aggregator = ConfidentScreen(
-        answers=Peeling(k=1, scale_peel=1.0),
-        sigma_confident=20.0,
-        threshold_confident=0.0,
+        answers=Peeling(k=1, scale_peel=1.0), sigma_confident=20.0, threshold_confident=0.0
     )
     shape = VoteShape(40, 2)
     events = aggregator.events(shape)

@@ -58,9 +58,7 @@ def flip_class_law(chances: Scores, sizes: Scores) -> Array:
 
 
 def peel_law(
-    scores: Scores,
-    sequences: Sequence[tuple[int, ...]],
-    choice: Callable[[Scores], Array],
+    scores: Scores, sequences: Sequence[tuple[int, ...]], choice: Callable[[Scores], Array]
 ) -> Array:
     """Law of rounds of ``choice`` without replacement."""
 

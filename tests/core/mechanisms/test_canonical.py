@@ -147,11 +147,7 @@ def test_single_rows_of_many_items_follow_the_law(
     ("gamma", "scale", "loss"), [(0.5, 0.3, "lead"), (0.2, 0.1, "published"), (0.0, 5.0, "lead")]
 )
 def test_all_proposals_of_a_row_have_their_law(
-    gamma: float,
-    scale: float,
-    loss: CanonicalLoss,
-    points: int,
-    monkeypatch: pytest.MonkeyPatch,
+    gamma: float, scale: float, loss: CanonicalLoss, points: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All proposals are listed: the share of each, times the chance that it is kept, is the weight
     of its class, in fractions. Tails alone and in runs are among them."""

@@ -13,10 +13,7 @@ from pate._core.mechanisms import gaps as _gaps
 from pate._core.mechanisms.gaps import GapNoise
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.testing.mechanisms import Grid
-from pate.accounting import (
-    GaussianNoisyMaxEvent,
-    NeighboringRelation,
-)
+from pate.accounting import GaussianNoisyMaxEvent, NeighboringRelation
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
 

@@ -7,14 +7,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 from pate._core.accounting.cost import gaussian_log_delta
-from pate._core.mechanisms.noise import (
-    decode,
-    failure,
-    share_grid,
-    share_sigma,
-    split,
-    summand,
-)
+from pate._core.mechanisms.noise import decode, failure, share_grid, share_sigma, split, summand
 from pate._core.validation import FloatArray
 
 

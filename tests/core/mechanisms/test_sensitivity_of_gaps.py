@@ -10,9 +10,7 @@ import pytest
 from pate import mechanisms as m
 from pate._core.testing.laws import ORDERS
 from pate._core.testing.mechanisms import Grid
-from pate.accounting import (
-    NeighboringRelation,
-)
+from pate.accounting import NeighboringRelation
 from tests.core.mechanisms import oracles, test_stability, test_stable_top_k
 
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
@@ -34,10 +32,7 @@ class _OfScores:
     def make(self, relation: NeighboringRelation) -> Any:
         moves = self.unit * self.max_move
         votes = super().make(relation).scaled(moves)  # type: ignore[misc]
-        given = {
-            "sensitivity": moves,
-            "num_teachers": self.upper,
-        }
+        given = {"sensitivity": moves, "num_teachers": self.upper}
         given["shift"] = relation.score_range * moves
         return replace(
             votes, **{each.name: given[each.name] for each in fields(votes) if each.name in given}

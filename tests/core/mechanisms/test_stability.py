@@ -114,10 +114,7 @@ def test_half_the_probability_of_failure_is_refuted(relation: NeighboringRelatio
 def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
     """The maximum in its curve runs over half votes up to the number of teachers."""
     test = m.StabilityTest(num_teachers=10, sigma=0.3, delta_test=1e-9, shift=2)
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected gaps (in whole or half|of at most 10) votes$",
-    ):
+    with pytest.raises(ValueError, match=r"^Expected gaps (in whole or half|of at most 10) votes$"):
         test([3.0, gap], generator=m.seeded_generator(0))
     distances = m.StabilityTest(num_teachers=1, sigma=0.3, delta_test=1e-9, shift=1, window=1)
     assert distances([0.5, 1.5], generator=m.seeded_generator(0)).shape == (2,)

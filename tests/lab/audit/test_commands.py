@@ -46,8 +46,7 @@ def table(folder: Path) -> str:
     """Write a CSV file of a category, gaps and labels of words."""
     roles = ["private"] * 80 + ["public"] * 30 + ["test"] * 10
     rows = [
-        f"r{i},{role},{['Bern', 'Rome', 'Oslo'][i % 3]},{'' if i % 9 == 4 else i % 50},"
-        f"{'Yes' if i % 50 > 20 else 'No'}"
+        f"r{i},{role},{['Bern', 'Rome', 'Oslo'][i % 3]},{'' if i % 9 == 4 else i % 50},{'Yes' if i % 50 > 20 else 'No'}"
         for i, role in enumerate(roles)
     ]
     (folder / "t.csv").write_text("\n".join(["id,split,city,age,gout", *rows]))

@@ -122,10 +122,7 @@ def test_a_party_that_cheats_is_refused_and_nothing_is_paid(
     if cheat == "wrong bytes":
         content = content[:-50] + bytes(40) + content[-10:]
     elif cheat == "another's name":  # west signs, in the name of south
-        path, key = (
-            silos.exchange.path(kind, "south"),
-            SigningKey.read(silos.signing_key("west")),
-        )
+        path, key = (silos.exchange.path(kind, "south"), SigningKey.read(silos.signing_key("west")))
         if kind == "masked":
             content = silos.exchange.packed("south", key, silos.exchange.masked("south"))
         else:

@@ -216,10 +216,7 @@ def test_a_silo_cannot_make_up_the_keys_of_others(tmp_path: Path) -> None:
         )
         keys = {"sealing": made_up.sealing.hex(), **points}
         hospitals.exchange.send(path, hospitals.exchange.message("keys", name, key, **keys))
-    with pytest.raises(
-        ValueError,
-        match=r"^Expected .*keys/south.json as south signed it$",
-    ):
+    with pytest.raises(ValueError, match=r"^Expected .*keys/south.json as south signed it$"):
         hospitals.advance("north")
     assert hospitals.exchange.absent("shares") == ["north", "south", "west"]
 
@@ -271,10 +268,7 @@ def blamed(printed: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "liars",
-    [
-        (1, 4),
-        *(pytest.param(each, marks=pytest.mark.slow) for each in combinations(range(5), 2)),
-    ],
+    [(1, 4), *(pytest.param(each, marks=pytest.mark.slow) for each in combinations(range(5), 2))],
 )
 def test_as_many_may_lie_as_may_drop_out_and_nobody_else_is_blamed(
     after: After, liars: tuple[int, ...], capsys: pytest.CaptureFixture[str]

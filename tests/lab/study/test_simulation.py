@@ -9,11 +9,7 @@ from pate.lab.study.sources import Simulation, simulated
 def test_simulated_teachers_are_as_good_as_asked(accuracy: float) -> None:
     def drawn(num_teachers: int, right: float) -> Simulation:
         return Simulation(
-            num_labels=8,
-            num_teachers=num_teachers,
-            num_public=3000,
-            teacher_accuracy=right,
-            seed=3,
+            num_labels=8, num_teachers=num_teachers, num_public=3000, teacher_accuracy=right, seed=3
         )
 
     votes = simulated(drawn(40, accuracy))

@@ -16,21 +16,9 @@ from pate._core.settings import Partial
 from pate._core.validation import BoolArray
 from pate._labeling.runs.named_votes import NamedVotes
 from pate.accounting import NeighboringRelation
-from pate.aggregators import (
-    Aggregator,
-    Canonical,
-    Joint,
-    NoisyVotes,
-    Peeling,
-    PermuteAndFlip,
-)
+from pate.aggregators import Aggregator, Canonical, Joint, NoisyVotes, Peeling, PermuteAndFlip
 from pate.lab.study.sources import CountsFile, Steps, Zipf
-from pate.lab.study.study import (
-    PRIVATE,
-    Study,
-    Top,
-    run_study,
-)
+from pate.lab.study.study import PRIVATE, Study, Top, run_study
 
 COUNTS = [900, 700, 400, 399, 30, 20]
 

@@ -87,13 +87,7 @@ PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
             delta_stable=1e-2,
         ),
         lambda r: m.TopStable(
-            k=2,
-            kbar=3,
-            scale_threshold=1.0,
-            scale_gap=2.0,
-            scale_peel=1.5,
-            delta=1e-2,
-            relation=r,
+            k=2, kbar=3, scale_threshold=1.0, scale_gap=2.0, scale_peel=1.5, delta=1e-2, relation=r
         ),
     ),
     "stable": (

@@ -15,15 +15,8 @@ from scipy.stats import kstest
 from pate import Outlook, Votes, VoteShape
 from pate._core.validation import MOST_VOTERS, FloatArray, UInt8Array
 from pate._labeling.aggregators import score_votes
-from pate._labeling.aggregators.score_votes import (
-    noisy_count,
-    noisy_knowing,
-    noisy_sum,
-)
-from pate._labeling.linear import (
-    linear_student_of,
-    student_of,
-)
+from pate._labeling.aggregators.score_votes import noisy_count, noisy_knowing, noisy_sum
+from pate._labeling.linear import linear_student_of, student_of
 from pate._labeling.votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
 from pate.aggregators import (

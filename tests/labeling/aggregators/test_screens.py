@@ -62,9 +62,7 @@ class TestConfidentScreen(AggregatorContract):
 
     def malformed(self) -> list[dict[str, Any]]:
         (other,) = set(Relation) - {Relation.REPLACE_RECORD}
-        return [
-            {"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=other)},
-        ]
+        return [{"answers": NoisyVotes(sigma_votes=1.0, neighboring_relation=other)}]
 
 
 class TestConfidentScreenBeforeCheapAnswers(TestConfidentScreen):
@@ -146,10 +144,7 @@ class TestInteractiveScreen(TestConfidentScreen):
         return [*super().malformed(), {"min_confidence": 0.4}, {"min_confidence": 1.1}]
 
 
-@pytest.mark.parametrize(
-    "contract",
-    [TestConfidentScreen, TestInteractiveScreen],
-)
+@pytest.mark.parametrize("contract", [TestConfidentScreen, TestInteractiveScreen])
 @pytest.mark.parametrize("relation", Relation)
 def test_an_answer_for_the_price_of_the_screen_is_refuted(
     contract: type[AggregatorContract], relation: Relation

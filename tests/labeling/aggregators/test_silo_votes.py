@@ -115,11 +115,7 @@ def test_two_figures_are_those_of_the_noise_that_is_not_known(
     and in all of it."""
     alone = silos - colluding - dropouts == 1
     aggregator = SiloVotes(
-        sigma_silos=3.0,
-        silos=silos,
-        colluding=colluding,
-        dropouts=dropouts,
-        single_sums=alone,
+        sigma_silos=3.0, silos=silos, colluding=colluding, dropouts=dropouts, single_sums=alone
     )
     generator, zeros = np.random.default_rng(silos), np.zeros((20_000, 2), dtype=np.int64)
     shares = [summand(zeros, aggregator.share_sigma, generator) for _ in range(silos - dropouts)]

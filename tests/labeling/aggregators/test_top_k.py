@@ -80,10 +80,7 @@ def test_the_least_voted_label_counts_half_unless_it_is_told() -> None:
 
 def test_the_gap_needed_is_that_of_the_mechanism() -> None:
     shape = VoteShape(200, 6)
-    for aggregator in (
-        Canonical(k=2, scale_canonical=4.0),
-        Peeling(k=2, scale_peel=4.0),
-    ):
+    for aggregator in (Canonical(k=2, scale_canonical=4.0), Peeling(k=2, scale_peel=4.0)):
         gap = aggregator.gap_needed(shape, probability=0.9)
         assert gap is not None
         votes, available, meaning = gap

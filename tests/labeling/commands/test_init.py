@@ -320,8 +320,7 @@ def test_all_that_is_not_declared_is_asked_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [
-        f"v{i},{i},p{i // 3},{['Yes', 'No'][i % 2]},{i / 7 if i % 9 else -9999},"
-        f"{1 + i % 12}/{1 + i % 11}/2020,{['private', 'public'][i // 2 % 2]}"
+        f"v{i},{i},p{i // 3},{['Yes', 'No'][i % 2]},{i / 7 if i % 9 else -9999},{1 + i % 12}/{1 + i % 11}/2020,{['private', 'public'][i // 2 % 2]}"
         for i in range(120)
     ]
     head = "visit,row,patient,gout,crp,since,insurance"

@@ -37,7 +37,7 @@ def everything(root: Path) -> dict[str, bytes]:
 def test_what_a_run_leaves(finished: Path) -> None:
     assert stat.S_IMODE((finished / "private").stat().st_mode) == 0o700
     assert {p.name for p in (finished / "public").iterdir()} == {
-        *("label.yaml", "labels.npz", "privacy.json", "privacy.txt", "student", "student_fit.yaml"),
+        *("label.yaml", "labels.npz", "privacy.json", "privacy.txt", "student", "student_fit.yaml")
     }
     with np.load(finished / "public" / "labels.npz") as released:
         assert released["labels"].shape == released["mask"].shape == (80, 4)
@@ -160,11 +160,7 @@ MULTIPLIER = "--label.aggregator.init_args.multiplier_scores"
         bad("no noise", "multiplier_scores > 0", *SCORES, f"{MULTIPLIER}=0"),
         bad("over budget", "epsilon", *SCORES, f"{MULTIPLIER}=1", "--label.max_epsilon=1"),
         bad("unknown stage", "overrides such as", "--labels.num_queries=3"),
-        bad(
-            "bits of records",
-            "Expected no --votes of teachers in closed form",
-            "--votes=bits",
-        ),
+        bad("bits of records", "Expected no --votes of teachers in closed form", "--votes=bits"),
     ],
 )
 def test_bad_input_costs_one_line_and_nothing_else(
@@ -234,10 +230,7 @@ NOISY = "{class_path: NoisyVotes, init_args: {sigma_votes: 1}}"
             },
             "target_epsilon <= 39.0 (--max_epsilon)",
         ),
-        (
-            {"label.yaml": f"aggregator: {NOISY}\ndelta: 0.001\nmax_epsilon: 1"},
-            "Expected",
-        ),
+        ({"label.yaml": f"aggregator: {NOISY}\ndelta: 0.001\nmax_epsilon: 1"}, "Expected"),
         (
             {"label.yaml": "votes: votes.npz\ndelta: 0.001\ntarget_epsilon: 2"},
             "votes of the recipe's own teachers",

@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._labeling.commands.places import (
-    PARTS,
-    find_recipe,
-    shipped_recipes,
-    with_shipped_files,
-)
+from pate._labeling.commands.places import PARTS, find_recipe, shipped_recipes, with_shipped_files
 
 
 def test_shipped_recipes_go_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,8 +61,7 @@ SAID = {
     f"{LABEL} --aggregator no.such.Cls": "(No module named 'no'); --code FOLDER names the folder",
     f"{LABEL} --aggregator numpy.array": "a class, by name or import path, for --aggregator, got numpy.array",
     f"{LABEL} --aggregator NoisyVotes --aggregator.sigma_votes [3]": "a finite number for --aggregator.sigma_votes, got [3]",
-    f"{LABEL} --aggregator NoisyVotes --aggregator.neighboring_relation x": "Expected REPLACE_RECORD or"
-    " ADD_REMOVE_TEACHER for --aggregator.neighboring_relation, got x",
+    f"{LABEL} --aggregator NoisyVotes --aggregator.neighboring_relation x": "Expected REPLACE_RECORD or ADD_REMOVE_TEACHER for --aggregator.neighboring_relation, got x",
     "run mine --teachers.unit grup": "record or group for --unit, got grup; did you mean group?",
     "run mine --label.aggregator.purpose=x": "a class for --aggregator, which takes these settings",
     "run mine --labl.delta 1e-5": "got override='--labl.delta'; did you mean --label.delta?",
@@ -116,8 +115,7 @@ NAMES = sorted(commands().keys() - {*OF_NETWORKS, "student fit", "student test"}
 
 
 @pytest.mark.parametrize(
-    "name",
-    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NAMES],
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 )
 def test_no_command_takes_a_setting_that_an_option_does_not_have(
     name: str, capsys: pytest.CaptureFixture[str]

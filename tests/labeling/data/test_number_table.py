@@ -86,10 +86,7 @@ def raw(tmp_path: Path) -> Path:
 
 def test_categories_and_gaps_are_encoded_by_public_records(raw: Path) -> None:
     source = NumberTable(
-        raw,
-        labels=["gout"],
-        categories={"city": "public", "stage": [1, 2, 3]},
-        fill="public",
+        raw, labels=["gout"], categories={"city": "public", "stage": [1, 2, 3]}, fill="public"
     )
     private, test = source.load(Role.PRIVATE).features, source.load(Role.TEST).features
     assert isinstance(private, NumberColumns)
@@ -223,10 +220,7 @@ def test_labels_are_coded_by_what_is_declared(tmp_path: Path) -> None:
         "id,age,smokes,grade,left,right,split\na,1,Yes,2,flu,flu,private\n"
         "b,2,No,1.0,,flu,public\nc,3,none,-99,flu,,test\n"
     )
-    declared = (
-        "{smokes: {Yes: 1, No: 0, none: null}, grade: {2: 1, 1: 0, -99: null}, left: [flu],"
-        " right: [flu]}"
-    )
+    declared = "{smokes: {Yes: 1, No: 0, none: null}, grade: {2: 1, 1: 0, -99: null}, left: [flu], right: [flu]}"
     (tmp_path / "data.yaml").write_text(
         "data:\n  class_path: NumberTable\n  init_args:"
         f" {{path: {path}, labels: {declared}, columns: [age]}}\n"
@@ -318,11 +312,7 @@ def write_rows(path: Path, head: str, *rows: str) -> Path:
         ("decimal_comma", ["1,5", "1.234,25", "-12"], [1.5, 1234.25, -12]),
         ("thousands_comma", ["1,234", "1,234,567.5", "12"], [1234, 1234567.5, 12]),
         ("percent", ["12%", "12.5 %", "100%"], [0.12, 0.125, 1]),
-        (
-            "iso_date",
-            ["2000-01-02", "2000-01-02 12:00", "2000-01-02T02:00:00+02:00"],
-            [1, 1.5, 1],
-        ),
+        ("iso_date", ["2000-01-02", "2000-01-02 12:00", "2000-01-02T02:00:00+02:00"], [1, 1.5, 1]),
         ("%d.%m.%Y", ["02.01.2000", "1.2.2000", "31.12.1999"], [1, 31, -1]),
     ],
 )

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from pate._labeling.data.feature_maps import needs_torch, restore_map, save_map
-from pate.data import (
-    ArrayFeatures,
-    Arrays,
-    ChainedFeatures,
-    PatchFeatures,
-    PublicScaling,
-    Role,
-)
+from pate.data import ArrayFeatures, Arrays, ChainedFeatures, PatchFeatures, PublicScaling, Role
 from tests.conftest import Write
 
 GRAY, COLOR, LAST = (12, 11), (3, 12, 12), (12, 12, 3)

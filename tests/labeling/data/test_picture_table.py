@@ -212,8 +212,7 @@ def write_gray(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["sixteen.png", "sixteen.tif", "sixteen.pgm", "twelve.pgm", "sixteen.jp2", "floats.tif"],
+    "name", ["sixteen.png", "sixteen.tif", "sixteen.pgm", "twelve.pgm", "sixteen.jp2", "floats.tif"]
 )
 def test_gray_of_any_depth_is_the_same_picture(name: str, tmp_path: Path) -> None:
     """White is 65535 of 16 bits, 1 of floats: all else would be white, or black."""

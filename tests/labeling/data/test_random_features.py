@@ -82,8 +82,7 @@ def table(columns: int, zeros: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("columns", "zeros", "bends"),
-    [(5, 0.0, True), (101, 0.0, False), (20, 0.8, False)],
+    ("columns", "zeros", "bends"), [(5, 0.0, True), (101, 0.0, False), (20, 0.8, False)]
 )
 def test_narrow_dense_rows_bend(columns: int, zeros: float, bends: bool) -> None:
     """Columns are at most half as many as public samples."""

@@ -145,9 +145,7 @@ def test_teachers_of_votes_that_replace_others_are_others(
     assert [g["unit"] for g in guarantees.values()] == ["record", None]
 
 
-def test_groups_add_up_by_their_name_alone_and_the_statement_prints_the_promise(
-    data: Path,
-) -> None:
+def test_groups_add_up_by_their_name_alone_and_the_statement_prints_the_promise(data: Path) -> None:
     """No record decides which totals are printed: the owner's name for the groups does."""
     arrays = make_arrays()
     split = np.array(["private", "public", "test"])[arrays["split"]]

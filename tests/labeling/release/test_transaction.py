@@ -92,11 +92,7 @@ KILLS = [(step, after) for step in STEPS for after in (False, True)]
     [kill if kill in FAST else pytest.param(*kill, marks=pytest.mark.slow) for kill in KILLS],
 )
 def test_killed_at_any_step_it_pays_once_and_draws_the_same(
-    step: str,
-    after: bool,
-    unbroken: list[object],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    step: str, after: bool, unbroken: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)  # it would be killed
     folder, seeds = tmp_path / "run", count(1)

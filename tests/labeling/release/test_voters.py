@@ -12,14 +12,7 @@ from pate._labeling.release.labels import label as label_stage
 from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import finished_votes
 from pate.accounting import read_ledger
-from pate.aggregators import (
-    ClippedVotes,
-    Moments,
-    NoisyVotes,
-    Rounds,
-    Scores,
-    ScoreVotes,
-)
+from pate.aggregators import ClippedVotes, Moments, NoisyVotes, Rounds, Scores, ScoreVotes
 
 
 def label(run: Path, *words: str) -> int:

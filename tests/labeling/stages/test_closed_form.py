@@ -217,10 +217,7 @@ def refused(capsys: Captured, message: str) -> None:
 def test_what_cannot_be_released_is_refused_before_it_is_paid(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    place, moments = (
-        Place(tmp_path),
-        "Expected votes that are Counts or Ballots, which",
-    )
+    place, moments = (Place(tmp_path), "Expected votes that are Counts or Ballots, which")
     assert [place.fit(), place.vote()] == [0, 0]
     for words, message in [
         (

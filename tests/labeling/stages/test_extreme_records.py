@@ -24,14 +24,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import pate
 from pate._core.validation import as_float32
 from pate._labeling.estimator import _FITS
-from pate.data import (
-    Arrays,
-    DataSource,
-    NumberTable,
-    PictureTable,
-    Role,
-    TextTable,
-)
+from pate.data import Arrays, DataSource, NumberTable, PictureTable, Role, TextTable
 from tests.conftest import make_arrays, recipe
 from tests.labeling.data.test_picture_table import write_pictures
 from tests.processes import run_here

@@ -293,10 +293,7 @@ def absent_who_deny(records: Records) -> Voters:
     return replace(voters, scores=[np.maximum(chunk, 1) for chunk in voters.scores])
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [unclipped, centered_by_all, absent_who_deny],
-)
+@pytest.mark.parametrize("fault", [unclipped, centered_by_all, absent_who_deny])
 def test_a_fault_is_found(fault: Make) -> None:
     with pytest.raises(AssertionError):
         assert_alone(fault, by_group=fault is absent_who_deny)

@@ -7,13 +7,7 @@ import pytest
 import torch
 
 from pate._networks.settings import restored_network
-from pate.data import (
-    ArrayFeatures,
-    AutoFeatures,
-    ChainedFeatures,
-    FrozenBackbone,
-    PublicScaling,
-)
+from pate.data import ArrayFeatures, AutoFeatures, ChainedFeatures, FrozenBackbone, PublicScaling
 from pate.student import as_module
 from tests.networks.data.test_backbone import Backbone, pictures
 

@@ -13,11 +13,7 @@ from tests.labeling.data import (
     test_unknown_labels as unknown_labels,
 )
 from tests.labeling.data.test_row_numbers import NUMBERED, SPLIT, Open
-from tests.labeling.data.test_sentences import (
-    TEXTS as SENTENCES,
-    model,
-    stand_in as stand_in,
-)
+from tests.labeling.data.test_sentences import TEXTS as SENTENCES, model, stand_in as stand_in
 
 
 def of_known(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:

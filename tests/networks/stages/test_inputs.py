@@ -58,11 +58,7 @@ LABELS: dict[str, Any] = {
     "budget_filter": "renyi",
 }
 SETTINGS = pate.LabelSettings(ANSWERS, num_queries=80, delta=0.001, noise_seed=3)
-STUDENTS = {
-    "model.network": "pate.models.MLP",
-    "data.soft": "false",
-    "optimize": "macro_f1",
-}
+STUDENTS = {"model.network": "pate.models.MLP", "data.soft": "false", "optimize": "macro_f1"}
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +114,7 @@ def test_settings_of_teachers(name: str, begun: Path, capsys: pytest.CaptureFixt
     assert message in refused(["teachers", "fit", of_file(plan, begun.parent, data)], begun, capsys)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"labels": ["a", "b"]},
-        {"features": PublicPCA(2)},
-    ],
-)
+@pytest.mark.parametrize("data", [{"labels": ["a", "b"]}, {"features": PublicPCA(2)}])
 def test_settings_of_the_data(
     data: dict[str, Any], begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

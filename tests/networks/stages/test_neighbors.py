@@ -432,9 +432,7 @@ def compare(
         world = neighbor(source, arrays, unit, change, lonely)
         assert len(world["ids"]) != len(arrays["ids"]) or change in ("flipped", "outlier")
         alike[change] = require_same(
-            base,
-            see(place, source, world, unit, key, [*more], start, closed_form),
-            settled=settled,
+            base, see(place, source, world, unit, key, [*more], start, closed_form), settled=settled
         )
     # the noise is small: some changes are heard, and where none is, all bytes were compared
     assert len(alike) == len(changes)

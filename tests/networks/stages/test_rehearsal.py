@@ -174,11 +174,7 @@ WAYS: dict[str, Way] = {
 }
 
 
-FAST = (
-    "rows in two roles",
-    "a target above the budget",
-    "a student that fails in training",
-)
+FAST = ("rows in two roles", "a target above the budget", "a student that fails in training")
 
 
 def place(folder: Path, way: Way) -> Path:
@@ -212,10 +208,7 @@ def reserved(folder: Path) -> int:
     ],
 )
 def test_whatever_fails_fails_before_anything_is_reserved(
-    way: Way,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     place(tmp_path, way)

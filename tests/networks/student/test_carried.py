@@ -25,15 +25,7 @@ from pate._labeling.student.carried import Trained, export_student
 from pate._labeling.student.metrics import DECISION_METRICS
 from pate._networks.settings import restored_network, without_weights
 from pate._networks.student.answers import weights_of_tensors
-from pate.data import (
-    Arrays,
-    CelebA,
-    DataSource,
-    FeatureMap,
-    Features,
-    PublicPCA,
-    Role,
-)
+from pate.data import Arrays, CelebA, DataSource, FeatureMap, Features, PublicPCA, Role
 from pate.student import MapModule, Student, as_module, load_student
 from tests.conftest import make_arrays
 from tests.statements import made_statement

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pate import (
-    ReleasedLabels,
-)
+from pate import ReleasedLabels
 from pate.data import Arrays, PublicPCA, Role
 from pate.student import StudentData
 from tests.conftest import make_arrays

@@ -11,11 +11,7 @@ import torch
 from models import Linear
 from pate._core.files.writing import require_disk
 from pate._networks.teachers import stage as sizing
-from pate._networks.teachers.stage import (
-    choose_size,
-    chunk_bytes,
-    disk_bytes,
-)
+from pate._networks.teachers.stage import choose_size, chunk_bytes, disk_bytes
 from tests.networks.teachers.test_training import plan
 
 PLENTY = 10**12

@@ -11,15 +11,7 @@ import pytest
 from pate._core.settings import Partial
 from pate.aggregators import NoisyVotes, ScoreVotes
 from scripts import search_ledgers
-from scripts.search_ledgers import (
-    Planned,
-    made_up,
-    make,
-    neighbors,
-    search,
-    sequence,
-    totals,
-)
+from scripts.search_ledgers import Planned, made_up, make, neighbors, search, sequence, totals
 
 BY_RECORD, BY_GROUP = Planned(unit="record"), Planned(unit="group")
 

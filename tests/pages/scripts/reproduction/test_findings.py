@@ -36,13 +36,7 @@ def finding(**changes: object) -> Finding:
 
 
 def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
-    keep(
-        tmp_path,
-        "a_table",
-        finding(),
-        Effort(full=True, seed=3),
-        12.34,
-    )
+    keep(tmp_path, "a_table", finding(), Effort(full=True, seed=3), 12.34)
     (again,) = kept(tmp_path)
     assert (again.claims, again.full, again.seed, again.seconds) == (
         (CLAIM,),

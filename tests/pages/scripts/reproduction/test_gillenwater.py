@@ -9,17 +9,8 @@ import pytest
 
 from pate.accounting import RDPAccountant
 from pate.mechanisms import GumbelPeeling
-from scripts.reproduction import (
-    gillenwater_joint,
-)
-from scripts.reproduction.gillenwater import (
-    DELTA,
-    EPSILON,
-    RELATION,
-    RIVALS,
-    Rival,
-    round_epsilon,
-)
+from scripts.reproduction import gillenwater_joint
+from scripts.reproduction.gillenwater import DELTA, EPSILON, RELATION, RIVALS, Rival, round_epsilon
 from tests.core.mechanisms import oracles
 
 pytestmark = pytest.mark.slow

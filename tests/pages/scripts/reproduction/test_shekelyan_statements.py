@@ -9,11 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from pate.mechanisms import GumbelPeeling
-from scripts.reproduction import (
-    Effort,
-    Verdict,
-    shekelyan_statements as statements,
-)
+from scripts.reproduction import Effort, Verdict, shekelyan_statements as statements
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,7 @@ from pate._core.accounting.curves import gaussian_noisy_max_rdp
 from pate._core.validation import FloatArray, IntArray
 from pate.accounting import NeighboringRelation
 from scripts.reproduction import zhu_wang_privacy as z
-from scripts.reproduction.zhu_wang_privacy import (
-    Composed,
-    GapNoise,
-    Pair,
-    choice_divergence,
-)
+from scripts.reproduction.zhu_wang_privacy import Composed, GapNoise, Pair, choice_divergence
 
 pytestmark = pytest.mark.slow
 

@@ -10,11 +10,7 @@ from scipy.stats import norm
 
 from pate.mechanisms import StableTopKMechanism
 from scripts.reproduction import Effort, Reason, Verdict
-from scripts.reproduction.zhu_wang_theorems import (
-    Counterexample,
-    counterexample,
-    theorems,
-)
+from scripts.reproduction.zhu_wang_theorems import Counterexample, counterexample, theorems
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,7 @@ import pytest
 
 from pate._core.validation import FloatArray
 from scripts.rivals.contributions import Contributions
-from scripts.rivals.moments import (
-    Moments,
-    noised_crosses,
-    noised_moments,
-)
+from scripts.rivals.moments import Moments, noised_crosses, noised_moments
 
 pytestmark = pytest.mark.slow
 
