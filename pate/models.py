@@ -11,7 +11,6 @@ if TYPE_CHECKING:
         MLP as MLP,
         Backbone as Backbone,
         ConvNet as ConvNet,
-        Factory as Factory,
         Linear as Linear,
         ResNet8 as ResNet8,
         ResNet50 as ResNet50,

@@ -21,6 +21,7 @@ from typing import Any, Generic, Self, TypeVar, get_args, get_type_hints
 import numpy as np
 import yaml
 from jsonargparse import (
+    SUPPRESS,
     ArgumentError,
     ArgumentParser,
     Namespace,
@@ -200,6 +201,7 @@ class SettingsParser(ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         know_public_classes()
+        self._function: Any = None
         super().__init__(*args, **options)
 
     def add_class_arguments(self, theclass: Any, *args: Any, **options: Any) -> list[str]:
@@ -212,9 +214,30 @@ class SettingsParser(ArgumentParser):
                 action.required = False
         return added
 
+    def add_function_arguments(self, function: Any, *args: Any, **options: Any) -> list[str]:
+        """Add the arguments of a function, but for one that a maker of networks is given."""
+        self._function = function
+        options["skip"] = {*(options.get("skip") or ()), "num_classes"}
+        added: list[str] = super().add_function_arguments(function, *args, **options)
+        return added
+
     def instantiate(self, namespace: Namespace, *args: Any, **options: Any) -> Namespace:
-        """Return what the parsed settings describe."""
+        """Return what the parsed settings describe; of a function with settings, a partial."""
         require_classes(self, namespace)
+        namespace = namespace.clone()
+        for action in self._actions:
+            if not ActionTypeHint.is_callable_typehint(action):  # type: ignore[no-untyped-call]
+                continue
+            for named in _named_in(namespace.get(action.dest)):
+                function = import_object(named["class_path"])
+                if not isinstance(function, type):  # jsonargparse would call it
+                    given = named.get("init_args", Namespace())
+                    inner = vars(_parser_within(self, function).instantiate(given))
+                    left = {
+                        n for n, p in signature(function).parameters.items() if p.default is p.empty
+                    }
+                    settings = {n: v for n, v in inner.items() if v is not None or n not in left}
+                    namespace[action.dest] = partial(function, **settings)
         options["instantiators"] = [(_make, Completable, True)]
         return super().instantiate(namespace, *args, **options)
 
@@ -225,12 +248,23 @@ class SettingsParser(ArgumentParser):
         except OverflowError as error:
             self.error(f"{_TOO_LARGE}: {error}")
 
-    def parse_object(self, *args: Any, **settings: Any) -> Namespace:
+    def parse_object(self, content: Any, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed settings, which may be the arguments of another setting's class."""
+        if self._function is not None and getattr(self, "_inner_parser", False):
+            self._accept_some(content)
         try:
-            return super().parse_object(*args, **settings)
+            return super().parse_object(content, *args, **settings)
         except OverflowError as error:
             self.error(f"{_TOO_LARGE}: {error}")
+
+    def _accept_some(self, content: Any) -> None:
+        """Require no argument of a function, and accept others if its signature does."""
+        for action in self._actions:
+            action.required = False
+        kinds = {argument.kind for argument in signature(self._function).parameters.values()}
+        if Parameter.VAR_KEYWORD in kinds:
+            for name in {*vars(content)} - {action.dest for action in self._actions}:
+                self.add_argument(f"--{name}", type=Any, default=SUPPRESS)
 
     def plain(self, parsed: Namespace) -> dict[str, Any]:
         """Return checked settings as plain data with every default filled in."""
@@ -286,12 +320,16 @@ def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
                     + " or ".join(kind.__name__ for kind in kinds or ()),
                     class_path=path,
                 )
-                with parser_context(parent_parser=parser):
-                    within = ActionTypeHint.get_class_parser(  # type: ignore[no-untyped-call]
-                        made, {"fail_untyped": False}
-                    )
                 if "init_args" in named:
-                    require_classes(within, named["init_args"])
+                    require_classes(_parser_within(parser, made), named["init_args"])
+
+
+def _parser_within(parser: ArgumentParser, made: Any) -> ArgumentParser:
+    """Return the parser of the arguments of a class or function that a setting names."""
+    with parser_context(parent_parser=parser):
+        return ActionTypeHint.get_class_parser(  # type: ignore[no-any-return, no-untyped-call]
+            made, {"fail_untyped": False}
+        )
 
 
 def _may_hold_objects(hint: Any) -> bool:

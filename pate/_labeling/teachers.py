@@ -80,7 +80,7 @@ def require_factory(make: Callable[..., Any]) -> None:
     shared = hasattr(make, "state_dict") and not isinstance(make, type)
     require(
         not shared,
-        "something that makes a network; with settings, pate.models.Factory",
+        "something that makes a network; with settings, functools.partial",
         network=f"a network that is made, {type(make).__name__}",
     )
 

@@ -5,6 +5,7 @@ At the end the trial of a network, which must answer by logits, and its making b
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from inspect import isfunction, signature
 from types import ModuleType
@@ -107,21 +108,7 @@ def class_paths(settings: Any) -> Iterator[str]:
     """Yield the paths of all classes and functions that settings name."""
     if isinstance(settings, Mapping):
         if "class_path" in settings:
-            path = str(settings["class_path"])
-            yield path
-            # a factory is given the path of another as an argument
-            named, arguments = (
-                getattr(_trusted(path), "path_argument", None),
-                settings.get("init_args"),
-            )
-            if named is not None and isinstance(arguments, Mapping):
-                inner = str(arguments.get(named))
-                # whose own arguments would name another
-                yield (
-                    inner
-                    if getattr(_trusted(inner), "path_argument", None) is None
-                    else f"{path} of {inner}"
-                )
+            yield str(settings["class_path"])
         settings = list(settings.values())
     if isinstance(settings, list):
         for value in settings:
@@ -169,14 +156,9 @@ def _constructed(content: Json, *shape: Any) -> nn.Module:
         default = parameters[name].default if name in parameters else None
         # a setting is saved as the value of its member
         arguments[name] = type(default)(value) if isinstance(default, Enum) else _plain(name, value)
-    if isfunction(make):
-        require(
-            not arguments,
-            "settings of a function in pate.models.Factory",
-            init_args=sorted(arguments),
-        )
-        return make_network(make, *shape)
-    return make(*shape, **arguments)
+    return (
+        make_network(partial(make, **arguments), *shape) if shape[1:] else make(*shape, **arguments)
+    )
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -322,8 +304,11 @@ def make_network(
 
 
 def _takes_classes(make: Callable[..., Any]) -> bool:
-    """Return whether a function takes ``num_classes`` by name and needs at most one argument."""
-    if not isfunction(make):
+    """Return whether a function takes ``num_classes`` by name and needs at most one argument.
+
+    A function may have some of its arguments already.
+    """
+    if not isfunction(make.func if isinstance(make, partial) else make):
         return False
     parameters = signature(make).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -24,6 +24,10 @@ def house(shape: tuple[int, ...], num_labels: int) -> nn.Module:
     return pate.models.Linear(shape, num_labels)
 
 
+def sized(shape: tuple[int, ...], num_labels: int, width: int = 8) -> nn.Module:
+    return pate.models.MLP(shape, num_labels, hidden=(width,))
+
+
 def with_options(shape: tuple[int, ...], num_labels: int, **options: Any) -> nn.Module:
     return pate.models.Linear(shape, num_labels)
 
@@ -66,17 +70,43 @@ def test_facts_are_given_by_name_where_a_signature_has_them() -> None:
     makers = of_recipe(wide), of_recipe(own), Net, partial(Net, width=4)
     networks = [make_network(make, SHAPE, 5) for make in makers]
     networks.append(restored_network(wide, SHAPE, 5, trust=True))
-    assert [network.get_submodule("1").out_features for network in networks] == [16, 8, 8, 4, 16]
+    function = of_recipe({"class_path": f"{__name__}.sized", "init_args": {"width": 32}})
+    networks.append(make_network(function, SHAPE, 5))
+    widths = [network.get_submodule("1").out_features for network in networks]
+    assert widths == [16, 8, 8, 4, 16, 32]
     assert all(network(torch.rand(2, *SHAPE)).shape == (2, 5) for network in networks)
     with pytest.raises(ValueError, match=r"from Blocks\(block: str, layers: .* missing 2 required"):
         make_network(Blocks, SHAPE, 5)
 
 
-@pytest.mark.parametrize("name", ["torchvision.models.resnet18", "timm.models.resnet.resnet18"])
-def test_constructors_of_other_packages_go_by_their_path(name: str) -> None:
-    pytest.importorskip(name.partition(".")[0])
-    network = make_network(of_recipe(name), SHAPE, 5).eval()
-    assert type(network).__name__ == "ResNet" and network(torch.rand(2, *SHAPE)).shape == (2, 5)
+@pytest.mark.parametrize(
+    ("path", "settings", "channels"),
+    [
+        ("torchvision.models.resnet18", {}, 3),
+        ("torchvision.models.resnet18", {"zero_init_residual": True}, 3),
+        ("timm.models.resnet.resnet18", {"in_chans": 1}, 1),
+        ("timm.create_model", {"model_name": "resnet10t", "in_chans": 1}, 1),
+    ],
+)
+def test_functions_of_other_packages_go_by_their_path(
+    path: str, settings: dict[str, Any], channels: int
+) -> None:
+    pytest.importorskip(path.partition(".")[0])
+    make = of_recipe({"class_path": path, "init_args": settings} if settings else path)
+    shape = (channels, 32, 32)
+    network = make_network(make, shape, 5).eval()
+    assert type(network).__name__ == "ResNet" and network(torch.rand(2, *shape)).shape == (2, 5)
+    if "zero_init_residual" in settings:
+        assert not network.get_submodule("layer1.0.bn2").weight.any()  # type: ignore[operator]
+
+
+def test_a_refusal_names_the_signature() -> None:
+    with pytest.raises(ValueError, match=r"from partial\(\*, weights: .*argument 'zero_init'"):
+        make_network(
+            of_recipe({"class_path": "torchvision.models.resnet18", "init_args": {"zero_init": 1}}),
+            SHAPE,
+            5,
+        )
 
 
 MAKERS = {
@@ -88,11 +118,7 @@ MAKERS = {
     "timm": elsewhere,
     "torchvision": vision.resnet18,
     "torchvision's weights": vision.mobilenet_v3_small,
-    "with settings": partial(
-        pate.models.Factory,
-        name="torchvision.models.resnet18",
-        settings={"zero_init_residual": True},
-    ),
+    "with settings": partial(vision.resnet18, zero_init_residual=True),
 }
 
 
@@ -118,13 +144,6 @@ def test_what_makes_no_network_is_refused() -> None:
         make_network(nn.Linear(3, 5), (3,), 5)
     with pytest.raises(ValueError, match=r"a network made by <lambda>, got network='str'"):
         make_network(lambda shape, labels: "nothing", (3,), 5)  # type: ignore[arg-type, return-value]
-    for name, message in (
-        ("resnet18", "the path of a function"),
-        ("torchvision.models.resnet17", "a function that can be imported"),
-        ("no_such_package.resnet18", "a function that can be imported"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            pate.models.Factory(SHAPE, 5, name)
 
 
 class Ended(nn.Module):

@@ -14,7 +14,6 @@ from pate import LabelSettings, TeacherPlan
 from pate._core.settings import SettingsParser
 from pate._networks.student.training import Student
 from pate.data import DataSource
-from pate.models import Factory
 
 ACTING: dict[str, dict[str, Any]] = {
     "os.system": {"command": "touch {mark}"},
@@ -91,16 +90,10 @@ def test_a_slot_calls_no_function_that_is_not_its_factory(
 def test_a_function_annotated_to_return_what_a_slot_takes_is_its_factory() -> None:
     path = "tests.networks.test_slots.descend"
     parser, sizes = parser_of(TeacherPlan), ("num_teachers", "num_steps", "batch_size")
-    make = parser.instantiate(
-        parser.parse_object(
-            {"network": "pate.models.MLP", "optimizer": path, **dict.fromkeys(sizes, 3)}
-        )
-    ).optimizer
-    assert make([torch.nn.Parameter(torch.ones(1))]).param_groups[0]["lr"] == 0.5
-
-
-@pytest.mark.parametrize("path", ["os.system", "tests.networks.test_slots.act", "pathlib.Path"])
-def test_a_factory_of_networks_calls_nothing_else(path: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Expected a class of networks, or a function annotated"):
-        Factory((3,), 2, name=path, settings={"mark": str(tmp_path / "called")})
-    assert not [*tmp_path.iterdir()]
+    for given, lr in ((path, 0.5), ({"class_path": path, "init_args": {"lr": 0.25}}, 0.25)):
+        make = parser.instantiate(
+            parser.parse_object(
+                {"network": "pate.models.MLP", "optimizer": given, **dict.fromkeys(sizes, 3)}
+            )
+        ).optimizer
+        assert make([torch.nn.Parameter(torch.ones(1))]).param_groups[0]["lr"] == lr

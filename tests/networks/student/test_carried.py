@@ -205,7 +205,7 @@ def malicious() -> dict[str, dict[str, Any]]:
     own = from_elsewhere("evil_module.network")
     fetched = from_elsewhere("torch.hub.load_state_dict_from_url", url=url)
     transforms = f"{MAP_MODULES}.Transforms"
-    factory = "pate.models.Factory"
+    builder = "torchvision.models.resnet18"
     networks: dict[str, Any] = {
         "a function": "evil_module.network",
         "a class": "evil_module.Network",
@@ -232,19 +232,11 @@ def malicious() -> dict[str, dict[str, Any]]:
         ),
         "an argument": from_elsewhere("pate.models.MLP", hidden=[own]),
         "a key of an argument": from_elsewhere("pate.models.MLP", hidden={"first": own}),
-        "a factory": from_elsewhere(factory, name="evil_module.network"),
-        "a factory's settings": from_elsewhere(
-            factory, name="torchvision.models.resnet18", settings={"norm_layer": own}
-        ),
-        "weights of a factory": from_elsewhere(
-            factory,
-            name="torchvision.models.resnet18",
-            settings={"weights": "DEFAULT", "num_classes": 4},
-        ),
-        "weights by an old name": from_elsewhere(
-            factory, name="torchvision.models.resnet18", settings={"pretrained": True}
-        ),
-        "no arguments": {"class_path": factory, "init_args": ["evil_module.network"]},
+        "an argument of a function": from_elsewhere(builder, norm_layer=own),
+        "a text of a function": from_elsewhere(builder, norm_layer="evil_module.network"),
+        "weights of a function": from_elsewhere(builder, weights="DEFAULT", num_classes=4),
+        "weights by an old name": from_elsewhere(builder, pretrained=True),
+        "no arguments": {"class_path": builder, "init_args": ["evil_module.network"]},
         "weights of another kind of network": "torchvision.models.segmentation.fcn_resnet50",
         "weights": from_elsewhere("pate.models.ResNet50", weights="IMAGENET1K_V2"),
         "a file of weights": from_elsewhere("pate.models.ResNet50", weights="evil.pt"),
@@ -357,9 +349,7 @@ def test_what_is_trusted_runs(
     [
         "torchvision.models.resnet18",
         pytest.param("torchvision.models.mobilenetv3.mobilenet_v3_small", marks=pytest.mark.slow),
-        from_elsewhere(
-            "pate.models.Factory", name="torchvision.models.resnet18", settings={"weights": None}
-        ),
+        from_elsewhere("torchvision.models.resnet18", weights=None, zero_init_residual=True),
         from_elsewhere("pate.models.ResNet8", width=8),
         from_elsewhere("pate.models.SmallCNN", widths=[8, 16], groups=4),
     ],
