@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     )
     from pate.aggregators import (
         Aggregator as Aggregator,
-        Gap as Gap,
         NoisyVotes as NoisyVotes,
         Outlook as Outlook,
         Partial as Partial,

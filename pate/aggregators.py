@@ -6,7 +6,6 @@ if TYPE_CHECKING:
     from pate._core.settings import Partial as Partial
     from pate._labeling.aggregators.base import (
         Aggregator as Aggregator,
-        Gap as Gap,
         Outlook as Outlook,
         Release as Release,
         load_plugins as load_plugins,

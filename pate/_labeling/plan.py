@@ -32,7 +32,6 @@ from pate._labeling.release.forecast import Forecast, may_abstain
 from pate._labeling.release.hopeless import (
     describe_absent,
     describe_few,
-    describe_gap,
     describe_hopeless,
     describe_unlike,
     effective_columns,
@@ -112,7 +111,7 @@ class PlannedRelease:
         )
         head = f"Labels of {count} public samples by {type(mechanism).__name__}"
         head += f" with {noise}:" if noise else ":"
-        lines = (head, price, explain_epsilon(epsilon), describe_gap(mechanism, self.votes.shape))
+        lines = (head, price, explain_epsilon(epsilon))
         return "\n".join(line for line in lines if line is not None)
 
 

@@ -1,12 +1,7 @@
-"""The interface of a mechanism: it selects, describes its cost, and states its law and accuracy.
+"""The interface of a mechanism: it selects, describes its cost, and states its law.
 
-First the interface, and the mechanisms by name; then the cost, the laws and the accuracies that
-several mechanisms share. Laws and accuracies share no code with samplers.
-
-An accuracy is how often noise leaves the right items ahead. A *gap* is the distance from the k-th
-largest score to the next one. Unless stated otherwise the scores are a step profile, k equal scores
-above d - k equal ones, which is the worst for a given gap: the k largest are found exactly so
-often. The functions take gaps in scales of the noise.
+First the interface; then the cost and the laws that several mechanisms share. Laws share no code
+with samplers.
 """
 
 from __future__ import annotations
@@ -31,15 +26,13 @@ from typing import (
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import comb, gammaln, log_expit
+from scipy.special import comb
 
-from pate._core.accounting.cost import NeighboringRelation, smallest_where
+from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, RepeatedEvent
 from pate._core.mechanisms.noise import (
     ChoiceNoise,
     Noise,
-    log_survival,
-    quantile,
     require_generator,
     require_noise,
 )
@@ -49,15 +42,13 @@ from pate._core.validation import (
     FloatArray,
     IntArray,
     UInt8Array,
-    require,
     require_count,
-    require_in_open_unit_interval,
     require_positive,
 )
 
 
 class NotStatedError(ValueError):
-    """A law or an accuracy that a mechanism does not state, or a law of too many outcomes."""
+    """A law that a mechanism does not state, or one of too many outcomes."""
 
 
 class Law(NamedTuple):
@@ -188,9 +179,6 @@ class Mechanism(ABC, Generic[Released_co]):
     noise_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of the scales of noise, in votes: twice all of them halves the weight of a vote."""
 
-    gap_meaning: ClassVar[str] = "A gap of {gap:.1f} votes is what a query needs to be answered,"
-    """A sentence on `gap_to_answer` for votes, with the gap and settings, before a probability."""
-
     checks: ClassVar[Checks] = {}
     """Checks of single fields: functions of a value by keyword, which raise ``ValueError``.
 
@@ -201,10 +189,9 @@ class Mechanism(ABC, Generic[Released_co]):
         super().__init_subclass__(**options)
         inherited = (vars(base).get("checks", {}) for base in reversed(cls.__mro__))
         cls.checks = {field: check for checks in inherited for field, check in checks.items()}
-        if {"__call__", "_select"} & vars(cls).keys():
-            # a subclass that draws otherwise has another law and another accuracy
-            for name in {"law", "_accuracy"} - vars(cls).keys():
-                setattr(cls, name, getattr(Mechanism, name))
+        if {"__call__", "_select"} & vars(cls).keys() and "law" not in vars(cls):
+            # a subclass that draws otherwise has another law
+            cls.law = Mechanism.law  # type: ignore[method-assign]
         if "__call__" in vars(cls):
             cls.__call__ = _with_generator(cls.__call__)  # type: ignore[method-assign]
 
@@ -269,56 +256,9 @@ class Mechanism(ABC, Generic[Released_co]):
         """
         raise NotStatedError(f"the law of {type(self).__name__} is not known")
 
-    def accuracy(self, *, gap: float, num_items: int = 1) -> float:
-        """Return a probability that the answer is the same as without noise.
-
-        Of k items these are the k largest, in any order; of at most k, all of them are listed. It
-        is the smallest probability over all scores with that gap, as on a step profile,
-        or a lower bound.
-
-        Args:
-            gap: the distance from the k-th largest score to the next one, in votes, at least 0.
-            num_items: the number of scores d. It does not matter to a test of a gap.
-
-        Raises:
-            NotStatedError: if the mechanism does not state its accuracy.
-            ValueError: on a gap that is negative or not finite, or too few items.
-        """
-        require(0 <= gap < math.inf, "a finite gap >= 0", gap=gap)
-        self.require_items(num_items)
-        return self._accuracy(gap, num_items)
-
-    def gap_to_answer(self, *, probability: float, num_items: int = 1) -> float:
-        """Return the smallest gap, in votes, for the `accuracy` to reach ``probability``.
-
-        Raises:
-            NotStatedError: if the mechanism does not state its accuracy.
-            ValueError: on a probability outside (0, 1) or that no gap reaches, or too few items.
-        """
-        require_in_open_unit_interval(probability=probability)
-
-        def is_reached(gap: float) -> bool:
-            return self.accuracy(gap=gap, num_items=num_items) >= probability
-
-        if is_reached(0.0):
-            return 0.0
-        high = max((getattr(self, name) for name in self.noise_parameters), default=1.0)
-        while not is_reached(high):
-            high *= 2
-            require(
-                high < 1e300,
-                "a probability that some gap reaches in floating point",
-                probability=probability,
-            )
-        return smallest_where(is_reached, 0.0, high, tolerance=1e-9)
-
     def require_items(self, num_items: int) -> None:
         """Raise ``ValueError`` if there are too few items to choose from."""
         require_count(1, num_items=num_items)
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        """Return the `accuracy` for a gap in votes; subclasses that know it define this."""
-        raise NotStatedError(f"Expected a mechanism with an accuracy, got {type(self).__name__}")
 
     def scaled(self, factor: float) -> Self:
         """Return the same mechanism with ``factor`` times its noise."""
@@ -365,10 +305,6 @@ class TopKMechanism(ScoreMechanism[IntArray]):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     checks: ClassVar[Checks] = {"k": partial(require_count, 1)}
-    gap_meaning: ClassVar[str] = (
-        "A gap of {gap:.1f} votes between the {k} most voted labels and the others is what a query"
-        " needs to be answered as without noise,"
-    )
     spare: ClassVar[int] = 0
     """The least number of items that must be left out."""
 
@@ -392,10 +328,6 @@ class TopKMechanism(ScoreMechanism[IntArray]):
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         return Release.of_sets(self(counts, generator=generator), np.shape(counts)[1])
-
-    def accuracy(self, *, gap: float, num_items: int = 1) -> float:
-        everything = self.k == num_items and not self.spare and 0 <= gap < math.inf
-        return 1.0 if everything else super().accuracy(gap=gap, num_items=num_items)
 
     def require_items(self, num_items: int) -> None:
         require_count(1, num_items=num_items)
@@ -513,67 +445,3 @@ def peeling_law(scores: Rows, k: int, scale: float, noise: ChoiceNoise) -> Law:
                 longer[members] = longer.get(members, 0.0) + chance * part
         chances = longer
     return Law(np.column_stack(list(chances.values())), members_of(np.array([*chances]), num_items))
-
-
-_STEP = 0.01  # of the trapezoidal rule for integrals over the logarithm of an exponential variable
-_LOG_WAITS: FloatArray = np.arange(-40.0, 4.5, _STEP)
-_WAITS = np.exp(_LOG_WAITS)
-_WEIGHTS = _STEP * np.exp(_LOG_WAITS - _WAITS)
-
-
-def chance_of_one(log_others: float, lost: float, noise: ChoiceNoise) -> float:
-    """Return the chance of one without loss against others that lose ``lost`` scales.
-
-    There are ``exp(log_others)`` others.
-    """
-    if noise == "gumbel":
-        return math.exp(log_expit(lost - log_others))
-    if noise != "exponential":
-        assert_never(noise)
-    # permute-and-flip: the integral of (1 - q u)^others over the time u at which it would be taken;
-    # q is a float of full precision up to 700 scales
-    lost = min(lost, 700.0)
-    chance = math.exp(-lost)
-    if chance == 1:
-        return math.exp(-np.logaddexp(0.0, log_others))
-    # (others + 1) log(1 - q), where log(1 - q) is as -q for small q
-    log_rate = np.logaddexp(0.0, log_others) + math.log(-math.log1p(-chance))
-    return float(
-        -np.expm1(-np.exp(min(log_rate, 700.0))) / np.exp(np.logaddexp(0.0, log_others) - lost)
-    )
-
-
-def chance_by_peeling(k: int, num_others: int, gap: float) -> float:
-    """Return the chance that Gumbel noise keeps k ahead of ``num_others``, round by round."""
-    return math.exp(-float(np.log1p(num_others * math.exp(-gap) / np.arange(1, k + 1)).sum()))
-
-
-def chance_by_flips(k: int, num_others: int, gap: float) -> float:
-    """Return the chance that k rounds of permute-and-flip keep k ahead of ``num_others``."""
-    # in a round with j of the top left, the first of them is met at a uniform time of survival
-    # (1 - u)^j; none of the others has won by then with probability (1 - rho u)^(d-k). Other
-    # scores make it likelier: a lower chance q of the j-th one multiplies rho as well, and the time
-    # q u of the first one comes no later. The integrand is smooth: steps ten times as long will do
-    waits, weights = _WAITS[::10, None], _WEIGHTS[::10]
-    first = np.minimum(-np.expm1(-waits / np.arange(1, k + 1)), 1 - 2**-53)
-    none_before = np.exp(num_others * np.log1p(-math.exp(-gap) * first))
-    return float(np.prod((weights @ none_before) / weights.sum()))
-
-
-def chance_to_lead(noise: Noise, k: int, num_others: int, gap: float) -> float:
-    """Return the chance that k draws of noise plus ``gap`` exceed ``num_others`` draws of it."""
-    # the largest of n draws has F(z)^n = exp(-w) for an exponential w: integrate over log w
-    largest = quantile(-np.expm1(-_WAITS / num_others), noise)
-    return float(_WEIGHTS @ np.exp(k * log_survival(largest - gap, noise)) / _WEIGHTS.sum())
-
-
-def log_binomial(num_items: int, k: int) -> float:
-    """Return the logarithm of the number of sets of k of so many items."""
-    return float(gammaln(num_items + 1) - gammaln(k + 1) - gammaln(num_items - k + 1))
-
-
-def log_less_one(log_number: float) -> float:
-    """Return ``log(n - 1)`` from ``log n`` of a whole number n >= 2."""
-    if log_number > 30:
-        return log_number
-    return math.log(max(round(math.exp(log_number)) - 1, 1))

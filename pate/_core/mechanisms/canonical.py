@@ -42,13 +42,9 @@ from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event
 from pate._core.mechanisms.base import (
     Law,
-    NotStatedError,
     TopKMechanism,
-    chance_of_one,
     choice_event,
     choice_law,
-    log_binomial,
-    log_less_one,
     members_of,
     sets_of,
 )
@@ -444,15 +440,6 @@ class CanonicalMechanism(TopKMechanism):
         least = reduce(np.minimum, (scores[:, column] for column in inside.T))
         utilities = self.gamma * least - (1 - self.gamma) * best_left_out
         return Law(choice_law(utilities / self.scale, self.noise), members)
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        # the smallest score of any other set is at most the (k+1)-th, and the largest left out at
-        # least the k-th: it loses the gap against a top-k that is credited with its lead, and
-        # gamma times the gap against one that is not
-        lost = gap / self.scale * (1.0 if self.loss == "lead" else self.gamma)
-        if self.gamma == 0 and self.loss == "published":
-            raise NotStatedError("Expected gamma > 0 with the published loss, got gamma=0.0")
-        return chance_of_one(log_less_one(log_binomial(num_items, self.k)), lost, self.noise)
 
     def _ranked(self, rows: Rows) -> tuple[IntArray, FloatArray]:
         """Return the item of each rank, and how far its score lies below the k-th, ``[B, d]`` each.

@@ -30,11 +30,10 @@ from pate._core.mechanisms.base import (
     Checks,
     Mechanism,
     ScoreMechanism,
-    chance_of_one,
     choice_event,
 )
 from pate._core.mechanisms.exact_choice import sample_k_smallest
-from pate._core.mechanisms.noise import add_gaussian, exceeds, grid_of, log_survival, require_noise
+from pate._core.mechanisms.noise import add_gaussian, exceeds, grid_of, require_noise
 from pate._core.mechanisms.ranking import (
     REACH,
     Rows,
@@ -247,23 +246,6 @@ class GapChoice(ScoreMechanism[IntArray]):
         chosen: IntArray = best + self._candidates.start
         return chosen[0] if single else chosen
 
-    def probability(self, lead: float) -> float:
-        """Return the probability to choose a gap ``lead`` votes wider than all, equal, others.
-
-        Exact with Gumbel and exponential noise, and by quadrature with any other. A regularizer is
-        left out.
-        """
-        others, ahead = self.num_candidates - 1, lead / self.scale
-        if self.noise == "gumbel" or (self.noise == "exponential" and lead >= 0):
-            return chance_of_one(math.log(others) if others else -math.inf, ahead, self.noise)
-        cells = np.linspace(-40.0, 40.0, 16_001)
-        # given the noise of that gap, the others stay behind with the same chance each
-        mass, middle = (
-            -np.diff(np.exp(log_survival(cells, self.noise))),
-            (cells[1:] + cells[:-1]) / 2,
-        )
-        return float(mass @ (-np.expm1(log_survival(middle + ahead, self.noise))) ** others)
-
     def event(self, relation: NeighboringRelation) -> Event:
         weight = self.majority_weight if self.allow_empty and self.majority_weight else 1
         window = 2 * max(self.window(relation), weight * self.sensitivity)
@@ -362,9 +344,6 @@ class _GapTest(Mechanism[BoolArray]):
     def failure(self, gaps: ArrayLike) -> FloatArray:
         """Return the probability that each of ``gaps`` fails, however small."""
         return self._exceeds(-self._missing(gaps))
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        return float(self.probability(gap))
 
     def _missing(self, gaps: ArrayLike) -> FloatArray:
         """Return the noise, in votes, above which each of ``gaps`` passes."""

@@ -18,7 +18,6 @@ from itertools import permutations
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import gammaln
 
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event
@@ -26,11 +25,8 @@ from pate._core.mechanisms.base import (
     Checks,
     Law,
     TopKMechanism,
-    chance_of_one,
     choice_event,
     choice_law,
-    log_binomial,
-    log_less_one,
     members_of,
     require_few,
     sets_of,
@@ -118,15 +114,6 @@ class JointMechanism(TopKMechanism):
             len(scores), len(sets), math.factorial(k)
         )
         return Law(chances.sum(axis=2), members_of(sets, num_items))
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        # the sequence in order loses nothing, and every sequence with an item from outside the gap
-        # at least; the other orders of the top-k, which may lose as much as there is, are not
-        # counted on
-        log_orders = float(gammaln(self.k + 1))
-        log_sequences = log_orders + log_binomial(num_items, self.k)
-        log_others = log_orders + log_less_one(log_sequences - log_orders)
-        return chance_of_one(log_others, gap / self.scale, self.noise)
 
 
 def joint_window(*, k: int, relation: NeighboringRelation) -> int:

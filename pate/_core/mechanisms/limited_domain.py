@@ -25,7 +25,6 @@ from pate._core.mechanisms.base import (
     Checks,
     Release,
     ScoreMechanism,
-    TopKMechanism,
     choice_event,
 )
 from pate._core.mechanisms.exact_choice import sample_k_smallest
@@ -213,7 +212,6 @@ class LimitedDomain(DomainMechanism):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-    gap_meaning: ClassVar[str] = TopKMechanism.gap_meaning
 
     scale: float
 
@@ -283,15 +281,6 @@ class LimitedDomain(DomainMechanism):
         """Return the probability to list an item if kbar items lead all others by ``widest``."""
         ahead = (widest - self.window(self.relation)) / self.scale
         return float(expit(ahead + math.log(self.delta)))
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        # others of the domain lose the gap at least, and so does the threshold, but for its lead
-        # over the last of them
-        k, kbar = self.k, self.kbar
-        lead = self.window(self.relation) / self.scale + math.log(kbar / self.delta)
-        log_others = np.logaddexp(lead, math.log(kbar - k) if kbar > k else -math.inf)
-        log_others = float(log_others) - gap / self.scale
-        return math.exp(-float(np.logaddexp(0.0, log_others - np.log(np.arange(1, k + 1))).sum()))
 
     def _failure(self, wider: float) -> float:
         return math.exp(min(math.log(self.delta) + wider / self.scale, 0.0))
@@ -400,11 +389,6 @@ class TopStable(DomainMechanism):
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         peeled = self.peel(counts, generator=generator)
         return self._answered(peeled.listed, np.shape(counts)[1], peeled.rounds)
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        # the gap below rank k is tried first
-        passing = self._threshold - max(gap - self.window(self.relation), 0.0)
-        return chance_to_exceed(passing, **self._scales)
 
     def max_answer_probability(self, widest: float) -> float:
         """Return a bound on the probability that one of kbar gaps passes, or 1 with a fallback."""

@@ -28,9 +28,6 @@ from pate._core.mechanisms.base import (
     NotStatedError,
     ScoreMechanism,
     TopKMechanism,
-    chance_by_flips,
-    chance_by_peeling,
-    chance_to_lead,
     choice_event,
     peeling_law,
 )
@@ -269,12 +266,6 @@ class NoisyTopK(TopKMechanism):
             )
         return peeling_law(scores, self.k, self.scale, "gumbel")
 
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        others, scales = num_items - self.k, gap / self.scale
-        if self.noise == "gumbel":
-            return chance_by_peeling(self.k, others, scales)
-        return chance_to_lead(self.noise, self.k, others, scales)
-
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyMax(ScoreMechanism[IntArray]):
@@ -373,9 +364,6 @@ class OneShotLaplace(TopKMechanism):
             neighboring_relation=relation, epsilon=self.k * (self.window(relation) / self.scale)
         )
 
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        return chance_to_lead("laplace", self.k, num_items - self.k, gap / self.scale)
-
 
 @dataclass(frozen=True, kw_only=True)
 class GumbelPeeling(TopKMechanism):
@@ -405,9 +393,6 @@ class GumbelPeeling(TopKMechanism):
 
     def law(self, scores: Rows) -> Law:
         return peeling_law(scores, self.k, self.scale, "gumbel")
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        return chance_by_peeling(self.k, num_items - self.k, gap / self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -459,9 +444,6 @@ class PermuteAndFlipPeeling(TopKMechanism):
 
     def law(self, scores: Rows) -> Law:
         return peeling_law(scores, self.k, self.scale, "exponential")
-
-    def _accuracy(self, gap: float, num_items: int) -> float:
-        return chance_by_flips(self.k, num_items - self.k, gap / self.scale)
 
 
 class CountedTopK(NamedTuple):

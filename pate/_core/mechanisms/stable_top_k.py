@@ -16,8 +16,9 @@ from typing import Any, ClassVar, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import log_expit
 
-from pate._core.accounting.cost import NeighboringRelation
+from pate._core.accounting.cost import NeighboringRelation, smallest_where
 from pate._core.accounting.events import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -134,32 +135,6 @@ class GapMechanism(ScoreMechanism[Released_co]):
         """Describe the choice of a gap, then its test (Zhu & Wang (2022), Theorem 11)."""
         return ComposedEvent(events=(self.choice.event(relation), self.test.event(relation)))
 
-    def accuracy(self, *, gap: float, num_items: int = 1, widest_other: float = 0.0) -> float:
-        """Return a lower bound on the probability that the set above a gap is released.
-
-        Args:
-            gap: the gap below the chosen rank, in votes, at least 0; for a given k, below the k-th
-                count.
-            num_items: does not matter.
-            widest_other: the largest of all other gaps, and majorities for none or all of the
-                labels, in votes.
-
-        Raises:
-            ValueError: on gaps that are negative or not finite.
-            NotStatedError: with a regularizer.
-        """
-        require(0 <= gap < math.inf, "a finite gap >= 0", gap=gap)
-        require(
-            0 <= widest_other < math.inf, "a finite widest_other >= 0", widest_other=widest_other
-        )
-        chosen = self.choice.probability(gap - widest_other + self._least_preference)
-        return chosen * float(self.test.probability(gap))
-
-    @property
-    def _least_preference(self) -> float:
-        """The least preference, in votes, of the rank of that gap over any other."""
-        return 0.0
-
     def _rows(self, counts: ArrayLike) -> tuple[Rows, bool]:
         rows, single = as_counts(counts, self.num_teachers)
         require(
@@ -236,11 +211,6 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
 
     checks: ClassVar[Checks] = {name: GapChoice.checks[name] for name in ("regularizer", "kbar")}
 
-    gap_meaning: ClassVar[str] = (
-        "A gap of {gap:.1f} votes between the counts is what a query needs to be answered, and"
-        " answered right,"
-    )
-
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
 
@@ -258,12 +228,6 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
     @property
     def _preferences(self) -> dict[str, Any]:
         return {"regularizer": self.regularizer, "kbar": self.kbar}
-
-    @property
-    def _least_preference(self) -> float:
-        if self.regularizer is not None:
-            raise NotStatedError("Expected no regularizer: its accuracy is not known")
-        return 0.0
 
     def __call__(
         self, scores: ArrayLike, *, generator: np.random.Generator
@@ -293,6 +257,23 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
 
     def answer(self, counts: ArrayLike, *, generator: np.random.Generator) -> Release:
         return Release.of_rows(*self(counts, generator=generator))
+
+    def gap_to_answer(self, probability: float) -> float:
+        """Return the least gap, in votes, whose set is released with ``probability``.
+
+        All other gaps are 0, the noise of the choice is Gumbel, and no k is preferred.
+        """
+        others = self.choice.num_candidates - 1
+        log_others = math.log(others) if others else -math.inf
+
+        def is_reached(gap: float) -> bool:
+            chosen = math.exp(log_expit(gap / self.scale_gap - log_others))
+            return chosen * float(self.test.probability(gap)) >= probability
+
+        high = max(self.scale_gap, self.sigma_test)
+        while not is_reached(high):
+            high *= 2
+        return 0.0 if is_reached(0.0) else smallest_where(is_reached, 0.0, high, tolerance=1e-9)
 
     def max_answer_probability(self, widest: float) -> float:
         """Return the probability that the widest gap or majority that there is passes its test."""
@@ -392,11 +373,6 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
     def _preferences(self) -> dict[str, Any]:
         ranks = range(self.num_labels + 1)
         return {"regularizer": tuple(-self.rank_penalty * abs(j - self.k) for j in ranks)}
-
-    @property
-    def _least_preference(self) -> float:
-        """The penalty of the ranks next to k, whose gap is meant."""
-        return self.rank_penalty
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
         """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``.

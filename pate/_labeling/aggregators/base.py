@@ -15,7 +15,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
-    NamedTuple,
     Self,
     TypeAlias,
 )
@@ -124,17 +123,6 @@ LEAST_ANSWERED = 0.1
 
 
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-300, 1e300  # beyond them noise, or its cost, is no float
-
-
-class Gap(NamedTuple):
-    """How far apart counts must lie for an aggregator to give the same answer as without noise."""
-
-    votes: float
-    """The gap that a query needs, in votes."""
-    available: float
-    """The largest gap that the teachers can produce, in votes."""
-    meaning: str
-    """The sentence that explains it to a user, without the probability at its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,17 +369,12 @@ class Aggregator(Completable, ABC):
         p, q = (np.hstack((*side, *rest)) for side, rest in zip(sides, nothing, strict=True))
         return p, q
 
-    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap | None:
-        """Return the gap of counts that gives the same answer as without noise. None if unknown.
-
-        >>> aggregator = Peeling(k=2, scale_peel=2.0)
-        >>> gap = aggregator.gap_needed(VoteShape(num_teachers=100, num_labels=4), probability=0.9)
-        >>> round(gap.votes, 1)
-        6.6
+    def teachers_to_answer(self, probability: float, num_labels: int) -> float | None:
+        """Return how many teachers who agree have an answer with ``probability``. None if unknown.
 
         Args:
-            shape: the numbers of teachers and labels.
             probability: the probability of that answer, in (0, 1).
+            num_labels: the number of labels.
         """
         return None
 

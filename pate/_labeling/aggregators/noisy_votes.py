@@ -56,7 +56,7 @@ from pate._core.validation import (
     require_count,
     require_positive,
 )
-from pate._labeling.aggregators.base import Aggregator, Gap, Outlook, Release, predictions_of
+from pate._labeling.aggregators.base import Aggregator, Outlook, Release, predictions_of
 from pate._labeling.votes.kinds import Ballots, Counts, MaskedTotal, Need, VoteShape
 from pate._labeling.votes.voters import blocks
 
@@ -112,12 +112,6 @@ class NoisyVotes(Aggregator):
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
         return [{}, {"soft": False}, {"soft": False, "min_lead": outlook.shape.num_teachers / 10}]
 
-    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap:
-        """Return how far from half of the teachers a count must lie to survive the noise."""
-        votes = max(self.min_lead + self.sigma_votes * float(ndtri(probability)), 0.0)
-        tie = shape.num_teachers / 2
-        return Gap(votes, tie, f"A count {votes:.1f} votes away from {tie:g} keeps its label")
-
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
@@ -139,6 +133,10 @@ class NoisyVotes(Aggregator):
         """Return the probability that teachers who agree on a label have it given or denied."""
         margins = np.array([shape.num_teachers / 2, -shape.num_teachers / 2])
         return float(ndtr((margins - self.min_lead) / self.sigma_votes).sum())
+
+    def teachers_to_answer(self, probability: float, num_labels: int) -> float:
+        # a count is half of the teachers away from a tie
+        return 2 * (self.min_lead + self.sigma_votes * float(ndtri(probability)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -505,17 +503,6 @@ class Powerset(Aggregator):
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
         return [{}] if outlook.shape.num_labels <= MOST_LABELS else []
-
-    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap:
-        """Return by how many votes a set must lead to be chosen if no other set has a vote."""
-        odds = math.log(2) * shape.num_labels + math.log(probability / (1 - probability))
-        votes = max(self.scale_powerset * odds, 0.0)
-        return Gap(
-            votes,
-            shape.num_teachers,
-            f"A gap of {votes:.1f} votes between the two label sets is what a query needs to be"
-            " answered, and answered right,",
-        )
 
     def law(self, votes: Ballots) -> Law:
         require_few(2**votes.num_labels, "gumbel")

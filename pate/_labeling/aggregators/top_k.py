@@ -40,7 +40,7 @@ from pate._core.mechanisms.stable_top_k import (
     StableTopKMechanism,
 )
 from pate._core.validation import FloatArray, require, require_in_open_unit_interval
-from pate._labeling.aggregators.base import Aggregator, Gap, Outlook, Release
+from pate._labeling.aggregators.base import Aggregator, Outlook, Release
 from pate._labeling.votes.kinds import Counts, VoteShape
 
 Bound = TypeVar("Bound", bound=Mechanism[Any])
@@ -119,14 +119,6 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
     def law(self, votes: Counts) -> Law:
         return self.mechanism(votes.shape).law(votes.counts.astype(np.int64))
 
-    def gap_needed(self, shape: VoteShape, *, probability: float) -> Gap | None:
-        mechanism = self.mechanism(shape)
-        try:
-            votes = mechanism.gap_to_answer(probability=probability, num_items=shape.num_labels)
-        except NotStatedError:
-            return None
-        return Gap(votes, shape.num_teachers, mechanism.gap_meaning.format(gap=votes, **vars(self)))
-
     def max_answer_probability(self, shape: VoteShape) -> float:
         return self.mechanism(shape).max_answer_probability(shape.num_teachers)
 
@@ -155,7 +147,7 @@ class Canonical(MechanismAggregator[CanonicalMechanism], tag="canonical"):
 
     Choose it if every sample has k labels and there are at most 25 in all, or k is most of them:
     the cost of a query grows neither with k nor with the number of labels, but the gap that it
-    needs grows with the logarithm of the number of sets (``gap_needed``; `Peeling` compares).
+    needs grows with the logarithm of the number of sets.
 
     Privacy: one ``eta``-bounded-range choice, ``eta = window / scale_canonical`` with a window of 1
     vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, for both losses of
@@ -198,7 +190,7 @@ class Peeling(MechanismAggregator[NoisyTopK], tag="peel"):
     Choose it for a few of many labels: it costs k choices, so that the noise grows with the root of
     k, but the gap that it needs grows only with the logarithm of the number of labels. With 40
     labels `Canonical` needs a smaller gap for k of 18 and more, with 80 labels from 53 on, and up
-    to 25 labels for any k (``gap_needed``).
+    to 25 labels for any k.
 
     Privacy: k ``eta``-bounded-range choices, ``eta = window / scale_peel`` with a window of 1 vote
     under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD (Durfee & Rogers (2019), Lemma 4.2). Any
@@ -536,13 +528,17 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
             )
             if calibrated is None:
                 return math.inf
-            return float(calibrated.mechanism(shape).gap_to_answer(probability=answered))
+            return float(calibrated.mechanism(shape).gap_to_answer(answered))
 
         # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses
         # nothing noticeable
         center = _lowest(np.arange(-2.0, 2.01, 0.25).tolist(), gap)
         best = _lowest((center + np.arange(-0.2, 0.21, 0.05)).tolist(), gap)
         return split(best).calibrated(target, shape)
+
+    def teachers_to_answer(self, probability: float, num_labels: int) -> float:
+        # the gap does not depend on the number of teachers
+        return self.mechanism(VoteShape(2, num_labels)).gap_to_answer(probability)
 
 
 @dataclass(frozen=True, kw_only=True)

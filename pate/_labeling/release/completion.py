@@ -265,8 +265,8 @@ def scale_to_target(
 
 
 _MANY = 10_000  # teachers that noise is tried with before their number is known
-_ANSWERED = 0.9  # the probability of an answer at the predicted gap
-_SPARE = 1.5  # teachers for each vote of that gap
+_ANSWERED = 0.9  # the probability of an answer if no more than those who must agree do
+_SPARE = 1.5  # teachers for each of them
 
 
 def first_settings(settings: LabelSettings) -> LabelSettings:
@@ -325,9 +325,9 @@ def teachers_for(
 ) -> int:
     """Return how many teachers answer by the rest of a target.
 
-    They are half as many again as the gap that a query needs. It is a public number, rounded up to
-    two digits. A teacher without records repeats the released student, so that more teachers than
-    records do no harm, and add nothing.
+    They are half as many again as those who must agree for an answer. It is a public number,
+    rounded up to two digits. A teacher without records repeats the released student, so that more
+    teachers than records do no harm, and add nothing.
 
     Args:
         settings: the settings of the second release.
@@ -336,16 +336,16 @@ def teachers_for(
         before: the charges of the earlier releases that the target covers.
 
     Raises:
-        ValueError: if no gap is predicted for the aggregator.
+        ValueError: if the aggregator does not tell how many must agree.
     """
     # a delta promises something for fewer teachers than one over it
     shape = VoteShape(min(_MANY, math.ceil(1 / settings.delta) - 1), num_labels)
     aggregator = resolve_settings(settings, shape, size, before=before).mechanism
-    gap = require_given(
-        aggregator.gap_needed(shape, probability=_ANSWERED),
+    agreeing = require_given(
+        aggregator.teachers_to_answer(_ANSWERED, num_labels),
         f"num_teachers in teachers.yaml with {type(aggregator).__name__}",
         num_teachers=None,
     )
-    number = max(2.0, _SPARE * gap.votes * shape.num_teachers / gap.available)
+    number = max(2.0, _SPARE * agreeing)
     digits = 10.0 ** max(0, math.floor(math.log10(number)) - 1)
     return int(math.ceil(number / digits) * digits)

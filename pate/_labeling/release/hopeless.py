@@ -16,13 +16,13 @@ import numpy as np
 
 from pate._core.release.transaction import suited_delta
 from pate._core.validation import MOST_VOTERS, UNKNOWN, FloatArray, UInt8Array, require
-from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator
+from pate._labeling.aggregators.base import LEAST_ANSWERED
 from pate._labeling.aggregators.clipped_votes import ClippedVotes, Rounds
 from pate._labeling.aggregators.noisy_votes import NoisyVotes, SiloVotes
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.runs.vote_store import VoteFacts
 from pate._labeling.teachers import ClosedFormPlan
-from pate._labeling.votes.kinds import Moments, VoteShape
+from pate._labeling.votes.kinds import Moments
 
 _UNSTATED = 100_000  # records, beyond which a public number of them must be stated
 _MOST_COLUMNS = 10  # for each record
@@ -107,26 +107,10 @@ def effective_columns(features: FloatArray) -> float:
     return float(np.diag(products).mean() ** 2 / squares) if squares else 0.0
 
 
-_LIKELY = 0.9
 REMEDY = (
     "Fewer queries, a larger epsilon, more teachers, teachers that start from a release"
     " (start_from) or another aggregator help"
 )
-
-
-def describe_gap(aggregator: Aggregator, shape: VoteShape) -> str | None:
-    """Return a line on the gap that a query needs and the widest that the teachers can have.
-
-    It says what would help if they cannot have that gap. None if no gap is predicted.
-    """
-    gap = aggregator.gap_needed(shape, probability=_LIKELY)
-    if gap is None:
-        return None
-    line = (
-        f"{gap.meaning} with probability {_LIKELY:g}; {shape.num_teachers} teachers can have at"
-        f" most {gap.available:g}."
-    )
-    return line if gap.votes <= gap.available else f"{line} {REMEDY}."
 
 
 def describe_hopeless(

@@ -33,12 +33,11 @@ from pate._core.release.transaction import (
     require_no_other,
     write_statement,
 )
-from pate._core.settings import decode
 from pate._core.validation import expecting, require
 from pate._core.version import __version__
-from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, Release
+from pate._labeling.aggregators.base import LEAST_ANSWERED, Release
 from pate._labeling.release.between_runs import ledger_scope, open_ledger, unit_by
-from pate._labeling.release.hopeless import REMEDY, describe_gap
+from pate._labeling.release.hopeless import REMEDY
 from pate._labeling.release.label_settings import (
     LabelSettings,
     digest_of,
@@ -91,11 +90,9 @@ class StatedLabels(ReleasedLabels):
             f"epsilon = {format_epsilon(cost['epsilon'])} at delta = {format_exact(cost['delta'])}"
         )
         number = f"Only {answered}" if answered else "None"
-        gap = describe_gap(decode(Aggregator, self.aggregator), self.shape)
-        needed = "" if gap is None else f" {gap.removesuffix(f' {REMEDY}.')}"
         return (
             f"{number} of {count} queries {'were' if answered > 1 else 'was'} answered, and"
-            f" {price} is spent.{needed} {REMEDY}; to ask again costs again."
+            f" {price} is spent. {REMEDY}; to ask again costs again."
         )
 
 

@@ -50,11 +50,11 @@ from pate._core.validation import (
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.release.completion import complete_aggregator, scale_to_target
-from pate._labeling.release.hopeless import describe_gap
 from pate._labeling.votes.kinds import VoteShape
 
 _EPSILONS = (*CONVERSIONS, "autodp")
 _LONGEST = 60  # characters of a reason
+_LIKELY = 0.9  # how often teachers who all agree should be answered
 
 
 def account(
@@ -119,15 +119,13 @@ def account(
     meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"])
     lines += [] if meaning is None else [meaning]
     answered = aggregator.max_answer_probability(shape)
-    if answered < LEAST_ANSWERED:
+    if answered < _LIKELY:
         lines.append(
             f"{shape.num_teachers} teachers who all agree are answered with probability"
-            f" {answered:.2g} at most:\n    `pate label` refuses this. Less noise (fewer queries, a"
-            " larger delta) or more teachers\n    are needed."
+            f" {answered:.2g} at most\n    (`pate label` refuses less than {LEAST_ANSWERED}). Less"
+            " noise (fewer queries, a larger delta)\n    or more teachers help."
         )
     if target_epsilon is not None:
-        gap = describe_gap(aggregator, shape)
-        lines += [] if gap is None else [textwrap.fill(gap, 100)]
         content = {
             "aggregator": to_plain(aggregator),
             "num_queries": num_queries,

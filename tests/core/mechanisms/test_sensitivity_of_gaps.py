@@ -97,9 +97,6 @@ def test_a_unit_changes_nothing(scores: Any, unit: float) -> None:
     drawn = np.random.default_rng(0).integers(0, 65, (500, 5))
     if scores in TESTS:
         drawn = drawn.ravel()
-    if not isinstance(scores, m.FixedTopKMechanism):
-        gaps = [each.gap_to_answer(probability=0.9) for each in (scores, scaled)]
-        assert gaps[1] == gaps[0] * unit
     # a finer grid of gaps may hold a worse one, which a Gaussian test pays for
     if not isinstance(getattr(scores, "test", scores), m.StabilityTest):
         for relation in NeighboringRelation:

@@ -82,14 +82,11 @@ class TestNoisyVotesWithALead(AggregatorContract):
 
     def test_a_count_that_leads_by_more_keeps_its_label(self) -> None:
         plain, led = (
-            NoisyVotes(sigma_votes=10.0, min_lead=lead).gap_needed(
-                VoteShape(100, 5), probability=0.9
-            )
+            NoisyVotes(sigma_votes=10.0, min_lead=lead).teachers_to_answer(0.9, 5)
             for lead in (0.0, 3.0)
         )
-        assert (
-            plain is not None and led is not None and led.votes == pytest.approx(plain.votes + 3.0)
-        )
+        assert led == pytest.approx(plain + 2 * 3.0)
+        assert plain == pytest.approx(25.63, abs=0.01)  # 20 deviations of 1.2816
 
 
 @pytest.mark.parametrize("relation", Relation)

@@ -33,7 +33,6 @@ class PickOne(ScoreMechanism[IntArray]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-    gap_meaning: ClassVar[str] = "A lead of {gap:.1f} votes is what a query needs,"
 
     scale: float
 
@@ -55,9 +54,6 @@ class PickOne(ScoreMechanism[IntArray]):
         weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / self.scale)
         chances = weights / weights.sum(axis=1, keepdims=True)
         return Law(chances, np.eye(scores.shape[1], dtype=np.bool_))
-
-    def accuracy(self, *, gap: float, num_items: int = 1) -> float:
-        return float(1 / (1 + (num_items - 1) * np.exp(-gap / self.scale)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +117,7 @@ def test_it_labels_votes_and_is_calibrated_and_compared(installed: Path) -> None
     relation = NeighboringRelation.REPLACE_RECORD
     target = Target(epsilon=2.0, delta=1e-5, num_queries=50, neighboring_relation=relation)
     found = PickLabel.for_target(target, SHAPE)
-    gap = found and found.gap_needed(SHAPE, probability=0.9)
-    assert gap and gap.meaning == f"A lead of {gap.votes:.1f} votes is what a query needs,"
+    assert found is not None and found.noise["scale_pick"] > 1
     with pytest.raises(ValueError, match=r"^Expected scale_pick > 0, got scale_pick=-1\.0$"):
         PickLabel(scale_pick=-1.0)
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pate import Votes, VoteShape
@@ -10,7 +9,6 @@ from pate._core.mechanisms.canonical import CanonicalLoss
 from pate._labeling.testing.aggregators import Grid, Law
 from pate.accounting import NeighboringRelation as Relation
 from pate.aggregators import Aggregator, Canonical, Peeling
-from pate.mechanisms import seeded_generator
 from pate.testing import AggregatorContract
 from tests.core.mechanisms import oracles
 from tests.labeling.aggregators.oracles import counts, sets_law
@@ -76,22 +74,3 @@ class TestPeelingOne(Bound, _TopK):
 
 def test_the_least_voted_label_counts_half_unless_it_is_told() -> None:
     assert Canonical(k=1, scale_canonical=1.0).gamma == 0.5
-
-
-def test_the_gap_needed_is_that_of_the_mechanism() -> None:
-    shape = VoteShape(200, 6)
-    for aggregator in (Canonical(k=2, scale_canonical=4.0), Peeling(k=2, scale_peel=4.0)):
-        gap = aggregator.gap_needed(shape, probability=0.9)
-        assert gap is not None
-        votes, available, meaning = gap
-        assert available == 200 and meaning.startswith(
-            f"A gap of {votes:.1f} votes between the 2 most voted labels"
-        )
-        counts = np.tile([votes, 0, votes, 0, 0, 0], (4000, 1))
-        found = aggregator.mechanism(VoteShape(9, counts.shape[1]))(
-            counts, generator=seeded_generator(0)
-        )
-        right = (np.sort(found, axis=1) == [0, 2]).all(axis=1).mean()
-        assert 0.885 < right < 0.915
-    with pytest.raises(ValueError, match=r"^Expected k <= 2 for 3 items, got k=3$"):
-        Canonical(k=3, scale_canonical=1.0).gap_needed(VoteShape(9, 3), probability=0.5)
