@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pate._labeling.plan import RunPlan as RunPlan, label as label
     from pate._labeling.release.label_settings import LabelSettings as LabelSettings
     from pate._labeling.release.labels import StatedLabels as StatedLabels
-    from pate._labeling.runs.named_votes import NamedVotes as NamedVotes
     from pate._labeling.runs.released import ReleasedLabels as ReleasedLabels
     from pate._labeling.stages.student import StudentPlan as StudentPlan
+    from pate._labeling.stages.votes_import import NamedVotes as NamedVotes
     from pate._labeling.votes.kinds import Votes as Votes, VoteShape as VoteShape
     from pate.accounting import (
         Budget as Budget,

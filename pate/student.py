@@ -4,12 +4,12 @@ from pate._core.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._labeling.linear import LinearStudent as LinearStudent, fit_linear as fit_linear
-    from pate._labeling.student.carried import (
+    from pate._labeling.runs.carried import (
         ExportedStudent as ExportedStudent,
         InputFormat as InputFormat,
         load_student as load_student,
     )
-    from pate._labeling.student.metrics import (
+    from pate._labeling.runs.released import (
         agreement as agreement,
         choose_thresholds as choose_thresholds,
         evaluate as evaluate,

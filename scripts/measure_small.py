@@ -34,7 +34,7 @@ from pate._core.validation import MOST_VOTERS
 from pate._labeling.aggregators.score_votes import Purpose
 from pate._labeling.data.feature_maps import PublicScaling
 from pate._labeling.linear import student_of
-from pate._labeling.student.metrics import average_precision
+from pate._labeling.runs.released import average_precision
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Geometry, Moments, RecordVoters, Scores, ScoreVotes
 from pate.data import ArrayFeatures, Records

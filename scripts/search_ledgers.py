@@ -38,11 +38,10 @@ from pate._core.progress import stage_bar
 from pate._core.settings import Partial
 from pate._core.validation import IntArray
 from pate._labeling.data.records import assign_teachers, parts_of_groups
-from pate._labeling.release.completion import resolve_settings
-from pate._labeling.runs.named_votes import NamedVotes
+from pate._labeling.release.label_settings import resolve_settings
 from pate._labeling.runs.run import KEY_BYTES, KEY_FILE, LABEL, Run
 from pate._labeling.runs.vote_store import finished_votes
-from pate._labeling.stages.votes_import import import_votes, open_votes_run, votes_from
+from pate._labeling.stages.votes_import import NamedVotes, import_votes, open_votes_run, votes_from
 from pate.aggregators import Canonical, NoisyVotes, Peeling
 from pate.data import Arrays
 from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels

@@ -58,12 +58,11 @@ from pate._labeling.data.records import (
 )
 from pate._labeling.linear import student_of
 from pate._labeling.plan import RunPlan, label
-from pate._labeling.release.completion import resolve_settings
-from pate._labeling.release.label_settings import LabelSettings
+from pate._labeling.release.label_settings import LabelSettings, resolve_settings
 from pate._labeling.release.labels import StatedLabels
-from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import LABEL
 from pate._labeling.stages.rehearsal import LEAST_LEARNED, learned, separable
+from pate._labeling.stages.votes_import import NamedVotes
 from pate._labeling.teachers import ClosedFormPlan
 from pate._labeling.votes.kinds import VoteShape, highest, rows_of
 

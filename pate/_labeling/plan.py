@@ -27,7 +27,6 @@ from pate._labeling.data.records import ArrayFeatures, Features, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import flat
 from pate._labeling.release.between_runs import open_run, planned_unit, released_before, unit_of
-from pate._labeling.release.completion import first_settings, resolve_settings, teachers_for
 from pate._labeling.release.forecast import Forecast, may_abstain
 from pate._labeling.release.hopeless import (
     describe_absent,
@@ -37,9 +36,15 @@ from pate._labeling.release.hopeless import (
     effective_columns,
     refuse_hopeless,
 )
-from pate._labeling.release.label_settings import LabelSettings, is_paid, require_possible
+from pate._labeling.release.label_settings import (
+    LabelSettings,
+    first_settings,
+    is_paid,
+    require_possible,
+    resolve_settings,
+    teachers_for,
+)
 from pate._labeling.release.labels import StatedLabels, label as release_labels
-from pate._labeling.runs.named_votes import NamedVotes
 from pate._labeling.runs.run import (
     LABEL,
     STUDENT,
@@ -57,6 +62,7 @@ from pate._labeling.stages.rehearsal import kind_of_votes, rehearse
 from pate._labeling.stages.student import StudentPlan, fit_student, test_student
 from pate._labeling.stages.teachers import fit, load_plan, vote
 from pate._labeling.stages.votes_import import (
+    NamedVotes,
     VotesFrom,
     import_votes,
     open_votes_run,

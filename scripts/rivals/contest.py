@@ -24,7 +24,7 @@ from pate._core.validation import (
     require_positive,
 )
 from pate._labeling.linear import match_logistic_moments
-from pate._labeling.student.metrics import DECISION_METRICS, average_precision
+from pate._labeling.runs.released import DECISION_METRICS, average_precision
 from pate.accounting import Event, Target, calibrate_scale, epsilon_of
 from pate.data import DataSource, Records, Role
 from pate.student import agreement, choose_thresholds

@@ -10,8 +10,9 @@ import shlex
 import stat
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from pate._core.accounting.statement import (
     describe_state,
     sha256,
 )
-from pate._core.files.reading import load_json
+from pate._core.files.reading import digest, load_json, opened
 from pate._core.files.writing import write_text
 from pate._core.validation import (
     Faults,
@@ -44,10 +45,12 @@ from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.commands.places import with_options
 from pate._labeling.release.between_runs import require_ledger
 from pate._labeling.release.labels import require_stated, verify_published
-from pate._labeling.runs.released import require_student, unexpected_public_files
+from pate._labeling.runs.released import require_student
 from pate._labeling.runs.run import (
     LABEL,
+    LINEAR_MODEL,
     METRICS,
+    MODEL,
     REPORT,
     SIGNED,
     STUDENT,
@@ -58,6 +61,7 @@ from pate._labeling.runs.run import (
     Stage,
     first_stage,
     load_ledger,
+    read_key,
     require_data_config,
 )
 from pate._labeling.teachers import CHUNK_SIZE
@@ -215,6 +219,76 @@ def _progress(run: Run, stage: Stage) -> str:
     num_chunks = -(-num_teachers // load_json(size)["chunk_size"])
     done = [*(run.root / stage.outputs[0]).glob(_CHUNKS[stage])]
     return f": {len(done)} of {num_chunks} chunks"
+
+
+_BLOCK = 1 << 20  # bytes read at once
+_STUDENT = STUDENT.outputs[0].as_posix()
+_PUBLISHED = (
+    *(path.as_posix() for path in (LABEL.config, STUDENT.config, *LABEL.outputs, REPORT)),
+    *(path.as_posix() for path in SIGNED),
+    *(f"{_STUDENT}/{name}" for name in ("*.ckpt", "linear.safetensors", METRICS)),
+    *(f"{_STUDENT}/{name}/*" for name in (MODEL, LINEAR_MODEL, "logs")),
+)
+"""Patterns of the files that commands leave in ``public/``. A star stands for folders, too."""
+
+
+def published_files(run: Run) -> list[Path]:
+    """Return the files in the run's public folder, relative to the run's folder, sorted by name."""
+    paths = (path for path in run.public.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted((path.relative_to(run.root) for path in paths), key=Path.as_posix)
+
+
+def unexpected_public_files(run: Run) -> Iterator[str]:
+    """Yield an error for each file in the run's public folder that must not be published."""
+    private = _private_files(run)
+    secret = [] if (key := read_key(run)) is None else [key, key.hex().encode()]
+    for name in published_files(run):
+        path = run.root / name
+        if path.is_symlink() or not path.is_file():
+            yield f"Expected plain files in {run.public}, got {name}. Delete it"
+        elif not _is_expected(name):
+            yield f"Expected what `pate` leaves in {run.public}, got {name}. Move it elsewhere"
+        elif original := private.get(path.stat().st_size, {}).get(digest(path)):
+            yield (
+                f"Expected nothing private in {run.public}, got {name}, a copy of {original}."
+                " Delete it"
+            )
+        elif _holds(path, secret):
+            yield (
+                f"Expected nothing private in {run.public}, got {name} with the run's key."
+                " Delete it"
+            )
+
+
+def _holds(path: Path, words: Sequence[bytes]) -> bool:
+    """Return whether a file, read in blocks, has one of some words."""
+    longest, kept = max(map(len, words), default=0), b""
+    with opened(path) as file:
+        while words and (block := file.read(_BLOCK)):
+            kept += block
+            if any(word in kept for word in words):
+                return True
+            kept = kept[-longest:]
+    return False
+
+
+def _is_expected(name: Path) -> bool:
+    hidden = any(part.startswith(".") or part.startswith("PRIVATE") for part in name.parts)
+    return not hidden and any(fnmatch(name.as_posix(), pattern) for pattern in _PUBLISHED)
+
+
+def _private_files(run: Run) -> dict[int, dict[str, str]]:
+    """Return the names of private files by size and digest, without settings and empty files.
+
+    Only files as large as a public one are read.
+    """
+    files: dict[int, dict[str, str]] = {}
+    sizes = {(run.root / name).lstat().st_size for name in published_files(run)} - {0}
+    for path in sorted(run.private.rglob("*")):
+        size = path.stat().st_size if path.is_file() and path.suffix != ".yaml" else 0
+        if size in sizes:
+            files.setdefault(size, {})[digest(path)] = path.relative_to(run.root).as_posix()
+    return files
 
 
 def ledger_show(ledger: Path, *, delta: float | None = None, all: bool = False) -> None:

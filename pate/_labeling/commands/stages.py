@@ -2,11 +2,9 @@
 
 In the order of a run: `pate teachers fit` and `vote`, `pate label` with votes from here or
 elsewhere, and `pate student`. A stage of networks imports Lightning, which takes
-seconds: it is found once a network is named. At the end `pate predict` and `export`, of students
-that left their runs.
+seconds: it is found once a network is named.
 """
 
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -32,7 +30,6 @@ from pate._labeling.commands.parsing import (
     named_before,
     new_parser,
     prints_and_exits,
-    run_command,
     run_folder,
     settings_of,
     shows_help,
@@ -49,8 +46,6 @@ from pate._labeling.runs.run import STUDENT, Run
 from pate._labeling.stages import student as student_stage
 from pate._labeling.stages.student import DATA_SETTINGS, LinearPlan
 from pate._labeling.stages.votes_import import votes_from
-from pate._labeling.student.carried import ExportedStudent, ExportFormat, load_student
-from pate._labeling.student.predictions import Unreadable, predict_files
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting
 
@@ -416,75 +411,3 @@ def _needs_another_network(option: str) -> str | None:
 
 student_fit = partial(_student, "fit")
 student_test = partial(_student, "test")
-
-
-def predict(
-    model: Path,
-    source: Path,
-    *,
-    output: Path = Path("predictions.csv"),
-    unreadable: Unreadable = "refuse",
-    probabilities: bool = False,
-    batch_size: int = 256,
-    device: str = "cpu",
-    trust: bool = False,
-) -> None:
-    """Predict the labels of new pictures, texts or arrays with an exported student, offline.
-
-    The predictions cost no privacy: they follow from released labels.
-
-    Args:
-        model: the folder, such as runs/faces/public/student/model, or its run.
-        source: a folder of pictures, an .npz with X [N, ...] and, if any, ids, or a .csv or
-            .parquet with the columns of training.
-        output: a .csv, or an .npz with probabilities too.
-        unreadable: the treatment of unreadable pictures.
-        probabilities: write probabilities to the .csv, not 0/1.
-        batch_size: samples at a time.
-        device: where to compute, such as cuda.
-        trust: run code of other packages that the model names.
-    """
-    student = load_student(model, device=device, trust=trust)
-    num_samples, skipped, unknown = predict_files(
-        student,
-        source,
-        output,
-        unreadable=unreadable,
-        probabilities=probabilities,
-        batch_size=batch_size,
-    )
-    for line in (*(f"left out: {picture}" for picture in skipped), *unknown):
-        print(line, file=sys.stderr)
-    left_out = f", {len(skipped)} left out" if skipped else ""
-    print(f"{_number(num_samples, 'sample')}, {_labels(student)}{left_out}: {output}")
-
-
-def export(model: Path, *, format: ExportFormat, output: Path, trust: bool = False) -> None:
-    """Write an exported student as one file for torch or ONNX Runtime.
-
-    It includes every step between a sample and its labels.
-
-    Args:
-        model: the folder, such as runs/faces/public/student/model.
-        format: onnx needs the extra of that name.
-        output: the file, .pt2 for torch.export, or .onnx.
-        trust: run code of other packages that the model names.
-    """
-    student = load_student(model, trust=trust)
-    find("export_program")(student, output, format=format)
-    shape = ", ".join(map(str, ["N", *student.input.shape]))
-    print(f"{format} of {student.input.kind} [{shape}], {_labels(student)}: {output}")
-
-
-def _number(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
-def _labels(student: ExportedStudent) -> str:
-    return _number(len(student.label_names), "label")
-
-
-predict_main = partial(
-    run_command, "predict", predict, special={"--trust": FLAG, "--probabilities": FLAG}
-)
-export_main = partial(run_command, "export", export, special={"--trust": FLAG})

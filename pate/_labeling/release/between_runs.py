@@ -36,6 +36,12 @@ from pate._labeling.aggregators.base import Aggregator
 from pate._labeling.data.feature_maps import save_map
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, expand_path
+from pate._labeling.runs.carried import (
+    ExportedStudent,
+    LinearPredictor,
+    load_student,
+    student_digests,
+)
 from pate._labeling.runs.released import ReleasedLabels, require_student, sealing_key
 from pate._labeling.runs.run import (
     EXPORTED,
@@ -52,12 +58,6 @@ from pate._labeling.runs.run import (
     labels_file,
     load_ledger,
     require_data_config,
-)
-from pate._labeling.student.carried import (
-    ExportedStudent,
-    LinearPredictor,
-    load_student,
-    student_digests,
 )
 from pate._labeling.teachers import FIRST, uses_groups
 

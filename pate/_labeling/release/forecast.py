@@ -24,8 +24,7 @@ import numpy as np
 from pate._core.tables import text_table
 from pate._core.validation import BoolArray, FloatArray, require
 from pate._labeling.aggregators.base import Aggregator
-from pate._labeling.release.completion import resolve_settings
-from pate._labeling.release.label_settings import LabelSettings
+from pate._labeling.release.label_settings import LabelSettings, resolve_settings
 from pate._labeling.votes.kinds import Counts, VoteShape, serves
 
 SIZES = (4, 16, 64, 256)

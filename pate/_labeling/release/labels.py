@@ -1,7 +1,7 @@
 """The stage `label`: a mechanism turns PRIVATE votes into PUBLIC labels, which bear a statement.
 
-First the release, whose labels are written where space is reserved for them. At the end statements
-are compared with the files next to them.
+First the labels, which are written where space is reserved for them, and the rehearsal of an
+aggregator on synthetic votes. At the end statements are compared with the files next to them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -33,9 +33,9 @@ from pate._core.release.transaction import (
     require_no_other,
     write_statement,
 )
-from pate._core.validation import expecting, require
+from pate._core.validation import IntArray, expecting, require
 from pate._core.version import __version__
-from pate._labeling.aggregators.base import LEAST_ANSWERED, Release
+from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, Release
 from pate._labeling.release.between_runs import ledger_scope, open_ledger, unit_by
 from pate._labeling.release.hopeless import REMEDY
 from pate._labeling.release.label_settings import (
@@ -43,7 +43,6 @@ from pate._labeling.release.label_settings import (
     digest_of,
     label_inputs,
     queries_on,
-    rehearse,
 )
 from pate._labeling.runs.released import (
     Queries,
@@ -57,7 +56,17 @@ from pate._labeling.runs.run import (
     labels_file,
 )
 from pate._labeling.runs.vote_store import VoteStore, load_votes
-from pate._labeling.votes.kinds import NoisyTotal, Votes
+from pate._labeling.votes.kinds import (
+    Ballots,
+    Counts,
+    Moments,
+    NoisyTotal,
+    Scores,
+    Votes,
+    VoteShape,
+    serves,
+)
+from pate._labeling.votes.voters import RecordVoters
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -196,6 +205,108 @@ def _find_labels(run: Run, queries: Queries) -> ReleasedLabels | None:
             f"{error}. With `overwrite` new labels are released, and paid for"
         ) from None
     return released
+
+
+def rehearse(
+    aggregator: Aggregator,
+    shape: VoteShape,
+    *,
+    like: Votes | None = None,
+) -> None:
+    """Run an aggregator on synthetic votes and discard its answers.
+
+    It touches neither real votes nor the noise of a release. It tries batches of zero, one and
+    several queries, because a screen may pass on any number of them. Counts are equal, nearly tied,
+    or in even steps. The latter two also come with one count as large and one as small as possible.
+
+    Args:
+        aggregator: the aggregator.
+        shape: the numbers of teachers and labels.
+        like: the votes to be released. Only their kind and public parts are read. None
+            for votes without public parts.
+
+    Raises:
+        ValueError: if the aggregator raises it, or its release does not have the shape of the
+            votes.
+    """
+    synthetic = _synthetic_votes(aggregator, shape, like)
+    for count in (0, 1, synthetic.num_queries):
+        votes, size = synthetic[:count], (count, shape.num_labels)
+        try:
+            release = aggregator.aggregate(
+                votes, generator=np.random.Generator(np.random.Philox(key=0))
+            )
+        except (ValueError, OSError):
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"Expected {type(aggregator).__name__} to answer made-up votes, got"
+                f" {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            ) from error
+        shapes = {
+            name: np.shape(array)
+            for name in ("labels", "mask", "noisy_counts")
+            if (array := getattr(release, name)) is not None
+        }
+        require(
+            set(shapes.values()) == {size},
+            f"a release of {count} queries and {shape.num_labels} labels",
+            **shapes,
+        )
+        if release.noisy_counts is not None and not release.linear:
+            require(
+                release.noise_std is not None and release.noise_std > 0,
+                "noise_std > 0, of noisy counts",
+                noise_std=release.noise_std,
+            )
+        if release.tiers is not None:
+            require(
+                release.tiers.shape == (count,),
+                f"the tiers of {count} queries",
+                shape=release.tiers.shape,
+            )
+        aggregator.charges(release, shape)
+
+
+def _synthetic_votes(aggregator: Aggregator, shape: VoteShape, like: Votes | None) -> Votes:
+    """Return synthetic votes that an aggregator takes, with the public side of ``like``."""
+    counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
+    known: dict[str, Any] = {
+        name: np.resize(array, (len(counts), array.shape[1]))
+        for name in ("predictions", "features")
+        if (array := getattr(like, name, None)) is not None
+    }
+    # voters of ballots have a geometry if the aggregator asks for moments
+    asks = any(serves(Scores, {need}) for need in needs if not isinstance(need, str))
+    if isinstance(like, Scores | Moments) or (isinstance(like, Ballots) and asks):
+        samples = like.voters.geometry.samples
+        voters = RecordVoters(
+            geometry=like.voters.geometry,
+            num_voters=shape.num_teachers,
+            num_labels=shape.num_labels,
+            coordinates=np.resize(samples, (len(counts), samples.shape[1])),
+            labels=(2 * counts > shape.num_teachers).astype(np.uint8),
+            unknown_labels=like.voters.unknown_labels,
+        )
+        moments = Moments(voters=voters, **known)
+        if serves(Moments, needs):
+            return moments
+    if serves(Counts, needs):
+        return Counts(counts=counts, num_teachers=shape.num_teachers, **known)
+    ballots = np.arange(shape.num_teachers)[None, :, None] < counts[:, None, :]
+    return Ballots(ballots=ballots.astype(np.uint8), whole=moments, **known)
+
+
+def _synthetic_counts(shape: VoteShape) -> IntArray:
+    """Return counts ``[Q, C]``: equal, nearly tied, in steps, and the latter two with outliers."""
+    most, half, labels = shape.num_teachers, shape.num_teachers // 2, np.arange(shape.num_labels)
+    equal = [np.full_like(labels, count) for count in (0, most, half)]
+    near_ties, stairs = half - labels % 2, np.maximum(half - labels, 0)
+    with_outliers = [
+        np.where(labels == 0, most, np.where(labels == labels[-1], 0, counts))
+        for counts in (near_ties, stairs)
+    ]
+    return np.array([*equal, near_ties, stairs, *with_outliers])
 
 
 class LabelsRelease(Releasable):

@@ -34,10 +34,9 @@ from pate._labeling.data.records import Records, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import is_linear
 from pate._labeling.release.between_runs import Start
-from pate._labeling.release.completion import resolve_settings
-from pate._labeling.release.label_settings import LabelSettings, is_paid
+from pate._labeling.release.label_settings import LabelSettings, is_paid, resolve_settings
 from pate._labeling.release.labels import label
-from pate._labeling.runs.named_votes import NamedVotes
+from pate._labeling.runs.carried import load_student
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
 from pate._labeling.runs.run import (
     LABEL,
@@ -52,8 +51,7 @@ from pate._labeling.runs.vote_store import VoteFacts, finished_votes
 from pate._labeling.stages import student as student_stage
 from pate._labeling.stages.student import LinearPlan, StudentPlan
 from pate._labeling.stages.teachers import fit, vote
-from pate._labeling.stages.votes_import import import_votes, votes_from
-from pate._labeling.student.carried import load_student
+from pate._labeling.stages.votes_import import NamedVotes, import_votes, votes_from
 from pate._labeling.teachers import FIRST, ClosedFormPlan, uses_groups
 from pate._labeling.votes.kinds import (
     Counts,

@@ -40,7 +40,26 @@ from pate._core.validation import (
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import LINEAR, is_linear, student_of
-from pate._labeling.runs.released import ReleasedLabels, require_student
+from pate._labeling.runs.carried import (
+    LinearPredictor,
+    Trained,
+    Weights,
+    arrays_of,
+    export_student,
+    student_digests,
+    student_from,
+    weights_of_arrays,
+)
+from pate._labeling.runs.released import (
+    DECISION_METRICS,
+    Metric,
+    ReleasedLabels,
+    choose_thresholds,
+    evaluate,
+    evaluate_constant,
+    queried,
+    require_student,
+)
 from pate._labeling.runs.run import (
     EXPORTED,
     LABEL,
@@ -53,24 +72,6 @@ from pate._labeling.runs.run import (
     labels_file,
     load_data,
     public_digest,
-)
-from pate._labeling.student.carried import (
-    LinearPredictor,
-    Trained,
-    Weights,
-    arrays_of,
-    export_student,
-    student_digests,
-    student_from,
-    weights_of_arrays,
-)
-from pate._labeling.student.metrics import (
-    DECISION_METRICS,
-    Metric,
-    choose_thresholds,
-    evaluate,
-    evaluate_constant,
-    queried,
 )
 from pate._labeling.teachers import require_factory
 

@@ -29,7 +29,7 @@ from pate._core.files.reading import Json, regular
 from pate._core.files.writing import atomic_write, output_errors
 from pate._core.validation import BoolArray, Float32Array, expecting, require
 from pate._labeling.linear import LEAST, SHARPNESS
-from pate._labeling.student.carried import ExportedStudent, ExportFormat
+from pate._labeling.runs.carried import ExportedStudent, ExportFormat
 from pate._networks.settings import restored_network
 
 _WHITE = 255

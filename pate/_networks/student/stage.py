@@ -35,7 +35,8 @@ from pate._labeling.commands.parsing import BriefHelp, CommandParser, example
 from pate._labeling.commands.stages import DESCRIPTIONS
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
-from pate._labeling.runs.released import require_student
+from pate._labeling.runs.carried import Trained
+from pate._labeling.runs.released import DECISION_METRICS, Metric, require_student
 from pate._labeling.runs.run import STUDENT, Run, StageInputs, labels_file
 from pate._labeling.stages.student import (
     export_or_say_why_not,
@@ -46,8 +47,6 @@ from pate._labeling.stages.student import (
     student_inputs,
     write_figures,
 )
-from pate._labeling.student.carried import Trained
-from pate._labeling.student.metrics import DECISION_METRICS, Metric
 from pate._networks.settings import require_logits, without_weights
 from pate._networks.student.answers import weights_of_tensors
 from pate._networks.student.training import Curves, StageBar, Student, StudentData

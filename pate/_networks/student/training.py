@@ -37,17 +37,17 @@ from pate._core.validation import (
 )
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.linear import constant_logits, labels_better_than_constant
-from pate._labeling.runs.released import ReleasedLabels
-from pate._labeling.runs.run import LABEL, Run, load_data
-from pate._labeling.student.metrics import (
+from pate._labeling.runs.released import (
     DECISION_METRICS,
     Metric,
+    ReleasedLabels,
     choose_thresholds,
     evaluate,
     noise_of,
     queried,
     targets_of,
 )
+from pate._labeling.runs.run import LABEL, Run, load_data
 from pate._networks.settings import make_network
 from pate._networks.student.answers import gate
 from pate._networks.training import augmented, require_pictures

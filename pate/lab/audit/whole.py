@@ -36,9 +36,9 @@ from pate._core.validation import (
 from pate._labeling.data.records import ArrayFeatures, Records, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import flat
+from pate._labeling.runs.carried import load_student
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import LABEL, Run, load_data, load_ledger
-from pate._labeling.student.carried import load_student
 
 # the distance of a canary in each of its columns, in deviations of the public samples
 _REACH = 2.5

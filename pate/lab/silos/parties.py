@@ -33,12 +33,10 @@ from pate._labeling.aggregators.noisy_votes import SiloVotes
 from pate._labeling.data.records import Role, as_text
 from pate._labeling.data.source import DataSource
 from pate._labeling.plan import RunPlan
-from pate._labeling.release.completion import resolve_settings
-from pate._labeling.release.label_settings import LabelSettings, queries_on
+from pate._labeling.release.label_settings import LabelSettings, queries_on, resolve_settings
 from pate._labeling.release.labels import StatedLabels
-from pate._labeling.runs.named_votes import Silos, read_votes
 from pate._labeling.runs.vote_store import VoteFacts
-from pate._labeling.stages.votes_import import VotesFrom
+from pate._labeling.stages.votes_import import Silos, VotesFrom, read_votes
 from pate._labeling.votes.kinds import Counts, MaskedTotal, Votes, VoteShape, rows_of
 from pate.lab.silos.exchange import (
     INVITATION,

@@ -49,7 +49,7 @@ from pate._core.validation import (
 )
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, AnyAggregator, made_for
 from pate._labeling.commands.parsing import run_command
-from pate._labeling.release.completion import complete_aggregator, scale_to_target
+from pate._labeling.release.label_settings import complete_aggregator, scale_to_target
 from pate._labeling.votes.kinds import VoteShape
 
 _EPSILONS = (*CONVERSIONS, "autodp")

@@ -22,7 +22,7 @@ from pate._core.validation import (
     require_in_open_unit_interval,
     require_positive,
 )
-from pate._labeling.runs.named_votes import NamedVotes
+from pate._labeling.stages.votes_import import NamedVotes
 from pate._labeling.votes.kinds import Ballots, Counts, Votes, drawn_rows, rows_of
 
 _MANY = 2**32  # above the counts of a histogram: no number of users is public

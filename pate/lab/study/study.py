@@ -47,7 +47,7 @@ from pate._labeling.aggregators.base import (
     features_of,
     predictions_of,
 )
-from pate._labeling.release.completion import complete_aggregator, scale_to_target
+from pate._labeling.release.label_settings import complete_aggregator, scale_to_target
 from pate._labeling.teachers import most_processes
 from pate._labeling.votes.kinds import Votes
 from pate.lab.study.sources import (

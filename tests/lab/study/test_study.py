@@ -14,7 +14,7 @@ import yaml
 from pate import Votes, cli
 from pate._core.settings import Partial
 from pate._core.validation import BoolArray
-from pate._labeling.runs.named_votes import NamedVotes
+from pate._labeling.stages.votes_import import NamedVotes
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Canonical, Joint, NoisyVotes, Peeling, PermuteAndFlip
 from pate.lab.study.sources import CountsFile, Steps, Zipf

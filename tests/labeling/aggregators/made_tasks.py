@@ -16,7 +16,7 @@ from pate import Outlook, Votes
 from pate._core.validation import MOST_VOTERS, BoolArray, FloatArray, UInt8Array
 from pate._labeling.data.feature_maps import AutoFeatures
 from pate._labeling.linear import student_of
-from pate._labeling.student.metrics import average_precision
+from pate._labeling.runs.released import average_precision
 from pate._labeling.votes.voters import Geometry, RecordVoters, with_drawn
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Moments, ScoreVotes

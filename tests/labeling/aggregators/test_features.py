@@ -9,7 +9,7 @@ import pytest
 
 from pate import Votes, VoteShape
 from pate._labeling.aggregators.base import features_of
-from pate._labeling.release.label_settings import rehearse
+from pate._labeling.release.labels import rehearse
 from pate._labeling.testing.aggregators import Law
 from pate.accounting import NeighboringRelation
 from pate.aggregators import ConfidentScreen, Counts, Need, NoisyVotes, Release

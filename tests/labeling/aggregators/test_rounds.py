@@ -17,8 +17,7 @@ from pate import LabelSettings, Outlook, Votes, VoteShape
 from pate._labeling.aggregators.base import predictions_of
 from pate._labeling.aggregators.clipped_votes import combined, two_rounds
 from pate._labeling.linear import student_of
-from pate._labeling.release.completion import scale_to_target
-from pate._labeling.release.label_settings import code_of
+from pate._labeling.release.label_settings import code_of, scale_to_target
 from pate._labeling.release.labels import label as label_stage
 from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import finished_votes

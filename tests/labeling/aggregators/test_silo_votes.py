@@ -12,7 +12,7 @@ from pate import Votes, VoteShape
 from pate._core.accounting.base import leaves
 from pate._core.accounting.charges import account, to_world
 from pate._core.mechanisms.noise import UInt64Array, share_grid, summand
-from pate._labeling.release.completion import scale_to_target
+from pate._labeling.release.label_settings import scale_to_target
 from pate._labeling.testing.aggregators import Law
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target
 from pate.aggregators import Aggregator, Counts, NoisyVotes, SiloVotes

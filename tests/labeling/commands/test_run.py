@@ -13,7 +13,7 @@ import pytest
 from pate import LabelSettings, Partial, VoteShape, cli
 from pate._core.accounting.cost import format_epsilon
 from pate._core.validation import MOST_VOTERS
-from pate._labeling.release.completion import resolve_settings
+from pate._labeling.release.label_settings import resolve_settings
 from pate.accounting import Ledger, NeighboringRelation, Statement, read_ledger
 from pate.aggregators import Moments, ScoreVotes
 from tests.conftest import copy_run, make_arrays, recipe

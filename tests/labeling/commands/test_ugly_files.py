@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pate import cli
+from pate._labeling.runs.carried import InputFormat
 from pate._labeling.runs.run import read_data
-from pate._labeling.student.carried import InputFormat
 from pate.data import Role
 
 NUM = 90

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from pate._labeling.data.tables import NumberColumns, hashed
+from pate._labeling.runs.carried import InputFormat
 from pate._labeling.runs.run import read_data
-from pate._labeling.student.carried import InputFormat
 from pate.data import UNKNOWN, NumberTable, PublicScaling, Role
 from pate.testing import SourceContract
 

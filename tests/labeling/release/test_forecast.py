@@ -9,8 +9,8 @@ from sklearn.linear_model import Ridge
 from pate import LabelSettings
 from pate._core.mechanisms.noise import seeded_generator
 from pate._core.settings import Partial
-from pate._labeling.release.completion import resolve_settings
 from pate._labeling.release.forecast import Forecast, may_abstain
+from pate._labeling.release.label_settings import resolve_settings
 from pate._labeling.votes.kinds import Counts, VoteShape
 from pate.aggregators import Rounds, StableTopK
 

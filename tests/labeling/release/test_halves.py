@@ -3,7 +3,11 @@
 import pytest
 
 from pate import LabelSettings, Partial, VoteShape
-from pate._labeling.release.completion import first_settings, resolve_settings, teachers_for
+from pate._labeling.release.label_settings import (
+    first_settings,
+    resolve_settings,
+    teachers_for,
+)
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.aggregators import Moments, NoisyVotes, ScoreVotes
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pate import ReleasedLabels, VoteShape, cli
-from pate._labeling.release.completion import scale_to_target
+from pate._labeling.release.label_settings import scale_to_target
 from pate.accounting import Budget, Ledger, NeighboringRelation, Target, epsilon_of, read_ledger
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK
 from tests.conftest import copy_run

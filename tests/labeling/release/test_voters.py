@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pate import LabelSettings, Partial, ReleasedLabels, Votes, VoteShape, cli
-from pate._labeling.release.completion import resolve_settings
+from pate._labeling.release.label_settings import resolve_settings
 from pate._labeling.release.labels import label as label_stage
 from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import finished_votes

@@ -16,8 +16,8 @@ from pate._core.accounting.ledger import Ledger
 from pate._labeling.data.feature_maps import PublicScaling
 from pate._labeling.data.records import ArrayFeatures, assign_teachers
 from pate._labeling.release.between_runs import Start
+from pate._labeling.runs.carried import LinearPredictor
 from pate._labeling.stages.teachers import ballots_of, correction
-from pate._labeling.student.carried import LinearPredictor
 from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
 from pate.data import Arrays, FeatureMap, Role
 from tests.conftest import make_arrays, recipe

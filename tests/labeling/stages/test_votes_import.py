@@ -358,7 +358,7 @@ def test_killed_after_the_reservation_the_same_release_goes_on(
         patch.setattr("pate._labeling.aggregators.noisy_votes.NoisyVotes.aggregate", cut)
         for name in (
             "_labeling.release.labels.rehearse",
-            "_labeling.release.label_settings.rehearse",
+            "_labeling.release.labels.rehearse",
         ):
             patch.setattr(f"pate.{name}", lambda *_, **__: None)
         patch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)

@@ -19,10 +19,10 @@ import pate
 from pate import cli
 from pate._core.files.writing import atomic_folder
 from pate._labeling.data.feature_maps import MAP_MODULES
+from pate._labeling.runs.carried import Trained, export_student
+from pate._labeling.runs.released import DECISION_METRICS
 from pate._labeling.runs.run import Run, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
-from pate._labeling.student.carried import Trained, export_student
-from pate._labeling.student.metrics import DECISION_METRICS
 from pate._networks.settings import restored_network, without_weights
 from pate._networks.student.answers import weights_of_tensors
 from pate.data import Arrays, CelebA, DataSource, FeatureMap, Features, PublicPCA, Role

@@ -9,10 +9,10 @@ from scipy.special import logit
 
 from pate import ReleasedLabels, cli, load_student
 from pate._labeling.linear import constant_logits, linear_student_of, student_of
+from pate._labeling.runs.carried import arrays_of, student_from
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import Run, labels_file, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
-from pate._labeling.student.carried import arrays_of, student_from
 from pate._labeling.votes.kinds import rows_of
 from pate.data import Role
 from pate.student import LinearStudent, StudentData, fit_linear

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pate._labeling.student.metrics import DECISION_METRICS
+from pate._labeling.runs.released import DECISION_METRICS
 from pate.student import agreement, choose_thresholds
 
 

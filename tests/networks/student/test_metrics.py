@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from pate._labeling.student.metrics import DECISION_METRICS, roc_auc
+from pate._labeling.runs.released import DECISION_METRICS, roc_auc
 from pate.data import UNKNOWN
 from pate.student import evaluate, evaluate_constant
 

@@ -11,8 +11,8 @@ import pytest
 import models
 import pate
 from pate import cli
-from pate._labeling.student import predictions
-from pate._labeling.student.predictions import _read_table
+from pate._labeling.commands import predict
+from pate._labeling.commands.predict import _read_table
 from pate.data import CelebA, ColumnEncoding
 from pate.student import InputFormat
 from tests.conftest import make_arrays
@@ -59,7 +59,7 @@ def test_a_folder_of_pictures(
     student = pate.load_student(model)
     head, rows = read(tmp_path / "predictions.csv")
     assert head == ["id", *student.label_names]
-    paths = predictions.pictures_in(folder)
+    paths = predict.pictures_in(folder)
     assert (
         list(rows) == [path.relative_to(folder).as_posix() for path in paths]
         and "within/a, b.JPG" in rows
@@ -148,7 +148,7 @@ def test_pictures_are_not_held(
 
     monkeypatch.setattr(InputFormat, "read", noted_read)
     monkeypatch.setattr(pate.ExportedStudent, "answer", noted_answer)
-    predictions.predict_files(student, folder, tmp_path / "out.csv", batch_size=4)
+    predict.predict_files(student, folder, tmp_path / "out.csv", batch_size=4)
     assert "".join(order) == "rrrrarrrrarra"
 
 

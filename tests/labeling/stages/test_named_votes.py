@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pate import NamedVotes, Votes
-from pate._labeling.runs.named_votes import Silos, read_votes
+from pate._labeling.stages.votes_import import Silos, read_votes
 from pate.aggregators import Ballots, Counts, Scores
 from pate.teachers import VoteStore
 

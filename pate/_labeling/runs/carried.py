@@ -53,8 +53,8 @@ from pate._labeling.data.tables import (
     hashed,
 )
 from pate._labeling.linear import LinearStudent, is_linear
+from pate._labeling.runs.released import DECISION_METRICS, Metric
 from pate._labeling.runs.run import MODEL, STUDENT
-from pate._labeling.student.metrics import DECISION_METRICS, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

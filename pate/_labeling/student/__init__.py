@@ -1,1 +1,0 @@
-"""A student without its run, its figures and its predictions."""
