@@ -466,19 +466,16 @@ def explain_epsilon(epsilon: float | None) -> str | None:
     )
 
 
-def format_guess(guarantee: Mapping[str, Any], total_variation: float = 1.0) -> str:
+def format_guess(guarantee: Mapping[str, Any]) -> str:
     """Return the largest success rate, in percent, of a guess between two equally likely neighbors.
 
     ``epsilon`` and ``delta`` bound it by `(e^epsilon + delta) / (e^epsilon + 1)`, from the bounds
-    of Kairouz, Oh & Viswanath (2015) on both errors of a test. A ``total_variation``, the delta at
-    epsilon 0, bounds it by `(1 + total_variation) / 2` (Neyman & Pearson (1933)), which is mostly
-    less. The smaller one is rounded up.
+    of Kairouz, Oh & Viswanath (2015) on both errors of a test. It is rounded up.
 
-    >>> guarantee = {"epsilon": 1.0, "delta": 1e-6}
-    >>> format_guess(guarantee), format_guess(guarantee, 0.0942)
-    ('73.2%', '54.8%')
+    >>> format_guess({"epsilon": 1.0, "delta": 1e-6})
+    '73.2%'
     """
     epsilon = guarantee["epsilon"]
     decay = 0.0 if epsilon is None else math.exp(-epsilon)
-    share = min((1.0 + guarantee["delta"] * decay) / (1.0 + decay), (1.0 + total_variation) / 2)
-    return f"{format_epsilon(100 * share, 1)}%"
+    share = (1.0 + guarantee["delta"] * decay) / (1.0 + decay)
+    return f"{format_epsilon(100 * min(share, 1.0), 1)}%"

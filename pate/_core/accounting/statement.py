@@ -89,8 +89,6 @@ _MOST_PARTS, _LEAST_BYTES = 1 << 17, 32
 """The lists and objects in a small statement, and the bytes of each in a large one."""
 _MOST_SHOWN = 100
 """Lines of a sum, and numbers of releases in a sentence."""
-REACHED = (1, 2, 3)
-"""The numbers of teachers that a statement gives epsilons for."""
 
 
 class Statement:
@@ -99,7 +97,7 @@ class Statement:
     Its guarantees were fixed before any noise was drawn: the ledger's budget under the relation of
     the budget, and otherwise the reservations of all releases. ``costs`` is the final cost, which
     may be less. Figures are for a unit that reaches as many teachers of each release as any of
-    them, or the budget, declared; ``reach`` gives epsilons for 1, 2 and 3 of them.
+    them, or the budget, declared; ``reach`` gives epsilons for one of them and for so many.
 
     Releases add up for the ``unit`` of a guarantee. Where there is no total for the release's own
     unit it is a record. Without any total it is None, and so is epsilon.
@@ -254,20 +252,6 @@ class Statement:
         with self._whole():
             return _worded(self.content, whole=False).removesuffix("\n")
 
-    @property
-    def total_variation(self) -> float:
-        """The largest difference in the probability of any event between neighbors, in ``0..1``.
-
-        It belongs to the guarantee that is stated first. Raises ``ValueError`` as `text` does.
-        """
-        with self._whole():
-            (name, guarantee), *_ = by_relation(self.content, "guarantees")
-            relation, book = NeighboringRelation(name), self._book
-            total = book.total_for(book.entries[self["release"] - 1].privacy_unit, relation)
-        if total is None or guarantee["fixed_by"] != "reservation":
-            return 1.0  # only the epsilon was fixed beforehand, if anything
-        return account(total[1].reserved(), relation).get_delta(0.0)
-
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal, as `sha256sum` prints it."""
@@ -379,7 +363,7 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
                 )["epsilon"]
                 for relation, total in totals.items()
             }
-            for m in sorted({*REACHED, teachers})
+            for m in sorted({1, teachers})
         ],
         "budget": None if book.budget is None else book.budget.to_dict(),
         "budget_unit": None if book.budget_unit is None else book.budget_unit.to_dict(),
@@ -584,10 +568,15 @@ def ledger_words(statement: Mapping[str, Any]) -> tuple[str, str, str | None]:
 
 
 def by_relation(statement: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
-    """Return one part of a statement by relation: one with a total first, and its own."""
+    """Return one part of a statement by relation: one with a total first, and its own.
+
+    Records that vote for themselves are no teachers, and have no relation of these.
+    """
     stated, own = statement["guarantees"], statement["neighboring_relation"]
+    shown = {own} if statement["num_teachers"] is None else {*statement[part]}
     return sorted(
-        statement[part].items(), key=lambda item: (stated[item[0]]["unit"] is None, item[0] != own)
+        (item for item in statement[part].items() if item[0] in shown),
+        key=lambda item: (stated[item[0]]["unit"] is None, item[0] != own),
     )
 
 

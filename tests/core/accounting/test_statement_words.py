@@ -11,7 +11,9 @@ NONE = "There is no total."
 COST = {"epsilon": 1.0, "delta": 1e-6, "delta0": 0.0}
 
 
-def lines(guarantees: dict[str, Any], releases: list[Any], *, whole: bool) -> list[str]:
+def lines(
+    guarantees: dict[str, Any], releases: list[Any], *, whole: bool, **facts: Any
+) -> list[str]:
     """Return what is said of a statement with these parts."""
     content = {
         "private": True,
@@ -31,6 +33,7 @@ def lines(guarantees: dict[str, Any], releases: list[Any], *, whole: bool) -> li
         **dict.fromkeys(("unit", "aggregator"), "record"),
         **dict.fromkeys(("num_answered", "num_queries", "num_labels", "num_teachers"), 7),
         "delta": 1e-6,
+        **facts,
     }
     unproven = {"epsilon": None, "delta0": 0.0}
     more = {"title": "", "figures": unproven, "bounds": None, "call": str, "repr": repr}
@@ -98,3 +101,15 @@ def test_queries_of_a_ledger_are_counted_and_those_of_broken_runs_too(
     lost = {(True, True): None, (True, False): 4, (False, False): 7}[settled]
     broken = f"    {lost} of them were reserved by runs that were broken off; they count in full."
     assert more == ([] if lost is None else [broken])
+
+
+def test_records_that_vote_for_themselves_have_no_relation_of_teachers() -> None:
+    both = dict.fromkeys(
+        ("replace_record", "add_remove_teacher"), {"unit": "record", "missing": None}
+    )
+    for teachers, stated in ((7, True), (None, False)):
+        text = "".join(
+            lines(both, [{"count": 1, "settled": True}], whole=True, num_teachers=teachers)
+        )
+        assert ("ADD_REMOVE_TEACHER" in text) == stated
+        assert "under REPLACE_RECORD" in text and "reaches m teachers" not in text
