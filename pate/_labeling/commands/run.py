@@ -384,9 +384,14 @@ def describe_figures(figures_of: Json) -> Iterator[str]:
     """Yield a table of figures on the test set, and a verdict."""
     chosen = figures_of.pop("optimize")
     yield from _table(f"Test set, cut for {chosen}", figures_of)
+    yield describe_verdict(chosen, figures_of)
+
+
+def describe_verdict(chosen: str, figures_of: Json) -> str:
+    """Return a line on a student beside the best constant answer, by the figure it optimizes."""
     student, constant = (figures_of[name] for name in ("student", "all_majority"))
     better = student[chosen] > constant[chosen]
-    yield (
+    return (
         f"Verdict: {chosen} {student[chosen]:.3f}, {'better' if better else 'no better'} than the"
         f" best constant answer ({constant[chosen]:.3f}); mAP {student['mAP']:.3f}"
         f" ({constant['mAP']:.3f})" + ("." if better else ": raise epsilon, or add records.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ from pate._core.validation import (
     BoolArray,
     Faults,
     Float32Array,
+    FloatArray,
     IntArray,
     as_float32,
     require,
@@ -406,6 +407,26 @@ class ColumnEncoding:
                 else [f"{name}#{place}" for place in range(self.texts.get(name, 0))] or [name]
             )
         )
+
+    def describe(self, values: FloatArray | Float32Array) -> Iterator[tuple[str, str]]:
+        """Yield each column of a record and its value as text. Columns of texts are left out.
+
+        >>> encoding = ColumnEncoding(("age", "city"), {"city": ("Bern", "Rome")})
+        >>> dict(encoding.describe(np.array([8362.5, 0, 1])))
+        {'age': '8,362.5', 'city': 'Rome'}
+
+        Args:
+            values: the numbers ``[F]`` of the record.
+        """
+        numbers = dict(zip(self.headings, values.tolist(), strict=True))
+        for name in self.names:
+            if name in self.levels:
+                given = [level for level in self.levels[name] if numbers[f"{name}={level}"]]
+                yield name, given[0] if given else "none of the levels"
+            elif self.formats.get(name) == "iso_date" or "%" in self.formats.get(name, ""):
+                yield name, f"{_EPOCH + timedelta(days=numbers[name]):%Y-%m-%d}"
+            elif name not in self.texts:
+                yield name, f"{numbers[name]:,.6g}"
 
     def encode(self, columns: Any) -> Float32Array:
         """Return the numbers ``[N, F]`` of columns.

@@ -440,8 +440,9 @@ def evaluate(
     Returns:
         ``macro_f1``, ``micro_f1``, ``mAP``, ``balanced_accuracy`` and ``accuracy`` over all labels;
         under ``at_cut``, for each of `DECISION_METRICS`, the figures of the decisions that serve
-        it; under ``per_label`` the figures of each label. ``roc_auc`` is the mean over labels that
-        some samples have and others lack, and absent without such labels.
+        it; under ``per_label`` the figures of each label, and how many samples have it
+        (``support``); under ``curves`` those of `curves_of`. ``roc_auc`` is the mean over labels
+        that some samples have and others lack, and absent without such labels.
     """
     scores, (right, known) = np.asarray(probabilities), known_truth(truth)
     at_cut = {
@@ -450,9 +451,12 @@ def evaluate(
     }
     decisions = (scores > cuts[DECISION_METRICS.index(optimize)]) & known
     hits, num_right, wrong = (decisions & right).sum(axis=0), right.sum(axis=0), known & ~right
+    given = decisions.sum(axis=0)
     per_label = {
-        "f1": 2 * hits / np.maximum(decisions.sum(axis=0) + num_right, 1),
+        "support": num_right,
+        "f1": 2 * hits / np.maximum(given + num_right, 1),
         "recall": hits / np.maximum(num_right, 1),
+        "precision": hits / np.maximum(given, 1),
         "specificity": (~decisions & wrong).sum(axis=0) / np.maximum(wrong.sum(axis=0), 1),
         "average_precision": average_precision(scores, right, known),
     }
@@ -475,7 +479,49 @@ def evaluate(
             }
             for j, name in enumerate(label_names)
         },
+        "curves": curves_of(scores, right, known),
     }
+
+
+_STEPS = 20
+_DRAWN = 6  # labels, of which each has a curve
+
+
+def curves_of(
+    scores: NDArray[np.floating], truth: BoolArray, known: BoolArray
+) -> dict[str, list[list[float]]]:
+    """Return the points that a report draws of probabilities ``[N, C]``.
+
+    Returns:
+        ``calibration``: for each tenth of the probabilities, all labels pooled, their mean, the
+        share that is true, and their number; ``precision``: the precision of the fewest samples
+        with a recall of 1/20, 2/20 .. 1, of all labels pooled and then, if there are at most six,
+        of each. It is empty for a label that no sample has.
+    """
+    pooled, right = scores[known].astype(np.float64), truth[known]
+    tenths = np.minimum((10 * pooled).astype(np.int64), 9)
+    bins = [tenths == tenth for tenth in np.unique(tenths)]
+    columns = [(pooled, right)]
+    if truth.shape[1] <= _DRAWN:
+        columns += [(scores[at, j], truth[at, j]) for j, at in enumerate(known.T)]
+    return {
+        "calibration": [
+            [float(pooled[some].mean()), float(right[some].mean()), float(some.sum())]
+            for some in bins
+        ],
+        "precision": [_precision_at_recalls(*column) for column in columns],
+    }
+
+
+def _precision_at_recalls(scores: NDArray[np.floating], truth: BoolArray) -> list[float]:
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[order]) != 0, True)[: len(order)]
+    hits, sizes = np.cumsum(truth[order])[last], np.flatnonzero(last) + 1
+    if not truth.any():
+        return []
+    enough = -(-np.arange(1, _STEPS + 1) * hits[-1] // _STEPS)
+    at = np.searchsorted(hits, enough)
+    return list(map(float, hits[at] / sizes[at]))
 
 
 def evaluate_constant(

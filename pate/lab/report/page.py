@@ -1,8 +1,8 @@
 """A page on a run: what its public files say, and the tables, charts and pictures that show it.
 
 First the findings: public files, public records and the ledger. Nothing in ``private/`` is read for
-them. Then figures in tables and charts. At the end queried samples, as pictures or as rows of
-numbers, with their released labels.
+them. Then figures in tables and charts, as SVG in the colors of the page that holds it. At the end
+queried samples, as pictures or as named values, with their released labels.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 import base64
 import csv
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -206,7 +209,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as a data URI, with a caption."""
+    """A drawing as SVG, with a caption."""
 
     source: str
     caption: str
@@ -217,27 +220,72 @@ def shown(value: float | None) -> str:
     return ABSENT if value is None or not math.isfinite(value) else f"{value:,.3f}"
 
 
-def barred(value: float | None, mark: float | None = None) -> str | Bar:
-    """Return a figure in [0, 1] with a bar, `ABSENT` if there is none."""
-    return Bar(shown(value), value, mark) if value is not None and math.isfinite(value) else ABSENT
+def barred(value: float, text: str, mark: float | None = None) -> str | Bar:
+    """Return a figure in [0, 1] as a text with a bar, `ABSENT` if it is NaN."""
+    return Bar(text, value, mark) if math.isfinite(value) else ABSENT
 
 
-def barred_share(value: float) -> str | Bar:
-    """Return a share in percent with a bar, `ABSENT` if it is NaN."""
-    return Bar(f"{value:.0%}", value) if math.isfinite(value) else ABSENT
+_FIXED = "#0000"  # begins the colors of drawings, which a page replaces by its own
+INK = f"{_FIXED}00"
+"""The color of text."""
+SERIES = tuple(f"{_FIXED}{number:02x}" for number in range(1, 7))
+"""Colors of series: the variables ``--line-1`` to ``--line-6`` of a page."""
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # texts are those of the page
+    "text.parse_math": False,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.5,
+    "legend.frameon": False,
+    "axes.grid": True,
+}
 
 
-def chart(caption: str, x_label: str, draw: Callable[[Axes], object]) -> Picture:
+def drawing(caption: str, draw: Callable[[Any], object], size: tuple[float, float]) -> Picture:
+    """Return as SVG what a function draws on a figure of matplotlib, without a color of its own.
+
+    Ink is the color of the text around it, series are `SERIES`. It has no ids but those of its
+    markers, and names no address.
+    """
+    import matplotlib as mpl  # a page without charts does not wait for it
+    from matplotlib.figure import Figure
+    from matplotlib.rcsetup import cycler
+
+    style = _STYLE | {"svg.hashsalt": caption, "axes.prop_cycle": cycler(color=SERIES)}
+    with mpl.rc_context(style):
+        figure, file = Figure(figsize=size, layout="constrained"), BytesIO()
+        draw(figure)
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    text = file.getvalue().decode()
+    text = re.sub(r"^.*?<svg [^>]*(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<style.*?</style>| clip-path=\"[^\"]*\"| id=\"\w+_\d+\"", "", text, flags=re.DOTALL
+    )
+    text = re.sub(r" font-family: [^;\"]*;?", "", text)
+    text = text.replace(
+        "<svg ", f'<svg role="img" fill="currentColor" aria-label="{escape(caption)}" ', 1
+    )
+    text = re.sub(rf"{_FIXED}(0[1-9])\b", lambda match: f"var(--line-{int(match[1])})", text)
+    return Picture(re.sub(rf"{INK}\b", "currentColor", text), caption)
+
+
+def chart(
+    caption: str,
+    x_label: str,
+    draw: Callable[[Axes], object],
+    size: tuple[float, float] = (6.8, 2.6),
+) -> Picture:
     """Return a chart that a function draws."""
-    from matplotlib.figure import Figure  # a page without charts does not wait for it
 
-    figure, file = Figure(figsize=(6.8, 2.6), layout="constrained"), BytesIO()
-    axes = figure.subplots()
-    draw(axes)
-    axes.set_xlabel(x_label)
-    axes.grid(alpha=0.3)
-    figure.savefig(file, format="png", dpi=120)
-    return Picture(data_uri(file.getvalue()), caption)
+    def drawn(figure: Any) -> None:
+        axes = figure.subplots()
+        draw(axes)
+        axes.set_xlabel(x_label)
+
+    return drawing(caption, drawn, size)
 
 
 def line_chart(
@@ -257,7 +305,7 @@ def line_chart(
         for name, points in lines.items():
             marker = "." if len(points) <= _MOST_DOTS else ""
             axes.plot(*zip(*points, strict=True), marker=marker, label=name)
-        axes.legend(frameon=False)
+        axes.legend()
 
     caption = f"{title} against {x_label}: {', '.join(lines)}"
     return chart(caption, x_label, draw) if lines else None
@@ -289,7 +337,7 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
             {
                 "name": str(labels.ids[row]),
                 "picture": picture,
-                "values": () if picture else _texts(values[row]),
+                "values": () if picture else _texts(features, values[row]),
                 "released": _named(labels, labels.labels[row]),
                 "answered": bool(labels.answered[row]),
                 "withheld": int((~labels.mask[row]).sum()),
@@ -341,7 +389,10 @@ def _encoded(pixels: UInt8Array) -> bytes:
     return file.getvalue()
 
 
-def _texts(values: Float32Array) -> tuple[str, ...]:
+def _texts(features: Features, values: Float32Array) -> list[tuple[str, str]]:
+    """Return the first values of a record with their names: columns of a table, or numbers."""
     flat = values.ravel()
-    more = (f"and {len(flat) - _VALUES} more",) if len(flat) > _VALUES else ()
-    return (*(f"{value:.3g}" for value in flat[:_VALUES].tolist()), *more)
+    numbered = ((f"[{place}]", f"{value:,.6g}") for place, value in enumerate(flat.tolist()))
+    encoding = getattr(features, "encoding", None)
+    texts = [*islice(encoding.describe(flat) if encoding else numbered, _VALUES + 1)]
+    return texts if len(texts) <= _VALUES else [*texts[:_VALUES], ("...", "")]

@@ -3,7 +3,8 @@
 First sections of findings, which may be published; then of private files, which must not be.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import sqrt
 from textwrap import wrap
 from typing import Any
 
@@ -26,6 +27,7 @@ from pate._core.accounting.statement import (
 )
 from pate._core.files.reading import Json
 from pate._core.validation import FloatArray
+from pate._labeling.commands.run import describe_verdict
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import (
     TEACHERS_FIT,
@@ -36,14 +38,13 @@ from pate._labeling.runs.run import (
 from pate._labeling.runs.vote_store import finished_votes
 from pate._labeling.votes.kinds import Counts, rows_of
 from pate.lab.report.page import (
-    Bar,
+    INK,
     Findings,
     Learned,
     Picture,
     Released,
     Table,
     barred,
-    barred_share,
     chart,
     line_chart,
     read_log,
@@ -52,12 +53,13 @@ from pate.lab.report.page import (
 )
 
 PUBLIC = {
+    "labels": "Label by label",
+    "quality": "Calibration and precision",
     "statement": "What is guaranteed",
-    "ledger": "The ledger",
-    "answers": "Queries and answers",
     "samples": "Samples",
     "student": "The student",
-    "labels": "Label by label",
+    "answers": "Queries and answers",
+    "ledger": "The ledger",
     "curves": "Training",
     "settings": "Settings",
 }
@@ -77,13 +79,7 @@ SUMMARY = {
 }
 """Figures over all labels, by their name in ``metrics.json``."""
 
-_PER_LABEL = {
-    "f1": "F1",
-    "average_precision": "AP",
-    "roc_auc": "ROC AUC",
-    "recall": "recall",
-    "specificity": "specificity",
-}
+_DEVIATIONS = 1.96  # deviations of a normal law within which 95% of it lie
 
 
 def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
@@ -99,8 +95,12 @@ def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
         "ledger_table": ledger_table,
         "answer_tables": answer_tables,
         "samples_shown": samples_of(findings, num_samples),
+        "SUMMARY": SUMMARY,
         "summaries": summaries,
         "label_table": label_table,
+        "released_table": released_table,
+        "quality_charts": quality_charts,
+        "verdict": verdict,
         "training_charts": training_charts,
         "vote_figures": vote_figures,
         "loss_chart": loss_chart,
@@ -206,22 +206,103 @@ def summaries(metrics: Json, titles: Mapping[str, str]) -> Iterator[tuple[str, T
             yield f"By cuts that serve {SUMMARY[purpose]}:", table(at_cut, purposes)
 
 
-def label_table(labels: ReleasedLabels, learned: Learned | None) -> Table:
-    """Return how often each label was released and positive, and the student's figures if any."""
-    metrics = {} if learned is None else learned.metrics
-    student = metrics.get("student", {}).get("per_label", {})
-    constant = metrics.get("released_constant", {}).get("per_label", {})
+def verdict(learned: Learned | None) -> str | None:
+    """Return a line on the student beside the best constant answer. None without test figures."""
+    if learned is None or not learned.metrics:
+        return None
+    return describe_verdict(learned.metrics["optimize"], learned.metrics)
+
+
+def released_table(labels: ReleasedLabels) -> Table:
+    """Return how often each label was released, and how often it was positive there."""
     answered, ones = labels.mask.sum(axis=0), (labels.labels * labels.mask).sum(axis=0)
+    shares = ones / np.where(answered, answered, np.nan)
+    rows = [
+        (name, f"{int(count):,}", barred(float(share), f"{share:.0%}"))
+        for name, count, share in zip(labels.label_names, answered, shares, strict=True)
+    ]
+    return Table(("label", "released", "positive"), rows)
+
+
+def label_table(metrics: Json) -> Table:
+    """Return the test figures of a student for each label, with a mark at weak ones.
+
+    A label is weak if the interval of its average precision reaches down to the average precision
+    of constant answers, which is the share of records that have it, or if none of these is found.
+    """
     rows = []
-    for j, name in enumerate(labels.label_names):
-        share = float(ones[j] / answered[j]) if answered[j] else float("nan")
-        row: list[str | Bar] = [name, f"{int(answered[j]):,}", barred_share(share)]
-        if student:
-            metric, mark = student.get(name, {}), constant.get(name, {})
-            row += [barred(metric.get(figure), mark.get(figure)) for figure in _PER_LABEL]
-        rows.append(row)
-    figures = _PER_LABEL.values() if student else ()
-    return Table(("label", "released", "positive", *figures), rows)
+    constant = metrics["all_majority"]["per_label"]
+    for name, label in metrics["student"]["per_label"].items():
+        precision, number = label["average_precision"], label["support"]
+        low, high = interval(precision, number)
+        blind = constant[name]["average_precision"]
+        weak = number and (low <= blind or not label["recall"])
+        text = f"{precision:.3f} ({low:.2f} to {high:.2f})" if number else ""
+        figures = [shown(label[each] if number else None) for each in ("recall", "precision", "f1")]
+        bar = barred(precision if number else float("nan"), text, blind)
+        rows.append((name, f"{number:,.0f}", *figures, bar, "weak" if weak else ""))
+    head = ("label", "support", "recall", "precision", "F1", "average precision", "note")
+    return Table(head, rows, wordy=(6,))
+
+
+def interval(share: float, number: float) -> tuple[float, float]:
+    """Return the 95% interval of Wilson (1927) of a share of so many records.
+
+    An average precision is a mean over the records with a label of figures in [0, 1], which vary no
+    more than records that count as 0 or 1 (Boyd, Eng & Page (2013)).
+
+    >>> interval(0.5, 100)
+    (0.40383..., 0.59616...)
+    """
+    if not number:
+        return 0.0, 1.0
+    square = _DEVIATIONS**2 / number
+    center, width = share + square / 2, sqrt(square * share * (1 - share) + square**2 / 4)
+    return (center - width) / (1 + square), (center + width) / (1 + square)
+
+
+def quality_charts(metrics: Json, names: Sequence[str]) -> list[Picture]:
+    """Return a calibration plot, and a plot of precision against recall, of a student."""
+    curves = metrics["student"].get("curves")
+    if curves is None:
+        return []
+    mean, share, number = np.array(curves["calibration"]).T
+
+    def calibration(axes: Any) -> None:
+        axes.plot([0, 1], [0, 1], linestyle=":", color=INK, linewidth=1)
+        axes.plot(mean, share)
+        axes.scatter(mean, share, s=10 + 90 * number / number.max())
+        axes.set(ylabel="share that have the label", xlim=(-0.02, 1.02), ylim=(-0.02, 1.05))
+
+    def precision(axes: Any) -> None:
+        for name, row in zip(("all labels", *names), curves["precision"], strict=False):
+            wide = 2.2 if name == "all labels" else 1.0
+            recalls = np.arange(1, len(row) + 1) / (len(row) or 1)
+            style = {"color": INK} if wide > 1 else {}
+            axes.plot(recalls, row, label=name, linewidth=wide, **style)
+        axes.set(ylabel="precision", xlim=(-0.02, 1.02), ylim=(-0.02, 1.05))
+        axes.legend(loc="lower left")
+
+    return [
+        chart(
+            "Calibration: the share of records that have a label, against the probability that the"
+            " student gives it, by tenths, all labels pooled. The area of a dot is the number of"
+            " its answers; on the dotted line probabilities are right.",
+            "probability",
+            calibration,
+            _SQUARE,
+        ),
+        chart(
+            "Precision against recall: the share of right labels among the surest answers that"
+            " find so many of the records with a label.",
+            "recall",
+            precision,
+            _SQUARE,
+        ),
+    ]
+
+
+_SQUARE = (4.4, 3.4)
 
 
 def training_charts(learned: Learned | None) -> list[Picture]:
@@ -278,7 +359,7 @@ def vote_figures(run: Run, released: Released | None) -> dict[str, Any] | str | 
         "table": Table(
             head,
             [
-                (name, *(barred_share(float(column[j])) for column in columns))
+                (name, *(barred(float(column[j]), f"{column[j]:.0%}") for column in columns))
                 for j, name in enumerate(manifest.label_names)
             ],
         ),

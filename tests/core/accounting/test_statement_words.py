@@ -104,9 +104,10 @@ def test_queries_of_a_ledger_are_counted_and_those_of_broken_runs_too(
 
 
 def test_records_that_vote_for_themselves_have_no_relation_of_teachers() -> None:
-    both = dict.fromkeys(
-        ("replace_record", "add_remove_teacher"), {"unit": "record", "missing": None}
-    )
+    both: dict[str, Any] = {
+        name: {"unit": "record", "missing": None}
+        for name in ("replace_record", "add_remove_teacher")
+    }
     for teachers, stated in ((7, True), (None, False)):
         text = "".join(
             lines(both, [{"count": 1, "settled": True}], whole=True, num_teachers=teachers)

@@ -5,18 +5,27 @@ import math
 import re
 import shutil
 import stat
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 from pate import cli
 from pate._core.accounting.cost import format_epsilon
+from pate._labeling.commands.run import describe_verdict
+from pate._labeling.data.records import Role
+from pate._labeling.runs.run import Run, load_data
+from pate._labeling.stages.student import WEIGHTS, Solved
 from pate.accounting import Statement
+from pate.lab.report.page import Bar
+from pate.lab.report.sections import interval, label_table
 from tests.lab.report.conftest import Reader, read, report
 
 Captured = pytest.CaptureFixture[str]
-SECTIONS = ["statement", "ledger", "answers", "samples", "student", "labels", "settings"]
+SECTIONS = ["labels", "quality", "statement", "samples", "student", "answers", "ledger", "settings"]
 PRIVATE = ["votes", "losses", "private-settings"]
 
 
@@ -33,6 +42,12 @@ def require_alone(page: Reader) -> None:
     """The page asks for nothing, runs nothing, and leads nowhere but within itself."""
     assert not {"script", "link", "iframe", "object", "form"} & {tag for tag, _ in page.tags}
     assert all(str(image["src"]).startswith("data:image/png;base64,") for image in page.of("img"))
+    paints = {
+        paint
+        for _, attributes in page.tags
+        for paint in re.findall(r"(?:fill|stroke|color): ([^;]+)", attributes.get("style") or "")
+    }
+    assert paints <= {"none", "currentColor", *(f"var(--line-{n})" for n in range(1, 7))}
     anchors = {str(section["id"]) for section in page.of("section")}
     assert {str(link["href"]) for link in page.of("a")} == {f"#{anchor}" for anchor in anchors}
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
@@ -52,8 +67,11 @@ def test_a_page_stands_alone(copied: Path) -> None:
     assert re.search(r"<tr>(<th [^>]*>|<td>)", text) and not re.search(r"<th[^>]*></th>", text)
 
 
-def test_the_statement_comes_first_in_its_own_words(copied: Path) -> None:
-    page = read(copied)
+def test_the_verdict_comes_first_and_the_statement_is_folded(copied: Path) -> None:
+    text = report(copied)
+    page = Reader(text)
+    metrics = json.loads((copied / "public" / "student" / "metrics.json").read_text())
+    assert describe_verdict("accuracy", metrics) in text[: text.index("<nav>")]
     statement = json.loads((copied / "public" / "privacy.json").read_text())
     said = page.sections["statement"]
     assert said.index("NOT PRIVATE") < said.index("ε = ")  # the noise was seeded
@@ -61,25 +79,65 @@ def test_the_statement_comes_first_in_its_own_words(copied: Path) -> None:
     assert " ".join(words) in " ".join(said.split())  # whose longest lines are continued
     for guarantee in statement["guarantees"].values():
         assert f"ε = {format_epsilon(guarantee['epsilon'])}" in said
-        assert guarantee["neighbors"] in said
-    assert "not cover the folder private/" in said
+    unfolded = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
+    assert "<details open" not in text and "REPLACE_RECORD" in unfolded
+    assert "not cover the folder private/" in unfolded
 
 
-def test_the_first_sentence_bounds_guesses(of_votes: Path) -> None:
-    """By the smaller of two bounds, in a run with noise that nobody knows."""
-    said = read(of_votes).sections["statement"]
+def test_one_sentence_bounds_guesses(of_votes: Path) -> None:
+    """By epsilon and delta, in a run with noise that nobody knows, and names neighbors once."""
+    unfolded = re.sub(r"<details>.*?</details>", "", report(of_votes), flags=re.DOTALL)
     statement = Statement.read(of_votes / "public" / "privacy.json")
-    relation = statement["guarantees"][statement["neighboring_relation"]]
-    shown = re.search(
-        r"An observer of everything published guesses right at most ([\d.]+)% of the time", said
+    stated = statement["guarantees"][statement["neighboring_relation"]]
+    shown = re.search(r"guesses right at most <strong>([\d.]+)%</strong> of the time", unfolded)
+    assert shown is not None
+    likely = (
+        100 * (math.exp(stated["epsilon"]) + stated["delta"]) / (1 + math.exp(stated["epsilon"]))
     )
-    assert shown is not None and said.index(shown[0]) < said.index("ε = ")
-    of_epsilon = (math.exp(relation["epsilon"]) + relation["delta"]) / (
-        1 + math.exp(relation["epsilon"])
+    assert likely <= float(shown[1]) < likely + 0.1
+    assert unfolded.count(escape(stated["neighbors"])) == 1
+    assert "labels" not in read(of_votes).sections  # no student was tested
+
+
+def test_the_table_of_labels_is_that_of_scikit_learn(copied: Path) -> None:
+    folder, source = copied / "public" / "student", load_data(Run(copied))
+    test, student = source.records(Role.TEST), Solved.read(folder / WEIGHTS, "accuracy")
+    scores, given = student.answers(test.features)
+    rows = label_table(json.loads((folder / "metrics.json").read_text())).rows
+    for row, name, score, answer, truth in zip(
+        rows, source.label_names, scores.T, given.T, test.labels.T, strict=True
+    ):
+        precision, recall, f1, _ = precision_recall_fscore_support(
+            truth, answer, average="binary", zero_division=0
+        )
+        numbers = (f"{truth.sum():,}", *(f"{each:.3f}" for each in (recall, precision, f1)))
+        area, blind = average_precision_score(truth, score), truth.mean()
+        assert isinstance(row[5], Bar)
+        assert row[:5] == (name, *numbers) and row[5].text.startswith(f"{area:.3f} (")
+        assert row[5].mark == pytest.approx(blind)
+        low = float(row[5].text.split("(")[1].split()[0])
+        assert (row[6] == "weak") == (low <= blind or recall == 0)
+
+
+@pytest.mark.parametrize(("hits", "number"), [(0, 10), (7, 10), (250, 500), (3, 3)])
+def test_intervals_are_those_of_scipy(hits: int, number: int) -> None:
+    expected = binomtest(hits, number).proportion_ci(0.95, method="wilson")
+    assert interval(hits / number, number) == pytest.approx((expected.low, expected.high), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("area", "recall", "note"), [(0.35, 0.5, "weak"), (0.6, 0.5, ""), (0.6, 0.0, "weak")]
+)
+def test_a_label_that_a_constant_answer_may_equal_is_weak(
+    area: float, recall: float, note: str
+) -> None:
+    """Of 100 records with it, in 300."""
+    label = {"support": 100.0, "average_precision": area, "recall": recall} | dict.fromkeys(
+        ("precision", "f1"), 0.5
     )
-    of_variation = (1 + statement.total_variation) / 2
-    smaller = 100 * min(of_epsilon, of_variation)
-    assert smaller <= float(shown[1]) < smaller + 0.1
+    constant = {"per_label": {"a": {"average_precision": 1 / 3}}}
+    metrics = {"student": {"per_label": {"a": label}}, "all_majority": constant}
+    assert label_table(metrics).rows[0][-1] == note
 
 
 @pytest.mark.slow

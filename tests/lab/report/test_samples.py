@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from pate.lab.report.page import _bytes_of
+from pate._labeling.data.records import ArrayFeatures
+from pate._labeling.data.tables import ColumnEncoding, NumberColumns
+from pate.lab.report.page import _bytes_of, _texts
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,19 @@ def test_shades(low: float, high: float, shades: tuple[int, int]) -> None:
     pixels = _bytes_of(values)
     assert pixels.shape == (2, 8, 8, 3)
     assert (pixels.min(), pixels.max()) == shades
+
+
+def test_values_have_names() -> None:
+    """Those of columns, with levels as words and dates as dates; numbers where there are none."""
+    encoding = ColumnEncoding(
+        ("age", "city", "note", "seen"),
+        {"city": ("Bern", "Rome")},
+        texts={"note": 2},
+        formats={"seen": "iso_date"},
+    )
+    values = np.array([[8362.5, 0, 1, 0.5, 0.5, 366]], dtype=np.float32)
+    named = [("age", "8,362.5"), ("city", "Rome"), ("seen", "2001-01-01")]
+    assert _texts(NumberColumns(values, encoding), values[0]) == named
+    many = np.arange(8, dtype=np.float32)
+    texts = _texts(ArrayFeatures(many[None]), many)
+    assert texts[:2] == [("[0]", "0"), ("[1]", "1")] and texts[6:] == [("...", "")]

@@ -1,6 +1,11 @@
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import (
+    precision_recall_curve,
+    precision_recall_fscore_support,
+    roc_auc_score,
+)
 
 from pate._labeling.runs.released import DECISION_METRICS, roc_auc
 from pate.data import UNKNOWN
@@ -105,3 +110,35 @@ def test_labels_without_two_classes_are_left_out_of_roc_auc() -> None:
     assert "roc_auc" not in none
     blind = evaluate_constant(np.full(3, 0.3), truth, NAMES, optimize="accuracy")
     assert blind["roc_auc"] == 0.5
+
+
+def test_figures_of_labels_and_curves_are_those_of_scikit_learn() -> None:
+    """Of labels that are known in part, with scores that tie."""
+    generator = np.random.default_rng(2)
+    truth = generator.random((400, 3)) < [0.05, 0.3, 0.7]
+    scores = np.round((generator.random(truth.shape) + truth) / 2, 2) * 0.98 + 0.001
+    known = generator.random(truth.shape) < 0.9
+    found = evaluate(
+        scores,
+        np.where(known, truth, UNKNOWN),
+        NAMES,
+        cuts=np.full((3, 3), 0.6),
+        optimize="accuracy",
+    )
+    for j, name in enumerate(NAMES):
+        right, score = truth[known[:, j], j], scores[known[:, j], j]
+        expected = precision_recall_fscore_support(right, score > 0.6, average="binary")
+        label = found["per_label"][name]
+        assert [label[each] for each in ("precision", "recall", "f1")] == pytest.approx(
+            expected[:3]
+        )
+        assert label["support"] == right.sum()
+        precision, recall, _ = precision_recall_curve(right, score)
+        for step, drawn in enumerate(found["curves"]["precision"][1 + j], 1):
+            fewest = np.flatnonzero(recall >= step / 20 - 1e-9)[-1]
+            # of equal recalls, scikit-learn lists the smallest sample last
+            assert drawn == pytest.approx(precision[fewest])
+    share, mean = calibration_curve(truth[known], scores[known], n_bins=10)
+    bins = np.array(found["curves"]["calibration"])
+    np.testing.assert_allclose(bins[:, :2], np.column_stack((mean, share)))
+    assert bins[:, 2].sum() == known.sum()

@@ -487,7 +487,7 @@ def remove(*names: str) -> Callable[[Path], None]:
     [
         change_weights,
         change_words,
-        change("reach 1", REPLACED, value=0.1),
+        change("reach 0", REPLACED, value=0.1),
         change_digests,
         remove("labels.npz"),
         remove(SIGNED[0].name),
