@@ -382,6 +382,7 @@ def test_only_releases_meet_mechanisms_and_noise() -> None:
 
 OPTION = re.compile(r"(?<![\w-])--[a-z]\w+")
 STILL_NAME_OPTIONS = {
+    "lab.report.page",  # variables of CSS
     "lab.report.sections",
     "_networks.student.stage",
     "_labeling.aggregators.base",
