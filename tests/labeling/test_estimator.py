@@ -8,15 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MinMaxScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -88,35 +84,6 @@ def test_it_learns_what_the_statement_pays_for(
     with pytest.warns(UserWarning, match="the release shows no label to be better"):
         hidden = clone(classifier).set_params(epsilon=0.01).fit(X[:1800], Y[:1800], **public)
     assert (hidden.predict(X[1800:]) == Y[1800:]).mean() < 0.75
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        pytest.param(
-            {"n_teachers": 20, "teacher": LogisticRegression(), "epsilon": 30.0},
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_unknown_labels_are_left_out(
-    arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
-) -> None:
-    X, Y = arrays
-    lost = np.random.default_rng(1).random(Y.shape) < [0.3, 0.8, 0.0]
-    some = np.where(lost, np.nan, Y)
-    classifier = PateClassifier(epsilon=4.0, random_state=0, noise_seed=1).set_params(**settings)
-    classifier.set_params(unknown_labels="nan").fit(X[:1800], some[:1800], X_public=X[1800:])
-    rights = [(classifier.predict(X[1800:]) == Y[1800:]).mean(axis=0)]
-    as_zero = np.where(lost, 0, Y)
-    classifier.set_params(unknown_labels=None).fit(X[:1800], as_zero[:1800], X_public=X[1800:])
-    rights.append((classifier.predict(X[1800:]) == Y[1800:]).mean(axis=0))
-    assert rights[0].min() > 0.75 and rights[0][1] > rights[1][1] + 0.15
-    with pytest.raises(ValueError, match=r"labels among \(0, 1\) in Y, got values=\[5"):
-        classifier.set_params(unknown_labels="nan").fit(X, np.where(lost, 5, Y), X_public=X)
-    with pytest.raises(ValueError, match="NaN"):
-        classifier.set_params(unknown_labels=None).fit(X, some, X_public=X)
 
 
 def test_the_noise_has_no_seed_unless_it_is_given(arrays: tuple[FloatArray, UInt8Array]) -> None:
@@ -191,24 +158,6 @@ def test_rows_of_private_records_are_no_public_samples(
     with pytest.raises(ValueError, match=r"^Expected X_public that are no rows of X: [^\n]*\)$"):
         classifier.fit(X[:200], Y[:200], X_public=public)
     classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
-
-
-@pytest.mark.slow
-def test_a_pipeline_transforms_public_samples_if_it_is_told_to(
-    arrays: tuple[FloatArray, UInt8Array],
-) -> None:
-    X, Y = 50 + 100 * arrays[0], arrays[1]
-    public = X[1800:2000]
-    scaler = FrozenEstimator(MinMaxScaler(clip=True).fit(public))
-    classifier = PateClassifier(epsilon=4.0, noise_seed=0, bounds=(-1e-9, 1 + 1e-9))
-    with config_context(enable_metadata_routing=True):
-        steps = [("scale", scaler), ("classify", classifier.set_fit_request(X_public=True))]
-        pipeline = Pipeline(steps, transform_input=["X_public"])
-        pipeline.fit(X[:1800], Y[:1800], X_public=public)
-        assert (pipeline.predict(X[2000:]) == Y[2000:]).mean() > 0.85
-        told = "Expected X_public within bounds .* if transform_input names it"
-        with pytest.raises(ValueError, match=told):
-            Pipeline(steps).fit(X[:1800], Y[:1800], X_public=public)
 
 
 class Labels(np.ndarray[Any, Any]):

@@ -11,11 +11,8 @@ from pate._labeling.linear import (
     _RATIOS,
     Directions,
     _fit,
-    _logistic,
-    clamp_sign,
     constant_logits,
     labels_better_than_constant,
-    linear_student_of,
     match_logistic_moments,
     ridge_posterior,
     shrunk_means,
@@ -53,19 +50,6 @@ def test_directions_put_features_back_together(num: int, num_features: int) -> N
 def test_constant_features_have_no_directions(value: float) -> None:
     for shape in ((150, 3), (3, 20)):
         assert not len(Directions.of(np.full(shape, value)).spread)
-
-
-@pytest.mark.parametrize("scale", [1.0, 2.0**-60])
-def test_directions_are_wider_than_rounding_and_than_a_part_of_the_widest(scale: float) -> None:
-    """Ten samples around 1, off by a multiple of its last digit: the bound is ten of them."""
-    signs = np.resize([1.0, -1.0], 10)[:, None]
-    for steps in range(6, 16):
-        features = scale * (1 + steps * np.finfo(np.float64).eps * signs)
-        assert len(Directions.of(features).spread) == (steps > 10)
-    across = np.resize([1.0, 1.0, -1.0, -1.0], 12)
-    for share, num_directions in ((0.99e-9, 1), (1.01e-9, 2)):
-        features = scale * np.column_stack((np.resize([1.0, -1.0], 12), math.sqrt(share) * across))
-        assert len(Directions.of(features).spread) == num_directions
 
 
 @pytest.mark.parametrize(
@@ -144,36 +128,6 @@ def test_what_is_as_likely_as_not_is_denied() -> None:
     assert terms.sum() == -1 and (terms**2).sum() == 1
 
 
-@pytest.mark.parametrize(
-    ("num", "noise_std", "exact"), [(30, None, True), (29, None, False), (30, 0.1, False)]
-)
-def test_exact_labels_of_ten_samples_a_direction_have_a_logistic_model(
-    num: int, noise_std: float | None, exact: bool
-) -> None:
-    features, shares = task(num, 3, 5)
-    targets = (shares > 0.5).astype(float)
-    space, raw = Directions.of(features), targets.mean(axis=0)
-    weights, _, noise = ridge_posterior(space, targets - raw, noise_std or 0.0)
-    means, fitted = shrunk_means(raw, noise / num), space.left @ weights
-    intercepts, slopes = _logistic(space, means + fitted)
-    level, steepness = match_logistic_moments(means, fitted)
-    logistic, linked = intercepts + space.left @ slopes, level + steepness * fitted
-    assert np.abs(logistic - linked).max() > 0.1
-    weights, _, _ = _fit(features, targets, noise_std)
-    logits = features @ weights[:-1] + weights[-1]
-    np.testing.assert_allclose(logits, logistic if exact else linked, atol=1e-9)
-
-
-def test_a_logistic_model_of_exact_labels_keeps_the_moments() -> None:
-    features, shares = task(300, 3, 5)
-    space = Directions.of(features)
-    intercepts, slopes = _logistic(space, shares)
-    given_back = expit(intercepts + space.left @ slopes)
-    np.testing.assert_allclose(given_back.mean(axis=0), shares.mean(axis=0), atol=1e-3)
-    np.testing.assert_allclose(space.left.T @ given_back, space.left.T @ shares, atol=0.05)
-    np.testing.assert_allclose(given_back, shares, atol=0.02)
-
-
 @pytest.mark.parametrize("law", ["standard_normal", "standard_cauchy"])
 def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -> None:
     """The second where the slope is within its bounds; beyond them it is on the side where they
@@ -191,47 +145,6 @@ def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -
     surplus = (predicted * fitted).mean(axis=0) / (fitted**2).mean(axis=0) - 1
     assert (surplus[slopes < 5.999] > -1e-6).all() and (surplus[slopes > 0.001] < 1e-6).all()
     assert ((slopes > 0.001) & (slopes < 5.999)).mean() > 0.2
-
-
-def test_the_link_of_what_does_not_vary_is_the_mean() -> None:
-    level, steepness = match_logistic_moments(np.array([0.0, 0.2, 1.0]), np.zeros((50, 3)))
-    assert not steepness.any()
-    np.testing.assert_allclose(expit(level), [0.01, 0.2, 0.99])
-    rounding = np.finfo(np.float64).eps * np.array([[-1.0], [1.0]])
-    assert (
-        match_logistic_moments(np.array([0.5]), rounding)[1]
-        == 0
-        < match_logistic_moments(np.array([0.5]), 2 * rounding)[1]
-    )
-
-
-def test_a_label_that_is_told_exactly_is_cut_where_it_begins() -> None:
-    """No slope is as steep as such a label is; the level still has the mean."""
-    sample = np.random.default_rng(0).standard_normal(1000)
-    for start in (-0.5, 0.5, 1.5):
-        labels = (sample > start).astype(float)
-        fitted = (np.polyval(np.polyfit(sample, labels, 1), sample) - labels.mean())[:, None]
-        level, steepness = match_logistic_moments(labels.mean(keepdims=True), fitted)
-        answers = expit(level + steepness * fitted)[:, 0]
-        assert answers.mean() == pytest.approx(labels.mean(), abs=1e-6)
-        assert ((answers > 0.5) == labels).mean() > 0.99
-
-
-@pytest.mark.parametrize("above", [False, True])
-def test_logits_on_one_side_keep_their_order(above: bool) -> None:
-    logits = np.linspace(-6, 3, 200)[:, None] * (-1 if above else 1)
-    bent = clamp_sign(logits, np.array([above]))
-    assert ((bent > 0) == above).all()
-    steps = np.diff(bent, axis=0)
-    assert (steps < 0).all() if above else (steps > 0).all()
-    # what was on that side is hardly moved
-    far = np.abs(logits) > 1
-    right = far & ((logits > 0) == above)
-    np.testing.assert_allclose(bent[right], logits[right], atol=0.005)
-    assert clamp_sign(np.array([[-np.inf]]), np.array([above])) == -np.inf
-    # what is kept above 0 is a millionth at least
-    bend = math.log(2) / 8 + 1e-6 if above else -math.log(2) / 8
-    np.testing.assert_allclose(clamp_sign(np.array([[0.0]]), np.array([above])), bend, rtol=1e-9)
 
 
 @pytest.mark.parametrize("num_features", [3, 80])
@@ -256,16 +169,6 @@ def test_turning_shifting_or_scaling_all_features_changes_no_answer(num_features
         np.testing.assert_allclose(
             student.predict(scale * fresh @ turned + shift), plain.predict(fresh), atol=1e-6
         )
-
-
-def test_a_strong_signal_departs_and_is_found_again() -> None:
-    features, shares = task(800, 10, 8)
-    targets = shares + np.random.default_rng(1).normal(0, 1.0, shares.shape)
-    student = fit_linear(features, targets, everywhere(targets), noise_std=1.0)
-    assert student.departs.sum() >= 7
-    right = (student.predict(features) > 0.5) == (shares > 0.5)
-    constant = np.maximum((shares > 0.5).mean(), (shares <= 0.5).mean())
-    assert right.mean() > 0.85 > constant
 
 
 def test_noise_alone_hardly_ever_departs() -> None:
@@ -323,45 +226,6 @@ def test_a_label_of_which_nothing_is_known_is_denied() -> None:
     assert (fit_linear(features[:1], shares[:1], mask[:1]).predict(features)[:, 0] > 0.47).all()
 
 
-def test_separable_labels_and_constant_features_are_finite() -> None:
-    features = np.random.default_rng(0).standard_normal((50, 2))
-    labels = np.column_stack((features[:, 0] > 0, features[:, 1] > 0.3, np.ones(50), np.zeros(50)))
-    student = fit_linear(features, labels, everywhere(labels))
-    assert np.isfinite(student.weights).all() and student.departs.tolist() == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert ((student.predict(features) > 0.5) == labels).mean() > 0.97
-    for constant in (np.zeros((50, 3)), np.full((50, 1), 0.1), np.zeros((50, 0))):
-        plain = fit_linear(constant, labels, everywhere(labels))
-        assert not plain.departs.any()
-        np.testing.assert_allclose(
-            plain.predict(constant).mean(axis=0)[2:], [0.99, 0.01], atol=0.02
-        )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"targets": np.zeros((3, 2))}, r"targets of shape \[4, C\]"),
-        ({"targets": np.zeros(4)}, r"targets of shape \[4, C\]"),
-        ({"mask": np.zeros((4, 3))}, r"a mask of shape \[4, 2\]"),
-        ({"noise_std": 0.0}, "noise_std > 0"),
-        ({"noise_std": float("nan")}, "noise_std"),
-    ],
-)
-def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) -> None:
-    whole: dict[str, object] = {
-        "targets": np.zeros((4, 2)),
-        "mask": np.ones((4, 2)),
-        "noise_std": 1.0,
-    }
-    with pytest.raises(ValueError, match=rf"^Expected [^\n]*{message}[^\n]*$"):
-        fit_linear(np.zeros((4, 3)), **(whole | changes))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_departures_are_those_of_the_definition(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -397,75 +261,6 @@ def test_means_of_four_labels_are_shrunk_and_of_three_are_not() -> None:
     share = 1 - 0.02 / (0.35**2 + 0.15**2 + 0.05**2 + 0.45**2)
     np.testing.assert_allclose(shrunk_means(means, variances), 0.45 + share * (means - 0.45))
     np.testing.assert_allclose(shrunk_means(means, variances * 100), 0.45)
-
-
-def test_a_student_of_answers_follows_their_link_and_decides_as_they_did() -> None:
-    generator = np.random.default_rng(3)
-    features = generator.standard_normal((60, 4)) + 2
-    answers = (features - 2) @ generator.standard_normal((4, 5)) * [1.0, 0.2, 0.1, 0.1, 0.1] + [
-        0.4,
-        0.3,
-        0.5,
-        0.2,
-        0.9,
-    ]
-    decisions = np.tile([0, 0, 0, 0, 1], (60, 1))
-    decisions[0, 1], decisions[1:, 2] = 1, 1  # one differs from all others
-    student = linear_student_of(features, answers, decisions)
-    assert student.departs.tolist() == [False, True, True, False, False]
-    means = answers.mean(axis=0)
-    level, steepness = match_logistic_moments(means, answers - means)
-    free = level + steepness * (answers - means)
-    np.testing.assert_allclose(student.logits(features)[:, 1:3], free[:, 1:3], atol=1e-9)
-    np.testing.assert_allclose(expit(student.constants)[[1, 2, 3]], means[[1, 2, 3]], atol=1e-9)
-    assert ((student.predict(features) > 0.5) == decisions)[:, [0, 3, 4]].all()
-    # against its mean a label is decided as it was, and means beyond [0, 1] are cut at half a
-    # sample
-    turned = linear_student_of(
-        features,
-        answers - [9.0, 0, 0, 0, 0] + [0, 9.0, 0, 0, 0],
-        1 - decisions[:, :1] + 0 * decisions,
-    )
-    assert (turned.predict(features) > 0.5).all() and not turned.departs.any()
-    denied = linear_student_of(features, answers + np.array([0, 9.0, 0, 0, 0]), 0 * decisions)
-    assert not (denied.predict(features) > 0.5).any() and not denied.departs.any()
-    alone = linear_student_of(features[:1], answers[:1], decisions[:1])
-    assert ((alone.predict(features[:1]) > 0.5) == decisions[:1]).all()
-    wide = linear_student_of(features, answers - [9.0, 0, -9.0, 0, 0], decisions * [0, 1, 1, 1, 1])
-    assert expit(wide.constants[[0, 2]]) == pytest.approx([0.5 / 60, 1 - 0.5 / 60])
-    for wrong in (answers[:, 0], answers[1:], answers[:, :, None]):
-        with pytest.raises(ValueError, match=r"^Expected answers of shape \[60, C\], "):
-            linear_student_of(features, wrong, decisions)
-    with pytest.raises(ValueError, match=r"^Expected decisions of shape \[60, 5\], "):
-        linear_student_of(features, answers, decisions[:, 1:])
-    with pytest.raises(ValueError, match=r"^Expected answers of shape \[0, C\], "):
-        linear_student_of(features[:0], answers[:0], decisions[:0])
-
-
-def test_departures_without_evidence() -> None:
-    assert (
-        not labels_better_than_constant(np.zeros(3), np.zeros(3)).any()
-        or labels_better_than_constant(np.zeros(3), np.zeros(3)).all()
-    )
-    assert labels_better_than_constant(
-        np.array([5.0, 0.0, -3.0]), np.array([1.0, 1.0, 1.0])
-    ).tolist() == [True, True, False]
-
-
-def test_labels_of_other_masks_prove_together_what_none_proves_alone() -> None:
-    generator = np.random.default_rng(0)
-    features = generator.standard_normal((600, 5))
-    truth = features @ generator.standard_normal((5, 12)) > 0
-    noise_std = 2.2
-    shares = truth + noise_std * generator.standard_normal(truth.shape)
-    mask = generator.random(truth.shape) < 0.95
-    together = fit_linear(features, shares, mask, noise_std=noise_std).departs
-    alone = [
-        fit_linear(features, shares[:, [j]], mask[:, [j]], noise_std=noise_std).departs[0]
-        for j in range(truth.shape[1])
-    ]
-    assert together.sum() > sum(alone)
-    assert not fit_linear(features, shares, mask & False, noise_std=noise_std).departs.any()
 
 
 @pytest.mark.parametrize("noise_std", [None, 0.05, 5.0])

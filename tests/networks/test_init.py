@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._labeling.commands.recipes import recipe_files
 from pate._labeling.runs.run import read_data
 from pate.data import Role
 from tests.conftest import make_arrays
@@ -42,22 +41,3 @@ def test_splits_of_hugging_face_are_read_as_the_recipe_says(
         source = read_data(folder / "data.yaml")
         assert source.records(Role.PRIVATE).features.shape == (400, 3)
         assert source.ledger_path == ledger / "ledger.sqlite"
-
-
-def test_networks_are_a_comment_away(tmp_path: Path) -> None:
-    """What the settings of records that vote for themselves name as comments are those of
-    networks."""
-    text = recipe_files(tmp_path, "npz")["teachers.yaml"].split("# Or networks")[1]
-    lines = [line[2:] for line in text.splitlines() if line.startswith("# ")]
-    written = yaml.safe_load("\n".join(lines[lines.index("network:") :]))
-    (tmp_path / "teachers.yaml").write_text(yaml.safe_dump(written))
-    words = [
-        "teachers",
-        "fit",
-        "--data=Arrays",
-        "--data.path=data.npz",
-        f"--config={tmp_path / 'teachers.yaml'}",
-    ]
-    with pytest.raises(SystemExit) as stopped:
-        cli.main([*words, "--run=run", "--print_config"])
-    assert stopped.value.code == 0 and written["network"]["class_path"] == "pate.models.MLP"

@@ -1,6 +1,5 @@
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -34,35 +33,3 @@ def test_convolutions_follow_the_size_of_pictures(shape: tuple[int, ...], last: 
     network = models.ConvNet(shape, 7)
     assert network(torch.rand(2, *shape)).shape == (2, 7)
     assert network[-1].in_features == 64 * last
-
-
-@pytest.mark.parametrize("groups", [0, 8])
-def test_pooling_before_relu_changes_nothing(groups: int) -> None:
-    network = models.SmallCNN((3, 16, 16), 4, groups=groups).double()
-    layers = list(network)
-    for place, layer in enumerate(layers[:-1]):
-        if isinstance(layer, nn.MaxPool2d):
-            layers[place : place + 2] = layers[place + 1], layer
-    usual = nn.Sequential(*layers)
-    assert [type(layer) for layer in usual] != [type(layer) for layer in network]
-    pictures = torch.rand(5, 3, 16, 16, dtype=torch.float64)
-    gradients = []
-    for module in (network, usual):
-        logits = module(pictures)
-        gradients.append(torch.autograd.grad(logits.square().sum(), list(network.parameters())))
-    assert torch.equal(network(pictures), usual(pictures))
-    for here, there in zip(*gradients, strict=True):
-        assert torch.allclose(here, there, rtol=0, atol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_backbone_of_torchvision() -> None:
-    network = models.Backbone((3, 32, 32), "torchvision.resnet18").eval()
-    pictures = torch.rand(2, 3, 32, 32)
-    assert network(pictures).shape == (2, 512)
-    assert network.mean.flatten().tolist() == pytest.approx([0.485, 0.456, 0.406])
-    # a student that is carried away asks for no weights, whatever they were
-    bare: dict[str, Any] = network.settings_without_weights
-    again = models.Backbone((3, 32, 32), "torchvision.resnet18", **bare)
-    again.load_state_dict(network.state_dict())
-    assert torch.equal(again.eval()(pictures), network(pictures))

@@ -16,7 +16,6 @@ from scipy.special import ndtr
 from pate import VoteShape, cli
 from pate._core.accounting.charges import account
 from pate._core.accounting.cost import format_epsilon
-from pate._core.accounting.filters import make_filter
 from pate._core.accounting.history import EACH
 from pate._core.accounting.statement import AUDIT, AUDITED, WORLD
 from pate.accounting import (
@@ -405,32 +404,6 @@ def test_the_budget_is_the_guarantee(tmp_path: Path) -> None:
         for change in ({"max_delta0": 1e-6}, {bound: 1e6}):
             with pytest.raises(ValueError, match=r"^Expected max_[^\n]*$"):
                 Statement.from_json(made.content | {"filter": made["filter"] | change}).verify()
-
-
-@pytest.mark.slow
-def test_a_budget_declared_after_a_release_says_so(ledger: Ledger) -> None:
-    budget = Budget(max_epsilon=9.0, delta=1e-6, neighboring_relation=REPLACE)
-    reserve(ledger, GAUSSIAN, 1, budget)
-    made = statement(ledger)
-    condition = (
-        "it holds if neither that nor its figures followed from what releases 1 .. 2 showed."
-    )
-    assert (
-        f"whatever earlier ones showed. It was declared after release 2: {condition}\n" in made.text
-    )
-    made.verify(ledger=ledger.path)
-    for after in (0, 3, -1, None):
-        with pytest.raises(ValueError, match=r"^Expected declared_after=2, "):
-            Statement.from_json(made.content | {"declared_after": after}).verify(ledger=ledger.path)
-    for after in (0, 1, 3, -1, None):
-        with pytest.raises(ValueError, match=r"^Expected "):
-            Statement.from_json(made.content | {"declared_after": after}).verify()
-    # a filter that another release would have had
-    other = make_filter(budget, GAUSSIAN[REPLACE].cost()).to_dict()
-    with pytest.raises(
-        ValueError, match=r"^Expected the filter that follows from the budget and the first release"
-    ):
-        Statement.from_json(made.content | {"filter": other}).verify()
 
 
 def test_gaussian_releases_are_stated_by_their_exact_trade_off(tmp_path: Path) -> None:

@@ -86,17 +86,6 @@ def test_shares_lock_together_and_keep_others_out(tmp_path: Path) -> None:
     other.end()
 
 
-@pytest.mark.slow
-def test_a_process_may_ask_again(tmp_path: Path) -> None:
-    lock_run(tmp_path / "run")
-    (tmp_path / "run" / "data.yaml").write_text("data")
-    lock_run(tmp_path / "run" / ".." / "run", shared=True)
-    with pytest.raises(AssertionError):
-        Other(tmp_path / "run", shared=True)
-    release_locks()
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["data.yaml"]
-
-
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(

@@ -1,69 +1,17 @@
 """`pate account` prints what the accountant says, and the noise that meets a target."""
 
-from typing import Any
-
 import pytest
 import yaml
 
 from pate import VoteShape, cli
-from pate._core.accounting.cost import format_epsilon
 from pate._core.settings import decode
-from pate.accounting import NeighboringRelation, epsilon_of
-from pate.aggregators import Aggregator, NoisyVotes, StableTopK
-from pate.lab.study import account as module
-from pate.lab.study.account import AutodpAccountant, account
+from pate.accounting import epsilon_of
+from pate.aggregators import Aggregator, StableTopK
 
 AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
 SHAPE = VoteShape(200, 4)
 ASKED = ["--delta=1e-6", "--num_queries=20", "--num_teachers=200", "--num_labels=4"]
 Printed = pytest.CaptureFixture[str]
-
-
-@pytest.mark.slow
-def test_both_relations_are_printed(capsys: Printed) -> None:
-    found = account(aggregator=AGGREGATOR, num_queries=600, delta=1e-6, shape=VoteShape(100, 9))
-    text = capsys.readouterr().out
-    for relation, row in found.items():
-        event = AGGREGATOR.event(VoteShape(100, 9), NeighboringRelation(relation))
-        expected = epsilon_of(event, count=600, delta=1e-6)
-        assert row["optimal"] == expected and format_epsilon(expected, 4) in text
-        assert row["classic"] is not None and row["classic"] > expected
-        assert row["exact"] is row["autodp"] is None
-    assert found["replace_record"]["delta0"] == pytest.approx(6e-7, rel=1e-5)
-    assert "through StableTopK:\n    neighboring_relation=REPLACE_RECORD, scale_gap=39.0," in text
-    assert "answered with probability 6.4e-06 at most:\n    `pate label` refuses this" in text
-    assert max(len(line) for line in text.splitlines()) <= 100
-
-
-def test_a_second_opinion_never_fails_the_first(
-    capsys: Printed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("autodp")
-
-    def asked(aggregator: Aggregator) -> float | None:
-        costs = account(aggregator=aggregator, num_queries=4, delta=1e-5, shape=SHAPE)
-        row = costs["replace_record"]
-        assert row["tightest"] is not None
-        return row["autodp"]
-
-    opinion = asked(NoisyVotes(sigma_votes=20.0))
-    assert opinion == pytest.approx(0.7945, abs=5e-4)  # the curve's own, by `optimal`
-    assert "opinion" not in capsys.readouterr().out
-    assert asked(AGGREGATOR) is None
-    assert "autodp has no mechanism for StabilityTestEvent, and gives" in capsys.readouterr().out
-    assert asked(NoisyVotes(sigma_votes=1e-300)) is None
-    assert "autodp fails with ZeroDivisionError: float" in capsys.readouterr().out
-
-    def fails(*_: Any, **__: Any) -> None:
-        raise OSError("x\x1b[2K\ny" * 40)
-
-    monkeypatch.setattr(AutodpAccountant, "guarantee", fails)
-    assert asked(NoisyVotes(sigma_votes=20.0)) is None
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "OSError" in line]
-    assert line.isprintable() and len(line) < 120
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert asked(NoisyVotes(sigma_votes=20.0)) is None
-    assert "autodp is not installed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """`pate study`: cells at one price, compared with the exact top k, which are never made twice."""
 
-import csv
 import json
-from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,9 @@ import yaml
 
 from pate import Votes, cli
 from pate._core.settings import Partial
-from pate._core.validation import BoolArray
-from pate._labeling.stages.votes_import import NamedVotes
 from pate.accounting import NeighboringRelation
-from pate.aggregators import Aggregator, Canonical, Joint, NoisyVotes, Peeling, PermuteAndFlip
-from pate.lab.study.sources import CountsFile, Steps, Zipf
-from pate.lab.study.study import PRIVATE, Study, Top, run_study
+from pate.aggregators import Aggregator, Canonical, Joint, Peeling, PermuteAndFlip
+from pate.lab.study.study import Study, Top, run_study
 
 COUNTS = [900, 700, 400, 399, 30, 20]
 
@@ -151,59 +146,6 @@ def test_at_delta_0_no_outcome_is_likelier_by_more_than_epsilon(
     assert 0.6 < worst <= 1.5 + 1e-9
 
 
-def test_histograms_of_a_given_shape_and_of_rows_of_a_file(tmp_path: Path) -> None:
-    assert Steps(num_items=4, top=7, rest=1).counts(2).tolist() == [7, 7, 1, 1]
-    assert Zipf(num_items=3, exponent=1.0, total=110.0).counts(1).tolist() == [60, 30, 20]
-    path = tmp_path / "days.npz"
-    np.savez(path, daily=np.array([[5, -2, 1], [3, 4, 0], [9, 9, 9]]), states=np.array(["a"]))
-    file = CountsFile(path=path, array="daily", rows=(0, 2), negative_as_zero=True)
-    assert file.read().tolist() == [[5, 0, 1], [3, 4, 0]]
-    study = small(path, counts=(file,), k=(1,), simulate=(Steps(num_items=4, top=7),))
-    rows = run_study(study, tmp_path / "study").rows
-    assert {row["votes"]: row["num_queries"] for row in rows} == {
-        "days.npz daily[0:2]": 2,
-        "steps (num_items 4, top 7)": 1,
-    }
-    for changed, message in (
-        ({"negative_as_zero": False}, "whole numbers >= 0"),
-        ({"rows": (2, 4)}, "rows within 0..3"),
-        ({"array": "weekly"}, "weekly"),
-    ):
-        other = small(path, counts=(replace(file, **changed),), k=(1,))
-        with pytest.raises(ValueError, match=message):
-            run_study(other, tmp_path / "study")
-
-
-def votes_file(path: Path) -> tuple[Path, BoolArray]:
-    truth = np.random.default_rng(1).random((30, 4)) < 0.5
-    counts = np.where(truth, 90, 10)
-    ids = np.array([f"s{i:02}" for i in range(30)])
-    named = NamedVotes(ids=ids, label_names=tuple("abcd"), counts=counts, num_teachers=100)
-    named.save(path)
-    return path, truth
-
-
-def test_a_truth_takes_the_place_of_the_top_k(tmp_path: Path) -> None:
-    votes, truth = votes_file(tmp_path / "votes.npz")
-    shuffled = np.random.default_rng(2).permutation(30)
-    ids = np.array([f"s{i:02}" for i in range(30)])[shuffled]
-    right, wrong = tmp_path / "right.npz", tmp_path / "wrong.npz"
-    np.savez(right, ids=ids, Y=truth[shuffled].astype(np.uint8))
-    np.savez(wrong, ids=ids, Y=~truth[shuffled])
-    for path, accuracy in ((right, 1.0), (wrong, 0.0)):
-        study = Study(
-            mechanisms=[Partial(NoisyVotes)],
-            k=(1,),
-            epsilons=(1000.0,),
-            votes=(votes,),
-            truth=path,
-            seeds=1,
-            num_queries=20,
-        )
-        (row,) = run_study(study, tmp_path / "study").rows
-        assert row["accuracy"] == row["recall"] == accuracy and row["num_queries"] == 20
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -223,30 +165,6 @@ def test_settings_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         small(histogram, **changed)
-
-
-@pytest.mark.slow
-def test_the_command_reads_a_file_and_writes_a_table(
-    histogram: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file, folder = tmp_path / "study.yaml", tmp_path / "private" / "study"
-    file.write_text(
-        "mechanisms:\n- Peeling\n- {class_path: Peeling, init_args: {noise_law: laplace}}\n"
-        f"k: [2]\nepsilons: [1]\ncounts: [{histogram}]\nseeds: 2\n"
-    )
-    assert cli.main(["study", str(file)]) == 0 and folder.stat().st_mode & 0o77 == 0
-    assert capsys.readouterr().out.startswith(PRIVATE)
-    head, *lines = (folder / "study.csv").read_text().splitlines()
-    rows = [*csv.DictReader(lines)]
-    assert head == f"# {PRIVATE}"
-    names = [row["mechanism"] for row in rows]
-    assert names == ["Peeling"] * 2 + ["Peeling (noise_law=laplace)"] * 2
-    written = {path.name for path in folder.iterdir()}
-    assert {"cells", "study.csv", "study.png", "study.txt"} <= written
 
 
 def test_the_page_has_a_study_of_two_k_and_six_mechanisms(

@@ -66,66 +66,6 @@ def test_a_recipe_that_is_written_runs(
     assert (run / "public" / "student" / "metrics.json").is_file()
 
 
-GIVEN = ["--id", "patient_no", "--labels", "diabetes,gout", "--no_group"]
-"""What `pate init` must be told of the table of patients."""
-PATIENTS = """patient_no,age,sex,city,bmi,room,note,diabetes,gout
-{rows}
-"""
-
-
-def write_patients(path: Path, num: int = 5956, *, split: bool = False) -> None:
-    """Write a table as it comes: ids by another name, words, gaps, notes, a column of no use."""
-    generator = np.random.default_rng(0)
-    rows = []
-    for i in range(num):
-        age, city = generator.integers(20, 90), ["Bern", "Rome", "Oslo"][generator.integers(3)]
-        gap = generator.random() < 0.1
-        row = [f"p{i}x", "" if gap else age, "fm"[i % 2], city, "NA" if gap else i % 20 + 18]
-        labels = [int(age > 55), int(city == "Rome")]
-        roles = [[*Role][i % 3].value] if split else []
-        said = [f"ward {i * 17}", f'"seen by doctor {i * 17}, {["a cough", "well"][i % 2]}"']
-        rows.append(",".join(map(str, [*row, *said, *labels, *roles])))
-    text = PATIENTS.format(rows="\n".join(rows))
-    path.write_text(text.replace("gout\n", "gout,part\n", 1) if split else text)
-
-
-@pytest.mark.slow
-def test_a_table_is_read_for_its_recipe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_patients(tmp_path / "my.csv", 500)
-    words = ["init", "my", "--data", "my.csv", *GIVEN]
-    assert cli.main(words) == 2 and not Path("my").exists()
-    assert "share of YOUR records to publish, --public_fraction 0.2" in capsys.readouterr().err
-    assert cli.main([*words, "--public_fraction", "0.25"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    counts = r"PRIVATE: \d+ test, \d\d\d private, and \d\d\d public records"
-    assert re.search(rf"{counts}\. .*: YOUR records, which are published\.", said)
-    assert "2 labels: diabetes, gout." in said
-    assert "Left out: room (too many different words, such as 'ward " in said
-    assert "with epsilon 2, an observer of all that is published guesses right 88.1%" in said
-    suits = r"PRIVATE: delta 1e-06 suits the records, well below 1/\d\d\d, .* up to 0.0001 is usual"
-    assert re.search(suits, said)
-    text = (tmp_path / "my" / "data.yaml").read_text()
-    assert yaml.safe_load(text)["data"]["init_args"] == {
-        "path": str(tmp_path / "my.csv"),
-        "names": {"id": "patient_no"},
-        "labels": ["diabetes", "gout"],
-        "columns": ["age", "sex", "city", "bmi", "note"],
-        "categories": {"sex": "public", "city": "public"},
-        "texts": {"note": 256},
-        "formats": {},
-        "gaps": [],
-        "fill": "public",
-        "features": "AutoFeatures",
-        "public_fraction": 0.25,
-    }
-    assert text.count("# Guessed: ") == 2 and max(map(len, text.splitlines())) <= 100
-    assert len(read_data(tmp_path / "my" / "data.yaml").load(Role.PUBLIC)) > 100
-    assert "unit: record" in (tmp_path / "my" / "teachers.yaml").read_text()
-
-
 def test_all_faults_of_data_are_said_before_a_recipe_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

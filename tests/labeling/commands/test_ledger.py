@@ -97,77 +97,12 @@ def test_a_statement_is_verified_with_its_text_and_its_labels(
     assert "Expected a readable statement" in refused(file, b"{")
 
 
-@pytest.mark.parametrize("name", ["ledger", "released", "sign"])
-def test_options_of_a_statement_are_refused_with_a_ledger(name: str, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite").path
-    expected = rf"^Expected a statement, in a .json, with --{name} \S+, got path='[^\n]*sqlite'$"
-    with pytest.raises(ValueError, match=expected):
-        verify_file(ledger, **{name: tmp_path / "other"})
-
-
-def test_the_ledger_shows_what_was_reserved_first(tmp_path: Path, capsys: Printed) -> None:
-    """What a refusal cost is no epsilon of what was released."""
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    events = AGGREGATOR.events(VoteShape(80, 5))
-    ledger.reserve(
-        events,
-        count=40,
-        run="a",
-        description="StableTopK",
-        seeded=False,
-        delta=1.00000049e-6,
-        privacy_unit=RECORDS,
-    )
-    ledger.settle(1, realised=[(events, 3)])
-    delta = 1.00000049e-6
-    texts = {
-        n: format_epsilon(account([(events, n)], REPLACE).get_epsilon(delta=delta), 4)
-        for n in (40, 3)
-    }
-    for command in COMMANDS:
-        command(ledger.path)
-        lines = capsys.readouterr().out.splitlines()
-        shown = [i for i, line in enumerate(lines) if "under REPLACE_RECORD" in line]
-        assert [lines[i].split(" (")[0].strip() for i in shown] == [
-            f"epsilon = {texts[n]} at delta = 1.00000049e-06" for n in (40, 3)
-        ]
-        assert "no guarantee" in lines[shown[1] - 1]
-
-
 def test_a_damaged_ledger_stops_the_commands(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"damaged")
     for command in COMMANDS:
         with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
             command(path)
-
-
-def test_a_ledger_says_after_which_release_its_budget_came(tmp_path: Path, capsys: Printed) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    events = AGGREGATOR.events(VoteShape(80, 5))
-    budget = Budget(max_epsilon=8.0, delta=1e-6, neighboring_relation=REPLACE)
-    for declared in (None, None, budget):
-        ledger.reserve(
-            events,
-            count=4,
-            run="a",
-            description="StableTopK",
-            seeded=False,
-            budget=declared,
-            delta=1e-6,
-            privacy_unit=RECORDS,
-        )
-        ledger_show(ledger=ledger.path)
-        text = capsys.readouterr().out
-        number = len(ledger.entries())
-        assert (
-            "The sums hold if no release decided the number, kinds or costs of later ones." in text
-        ) == (number > 1)
-    condition = (
-        "It was declared after release 2: it holds if neither that nor its"
-        " figures followed from what releases 1 .. 2"
-    )
-    assert f"whatever earlier ones showed. {condition} showed. Spent are" in text
 
 
 def test_a_long_ledger_is_shown_by_kind_and_its_statement_in_few_lines(

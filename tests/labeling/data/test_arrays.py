@@ -198,32 +198,6 @@ def test_an_id_belongs_to_one_record_of_all_roles(
         Arrays(write_arrays(ids=ids)).load(Role.PUBLIC)
 
 
-def test_attribute_table(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    table = generator.integers(0, 2, size=(90, 5)) * 2 - 1
-    np.savez(
-        tmp_path / "table.npz",
-        attr=table.astype(np.int8),
-        partition=np.repeat([0, 1, 2], 30),
-        identity=np.arange(90) // 3,
-        attr_names=np.array(list("vwxyz")),
-    )
-    with pytest.raises(
-        ValueError,
-        match=r"the official 202599 rows in table\.npz, .* or ids of its own.* got rows=90",
-    ):
-        CelebAAttributes(tmp_path / "table.npz", labels=["x", "v"]).records(Role.PRIVATE)
-    arrays = {**np.load(tmp_path / "table.npz"), "ids": np.char.mod("%03d.png", np.arange(90))}
-    np.savez(tmp_path / "table.npz", **arrays)
-    data = CelebAAttributes(tmp_path / "table.npz", labels=["x", "v"])
-    records = data.records(Role.PRIVATE)
-    assert (records.labels == (table[:30][:, [2, 0]] == 1)).all()
-    assert np.array_equal(np.asarray(records.features), table[:30][:, [1, 3, 4]])
-    assert records.groups is not None and len(np.unique(records.groups)) == 10
-    with pytest.raises(ValueError, match="attributes left as features"):
-        CelebAAttributes(tmp_path / "table.npz", labels=list("vwxyz")).records(Role.TEST)
-
-
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "u1"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_an_array_that_stays_in_its_file_has_the_bits_of_one_that_was_read(

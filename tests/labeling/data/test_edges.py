@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pate
 from pate import cli
 from pate._core.validation import require_label_names
 from tests.conftest import make_arrays, recipe
@@ -58,31 +57,6 @@ def test_a_sources_label_names(
     assert "label names" in refused(
         ["run", str(folder), f"--run={tmp_path / 'run'}", "--dry_run"], capsys
     )
-    assert not (tmp_path / "run").exists() and not list(tmp_path.glob("*.sqlite"))
-
-
-@pytest.mark.parametrize("name", ["a\nb", ""], ids=["newline", "none"])
-def test_label_names_of_votes(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content = {
-        "ids": np.array(["x", "y"]),
-        "label_names": np.array(["a", name]),
-        "ballots": np.ones((2, 5, 2), int),
-    }
-    np.savez(tmp_path / "votes.npz", **content)  # type: ignore[arg-type]
-    words = [
-        "label",
-        f"--votes={tmp_path / 'votes.npz'}",
-        f"--run={tmp_path / 'run'}",
-        "--delta=1e-6",
-    ]
-    error = refused([*words, "--aggregator=NoisyVotes", "--aggregator.sigma_votes=1"], capsys)
-    assert "label_names" in error
-    with pytest.raises(ValueError, match="label_names"):
-        pate.NamedVotes(
-            ids=np.array(["x"]), label_names=("a", name), ballots=np.ones((1, 3, 2), dtype=np.uint8)
-        )
     assert not (tmp_path / "run").exists() and not list(tmp_path.glob("*.sqlite"))
 
 

@@ -1,4 +1,3 @@
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from pate._labeling.data.tables import NumberColumns, hashed
+from pate._labeling.data.tables import NumberColumns
 from pate._labeling.runs.carried import InputFormat
 from pate._labeling.runs.run import read_data
 from pate.data import UNKNOWN, NumberTable, PublicScaling, Role
@@ -134,28 +133,6 @@ class TestEncodedTable(TestNumberTable):
         """Give the record the other level, so that its encoding stays."""
         row = int(self.open(folder).load(role).ids[-1][1:])
         self.change(folder, f"t{row}", f"t{row},{row},{'ba'[row % 2]},{role.value},{row % 2}\n")
-
-
-def test_texts_are_hashed_words_next_to_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text(
-        'id,age,note,gout,split\na,1,so late,0,private\nb,2,NA,1,public\nc,3,"late, so",1,test\n'
-    )
-    source = NumberTable(path, labels=["gout"], texts={"note": 8})
-    rows = np.concatenate([source.load(role).features[:] for role in Role])
-    assert rows[:, 0].tolist() == [1, 2, 3] and not rows[1, 1:].any()
-    (words,) = hashed(["so late"], 8).toarray()
-    assert (rows[[0, 2], 1:] == words).all()
-    features = source.load(Role.PUBLIC).features
-    taken = InputFormat.of(features)
-    assert isinstance(features, NumberColumns) and taken.shape == (9,)
-    assert features.encoding.headings == ("age", *(f"note#{place}" for place in range(8)))
-    again = InputFormat.from_dict(json.loads(json.dumps(taken.to_dict())))
-    assert again.encoded({"age": [3], "note": ["late so"]})[0].tolist() == rows[2].tolist()
-    with pytest.raises(ValueError, match=r"integer texts\[note\] >= 2, got texts\[note\]=1"):
-        NumberTable(path, labels=["gout"], texts={"note": 1})
-    with pytest.raises(ValueError, match="columns that are texts, categories or numbers"):
-        NumberTable(path, labels=["gout"], texts={"note": 8}, categories={"note": "public"})
 
 
 def test_all_faults_of_a_file_are_said_at_once(tmp_path: Path) -> None:
@@ -342,36 +319,6 @@ def test_signs_of_missing_numbers_are_named(tmp_path: Path) -> None:
     assert [[*source.load(role).features[:, 0]] for role in Role] == [[5, 6], [4, 6], [5, 1]]
 
 
-def test_packed_and_differently_encoded_files_are_read(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "mine.csv", "city", "Zürich", "Zürich", "Rome")
-    settings: Any = {"categories": {"city": ["Zürich"]}}
-    expected, text = values_of(path, **settings), path.read_text()
-    packed = tmp_path / "mine.csv.gz"
-    packed.write_bytes(gzip.compress(text.encode()))
-    assert values_of(packed, **settings) == expected == [[1], [1], [0]]
-    for encoding in ("cp1252", "utf-16"):
-        path.write_text(text, encoding=encoding)
-        assert values_of(path, encoding=encoding, **settings) == expected
-        with pytest.raises(ValueError, match=r"a CSV file in UTF-8 \(`encoding` names another"):
-            values_of(path, **settings)
-    packed.write_bytes(gzip.compress(text.encode())[:-9])
-    with pytest.raises(ValueError, match=r"a CSV file, got .*mine\.csv\.gz"):
-        values_of(packed, **settings)
-
-
-def test_names_of_labels_may_end_in_a_bracket(tmp_path: Path) -> None:
-    """Only brackets around all of a value are no part of it."""
-    path = tmp_path / "mine.csv"
-    values = ["Flu (A)", "[Flu (A); (B) or (C)]", "{'Flu (A)'|cold}", "(B) or (C)"]
-    rows = [f'r{i}x,{i},"{value}",private' for i, value in enumerate(values)]
-    path.write_text("\n".join(["id,age,seen,split", *rows]))
-    names = ["Flu (A)", "(B) or (C)", "cold"]
-    source = NumberTable(path, labels={"seen": names})
-    assert source.load(Role.PRIVATE).labels.tolist() == [[1, 0, 0], [1, 1, 0], [1, 0, 1], [0, 1, 0]]
-    with pytest.raises(ValueError, match=r"may list, got never=\['cold '\]"):
-        NumberTable(path, labels={"seen": ["cold "]}).load(Role.PRIVATE)
-
-
 def test_a_table_without_tests_takes_a_share_of_the_public_ones(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     rows = [f"r{i}x,{i % 90},{i % 2},{'private' if i % 2 else 'public'}" for i in range(200)]
@@ -388,18 +335,3 @@ def test_a_table_without_tests_takes_a_share_of_the_public_ones(tmp_path: Path) 
     path.write_text(path.read_text().replace("r1x,1,1,private", "r1x,1,1,test"))
     named = NumberTable(path, labels=["gout"], test_fraction=0.3).load(Role.TEST)
     assert named.ids.tolist() == ["r1x"]
-
-
-def test_a_value_in_another_format_is_no_number(tmp_path: Path) -> None:
-    """It would be another one."""
-    for form, text in (
-        ("decimal_comma", "1.5"),
-        ("thousands_comma", "1,5"),
-        ("percent", "12"),
-        ("iso_date", "31.1.2000"),
-        ("%d.%m.%Y", "2000-01-31"),
-    ):
-        path = write_rows(tmp_path / "mine.csv", "value", *[f'"{text}"'] * 3)
-        message = rf"the format {form} in column `value` .*line=2, value='{text}', further_lines=2"
-        with pytest.raises(ValueError, match=message):
-            values_of(path, formats={"value": form})

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._labeling.data.feature_maps import needs_torch, restore_map, save_map
-from pate.data import ArrayFeatures, Arrays, ChainedFeatures, PatchFeatures, PublicScaling, Role
+from pate.data import ArrayFeatures, Arrays, PatchFeatures, Role
 from tests.conftest import Write
 
 GRAY, COLOR, LAST = (12, 11), (3, 12, 12), (12, 12, 3)
@@ -49,20 +48,6 @@ def test_whitened_patches_are_compared_with_centers_of_length_one() -> None:
     assert np.all(np.abs(likeness.std(axis=(0, 2)) - 0.9) < 0.2)
 
 
-@pytest.mark.parametrize("shape", [GRAY, COLOR, LAST])
-def test_units_of_pixels_do_not_matter(shape: tuple[int, ...]) -> None:
-    raw = pictures(60, shape)
-    bytes_ = ArrayFeatures(raw.values * 255 + 1000)
-    first, second = (small().fit(each).transform(each) for each in (raw, bytes_))
-    assert np.allclose(first, second, atol=0.05) and first.std() > 0.5
-
-
-def test_channels_may_be_the_first_axis_or_the_last() -> None:
-    last = pictures(60, LAST)
-    first = ArrayFeatures(np.ascontiguousarray(np.moveaxis(last.values, 3, 1)))
-    assert np.allclose(small().fit(last).transform(last), small().fit(first).transform(first))
-
-
 def test_it_is_fitted_on_public_pictures_and_a_seed_alone(write_arrays: Write) -> None:
     raw = pictures(600, GRAY).values
     changed = raw.copy()
@@ -91,27 +76,6 @@ def test_a_picture_is_mapped_by_itself(
     raw[70] *= -5
     changed = mapping.transform(ArrayFeatures(raw)) != whole
     assert np.flatnonzero(changed.any(axis=1)).tolist() == [70]
-
-
-@pytest.mark.parametrize("shape", [GRAY, COLOR, LAST])
-def test_it_leaves_as_arrays(shape: tuple[int, ...]) -> None:
-    raw = pictures(80, shape)
-    mapping = ChainedFeatures([small(), PublicScaling()]).fit(raw)
-    expected = np.asarray(mapping.transform(raw))
-    saved = save_map(mapping, shape)
-    assert not needs_torch(saved.settings)
-    light = restore_map(saved.settings, saved.state, shape)
-    assert np.array_equal(np.asarray(light.transform(raw)), expected)
-
-
-@pytest.mark.parametrize(
-    ("shape", "size", "places"), [((8, 8), 3, 36), ((14, 14), 5, 100), ((3, 24, 24), 8, 81)]
-)
-def test_patches_and_strides_follow_from_the_size(
-    shape: tuple[int, ...], size: int, places: int
-) -> None:
-    index = small().fit(pictures(40, shape)).state(shape)["index"]
-    assert index.shape == (size**2 * (3 if len(shape) == 3 else 1), places)
 
 
 def test_bad_settings_and_pictures(tmp_path: Path) -> None:

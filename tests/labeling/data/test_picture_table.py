@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
@@ -182,89 +181,7 @@ def test_private_pictures_are_read_where_they_are_needed(
     assert (records.features[np.array([[5], [2]])] == some[np.array([[0], [1]])]).all()
 
 
-def test_a_worker_reads_pictures_that_it_maps_for_reading_only(
-    pictures: Path, tmp_path: Path
-) -> None:
-    paths = sorted(path for path in pictures.rglob("*") if path.suffix in (".jpg", ".png"))[:3]
-    files = ImageFiles(paths, 8)
-    first = files[np.array([0])]
-    joblib.dump(files, tmp_path / "sent")
-    received = joblib.load(tmp_path / "sent", mmap_mode="r")
-    assert np.array_equal(received[np.arange(2)], ImageFiles(paths, 8)[np.arange(2)])
-    assert np.array_equal(received[np.array([0])], first)
-
-
 GRAY = np.random.default_rng(0).integers(0, 256, size=(12, 16), dtype=np.uint8)
-
-
-def write_gray(path: Path) -> None:
-    """Write the same gray picture, in the depth and format that the name of the file says."""
-    wide = GRAY.astype(np.uint16) * 257
-    depth, suffix = path.stem, path.suffix
-    if suffix == ".pgm":
-        white = {"twelve": 4095, "sixteen": 65535}[depth]
-        values = np.rint(GRAY * (white / 255)).astype(">u2")
-        path.write_bytes(f"P5 16 12 {white}\n".encode() + values.tobytes())
-    elif depth == "floats":
-        Image.fromarray(GRAY.astype(np.float32) / 255).save(path)
-    else:
-        Image.fromarray(wide).save(path)
-
-
-@pytest.mark.parametrize(
-    "name", ["sixteen.png", "sixteen.tif", "sixteen.pgm", "twelve.pgm", "sixteen.jp2", "floats.tif"]
-)
-def test_gray_of_any_depth_is_the_same_picture(name: str, tmp_path: Path) -> None:
-    """White is 65535 of 16 bits, 1 of floats: all else would be white, or black."""
-    write_gray(tmp_path / name)
-    Image.fromarray(GRAY).save(tmp_path / "eight.png")
-    expected = read_image(tmp_path / "eight.png", 12).astype(int)
-    read = read_image(tmp_path / name, 12).astype(int)
-    assert np.abs(read - expected).max() <= (2 if name.endswith("jp2") else 0)
-
-
-@pytest.mark.parametrize("suffix", ["jpg", "webp"])
-@pytest.mark.parametrize(
-    ("orientation", "stored"),
-    [
-        (3, Image.Transpose.ROTATE_180),
-        (6, Image.Transpose.ROTATE_90),
-        (8, Image.Transpose.ROTATE_270),
-    ],
-)
-def test_a_picture_is_seen_upright(
-    suffix: str, orientation: int, stored: Image.Transpose, tmp_path: Path
-) -> None:
-    """As cameras and telephones store pictures, with a note on how they were held."""
-    picture = Image.linear_gradient("L").convert("RGB")
-    picture.paste((0, 200, 0), (0, 0, 128, 128))
-    exif = Image.Exif()
-    exif[274] = orientation
-    picture.save(tmp_path / f"upright.{suffix}")
-    picture.transpose(stored).save(tmp_path / f"turned.{suffix}", exif=exif)
-    upright, turned = (
-        read_image(tmp_path / f"{name}.{suffix}", 16).astype(int) for name in ("upright", "turned")
-    )
-    assert np.abs(upright - turned).max() <= 20 < np.abs(upright - upright[:, ::-1]).max()
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (np.array([[0.0, 1.5]], dtype=np.float32), r"gray in \[0, 1\].*maximum=1\.5"),
-        (np.array([[0.0, np.nan]], dtype=np.float32), r"gray in \[0, 1\]"),
-        (np.array([[0, 70_000]], dtype=np.int32), "16 bits of gray without a sign.*mode='I'"),
-    ],
-)
-def test_pictures_without_a_white_are_refused_by_name(
-    values: np.ndarray, message: str, tmp_path: Path
-) -> None:
-    Image.fromarray(values).save(tmp_path / "mine.tif")
-    with pytest.raises(ValueError, match=rf"a readable picture, got .*mine\.tif.*{message}"):
-        read_image(tmp_path / "mine.tif", 8)
-    Image.new("LAB", (2, 2)).save(tmp_path / "lab.tif")
-    with pytest.raises(ValueError, match="mode='LAB'"):
-        read_image(tmp_path / "lab.tif", 8)
 
 
 def test_the_name_of_a_picture_may_name_its_person(tmp_path: Path) -> None:

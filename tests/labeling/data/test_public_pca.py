@@ -3,7 +3,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._labeling.data import feature_maps
 from pate.data import ArrayFeatures, Arrays, PublicPCA, Role
 from tests.conftest import Write, make_arrays
 
@@ -43,22 +42,3 @@ def test_a_record_s_components_depend_on_that_record_alone(size: int) -> None:
     ).tolist() == [2000]
     expected = (features - features[:500].mean(axis=0)) @ mapping._weights
     np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize("direct", [True, False])
-def test_few_samples_have_the_components_of_their_covariances(
-    direct: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    features = np.random.default_rng(1).standard_normal((30, 50)).astype(np.float32)
-    features[20:] = features[:10]  # copies: 19 directions
-    if not direct:
-        monkeypatch.setattr(feature_maps, "_DIRECT", 1)
-    mapping = PublicPCA(num_components=25).fit(ArrayFeatures(features))
-    mapped = mapping.transform(ArrayFeatures(features))
-    values, vectors = np.linalg.eigh(np.cov(features, rowvar=False))
-    # a component may point either way
-    expected = (
-        (features - features.mean(axis=0)) @ vectors[:, ::-1][:, :19] / np.sqrt(values[::-1][:19])
-    )
-    np.testing.assert_allclose(np.abs(mapped[:, :19]), np.abs(expected), atol=1e-3)
-    assert not mapped[:, 19:].any()

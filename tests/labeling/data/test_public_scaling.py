@@ -107,19 +107,6 @@ def test_columns_of_all_units_say_about_as_much() -> None:
     assert np.isclose(np.median(lengths), 1, atol=0.02) and lengths.max() < 1.4143
 
 
-def test_columns_of_one_unit_keep_their_widths() -> None:
-    """Components of pictures, words and pixels differ in width, and what is wider mostly says
-    more."""
-    widths = np.geomspace(1, 9, 5)
-    features = (np.random.default_rng(2).standard_normal((400, 5)) * widths).astype(np.float32)
-    inner = PublicScaling().fit(ArrayFeatures(features))
-    assert len(set(inner._units)) == 1
-    assert np.array_equal(scaled(features * np.float32(1024)), scaled(features))
-    wild = features.copy()
-    wild[3, 2] = 1e30
-    assert np.allclose(scaled(wild)[4:], scaled(features)[4:], atol=0.05)
-
-
 def test_records_of_any_shape_and_samples_beyond_what_is_held(
     write_arrays: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

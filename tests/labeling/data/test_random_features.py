@@ -79,24 +79,3 @@ def table(columns: int, zeros: float) -> np.ndarray:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((200, columns)).astype(np.float32)
     return rows * (generator.random(rows.shape) >= zeros)
-
-
-@pytest.mark.parametrize(
-    ("columns", "zeros", "bends"), [(5, 0.0, True), (101, 0.0, False), (20, 0.8, False)]
-)
-def test_narrow_dense_rows_bend(columns: int, zeros: float, bends: bool) -> None:
-    """Columns are at most half as many as public samples."""
-    rows = ArrayFeatures(table(columns, zeros))
-    mapping = AutoFeatures().fit(rows)
-    mapped = mapping.transform(rows)
-    assert mapping.widths == ((columns, 100) if bends else ())
-    assert np.array_equal(mapped[:, :columns], PublicScaling().fit(rows).transform(rows))
-    assert mapped.shape == (200, columns + 100 * bends)
-    assert mapping.transform(ArrayFeatures(rows[:0])).shape == (0, columns + 100 * bends)
-    if bends:
-        straight, bent = (part - part.mean(axis=0) for part in np.split(mapped, [columns], axis=1))
-        # no linear function of the columns explains them, nor adds more than their difference
-        assert np.abs(straight.T @ bent).max() < 1e-4
-        difference = RandomFeatures().fit(rows).transform(rows) - mapped[:, columns:]
-        left = np.linalg.lstsq(straight, difference - difference.mean(axis=0), rcond=None)[1]
-        assert np.abs(left).max() < 1e-8 < np.abs(difference).max()

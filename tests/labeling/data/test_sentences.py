@@ -1,7 +1,6 @@
 """Embeddings of texts: by a stand-in everywhere, by a tiny real model, and by real weights."""
 
 import json
-import pickle
 import stat
 import sys
 import types
@@ -63,21 +62,6 @@ def table(folder: Path, num: int = 90) -> Path:
 
 @pytest.mark.usefixtures("stand_in")
 class TestSentenceFeatures:
-    def test_a_zip_is_its_folder(self, tmp_path: Path) -> None:
-        of_folder = SentenceFeatures(folder=model(tmp_path / "model"))
-        for name in ("first.zip", "second.zip"):
-            of_folder.pack(tmp_path / name)
-        assert (tmp_path / "first.zip").read_bytes() == (tmp_path / "second.zip").read_bytes()
-        with ZipFile(tmp_path / "first.zip") as packed:
-            assert packed.namelist() == ["config.json", "modules.json"]
-        of_zip = SentenceFeatures(folder=tmp_path / "first.zip")
-        assert of_zip.identity == of_folder.identity
-        found = of_zip.transform(TEXTS)
-        assert found.dtype == np.float32 and found.shape == (4, 8) and of_zip.width == 8
-        assert (found == of_folder.transform(TEXTS)).all()
-        # a worker reads the model itself
-        assert (pickle.loads(pickle.dumps(of_zip)).transform(TEXTS) == found).all()
-
     def test_embeddings_are_kept_by_text_and_weights(self, tmp_path: Path) -> None:
         cache = tmp_path / "cache"
         kept = SentenceFeatures(folder=model(tmp_path / "model"), cache=cache)

@@ -1,13 +1,11 @@
 """The contract of a source: fingerprints that stay, lazy features, old names."""
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pate import cli
 from pate._core.validation import Float32Array
 from pate._labeling.data import records
 from pate.data import (
@@ -21,7 +19,6 @@ from pate.data import (
     Records,
     Role,
 )
-from tests.conftest import recipe
 
 
 class Given(DataSource):
@@ -50,14 +47,6 @@ class Counted(Features):
     def __getitem__(self, index: np.ndarray) -> Float32Array:
         self.reads.append(index.size)
         return np.sin(index[:, None] * np.arange(1, 17)).astype(np.float32)
-
-
-def test_features_that_are_selected_are_not_read() -> None:
-    lazy = Counted()
-    chosen = lazy.select(np.arange(0, 20_000, 7))
-    assert not lazy.reads and chosen.shape == (2858, 16)
-    assert np.array_equal(chosen[np.array([1, 0])], lazy[np.array([7, 0])])
-    assert lazy.reads == [2, 2]
 
 
 def test_fingerprints_stay_what_they_are(tmp_path: Path) -> None:
@@ -133,24 +122,3 @@ def test_copies_are_more_than_chance_explains(
     rows = [ArrayFeatures(part.reshape(len(part), -1)) for part in (private, public)]
     for features in (rows, [part.select(np.arange(part.shape[0])) for part in rows]):
         assert records.copied_rows(*features).tolist() == [*range(copied)]
-
-
-def test_a_fault_of_a_source_of_ones_own_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """By its type, its text and its line, whether a file or a class path leads to the source."""
-    code = (
-        "from pate.data import DataSource\n\nclass Mine(DataSource):\n    label_names = ('a',)\n\n"
-        "    def load(self, role):\n        return {}['gout']\n"
-    )
-    (tmp_path / "mine.py").write_text(code)
-    folder = recipe(tmp_path / "recipe", tmp_path / "none.npz")
-    of_file = f"PythonFile\n  init_args: {{path: {tmp_path}/mine.py, name: Mine}}"
-    for settings, words in ((of_file, ()), ("mine.Mine", ("--code", str(tmp_path)))):
-        (folder / "data.yaml").write_text(f"data:\n  class_path: {settings}\n")
-        fit = [f"--config={folder / part}.yaml" for part in ("data", "teachers")]
-        for command in (["run", str(folder)], ["teachers", "fit", *fit]):
-            assert cli.main([*command, f"--run={tmp_path / 'run'}", *words]) == 2
-            (line,) = capsys.readouterr().err.splitlines()
-            assert f"got KeyError: 'gout' ({tmp_path}/mine.py, line 7)" in line
-    sys.modules.pop("mine", None)  # others have a module of this name

@@ -168,19 +168,6 @@ def test_old_labels_put_back_are_told(
     assert spent(copied) == 2
 
 
-def test_labels_that_no_state_speaks_of_are_told(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (copied / LABEL.state).unlink()
-    assert (
-        cli.main(["label", "--config", str(copied / "public" / "label.yaml"), "--run", str(copied)])
-        == 2
-    )
-    error = capsys.readouterr().err
-    assert "that this command left, got changed='all'" in error and len(error.splitlines()) == 1
-    assert spent(copied) == 1
-
-
 def test_the_statement_is_made_again_where_it_is_missing(copied: Path) -> None:
     config = ["--config", str(copied / "public" / "label.yaml"), "--run", str(copied)]
     before = public(copied)
@@ -219,17 +206,3 @@ def test_labels_that_could_not_be_sealed_spend_nothing(
         assert "key" in error and "partition.json" in error and "ut it back" in error
         assert len(error.splitlines()) == 1
     assert (public(copied), spent(copied)) == (before, paid)
-
-
-@pytest.mark.parametrize(
-    "name", ["privacy.json", pytest.param("privacy.txt", marks=pytest.mark.slow)]
-)
-def test_a_statement_that_is_not_of_these_labels_is_made_again(name: str, copied: Path) -> None:
-    assert label(copied, STABLE, "--overwrite") == 0
-    path = copied / "public" / name
-    intact, paid = path.read_bytes(), spent(copied)
-    for content in (b"", b"[]", b"epsilon = 0.001", intact.replace(b"0", b"1", 1)):
-        path.write_bytes(content)
-        assert label(copied, STABLE) == 0
-        assert path.read_bytes() == intact, content
-        assert spent(copied) == paid

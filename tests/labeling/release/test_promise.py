@@ -2,9 +2,7 @@
 large epsilons."""
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 import pate
@@ -55,28 +53,3 @@ def test_a_statement_says_how_little_a_large_epsilon_promises(
         and sentence in Path("runs/mine/public/privacy.txt").read_text()
     )
     assert cli.main(["verify", "runs/mine"]) == 0
-
-
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
-def test_numpys_numbers_are_settings_as_others(kind: type[np.floating[Any]], place: Path) -> None:
-    settings = pate.LabelSettings(
-        pate.NoisyVotes(sigma_votes=kind(2.0)),  # type: ignore[arg-type]
-        num_queries=np.int64(40),  # type: ignore[arg-type]
-        delta=kind(2**-20),  # type: ignore[arg-type]
-        max_epsilon=kind(500),  # type: ignore[arg-type]
-        query_seed=np.int32(3),  # type: ignore[arg-type]
-        noise_seed=np.uint8(4),  # type: ignore[arg-type]
-        max_delta0=kind(2**-30),  # type: ignore[arg-type]
-    )
-    released = pate.label(made_votes(), settings, run="runs/mine")
-    released.statement.verify(released=Path("runs/mine/public/labels.npz"))
-    plain = pate.LabelSettings(
-        pate.NoisyVotes(sigma_votes=2.0),
-        num_queries=40,
-        delta=2**-20,
-        max_epsilon=500.0,
-        query_seed=3,
-        noise_seed=4,
-        max_delta0=2**-30,
-    )
-    assert pate.label(made_votes(), plain, run="runs/mine").release == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pate._core.files.reading import code_version, digest
+from pate._core.files.reading import digest
 from pate._core.files.writing import atomic_write, write_json
 from pate._labeling.runs.run import (
     LABEL,
@@ -150,16 +150,6 @@ def student(root: Path) -> tuple[Run, Path]:
     return run, path
 
 
-def test_what_is_lost_is_made_again(tmp_path: Path) -> None:
-    run, path = student(tmp_path)
-    path.unlink()
-    assert run.needs(STUDENT, StageInputs())
-    with pytest.raises(
-        ValueError, match=r"got public/student/last.ckpt missing. `pate student fit` makes it again"
-    ):
-        run.require_finished(STUDENT)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [("w", r"last\.ckpt of 1 bytes \(was 7\)"), ("weighty", r"last\.ckpt changed since")],
@@ -264,16 +254,6 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
         write_half()
     assert json.loads(path.read_text()) == {"a": 1}
     assert [p.name for p in path.parent.iterdir()] == ["file.json"]
-
-
-def test_digest_tells_parts_apart(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"bc")
-    assert digest("a", "bc") == digest(b"a", tmp_path / "f")
-    assert digest("a", "bc") != digest("ab", "c")
-    large = tmp_path / "large"
-    large.write_bytes(bytes(9_000_000))
-    assert digest(large) == digest(bytes(9_000_000)) != digest(bytes(9_000_001))
-    assert code_version() == code_version()
 
 
 def test_a_private_folder_that_others_can_read_is_closed(tmp_path: Path) -> None:

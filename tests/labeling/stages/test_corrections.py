@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import ReleasedLabels, cli, load_student
+from pate import ReleasedLabels, cli
 from pate._core.accounting.charges import account
 from pate._core.accounting.ledger import Ledger
-from pate._labeling.data.feature_maps import PublicScaling
-from pate._labeling.data.records import ArrayFeatures, assign_teachers
-from pate._labeling.release.between_runs import Start
-from pate._labeling.runs.carried import LinearPredictor
+from pate._labeling.data.records import assign_teachers
 from pate._labeling.stages.teachers import ballots_of, correction
 from pate.accounting import Budget, GaussianEvent, NeighboringRelation, read_ledger
-from pate.data import Arrays, FeatureMap, Role
 from tests.conftest import make_arrays, recipe
 from tests.statements import RECORDS
 
@@ -255,26 +251,3 @@ def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
     # the sum of both; either by itself is within 25
     assert "with all earlier releases, got epsilon=32." in capsys.readouterr().err
     assert len(read_ledger(ledger).entries) == 1
-
-
-def test_a_student_of_another_map_answers_raw_records(warm: Path) -> None:
-    source = Arrays(warm / "data.npz", features=PublicScaling())
-    mapped = source.records(Role.PUBLIC).features[np.arange(20)]
-    samples = source.load(Role.PUBLIC).features[np.arange(100)]
-    student = load_student(warm / "run" / "first")
-    assert isinstance(student.predictor, LinearPredictor)
-
-    def of(features: FeatureMap | None) -> Start:
-        assert isinstance(student.predictor, LinearPredictor)
-        return Start(
-            student=replace(student, predictor=replace(student.predictor, features=features))
-        )
-
-    same = of(PublicScaling().fit(ArrayFeatures(samples)))
-    answers = same.mapped_answers(source)
-    assert answers is not None
-    np.testing.assert_array_equal(answers(mapped), same.answers(samples[:20]))
-    assert of(PublicScaling().fit(ArrayFeatures(2 * samples))).mapped_answers(source) is None
-    assert of(None).mapped_answers(source) is None
-    raw = Arrays(warm / "data.npz")
-    assert same.mapped_answers(raw) is None

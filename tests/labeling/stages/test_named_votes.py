@@ -1,15 +1,13 @@
 """Votes from elsewhere: what a file may hold, and what is refused in one line."""
 
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
-from pate import NamedVotes, Votes
+from pate import NamedVotes
 from pate._labeling.stages.votes_import import Silos, read_votes
 from pate.aggregators import Ballots, Counts, Scores
 from pate.teachers import VoteStore
@@ -67,21 +65,6 @@ def test_the_fingerprint_is_of_everything(change: str) -> None:
     }
     before, after = pairs[change]
     assert before.fingerprint() != after.fingerprint()
-
-
-def test_votes_in_memory_get_names() -> None:
-    whole = NamedVotes.of(Votes.from_ballots(BALLOTS), ids=IDS, label_names=NAMES)
-    assert whole.fingerprint() == named().fingerprint()
-    counted = NamedVotes.of(Votes.from_counts(COUNTS, num_teachers=9), ids=IDS, label_names=NAMES)
-    assert counted.ballots is None and counted.num_teachers == 9
-    known = replace(Votes.from_ballots(BALLOTS), features=FEATURES)
-    found = NamedVotes.of(known, ids=IDS, label_names=NAMES).features
-    assert found is not None and found[:, 0].tolist() == [1.0, 2.0, 3.0]
-
-
-@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.int64, np.float32])
-def test_ballots_of_any_type_are_the_same(dtype: type) -> None:
-    assert named(ballots=BALLOTS.astype(dtype)).fingerprint() == named().fingerprint()
 
 
 MALFORMED: list[tuple[dict[str, Any], str]] = [
@@ -264,37 +247,6 @@ def test_silos_are_joined_by_the_order_of_their_files(tmp_path: Path) -> None:
         found.members[0].votes()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"ids": np.array(["s1", "s2", "s4"])},
-            "the same ids in silo 1 as in silo 0, got in_one_alone=['s3', 's4']",
-        ),
-        ({"label_names": ("beard", "hat")}, "label_names in silo 1 as in silo 0: hat, beard"),
-        (
-            {"features": FEATURES + 1},
-            "features in silo 1 as in those before it, got features='others'",
-        ),
-    ],
-)
-def test_silos_that_disagree_are_told(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as raised:
-        Silos.of([named(features=FEATURES), named(**changes)])
-    assert message in str(raised.value)
-
-
-def test_one_teacher_in_all_or_no_silo_are_too_few(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="an integer num_teachers >= 2, got num_teachers=1"):
-        Silos.of([named(ballots=BALLOTS[:, 0])])
-    with pytest.raises(ValueError, match="votes of at least one silo"):
-        Silos.of([])
-    with pytest.raises(
-        ValueError, match=r"an \.npz file of votes for each silo in .*, got files=0"
-    ):
-        Silos.read(tmp_path)
-
-
 # Counts on disk
 
 
@@ -320,31 +272,3 @@ def test_counts_and_ballots_add_up(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^Expected votes that are Ballots, got votes='Counts'$"):
         store.load(Ballots)
     store.check()
-
-
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        (COUNTS + 4, "counts in 0..5 in votes_00002_counts_5.npy, got counts='others'"),
-        (COUNTS - 1, "counts in 0..5"),
-        (COUNTS[:2], "counts of 3 samples and 2 labels"),
-        (COUNTS.astype(np.float64), "counts of 3 samples and 2 labels"),
-    ],
-)
-def test_counts_that_were_changed_are_told(counts: Any, message: str, tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    np.save(tmp_path / "votes_00002_counts_5.npy", counts)
-    with pytest.raises(ValueError, match=message):
-        store.load(Counts)
-    with pytest.raises(ValueError, match="changed_or_missing"):
-        store.check()
-
-
-def test_votes_of_another_format_are_refused(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    content = json.loads(store.manifest_file.read_text())
-    store.manifest_file.write_text(json.dumps(content | {"format": 2}))
-    with pytest.raises(
-        ValueError, match=r"got Expected format 1, got format=2: `pate teachers vote"
-    ):
-        store.manifest()

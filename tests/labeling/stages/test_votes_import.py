@@ -209,22 +209,6 @@ def test_scores_of_other_models_become_labels_for_a_target_alone(
         np.testing.assert_array_equal(released("runs/silos").noisy_counts, released().noisy_counts)
 
 
-def test_counts_do_not_serve_an_aggregator_that_needs_ballots(
-    place: Path, capsys: Captured
-) -> None:
-    part(made_votes(), slice(0, 20), counts=True).save(Path("votes.npz"))
-    error = refused(capsys, "--votes=votes.npz", aggregator=TAU)
-    told = "Expected votes that are Ballots, which TauVoting takes, got votes='Counts'"
-    assert told in error and spent() == 0
-    error = refused(
-        capsys, "--votes=votes.npz", aggregator=("--aggregator=ScoreVotes", "--target_epsilon=2")
-    )
-    assert "which ScoreVotes takes, got votes='Counts'" in error and spent() == 0
-    assert not Path("runs/mine").exists()
-    assert label("--votes=votes.npz") == 0
-    assert spent() == 1
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -253,41 +237,6 @@ def test_bad_settings_spend_nothing(
 
 
 # The student
-
-
-@pytest.mark.slow
-def test_a_student_learns_from_votes_from_elsewhere(place: Path, capsys: Captured) -> None:
-    """No private record is needed; the data may be named at once or later."""
-    student = ["--config=recipe/student.yaml", "--run=runs/mine"]
-    assert label("--votes=votes.npz") == 0
-    add = "public and test records; the same `pate label --votes`, with a data.yaml, adds them"
-    for command, message in (
-        ("fit", add),
-        ("test", "`pate student fit` to be finished in runs/mine"),
-    ):
-        assert cli.main(["student", command, *student]) == 2
-        assert message in capsys.readouterr().err
-    before = Path("runs/mine/public/labels.npz").read_bytes()
-    assert label("--votes=votes.npz", "--config=recipe/data.yaml") == 0
-    assert Path("runs/mine/public/labels.npz").read_bytes() == before and spent() == 1
-    assert cli.main(["student", "fit", *student]) == 0
-    assert cli.main(["student", "test", "--run=runs/mine"]) == 0
-    metrics = json.loads(Path("runs/mine/public/student/metrics.json").read_text())
-    assert metrics["student"]["micro_f1"] > 0.8 > metrics["all_majority"]["micro_f1"]
-    # the data are kept: the same votes without them are the same
-    assert label("--votes=votes.npz") == 0
-    # other data would be others
-    changed = (
-        "--votes=votes.npz",
-        "--config=recipe/data.yaml",
-        "--data.init_args.test_fraction=0.2",
-    )
-    assert "data.init_args.test_fraction=0.2 (was None)" in refused(capsys, *changed)
-    path = Path("runs/mine/data.yaml")
-    path.write_text(path.read_text().replace("data.npz", "other.npz"))
-    assert "the data that `pate label --votes` was begun with" in refused(capsys, "--num_queries=3")
-    path.unlink()
-    assert "The same `pate label --votes` puts it back" in refused(capsys, "--num_queries=3")
 
 
 # Files that are lost or changed

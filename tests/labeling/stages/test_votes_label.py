@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 import pate
 from pate import StatedLabels, cli
@@ -82,40 +81,6 @@ def test_a_student_is_trained_on_what_it_released(place: Path) -> None:
     assert released.release == 1
     assert cli.main(["student", "fit", "--config=recipe/student.yaml", "--run=runs/mine"]) == 0
     assert Path("runs/mine/public/student/model/model.json").is_file()
-
-
-def test_a_target_takes_the_place_of_noise(place: Path) -> None:
-    """The scales that are given count as proportions; the settings that are found find the labels
-    again."""
-    votes = made_votes()
-    asked = replace(settings(7.0), target_epsilon=2.0)
-    released = pate.label(votes, asked, run="runs/mine")
-    assert 2 * (1 - 1e-4) < released.statement["guarantees"]["replace_record"]["epsilon"] <= 2
-    sigma = released.aggregator["init_args"]["sigma_votes"]
-    assert sigma > 7
-    kept = yaml.safe_load(Path("runs/mine/public/label.yaml").read_text())
-    assert kept["aggregator"]["init_args"]["sigma_votes"] == sigma and kept["target_epsilon"] == 2
-    assert pate.label(votes, asked, run="runs/mine").release == 1
-    assert (
-        pate.label(votes, replace(settings(sigma), target_epsilon=2.0), run="runs/mine").release
-        == 1
-    )
-    with pytest.raises(ValueError, match=r"^Expected target_epsilon <= 1\.0 \(`max_epsilon`\)"):
-        pate.label(votes, replace(asked, max_epsilon=1.0), run="runs/other")
-    assert (
-        not Path("runs/other/ledger.sqlite").exists()
-        or not read_ledger(Path("runs/other/ledger.sqlite")).entries
-    )
-
-
-def test_a_refusal_releases_the_lock(place: Path) -> None:
-    first, second = made_votes(), made_votes(seed=2)
-    pate.label(first, settings(), run="runs/mine")
-    for _ in range(2):
-        with pytest.raises(ValueError, match="was begun with, got other votes"):
-            pate.label(second, settings(), run="runs/mine")
-        assert not Path("runs/mine/.lock").exists()
-    assert len(read_ledger(Path("runs/mine/ledger.sqlite")).entries) == 1
 
 
 @pytest.mark.parametrize("counts", [False, pytest.param(True, marks=pytest.mark.slow)])

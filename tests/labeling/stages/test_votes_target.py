@@ -97,12 +97,6 @@ def test_a_name_and_a_target_are_enough(
     assert 12 * (1 - 1e-4) < total <= 12
 
 
-def test_the_path_of_votes_is_taken_by_its_letters(place: Path) -> None:
-    made_votes().save(Path("007/votes.npz"))
-    assert label("--votes=007", "--target_epsilon=12", aggregator=("--aggregator=NoisyVotes",)) == 0
-    assert spent("007/ledger.sqlite") == 1
-
-
 def features_of(ids: np.ndarray) -> np.ndarray:
     """Two features, the first of which is above 0 for every third id."""
     numbers = np.array([int(name.strip("r")) for name in ids.tolist()])
@@ -151,12 +145,3 @@ def test_features_may_come_with_the_votes(bring: Callable[[NamedVotes], Any], pl
     file.unlink()
     assert label("--votes=votes.npz", aggregator=KNOWN) == 0
     assert file.is_file() and released().release == 1
-
-
-def test_features_that_were_changed_are_told(place: Path, capsys: Captured) -> None:
-    in_one_file(made_votes())
-    assert label("--votes=votes.npz", aggregator=KNOWN) == 0
-    file = Path("runs/mine/private/votes/features.npy")
-    np.save(file, np.load(file) + 1)
-    assert "features.npy" in refused(capsys, "--num_queries=3", "--overwrite", aggregator=KNOWN)
-    assert spent() == 1

@@ -2,14 +2,13 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from pate import RunPlan, TeacherPlan, load_student
+from pate import RunPlan, TeacherPlan
 from pate._labeling.data.records import assign_teachers
 from pate._networks.teachers.plan import NetworkFactory
 from pate.data import Arrays
@@ -72,15 +71,3 @@ def test_a_record_reaches_its_own_teacher_alone(network: str, warm: Path, tmp_pa
             np.testing.assert_array_equal(weights[rows], other[name][rows])
         moved = [(one[name][mine] != other[name][mine]).any() for name in one if "stacked" in name]
         assert any(moved), change.__name__
-
-
-def test_a_network_of_the_student_s_class_has_its_weights(warm: Path, tmp_path: Path) -> None:
-    weights = fitted(warm, tmp_path / "fit", plan_of(warm, "its own class"))
-    folder = warm / "run" / "first" / "public" / "student" / "model"
-    module: Any = load_student(folder).module
-    theirs = module.network.state_dict()
-    assert theirs.keys() == {name[6:] for name in weights if name.startswith("start/")}
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(weights[f"start/{name}"], value.numpy())
-        moved = np.abs(weights[f"stacked.{name.replace('.', '/')}"] - value.numpy())
-        assert 0 < moved.max() < 3.1 * 0.02  # by three steps of Adam

@@ -1,7 +1,6 @@
 """The stages of the teachers by their commands: several processes, the choice of a chunk size, dry
 runs."""
 
-import csv
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -39,20 +38,6 @@ def contents(root: Path) -> dict[str, bytes]:
 def again(finished: Path) -> list[str]:
     """The settings that the finished run's teachers were trained with."""
     return ["--config", str(finished / "private" / "teachers_fit.yaml")]
-
-
-CURVES = ["min", "q10", "median", "q90", "max"]
-
-
-def test_curves_of_losses_are_kept(finished: Path) -> None:
-    lines = contents(finished)["PRIVATE_losses/metrics.csv"].decode().splitlines()
-    rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(lines)]
-    assert set(rows[0]) == {"step", "teachers_of_finite_loss", *CURVES}
-    assert [row["step"] for row in rows] == list(range(1, 21))
-    assert all(row["teachers_of_finite_loss"] == 10 for row in rows)
-    spread = np.array([[row[name] for name in CURVES] for row in rows])
-    assert (np.diff(spread, axis=1) >= 0).all()
-    assert spread[-5:, 2].mean() < 0.8 * spread[0, 2]
 
 
 def one_line(capsys: pytest.CaptureFixture[str], *parts: str) -> None:
@@ -101,26 +86,6 @@ def test_damaged_teachers_are_noticed_and_made_again(
     assert fit(again, root) == 0
     assert contents(root) == before and not draft.exists()
     assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_votes_are_noticed_and_made_again(
-    damage: Callable[[Path], Any],
-    finished: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    root = Path(shutil.copytree(finished, tmp_path / "run"))
-    path = root / "private" / "votes" / "votes_00004.npy"
-    before = path.read_bytes()
-    damage(path)
-    labelling = ["label", "--config", str(root / "public" / "label.yaml"), "--run", str(root)]
-    assert cli.main([*labelling, "--num_queries=20", "--overwrite"]) == 2
-    one_line(capsys, "private/votes/votes_00004.npy", "`pate teachers vote` makes it again")
-    path.unlink(missing_ok=True)
-    assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-    assert path.read_bytes() == before
-    assert cli.main(labelling) == 0
 
 
 def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 import models
 import pate
 from pate import cli
-from pate._core.files.writing import atomic_folder
 from pate._labeling.data.feature_maps import MAP_MODULES
 from pate._labeling.runs.carried import Trained, export_student
 from pate._labeling.runs.released import DECISION_METRICS
@@ -357,20 +356,3 @@ def test_what_is_trusted_runs(
 def test_networks_of_pate_and_torchvision_need_no_trust(settings: Any) -> None:
     network = restored_network(settings, (3, 32, 32), 5)
     assert network.eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 5)
-
-
-def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    place = tmp_path / "model"
-
-    def fill(content: str) -> None:
-        with atomic_folder(place) as new:
-            (new / "a").write_text(content)
-            assert content != "killed"
-
-    fill("old")
-    with pytest.raises(AssertionError):
-        fill("killed")
-    assert (place / "a").read_text() == "old" and list(tmp_path.iterdir()) == [place]
-    with atomic_folder(place) as new:
-        (new / "b").write_text("new")
-    assert [path.name for path in place.iterdir()] == ["b"] and list(tmp_path.iterdir()) == [place]

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import logit
 
 from pate import ReleasedLabels, cli, load_student
-from pate._labeling.linear import constant_logits, linear_student_of, student_of
+from pate._labeling.linear import linear_student_of, student_of
 from pate._labeling.runs.carried import arrays_of, student_from
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import Run, labels_file, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
 from pate._labeling.votes.kinds import rows_of
 from pate.data import Role
-from pate.student import LinearStudent, StudentData, fit_linear
+from pate.student import LinearStudent, fit_linear
 from tests.conftest import make_arrays
 
 
@@ -106,13 +105,6 @@ def test_linear_answers_hold_the_student_itself(copied: Path) -> None:
     np.testing.assert_array_equal(found.departs, expected.departs)
 
 
-def test_networks_learn_from_what_probabilities_can_be(copied: Path) -> None:
-    with_linear_answers(copied)
-    batches = StudentData(copied).train_dataloader()
-    targets = np.concatenate([targets.numpy() for _, targets, _ in batches])
-    assert targets.min() == 0 and targets.max() == 1
-
-
 def test_a_label_of_which_nothing_was_released_is_denied(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((300, 6))
@@ -126,16 +118,3 @@ def test_a_label_of_which_nothing_was_released_is_denied(tmp_path: Path) -> None
         True,
         False,
     ]
-
-
-def test_constants_are_means_that_are_shrunk() -> None:
-    generator = np.random.default_rng(0)
-    labels, mask = generator.random((400, 6)) < 0.3, generator.random((400, 6)) < 0.5
-    mask[:, 5] = False
-    found = constant_logits(labels, mask)
-    assert found[5] == -np.inf
-    raw = np.array([labels[mask[:, j], j].mean() for j in range(5)])
-    expected = logit(raw)
-    assert np.ptp(found[:5]) < np.ptp(expected)
-    # noise that is known to be larger than what all means differ by leaves one mean
-    assert np.ptp(constant_logits(labels, mask, noise_std=9.0)[:5]) < 1e-12

@@ -42,13 +42,3 @@ def test_a_raw_student_sees_what_no_map_has_changed(
     assert (features == make_arrays()["X"][500:]).all()
     assert (labels == collect(mapped.test_dataloader())[1]).all()
     assert source.feature_map is not None and source.input_shape == (2,)
-
-
-def test_the_order_depends_on_seed_and_epoch(finished: Path) -> None:
-    first = collect(StudentData(finished, seed=1).train_dataloader())[0]
-    assert (first == collect(StudentData(finished, seed=1).train_dataloader())[0]).all()
-    loader = StudentData(finished, seed=1).train_dataloader()
-    loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
-    second = collect(loader)[0]
-    assert (first != second).any()
-    assert (np.sort(first, axis=0) == np.sort(second, axis=0)).all()

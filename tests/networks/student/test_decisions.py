@@ -40,19 +40,6 @@ def test_no_decisions_have_a_larger_expected_f1(seed: int) -> None:
     assert micro[0] == pytest.approx(best_f1(probabilities.ravel()) / 2)
 
 
-def test_one_half_is_not_the_cut_of_rare_labels() -> None:
-    probabilities = np.linspace(0, 0.4, 50)[:, None]
-    _, macro, _ = choose_thresholds(probabilities)
-    assert 0.1 < macro[0] < 0.4
-    given = [expected_f1(probabilities, probabilities > cut) for cut in np.linspace(0, 1, 1001)]
-    assert expected_f1(probabilities, probabilities > macro) == pytest.approx(max(given))
-
-
-def test_without_probabilities_or_samples_nothing_is_given() -> None:
-    assert (choose_thresholds(np.zeros((5, 2))) >= 0).all()
-    assert np.isfinite(choose_thresholds(np.zeros((0, 2)))).all()
-
-
 def test_cuts_serve_what_they_are_named_after() -> None:
     """On labels drawn from their probabilities each figure is largest at its own cuts."""
     generator = np.random.default_rng(0)

@@ -60,23 +60,6 @@ def test_labels_that_do_not_follow_the_features_answer_their_constant() -> None:
     assert ((found.constant_logits > 0) == torch.tensor([False, True, False])).all()
 
 
-@pytest.mark.slow
-def test_labels_that_follow_the_features_are_answered_by_the_network() -> None:
-    generator = np.random.default_rng(0)
-    features = generator.standard_normal((600, 5)).astype(np.float32)
-    found = trained(features, (features[:, :3] > 0).astype(float))
-    assert found.departs.all()
-    x = torch.from_numpy(features)
-    with torch.no_grad():
-        assert torch.equal(found(x), found.network(x))
-    # what the last epoch's held-out answers say replaces what was found before
-    found._evaluated.append((torch.ones(50, 3), torch.full((50, 3), 0.25), torch.ones(50, 3)))
-    found.constant_logits.fill_(-1.0)
-    found.trainer.state.fn = "fit"  # type: ignore[assignment]
-    found.on_validation_epoch_end()
-    assert not found.departs.any()
-
-
 def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:
     generator = np.random.default_rng(0)
     features = generator.standard_normal((300, 5)).astype(np.float32)

@@ -128,30 +128,6 @@ def test_or_left_out_by_name(
         assert len(read(output)[1]) == 8
 
 
-def test_pictures_are_not_held(
-    model: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of many pictures no more than a batch are read before the first are answered."""
-    student = pate.load_student(model)
-    order: list[str] = []
-    read_one, answer = type(student.input).read, type(student).answer
-
-    def noted_read(own: InputFormat, path: Path) -> np.ndarray:
-        order.append("r")
-        return read_one(own, path)
-
-    def noted_answer(
-        own: pate.ExportedStudent, samples: np.ndarray, *, batch_size: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        order.append("a")
-        return answer(own, samples, batch_size=batch_size)
-
-    monkeypatch.setattr(InputFormat, "read", noted_read)
-    monkeypatch.setattr(pate.ExportedStudent, "answer", noted_answer)
-    predict.predict_files(student, folder, tmp_path / "out.csv", batch_size=4)
-    assert "".join(order) == "rrrrarrrrarra"
-
-
 def test_columns_are_read_by_their_names(tmp_path: Path) -> None:
     encoding = ColumnEncoding(("age", "pressure"), identity="patient_no")
     taken = InputFormat("features", (2,), encoding)

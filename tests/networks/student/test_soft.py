@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import pytorch_lightning as pl
-import torch
 
-from models import Linear
 from pate import ReleasedLabels
 from pate._labeling.runs.released import sealing_key
 from pate._labeling.runs.run import Run, labels_file
-from pate.student import Student, StudentData
+from pate.student import StudentData
 
 
 @pytest.fixture
@@ -73,40 +71,3 @@ def test_unlabelled_samples_are_shown_without_labels(soft_run: Path) -> None:
     assert not np.array_equal(np.sort(first[blank].ravel()), np.sort(second[blank].ravel()))
     with_none = rows(StudentData(soft_run, val_fraction=0.0).train_dataloader())
     assert with_none[2].all()
-
-
-def test_pseudo_labels_teach_where_nothing_was_released() -> None:
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(64, 5, generator=generator)
-    mask = torch.zeros(64, 2)
-    student = Student(
-        Linear, input_shape=(5,), label_names=("a", "b"), pseudo_confidence=0.6, average_decay=0.9
-    )
-    student.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
-    blank = (features, torch.zeros(64, 2), mask)
-    loss = student.training_step(blank, 0)
-    assert loss is not None and loss > 0
-    slopes = torch.autograd.grad(loss, list(student.network.parameters()))
-    assert any(slope.abs().sum() > 0 for slope in slopes)
-    # what was released is not labeled again
-    assert student._pseudo_loss((features, mask, torch.ones(64, 2)), student(features)) == 0
-    assert student.average is not None
-    assert all(parameter.grad is None for parameter in student.average.parameters())
-
-
-def test_the_average_follows_the_network(soft_run: Path) -> None:
-    data = StudentData(soft_run, val_fraction=0.0, unlabelled=1)
-    student = Student(
-        Linear,
-        lambda parameters: torch.optim.Adam(parameters, lr=0.05),
-        input_shape=data.input_shape,
-        label_names=data.label_names,
-        pseudo_confidence=0.9,
-        average_decay=0.5,
-    )
-    assert student.average is not None
-    before = [parameter.clone() for parameter in student.average.parameters()]
-    trainer(2).fit(student, data)
-    after = list(student.average.parameters())
-    assert not any(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    assert "average.module.1.weight" in student.state_dict()

@@ -5,15 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-import torch
 from torchvision.transforms import v2
 
 import pate.models
 from pate._networks.teachers.training import ChunkBatches
-from pate._networks.training import augmented
 from pate.data import ArrayFeatures, Records
-from pate.student import Student
 from pate.teachers import PartitionedRecords, TeacherPlan
 from tests.networks.teachers.test_training import partitions, plan, teachers_that_differ, train
 
@@ -50,20 +46,6 @@ def test_batches_are_altered_by_seed_teacher_and_step_alone() -> None:
     assert all((one != other).any() for one, other in zip(whole, other_seed, strict=True))
 
 
-def test_pictures_are_altered_one_by_one_and_nothing_else_is_drawn() -> None:
-    same = torch.rand(3, 8, 8).expand(16, -1, -1, -1)
-    before = torch.random.get_rng_state()
-    first = augmented(same, AUGMENT, 0, 1, 2)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert len({each.numpy().tobytes() for each in first}) > 4
-    assert torch.equal(first, augmented(same, AUGMENT, 0, 1, 2))
-    assert not torch.equal(first, augmented(same, AUGMENT, 0, 1, 3))
-    with pytest.raises(
-        ValueError, match=r"leaves pictures in shape \(3, 8, 8\), got shape=\(3, 4, 4\)"
-    ):
-        augmented(same, [v2.Resize(4)], 0)
-
-
 def small(**changes: Any) -> TeacherPlan:
     network = partial(pate.models.SmallCNN, widths=(4,), groups=2)
     return plan(
@@ -86,13 +68,3 @@ def test_altered_pictures_of_one_teacher_reach_no_other(tmp_path: Path) -> None:
     other = Records(features=ArrayFeatures(features), labels=data.labels, ids=data.ids)
     after = train(small(), other, parts, tmp_path / "after")
     assert teachers_that_differ(before, after) == [1]
-
-
-def test_a_student_of_altered_pictures() -> None:
-    network = partial(pate.models.SmallCNN, widths=(4,), groups=2)
-    student = Student(network, input_shape=(3, 8, 8), label_names=("a", "b"), augment=AUGMENT)
-    assert student.hparams.get("augment") is None
-    with pytest.raises(
-        ValueError, match=r"records of shape \[channels, height, width\] for augment.*shape=\(64,\)"
-    ):
-        Student(network, input_shape=(64,), label_names=("a", "b"), augment=AUGMENT)

@@ -46,20 +46,3 @@ def test_a_chunk_s_batches_are_those_of_its_teachers() -> None:
     assert (labels[1] == 0).all()
     assert (seen[2] == 10).all()
     assert (labels[[0, 2]] == 1).all() and labels.shape == (3, 2, 2)
-
-
-def test_a_chunk_of_teachers_without_records_sees_zeros_of_the_same_shape() -> None:
-    ids = np.arange(4).astype(str)
-    pictures = np.ones((4, 3, 5, 6), dtype=np.float32)
-    records = Records(
-        features=ArrayFeatures(pictures),
-        labels=np.ones((4, 2), dtype=np.uint8),
-        ids=ids,
-        groups=None,
-    )
-    none = np.array([], dtype=np.int64)
-    data = PartitionedRecords(records, {0: none, 1: none, 2: np.array([3])})
-    for teachers, first in ((range(2), 0.0), (range(2, 3), 1.0)):
-        seen, labels = ChunkBatches(plan(batch_size=2), data, teachers=teachers, steps=range(3))[1]
-        assert seen.shape == (len(teachers), 2, 3, 5, 6) and (seen == first).all()
-        assert labels.shape == (len(teachers), 2, 2) and (labels == first).all()

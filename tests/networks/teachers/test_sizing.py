@@ -1,16 +1,12 @@
 """How many teachers are trained at once is found on random data of the public shape."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from models import Linear
 from pate._core.files.writing import require_disk
-from pate._networks.teachers import stage as sizing
 from pate._networks.teachers.stage import choose_size, chunk_bytes, disk_bytes
 from tests.networks.teachers.test_training import plan
 
@@ -34,29 +30,6 @@ def test_a_chunk_is_halved_until_it_fits() -> None:
     assert "A chunk of 48 teachers needs about" in message and "halved to 12" in message
     assert choose_size(settings, (6,), 4, available=0)[0] == 1
     assert choose_size(settings, (6,), 4, available=PLENTY) == (48, [])
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        ({1: 1e-3, 5: 1.2e-3, 20: 2e-3, 50: 4e-3}, 50),
-        ({1: 1e-3, 5: 1.2e-3, 20: 2e-3, 50: 9e-3}, 20),
-        ({1: 40e-3, 5: 300e-3}, 1),
-        ({1: 2.0}, 1),  # no time is wasted on a trial of five
-    ],
-)
-def test_the_fastest_size_is_chosen(
-    seconds: dict[int, float], expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def taken(
-        plan: Any, shape: Sequence[int], num_labels: int, size: int, *, device: torch.device
-    ) -> float:
-        return seconds[size]
-
-    monkeypatch.setattr(sizing, "step_seconds", taken)
-    settings = plan(num_teachers=60, chunk_size="auto")
-    size, messages = choose_size(settings, (6,), 4, available=PLENTY)
-    assert size == expected and messages[-1] == f"Teachers are trained {expected} at once."
 
 
 def test_the_disk_that_teachers_take_is_there_before_they_train(tmp_path: Path) -> None:
