@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     )
     from pate._core.mechanisms.gaps import (
         GapChoice as GapChoice,
-        LaplaceStabilityTest as LaplaceStabilityTest,
         SortedCounts as SortedCounts,
         StabilityTest as StabilityTest,
         sort_counts as sort_counts,

@@ -111,7 +111,6 @@ COUNTED: dict[str, Draw] = {
     },
     "choose gap kbar": gap(kbar=3, regularizer=tuple(-np.arange(7.0))),
     "stability test": seeded(m.StabilityTest(num_teachers=NUM_TEACHERS, sigma=2.0, **TEST)),
-    "stability test laplace": seeded(m.LaplaceStabilityTest(scale=2.0, **TEST)),
     "stable top-k": seeded(m.StableTopKMechanism(**STABLE)),
     "fixed stable top-k": seeded(
         m.FixedTopKMechanism(k=3, rank_penalty=1.0, scale_peel=1.0, **STABLE)
@@ -150,16 +149,6 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         ),
         "gaussian stable": StableTopK(
             scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, noise_law="gaussian", **common
-        ),
-        "stable by laplace": StableTopK(
-            scale_gap=1.0,
-            sigma_test=1.0,
-            delta_test=1e-2,
-            noise_law="laplace",
-            test_law="laplace",
-            regularizer=tuple(-np.arange(NUM_LABELS + 1.0)),
-            kbar=3,
-            **common,
         ),
         "fixed": stable,
         "fixed with a fallback": replace(stable, fallback=True, scale_noise_with_rounds=True),

@@ -7,7 +7,6 @@ A gap that passes a test proves the set above it to be the same on every neighbo
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +18,8 @@ from scipy.special import ndtr, ndtri
 
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import (
-    ComposedEvent,
     Event,
-    FailureEvent,
     GaussianNoisyMaxEvent,
-    PureDPEvent,
     StabilityTestEvent,
 )
 from pate._core.mechanisms.base import (
@@ -296,78 +292,8 @@ def sort_rows(rows: Rows, upper: float, majority_weight: int | None = None) -> S
     return SortedCounts(order, gaps)
 
 
-TestedBy = Literal["gaussian", "laplace"]
-"""Noise of a test of a gap: `StabilityTest` or `LaplaceStabilityTest`."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class _GapTest(Mechanism[BoolArray]):
-    """Pass iff ``max(shift, q) + noise - t > shift`` for a gap q.
-
-    ``t`` is the ``1 - delta_test`` quantile of the noise.
-
-    The cost is known under both relations, for whichever the ``shift`` is set.
-    """
-
-    checks: ClassVar[Checks] = {"delta_test": require_in_open_unit_interval}
-
-    delta_test: float
-    shift: float
-    sensitivity: float = 1.0
-    window: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(
-            sensitivity=self.sensitivity, shift=self.shift, **given(window=self.window)
-        )
-
-    def gap_window(self, relation: NeighboringRelation) -> float:
-        """Return the largest move of the tested number between neighbors, in votes."""
-        return (relation.score_range if self.window is None else self.window) * self.sensitivity
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
-        """Test gaps of any shape, one for each query, in votes; return booleans of that shape.
-
-        Raises:
-            ValueError: on gaps that are not finite.
-        """
-        gaps = np.asarray(scores, dtype=np.float64)
-        require(np.isfinite(gaps).all(), "finite gaps")
-        self._require_priced(gaps)  # gaps are PRIVATE, and no message repeats them
-        return self._passes(np.maximum(gaps - self.shift, 0), generator)
-
-    def probability(self, gaps: ArrayLike) -> FloatArray:
-        """Return the probability that each of ``gaps``, of any shape and in votes, passes."""
-        return self._exceeds(self._missing(gaps))
-
-    def failure(self, gaps: ArrayLike) -> FloatArray:
-        """Return the probability that each of ``gaps`` fails, however small."""
-        return self._exceeds(-self._missing(gaps))
-
-    def _missing(self, gaps: ArrayLike) -> FloatArray:
-        """Return the noise, in votes, above which each of ``gaps`` passes."""
-        return self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0)
-
-    def _require_priced(self, gaps: FloatArray) -> None:
-        """Raise ``ValueError`` on gaps that the event does not pay for."""
-
-    @abstractmethod
-    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
-        """Return whether each ``lead``, in votes, exceeds the quantile with noise."""
-
-    @abstractmethod
-    def _exceeds(self, votes: FloatArray) -> FloatArray:
-        """Return the probability that the noise exceeds ``votes``."""
-
-    @property
-    @abstractmethod
-    def _quantile(self) -> float:
-        """Quantile ``1 - delta_test`` of the noise, in votes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StabilityTest(_GapTest):
+class StabilityTest(Mechanism[BoolArray]):
     """Test gaps with Gaussian noise (Zhu & Wang (2022), Algorithm 2, with the exact quantile).
 
     Passes iff ``max(shift, q) + N(0, sigma^2) - z sigma > shift`` for a gap q, with ``z = Phi^-1(1
@@ -398,7 +324,12 @@ class StabilityTest(_GapTest):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
+    checks: ClassVar[Checks] = {"delta_test": require_in_open_unit_interval}
 
+    delta_test: float
+    shift: float
+    sensitivity: float = 1.0
+    window: float | None = None
     num_teachers: int
     sigma: float
 
@@ -407,15 +338,40 @@ class StabilityTest(_GapTest):
         require_count(
             1, **given(shift=self.shift, num_teachers=self.num_teachers, window=self.window)
         )
+        require_positive(sensitivity=self.sensitivity)
         require(
             float(self.sensitivity).is_integer(),
             "an integer sensitivity",
             sensitivity=self.sensitivity,
         )
 
+    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> BoolArray:
+        """Test gaps of any shape, one for each query, in votes; return booleans of that shape.
+
+        Raises:
+            ValueError: on gaps that are not finite, not whole or half votes, or larger than the
+                event pays for. Gaps are PRIVATE, and no message repeats them.
+        """
+        gaps = np.asarray(scores, dtype=np.float64)
+        require(np.isfinite(gaps).all(), "finite gaps")
+        require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes")
+        # the narrower gap of two neighbors is num_teachers at most
+        most = self.num_teachers + (self.window or 0) * self.sensitivity
+        require(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes")
+        lead = np.maximum(gaps - self.shift, 0)
+        return exceeds(lead, self._quantile, sigma=self.sigma, generator=generator)
+
+    def probability(self, gaps: ArrayLike) -> FloatArray:
+        """Return the probability that each of ``gaps``, of any shape and in votes, passes."""
+        return np.asarray(ndtr(-self._missing(gaps) / self.sigma), dtype=np.float64)
+
+    def failure(self, gaps: ArrayLike) -> FloatArray:
+        """Return the probability that each of ``gaps`` fails, however small."""
+        return np.asarray(ndtr(self._missing(gaps) / self.sigma), dtype=np.float64)
+
     def event(self, relation: NeighboringRelation) -> Event:
         """Describe one test together with the exact set that it releases."""
-        window = self.gap_window(relation)
+        window = (relation.score_range if self.window is None else self.window) * self.sensitivity
         return StabilityTestEvent(
             neighboring_relation=relation,
             sigma=self.sigma,
@@ -425,86 +381,10 @@ class StabilityTest(_GapTest):
             window=None if window == relation.score_range else int(window),
         )
 
-    def _require_priced(self, gaps: FloatArray) -> None:
-        require((2 * gaps % 1 == 0).all(), "gaps in whole or half votes")
-        # the narrower gap of two neighbors is num_teachers at most
-        most = self.num_teachers + (self.window or 0) * self.sensitivity
-        require(gaps.max(initial=0) <= most, f"gaps of at most {most:g} votes")
-
-    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
-        return exceeds(lead, self._quantile, sigma=self.sigma, generator=generator)
-
-    def _exceeds(self, votes: FloatArray) -> FloatArray:
-        return np.asarray(ndtr(-votes / self.sigma), dtype=np.float64)
+    def _missing(self, gaps: ArrayLike) -> FloatArray:
+        """Return the noise, in votes, above which each of ``gaps`` passes."""
+        return self._quantile - np.maximum(np.asarray(gaps, dtype=np.float64) - self.shift, 0)
 
     @property
     def _quantile(self) -> float:
         return -self.sigma * float(ndtri(self.delta_test))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaplaceStabilityTest(_GapTest):
-    """Test gaps with Laplace noise (Zhu & Wang (2022), Algorithm 5, with the exact quantile).
-
-    The noise is added to ``max(shift, q)`` for a gap q.
-
-    Privacy: pure DP of ``w / scale``, with ``w`` the window by which a gap moves (unless given, one
-    sensitivity under ADD_REMOVE_TEACHER and two under REPLACE_RECORD), except with a certain
-    probability: ``delta_test``, or the probability of passing a gap of w if a test with a smaller
-    ``shift`` is accounted under another relation. This covers the outcome together with the exact
-    set above the gap, of integer scores and of real ones.
-
-    Parameters other than the scale are as in `StabilityTest`.
-
-    >>> test = LaplaceStabilityTest(delta_test=1e-6, shift=2, scale=2.0)
-    >>> test(np.array([60, 1]), generator=seeded_generator(0))
-    array([ True, False])
-
-    Args:
-        scale: scale of the noise, in votes.
-
-    Raises:
-        ValueError: on ``scale <= 0``, ``delta_test`` outside (0, 1), a ``shift``, ``window`` or
-            ``sensitivity`` that is not positive.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    scale: float
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        """Describe one test together with the exact set that it releases."""
-        window = self.gap_window(relation)
-        threshold = self._standard_quantile - max(0, window - self.shift) / self.scale
-        delta = math.exp(-threshold) / 2 if threshold > 0 else 1 - math.exp(threshold) / 2
-        return ComposedEvent(
-            events=(
-                PureDPEvent(neighboring_relation=relation, epsilon=window / self.scale),
-                FailureEvent(
-                    neighboring_relation=relation,
-                    delta=min(delta, math.nextafter(1, 0)),
-                    tail="exponential",
-                    step=window / self.scale,
-                ),
-            )
-        )
-
-    def _passes(self, lead: FloatArray, generator: np.random.Generator) -> BoolArray:
-        below = -np.column_stack((lead.ravel(), np.full(lead.size, self._quantile)))
-        first = sample_k_smallest(
-            below, 1, noise="laplace", scale=[self.scale, 0.0], generator=generator
-        )
-        return np.asarray(first[:, 0] == 0).reshape(lead.shape)
-
-    def _exceeds(self, votes: FloatArray) -> FloatArray:
-        tail = np.exp(-np.abs(votes) / self.scale) / 2
-        return np.where(votes > 0, tail, 1 - tail)
-
-    @property
-    def _quantile(self) -> float:
-        return self.scale * self._standard_quantile
-
-    @property
-    def _standard_quantile(self) -> float:
-        delta = self.delta_test
-        return -math.log(2 * delta) if delta < 0.5 else math.log(2 * (1 - delta))

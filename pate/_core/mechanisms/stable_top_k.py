@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, assert_never
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,14 +43,11 @@ from pate._core.mechanisms.exact_choice import sample_k_smallest
 from pate._core.mechanisms.gaps import (
     GapChoice,
     GapNoise,
-    LaplaceStabilityTest,
     SortedCounts,
     StabilityTest,
-    TestedBy,
     as_counts,
     sort_rows,
 )
-from pate._core.mechanisms.noise import require_noise
 from pate._core.mechanisms.ranking import REACH, ROWS, Rows, blocks_of, distances
 from pate._core.validation import (
     BoolArray,
@@ -70,7 +67,6 @@ class GapMechanism(ScoreMechanism[Released_co]):
     checks: ClassVar[Checks] = {
         "delta_test": require_in_open_unit_interval,
         "noise": GapChoice.checks["noise"],
-        "test_noise": partial(require_noise, TestedBy),
     }
 
     num_teachers: int
@@ -81,7 +77,6 @@ class GapMechanism(ScoreMechanism[Released_co]):
     shift: float
     allow_empty: bool = True
     noise: GapNoise = "gumbel"
-    test_noise: TestedBy = "gaussian"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,24 +106,17 @@ class GapMechanism(ScoreMechanism[Released_co]):
         """The ``regularizer`` of the choice, and its ``kbar``."""
 
     @cached_property
-    def test(self) -> StabilityTest | LaplaceStabilityTest:
+    def test(self) -> StabilityTest:
         """The test of the gap below that rank."""
-        tested: dict[str, Any] = {
-            "delta_test": self.delta_test,
-            "shift": self.shift,
-            "sensitivity": self.sensitivity,
-            # a doubled majority moves by two sensitivities, whichever relation the cost is stated
-            # under
-            "window": 2 if self.majority_weight == 2 else None,
-        }
-        if self.test_noise == "laplace":
-            return LaplaceStabilityTest(scale=self.sigma_test, **tested)
-        if self.test_noise != "gaussian":
-            assert_never(self.test_noise)
         return StabilityTest(
             num_teachers=self.num_teachers,
             sigma=self.sigma_test,
-            **tested,
+            delta_test=self.delta_test,
+            shift=self.shift,
+            sensitivity=self.sensitivity,
+            # a doubled majority moves by two sensitivities, whichever relation the cost is stated
+            # under
+            window=2 if self.majority_weight == 2 else None,
         )
 
     def event(self, relation: NeighboringRelation) -> Event:
@@ -178,9 +166,8 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
     `majority_weight`. These sets are the same for all votes, and a majority moves by w
     sensitivities, which the shift covers.
 
-    Privacy: a `GapChoice` composed with a `StabilityTest` or a `LaplaceStabilityTest` (the
-    composition of Zhu & Wang (2022), Theorem 11, at the curves of both parts; the theorem's own
-    bound on a curve is not used).
+    Privacy: a `GapChoice` composed with a `StabilityTest` (the composition of Zhu & Wang (2022),
+    Theorem 11, at the curves of both parts; the theorem's own bound on a curve is not used).
 
     Args:
         num_teachers: the nominal number of teachers, which is the largest possible count; of other
@@ -188,15 +175,13 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
         num_labels: the number of labels C.
         scale_gap: scale of the noise of the choice (its standard deviation for ``gaussian``), in
             votes.
-        sigma_test: standard deviation of the noise of the test, or its scale if that is
-            ``laplace``, in votes.
+        sigma_test: standard deviation of the noise of the test, in votes.
         delta_test: probability that an unstable set passes the test.
         shift: protection of the test, in votes: 1 under ADD_REMOVE_TEACHER, 2 under REPLACE_RECORD;
             times the sensitivity of other scores.
         sensitivity: the largest change of one score between neighbors, 1 for votes.
         allow_empty: whether k may be 0 or C, which the paper leaves out.
         noise: noise of the choice, any noise of `GapChoice`.
-        test_noise: noise of the test, ``gaussian`` or ``laplace``.
         regularizer: public numbers ``[C + 1]`` added to the gaps, in votes; minus infinity rules a
             k out.
         kbar: largest k, for an unknown domain: counts of rank beyond ``kbar + 1`` have no

@@ -30,7 +30,7 @@ from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event
 from pate._core.mechanisms.base import FACTS, Law, Mechanism, NotStatedError
 from pate._core.mechanisms.canonical import CanonicalLoss, CanonicalMechanism
-from pate._core.mechanisms.gaps import GapNoise, TestedBy
+from pate._core.mechanisms.gaps import GapNoise
 from pate._core.mechanisms.joint import JointMechanism
 from pate._core.mechanisms.limited_domain import LimitedDomain, TopStable
 from pate._core.mechanisms.noise import ChoiceNoise, Noise
@@ -52,9 +52,9 @@ class MechanismAggregator(Aggregator, Generic[Bound]):
 
     It is a frozen dataclass, declared as ``class Mine(MechanismAggregator[MyMechanism],
     tag="mine")``. Its fields are the mechanism's, but for the facts that votes tell
-    (`pate.mechanisms.FACTS`), and are checked there. ``noise`` and ``test_noise`` are called
-    ``noise_law`` and ``test_law``, and names of noise and of failure probabilities end with the
-    ``tag``, so that none is carried over silently when the class in a configuration changes.
+    (`pate.mechanisms.FACTS`), and are checked there. ``noise`` is called ``noise_law``, and
+    names of noise and of failure probabilities end with the ``tag``, so that none is carried over
+    silently when the class in a configuration changes.
 
     Raises:
         ValueError: on fields that the mechanism refuses, or a subclass that lacks some.
@@ -135,8 +135,8 @@ MechanismAggregator.__abstractmethods__ = frozenset({"kind"})
 
 def _public_name(field: str, kind: type[Mechanism[Any]], tag: str) -> str:
     """Return the name of a mechanism's field in an aggregator."""
-    if field in ("noise", "test_noise"):
-        return "noise_law" if field == "noise" else "test_law"
+    if field == "noise":
+        return "noise_law"
     tagged = field in kind.noise_parameters or field.startswith("delta")
     return f"{field}_{tag}" if tag and tagged else field
 
@@ -433,8 +433,8 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     with a Gaussian propose-test-release of ``delta_test`` (Zhu & Wang (2022), Algorithm 2, at the
     exact cost of its released bit). Majorities for none and for all move as gaps do; made for
     REPLACE_RECORD, they move by 2 under both relations, so the cost under both is the cost under
-    REPLACE_RECORD. For other noise see `pate.mechanisms.GapChoice` and
-    `pate.mechanisms.LaplaceStabilityTest`. With Gaussian noise in the choice, as in the
+    REPLACE_RECORD. For other noise of the choice see
+    `pate.mechanisms.GapChoice`. With Gaussian noise in the choice, as in the
     experiments of the paper, it costs far more than with Gumbel noise of the same standard
     deviation: the proven cost is a `GaussianNoisyMaxEvent` of C + 1 gaps (C - 1 without the empty
     and the full set). We know no theorem for the smaller cost in their Table 2.
@@ -447,14 +447,12 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
 
     Args:
         scale_gap: scale of the noise on the gaps, in votes.
-        sigma_test: standard deviation of the noise of the stability test, or its scale if it is
-            ``laplace``, in votes.
+        sigma_test: standard deviation of the noise of the stability test, in votes.
         delta_test: probability that an unstable set passes the test, paid by every query.
         neighboring_relation: the relation that the test protects.
         allow_empty: whether no label, and all labels, are possible answers, by majority. The paper
             leaves them out.
         noise_law: noise on the gaps, any noise of `pate.mechanisms.GapChoice`.
-        test_law: noise of the test, ``gaussian`` or ``laplace``.
         regularizer: public numbers, one more than labels, added to the gaps below 0, 1, .. labels;
             minus infinity rules a k out.
         kbar: largest number of labels given, if the labels themselves are not public: labels of
@@ -470,7 +468,6 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
     delta_test: float
     allow_empty: bool = True
     noise_law: GapNoise = "gumbel"
-    test_law: TestedBy = "gaussian"
     regularizer: tuple[float, ...] | None = None
     kbar: int | None = None
 
@@ -590,7 +587,6 @@ class FixedStableTopK(MechanismAggregator[FixedTopKMechanism], tag="fixed"):
     delta_test_fixed: float
     allow_empty: bool = True
     noise_law: GapNoise = "gumbel"
-    test_law: TestedBy = "gaussian"
     k: int
     rank_penalty: float
     scale_peel_fixed: float

@@ -111,19 +111,6 @@ class TestChooseGapUnknownDomain(TestChooseGap):
     settings = MappingProxyType({"kbar": 2})
 
 
-@pytest.mark.parametrize("noise", NOISES)
-def test_that_probability_is_the_one_of_the_law(noise: GapNoise) -> None:
-    """Of odd and even numbers of other gaps, narrower ones too; far ahead it is 1."""
-    for settings in ({}, {"kbar": 3}, {"allow_empty": False}):
-        choose = m.GapChoice(num_labels=4, scale=2.0, noise=noise, **settings)
-        for lead in (-1.5, 0.0, 0.5, 1.0, 4.0):
-            law = oracles.max_law(np.array([lead / 2, *[0.0] * (choose.num_candidates - 1)]), noise)
-            precision = 1e-9 if noise in ("gumbel", "exponential") and lead >= 0 else 2e-3
-            assert choose.probability(lead) == pytest.approx(law[0], rel=precision)
-        for lead in (1000.0, 1e6):
-            assert choose.probability(lead) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(("upper", "num_labels"), [(2**33, 3), (2**53 - 1, 3), (2**53 - 1, 3000)])
 def test_counts_above_two_to_the_31(upper: int, num_labels: int) -> None:
     """The last is too wide for one key per entry."""

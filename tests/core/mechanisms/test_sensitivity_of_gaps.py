@@ -78,11 +78,10 @@ STABLE: dict[str, Any] = PANEL | {
 }
 TESTS: list[Any] = [
     m.StabilityTest(num_teachers=64, sigma=3.0, delta_test=1e-3, shift=2),
-    m.LaplaceStabilityTest(scale=3.0, delta_test=1e-3, shift=2),
 ]
 CHOICES: list[Any] = [
     m.StableTopKMechanism(**STABLE),
-    m.StableTopKMechanism(**STABLE | {"test_noise": "laplace", "noise": "gaussian"}),
+    m.StableTopKMechanism(**STABLE | {"noise": "gaussian"}),
     m.FixedTopKMechanism(k=2, rank_penalty=1.0, scale_peel=3.0, fallback=True, **STABLE),
 ]
 

@@ -1,6 +1,5 @@
 """Tests whether a gap is stable."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +11,8 @@ from pate import mechanisms as m
 from pate._core.testing.mechanisms import Grid
 from pate._core.validation import BoolArray
 from pate.accounting import (
-    ComposedEvent,
     Event,
     NeighboringRelation,
-    PureDPEvent,
     StabilityTestEvent,
 )
 from pate.testing import MechanismContract
@@ -77,15 +74,6 @@ class TestStabilityTestOfTwo(TestStabilityTest):
     grid: Grid = ((8, 8, 0), (8, 2, 2), (7, 1, 7), (5, 0, 1))
 
 
-class TestLaplaceStabilityTest(TestStabilityTest):
-    def make(self, relation: NeighboringRelation) -> m.Mechanism[BoolArray]:
-        return m.LaplaceStabilityTest(scale=1.0, delta_test=self.delta, shift=relation.score_range)
-
-    def passing(self, q: float, mechanism: m.LaplaceStabilityTest) -> float:
-        margin = (max(q, mechanism.shift) - mechanism.shift) / mechanism.scale
-        return float(oracles.NOISES["laplace"][2](-math.log(2 * mechanism.delta_test) - margin))
-
-
 class _HalfTheFailures(m.StabilityTest):
     def event(self, relation: NeighboringRelation) -> Event:
         event = super().event(relation)
@@ -118,22 +106,3 @@ def test_a_gap_that_the_event_does_not_pay_for_is_refused(gap: float) -> None:
         test([3.0, gap], generator=m.seeded_generator(0))
     distances = m.StabilityTest(num_teachers=1, sigma=0.3, delta_test=1e-9, shift=1, window=1)
     assert distances([0.5, 1.5], generator=m.seeded_generator(0)).shape == (2,)
-
-
-def test_laplace_test_run_for_another_relation_fails_more_often() -> None:
-    """A test that subtracts 1 lets a gap of 2 pass more often: with the chance that the noise
-    exceeds what is left."""
-
-    def event(relation: NeighboringRelation, scale: float, delta_test: float = 1e-3) -> Event:
-        return m.LaplaceStabilityTest(scale=scale, delta_test=delta_test, shift=1).event(relation)
-
-    for relation, expected in ((ADD, 1e-3), (REPLACE, 1e-3 * math.exp(1 / 4))):
-        found = event(relation, 4.0)
-        assert found.cost().delta0 == pytest.approx(expected)
-        assert isinstance(found, ComposedEvent)
-        assert found.events[0] == PureDPEvent(
-            neighboring_relation=relation, epsilon=relation.score_range / 4
-        )
-    assert event(REPLACE, 1e-6).cost().delta0 == pytest.approx(1)
-    likely = event(REPLACE, 0.1, 0.4)
-    assert likely.cost().delta0 == pytest.approx(1 - math.exp(-10) / 2 / (2 * 0.4), rel=1e-6)

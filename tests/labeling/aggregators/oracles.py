@@ -30,20 +30,12 @@ def unanswered(num_labels: int, tier: int = 0) -> Outcome:
     return (*(0 for _ in range(2 * num_labels)), tier)
 
 
-def passing_laplace(gap: float, shift: float, scale: float, delta: float) -> float:
-    """Return the chance of passing a stability test with Laplace noise."""
-    return float(
-        oracles.NOISES["laplace"][2](-np.log(2 * delta) - (max(gap, shift) - shift) / scale)
-    )
-
-
 def stable_law(
     votes: Votes,
     shift: int,
     sigma: float,
     delta: float,
     choice: Callable[[np.ndarray], np.ndarray],
-    test: Callable[[float, float, float, float], float] = oracles.passing,
 ) -> Law:
     """Law of StableTopK whose rank is chosen with the law ``choice`` of the gaps; a majority weighs
     the ``shift``."""
@@ -51,7 +43,7 @@ def stable_law(
     gaps, order = oracles.majority_gaps(h, votes.num_teachers, shift), oracles.ranks(h)
     law: dict[Outcome, float] = defaultdict(float)
     for k, chance in enumerate(choice(np.array(gaps, dtype=float)).tolist()):
-        p = test(gaps[k], shift, sigma, delta)
+        p = oracles.passing(gaps[k], shift, sigma, delta)
         law[answered([int(i in order[:k]) for i in range(len(h))])] += chance * p
         law[unanswered(len(h))] += chance * (1 - p)
     return law

@@ -91,9 +91,9 @@ PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
         ),
     ),
     "stable": (
-        StableTopK(**STABLE, noise_law="logistic", test_law="laplace", kbar=4),
+        StableTopK(**STABLE, noise_law="logistic", kbar=4),
         lambda r: m.StableTopKMechanism(
-            **STABLE, **FACTS, shift=window(r), noise="logistic", test_noise="laplace", kbar=4
+            **STABLE, **FACTS, shift=window(r), noise="logistic", kbar=4
         ),
     ),
     "stable with preferences": (

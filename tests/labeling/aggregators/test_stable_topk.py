@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from pate import Votes, VoteShape
-from pate._core.mechanisms.gaps import TestedBy
 from pate._core.testing.laws import ORDERS
 from pate._labeling.testing.aggregators import Grid, Law
 from pate.accounting import BoundedRangeEvent, NeighboringRelation as Relation
 from pate.aggregators import Aggregator, FixedStableTopK, StableTopK
 from pate.testing import AggregatorContract
 from tests.core.mechanisms import oracles
-from tests.labeling.aggregators.oracles import fixed_law, passing_laplace, stable_law
+from tests.labeling.aggregators.oracles import fixed_law, stable_law
 from tests.labeling.aggregators.test_of_mechanism import Bound, Drawn
 
 
@@ -117,7 +116,7 @@ class TestStableTopKPreferring(Bound, TestStableTopK):
             {"kbar": 0},
             {"kbar": 1.5},
         ]
-        return [*bad, {"noise_law": "cauchy"}, {"test_law": "gumbel"}]
+        return [*bad, {"noise_law": "cauchy"}]
 
     def test_a_regularizer_of_another_size_is_refused(self) -> None:
         with pytest.raises(
@@ -126,7 +125,7 @@ class TestStableTopKPreferring(Bound, TestStableTopK):
             self.make(Relation.REPLACE_RECORD).event(VoteShape(4, 2))
 
 
-class TestStableTopKByLaplace(Bound, TestStableTopK):
+class TestStableTopKByFlips(Bound, TestStableTopK):
     scale, sigma, delta = 2.0, 1.2, 0.01
 
     def make(self, relation: Relation) -> Aggregator:
@@ -136,7 +135,6 @@ class TestStableTopKByLaplace(Bound, TestStableTopK):
             delta_test=self.delta,
             neighboring_relation=relation,
             noise_law="exponential",
-            test_law="laplace",
         )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
@@ -146,7 +144,6 @@ class TestStableTopKByLaplace(Bound, TestStableTopK):
             self.sigma,
             self.delta,
             lambda q: oracles.max_law(q / self.scale, "exponential"),
-            passing_laplace,
         )
 
 
@@ -310,12 +307,9 @@ class TestFixedStableTopKWithFallback(TestFixedStableTopK):
         assert release.tiers is not None and {0, self.k} <= set(release.tiers.tolist())
 
 
-@pytest.mark.parametrize("test_law", ["gaussian", "laplace"])
-def test_teachers_who_agree_are_answered_as_often_as_predicted(test_law: TestedBy) -> None:
+def test_teachers_who_agree_are_answered_as_often_as_predicted() -> None:
     answered = 0.7
-    stable = StableTopK(
-        scale_gap=60.0, sigma_test=30.0, delta_test=1e-6, allow_empty=False, test_law=test_law
-    )
+    stable = StableTopK(scale_gap=60.0, sigma_test=30.0, delta_test=1e-6, allow_empty=False)
     top = round(stable.teachers_to_answer(answered, 6))
     # two labels on top, all others without votes; the gaps above the top and between the two are 0
     votes = Votes.from_counts(np.tile([top, top, 0, 0, 0, 0], (8_000, 1)), top)
