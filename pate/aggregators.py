@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         ConfidentScreen as ConfidentScreen,
         InteractiveScreen as InteractiveScreen,
         NoisyVotes as NoisyVotes,
-        Powerset as Powerset,
         SiloVotes as SiloVotes,
     )
     from pate._labeling.aggregators.score_votes import (

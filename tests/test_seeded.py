@@ -33,7 +33,6 @@ from pate.aggregators import (
     PeeledVotes,
     Peeling,
     PermuteAndFlip,
-    Powerset,
     Rounds,
     StableTopK,
     TauVoting,
@@ -175,7 +174,6 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         ),
         "joint": Joint(k=2, scale_joint=2.0, **common),
         "canonical": Canonical(k=2, scale_canonical=2.0, **common),
-        "powerset": Powerset(scale_powerset=2.0, **common),
         "confident": ConfidentScreen(
             answers=noisy, sigma_confident=2.0, threshold_confident=8.0, **common
         ),

@@ -451,7 +451,7 @@ _ORDER = (
     *("Rounds", "ClippedVotes", "ScoreVotes", "NoisyVotes", "TauVoting"),
     *("StableTopK", "FixedStableTopK"),
     *("Peeling", "PeeledVotes", "PermuteAndFlip", "LimitedDomainTopK", "TopStableTopK", "Joint"),
-    *("ConfidentScreen", "InteractiveScreen", "Canonical", "Powerset"),
+    *("ConfidentScreen", "InteractiveScreen", "Canonical"),
 )
 """The order of aggregators in comparisons. Others of the package come last."""
 

@@ -1,8 +1,7 @@
-"""Labels from noisy counts of votes: label by label, or the most frequent ballot as a whole.
+"""Labels from noisy counts of votes, label by label.
 
 `NoisyVotes` counts labels, and `SiloVotes` does so where silos show their votes to no one. Screens
-compare counts to decide which queries another aggregator answers. `Powerset` counts
-ballots in place of labels.
+compare counts to decide which queries another aggregator answers.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,22 +18,12 @@ from scipy.special import ndtr, ndtri
 
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import (
-    BoundedRangeEvent,
     ComposedEvent,
     Event,
     FailureEvent,
     GaussianEvent,
     GaussianThresholdEvent,
     PartiesEvent,
-)
-from pate._core.mechanisms.base import Law, choice_law, require_few
-from pate._core.mechanisms.exact_choice import (
-    SLACK,
-    Chance,
-    Proposals,
-    cumulative_weights,
-    draw,
-    pick,
 )
 from pate._core.mechanisms.noise import (
     add_gaussian,
@@ -49,16 +37,13 @@ from pate._core.mechanisms.noise import (
 from pate._core.validation import (
     BoolArray,
     FloatArray,
-    IntArray,
-    UInt8Array,
     given,
     require,
     require_count,
     require_positive,
 )
 from pate._labeling.aggregators.base import Aggregator, Outlook, Release, predictions_of
-from pate._labeling.votes.kinds import Ballots, Counts, MaskedTotal, Need, VoteShape
-from pate._labeling.votes.voters import blocks
+from pate._labeling.votes.kinds import Counts, MaskedTotal, Need, VoteShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -463,128 +448,3 @@ class SiloVotes(Aggregator):
         labels = (counts > votes.num_teachers / 2).astype(np.uint8)
         noise_std = self.share_sigma * math.sqrt(num_shares)
         return Release(labels, np.ones(labels.shape, dtype=np.bool_), counts, noise_std)
-
-
-Codes = NDArray[np.uint64]
-
-MOST_LABELS = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class Powerset(Aggregator):
-    """Release the most frequent ballot, with Gumbel noise on the counts of all 2^C sets of labels.
-
-    Choose it if there are few labels that occur together, so that many teachers cast the very same
-    ballot. Every query is answered, possibly by a set without any votes.
-
-    Privacy: one ``eta``-bounded-range choice, ``eta = 2 / scale_powerset``: one set loses the vote
-    that another gains, so the counts of the sets move within a window of 2 votes under
-    REPLACE_RECORD, and under ADD_REMOVE_TEACHER too, as a teacher that takes no part counts for the
-    empty set (Dziedzic et al. (2023), Powerset voting, with Gumbel in place of Gaussian noise).
-
-    >>> votes = Votes.from_ballots([[[1, 1, 0]] * 60 + [[1, 0, 0]] * 40])
-    >>> aggregator = Powerset(scale_powerset=2.0)
-    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
-    array([[1, 1, 0]], dtype=uint8)
-
-    Args:
-        scale_powerset: scale of the Gumbel noise, in votes.
-        neighboring_relation: the relation of the cost that is stated first.
-
-    Raises:
-        ValueError: on a scale that is not positive.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale_powerset",)
-    takes: ClassVar[frozenset[Need]] = frozenset({Ballots})  # the sets that are voted for
-
-    scale_powerset: float
-
-    @classmethod
-    def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:
-        return [{}] if outlook.shape.num_labels <= MOST_LABELS else []
-
-    def law(self, votes: Ballots) -> Law:
-        require_few(2**votes.num_labels, "gumbel")
-        sets = np.arange(2**votes.num_labels, dtype=np.uint64)
-        codes = _encode(votes.ballots).astype(np.int64)
-        counts = np.array([np.bincount(row, minlength=len(sets)) for row in codes])
-        return Law(
-            choice_law(counts / self.scale_powerset, "gumbel"), _decode(sets, votes.num_labels) > 0
-        )
-
-    def event(
-        self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
-    ) -> Event:
-        _require_codes(shape.num_labels)
-        return BoundedRangeEvent(
-            neighboring_relation=self.relation_of(relation), eta=2 / self.scale_powerset
-        )
-
-    def aggregate(self, votes: Ballots, *, generator: np.random.Generator) -> Release:
-        ballots = votes.ballots
-        _require_codes(votes.num_labels)
-        chosen = np.empty(votes.num_queries, dtype=np.uint64)
-        for rows in blocks(len(chosen), ballots[:1].size):
-            codes = np.sort(_encode(ballots[rows]), axis=1)
-            chosen[rows] = _choose(codes, votes.num_labels, self.scale_powerset, generator)
-        labels = _decode(chosen, votes.num_labels)
-        return Release(labels, np.ones(labels.shape, dtype=np.bool_))
-
-
-def _require_codes(num_labels: int) -> None:
-    """Raise ``ValueError`` unless a set of labels fits into an integer."""
-    require(num_labels <= MOST_LABELS, f"num_labels <= {MOST_LABELS}", num_labels=num_labels)
-
-
-def _choose(codes: Codes, num_labels: int, scale: float, generator: np.random.Generator) -> Codes:
-    """Choose a set for each row of sorted ballots ``[Q, T]``; n votes weigh ``exp(n / scale)``.
-
-    A weight of 1 belongs to the uniform choice among all sets, and the rest to the sets with votes.
-    """
-    first = np.ones(codes.shape, dtype=np.bool_)
-    first[:, 1:] = codes[:, 1:] != codes[:, :-1]
-    starts = np.flatnonzero(first)
-    votes = np.zeros(codes.shape, dtype=np.int64)
-    # rows end where the next begins, so the length of a run never reaches into the next row
-    votes.ravel()[starts] = np.diff(starts, append=codes.size)
-    most = votes.max(axis=1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        extra = (votes - most) / scale + np.log(-np.expm1(-votes / scale))
-    logs = np.column_stack((num_labels * math.log(2) - most / scale, extra))
-    cumulative = cumulative_weights(np.exp(logs))
-    log_rates = np.log(np.exp(logs).sum(axis=1)) + SLACK
-
-    def propose(rows: IntArray) -> Proposals:
-        picked = pick(cumulative[rows], generator)
-        log_chances = logs[rows, picked.places] - log_rates[rows] - picked.log_shares
-
-        def chance(place: int) -> Chance:
-            row, column = rows[place], int(picked.places[place])
-            raised = Fraction(float(log_rates[row])) + Fraction(int(most[row, 0])) / Fraction(scale)
-            if not column:
-                return Chance(2**num_labels / picked.share(place), raised)
-            own = Fraction(int(votes[row, column - 1])) / Fraction(scale)
-            return Chance(1 / picked.share(place), raised - own, raised)
-
-        return Proposals(picked.places[:, None], log_chances, chance)
-
-    columns = draw(log_rates, propose, generator, noise="gumbel")[:, 0]
-    any_set = generator.integers(
-        0, 2**num_labels - 1, size=len(codes), dtype=np.uint64, endpoint=True
-    )
-    return np.where(columns > 0, codes[np.arange(len(codes)), columns - 1], any_set)
-
-
-def _encode(ballots: UInt8Array) -> Codes:
-    """Return ballots ``[..., C]`` as numbers ``[...]``, label j as bit j."""
-    packed = np.zeros((*ballots.shape[:-1], 8), dtype=np.uint8)
-    bits = np.packbits(ballots, axis=-1, bitorder="little")
-    packed[..., : bits.shape[-1]] = bits
-    return np.asarray(packed.view("<u8")[..., 0], dtype=np.uint64)
-
-
-def _decode(codes: Codes, num_labels: int) -> UInt8Array:
-    """Undo `_encode`: ``[Q]`` to ``[Q, C]``."""
-    packed = codes.astype("<u8")[:, None].view(np.uint8)
-    return np.unpackbits(packed, axis=1, count=num_labels, bitorder="little")

@@ -9,14 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from pate import Votes, mechanisms as m
+from pate import mechanisms as m
 from pate._core.mechanisms import exact_choice as race
 from pate._core.mechanisms.canonical import CanonicalLoss
 from pate._core.mechanisms.exact_choice import Chance, Proposals
 from pate._core.mechanisms.noise import ChoiceNoise, LazyReal
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.validation import BoolArray, FloatArray, IntArray
-from pate.aggregators import Powerset
 from tests.core.mechanisms import oracles
 from tests.core.mechanisms.scripted import Scripted
 
@@ -94,16 +93,6 @@ def _canonical(scores: FloatArray | IntArray) -> list[IntArray]:
     ]
 
 
-def _powerset(scores: FloatArray | IntArray) -> list[IntArray]:
-    ballots = (np.random.default_rng(9).random((200, 5, 4)) < 0.4).astype(np.uint8)
-    votes = Votes.from_ballots(ballots)
-    return [
-        Powerset(scale_powerset=0.7)
-        .aggregate(votes, generator=np.random.default_rng(9))
-        .labels.astype(np.int64)
-    ]
-
-
 DRAWS = pytest.mark.parametrize(
     ("draw", "scores"),
     [
@@ -112,9 +101,8 @@ DRAWS = pytest.mark.parametrize(
         (_canonical, COUNTS),
         (_canonical, 4 * COUNTS),
         (_canonical, COUNTS[0] / 3),
-        (_powerset, COUNTS),
     ],
-    ids=["joint", "joint-row", "canonical", "canonical-apart", "canonical-row", "powerset"],
+    ids=["joint", "joint-row", "canonical", "canonical-apart", "canonical-row"],
 )
 
 

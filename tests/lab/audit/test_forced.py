@@ -20,7 +20,6 @@ from pate.aggregators import (
     FixedStableTopK,
     NoisyVotes,
     Peeling,
-    Powerset,
     Release,
     Rounds,
     ScoreVotes,
@@ -111,7 +110,6 @@ def test_gaussian_releases_move_no_more_than_they_pay(aggregator: Any, change: s
     [
         Canonical(k=2, scale_canonical=20.0),
         Peeling(k=2, scale_peel=20.0),
-        Powerset(scale_powerset=8.0),
         StableTopK(scale_gap=20.0, sigma_test=6.0, delta_test=1e-9),
         FixedStableTopK(
             k=2,

@@ -52,7 +52,7 @@ def test_what_is_printed_for_a_target_meets_it(words: str, relation: str, capsys
             "NoisyVotes --target_epsilon=2 --delta=0.001 --num_teachers=2000",
             "Expected delta < 1 / 2000",
         ),
-        ("Powersets --target_epsilon=2", "did you mean Powerset?"),
+        ("Peelings --target_epsilon=2", "did you mean Peeling?"),
     ],
 )
 def test_what_cannot_be_priced_is_one_line(words: str, message: str, capsys: Printed) -> None:

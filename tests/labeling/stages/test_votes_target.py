@@ -59,8 +59,7 @@ KINDS = [
     ("PeeledVotes", "k=2"),
     ("Peeling", "k=2"),
     ("StableTopK",),
-    ("ConfidentScreen",),
-    ("pate.aggregators.Powerset",),
+    ("pate.aggregators.ConfidentScreen",),
 ]
 # what is read from the votes depends on whether a class chooses its noise by their number, and on
 # what they are

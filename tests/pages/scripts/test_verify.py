@@ -50,7 +50,6 @@ from pate.aggregators import (
     PeeledVotes,
     Peeling,
     PermuteAndFlip,
-    Powerset,
     ScoreVotes,
     StableTopK,
 )
@@ -193,7 +192,6 @@ HONEST = {
             answers=NoisyVotes(sigma_votes=90.0), sigma_confident=60.0, threshold_confident=200.0
         )
     ),
-    "Powerset": aggregated(Powerset(scale_powerset=50.0)),
     "Peeling": aggregated(Peeling(k=3, scale_peel=200.0)),
     "PermuteAndFlip": aggregated(PermuteAndFlip(k=2, scale_flip=200.0)),
     "Canonical": aggregated(Canonical(k=3, scale_canonical=200.0)),
