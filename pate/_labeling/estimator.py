@@ -42,7 +42,7 @@ from pate._core.validation import (
     require_label_names,
     require_positive,
 )
-from pate._labeling.data.arrays import Arrays, column_bounds
+from pate._labeling.data.arrays import Arrays
 from pate._labeling.data.feature_maps import AutoFeatures, PublicScaling
 from pate._labeling.data.records import (
     ArrayFeatures,
@@ -81,7 +81,6 @@ except ImportError:
         "PateClassifier needs scikit-learn 1.6 or later: pip install 'pate[sklearn]'"
     ) from None
 
-_DRAWN = 2000  # public samples between bounds
 _TRIED, _PARTS = 100, 3  # public samples, and parts of them, that a classifier is tried on
 _UNDECIDED = (
     "the release shows no label to be better than a constant answer, so that predictions are barely"
@@ -104,12 +103,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     from the release. The fitted estimator is the student and the statement, both PUBLIC. It holds
     nothing else of the private records.
 
-    PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`, or
-    drawn uniformly from ``bounds``, on which less is learned. They are not protected. Earlier steps
-    of a pipeline transform ``X_public`` only if its ``transform_input`` names it, and are not
-    protected if they are fitted to private records: scale by public records, or leave scaling to
-    this estimator. Each fit costs anew: cross-validation and a search over parameters make several
-    releases, and the choice among them depends on the records once more.
+    PATE needs public samples, and never takes them from ``X``: they are an argument of `fit`. They
+    are not protected. Earlier steps of a pipeline transform ``X_public`` only if its
+    ``transform_input`` names it, and are not protected if they are fitted to private records: scale
+    by public records, or leave scaling to this estimator. Each fit costs anew: cross-validation and
+    a search over parameters make several releases, and the choice among them depends on the records
+    once more.
 
     Args:
         epsilon: the largest cost of one fit, under REPLACE_RECORD.
@@ -122,9 +121,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             among their own records. Others use their predictions.
         n_teachers: the number of teachers, public and at least 2. Required with ``teacher``; in
             closed form None lets each record (each group) vote for itself.
-        bounds: the range of the features, ``(low, high)``, each a number or one for every feature,
-            known without a look at the records. `fit` refuses ``X_public`` outside of it, and
-            draws samples from it without any.
         unknown_labels: ``nan`` if labels ``[N, C]`` may be NaN, unknown; -1 if -1 is unknown, too.
             None if all must be known.
         classes: all possible values of a target ``y`` ``[N]``, known without a look at the records.
@@ -133,15 +129,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             `fit` refuses it if more samples equal a record than records equal another one.
         ledger: a file that counts all releases of the same records, created if it is missing. A fit
             that is killed leaves its private files beside it, in a folder ``.fits`` of mode 0700,
-            and the same fit (with an integer as random_state, where public samples are drawn
-            between bounds) goes on there without paying again. None for a statement of only this
+            and the same fit goes on there without paying again. None for a statement of only this
             fit; other fits to the same records add to its cost, and a killed one leaves private
             files in the folder of temporary files.
         grouping: the public name of the groups of `fit`, such as ``"patient"``, by which releases
             of a ledger add up: a record has one group under one name, in all fits. Required with
             groups and a ledger.
-        random_state: seed of public randomness: drawn samples and the teachers' training, but
-            neither noise nor partition.
+        random_state: seed of the teachers' training, but neither of noise nor of partition.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
 
     Attributes:
@@ -160,7 +154,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         delta: float = 1e-6,
         teacher: Any = None,
         n_teachers: int | None = None,
-        bounds: tuple[ArrayLike, ArrayLike] | None = None,
         classes: ArrayLike | Literal["from_y"] | None = None,
         unknown_labels: UnknownLabels | None = None,
         copies: bool = False,
@@ -173,7 +166,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.delta = delta
         self.teacher = teacher
         self.n_teachers = n_teachers
-        self.bounds = bounds
         self.classes = classes
         self.unknown_labels = unknown_labels
         self.copies = copies
@@ -199,8 +191,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             X: ``[N, F]``, the features of the private records; sparse ones are made dense.
             Y: ``[N, C]`` in {0, 1}, their labels, dense or sparse, or unknown as ``unknown_labels``
                 says; or ``[N]``, the class of each.
-            X_public: ``[P, F]``, samples that anyone may see, at least 2; None to draw them
-                uniformly from ``bounds``.
+            X_public: ``[P, F]``, samples that anyone may see, at least 2. Required: without any,
+                take DP-SGD or diffprivlib.
             groups: ``[N]`` texts or integers, the group of each record, such as a person. Groups
                 are then the protected units, and with a ledger have a name, ``grouping``.
 
@@ -219,8 +211,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.released_, self.statement_ = released, self._counted(released.statement)
         self.X_public_ = public[rows_of(released.ids, ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
-        self._taken_for = None if X_public is None else _moments(self.X_public_)
-        if released.unlike is not None and X_public is not None:
+        self._taken_for = _moments(self.X_public_)
+        if released.unlike is not None:
             warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
         elif not self._student.departs.any():
             warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
@@ -271,9 +263,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         records, targets = _bounded(checked), _dense(targets)
         labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         names = self._label_names(Y, labels.shape[1])
-        random = check_random_state(self.random_state)
-        public = self._public_samples(X_public, random)
-        if X_public is not None and not self.copies:
+        public = self._public_samples(X_public)
+        if not self.copies:
             copied = copied_rows(*(ArrayFeatures(as_float32(rows)) for rows in (records, public)))
             require(
                 copied.size == 0,
@@ -293,7 +284,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             " releases by groups of one name add up",
             grouping=self.grouping,
         )
-        return Content(records, labels, names, public, units, unit, random)
+        return Content(
+            records, labels, names, public, units, unit, check_random_state(self.random_state)
+        )
 
     def _by_records(
         self, folder: Path, content: Content, settings: LabelSettings
@@ -408,7 +401,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
                 validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64)
             )
         probabilities = self._student.predict(self._features(samples))
-        if self._taken_for is not None and len(samples) >= _ENOUGH:
+        if len(samples) >= _ENOUGH:
             (mean, deviation), (center, spread) = _moments(samples), self._taken_for
             unlike = (np.abs(mean - center) > _FAR * spread) | (deviation > _FAR * spread)
             if (share := unlike[spread > 0].mean()) > 0.5:
@@ -468,39 +461,22 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     def _features(self, X: FloatArray) -> FloatArray:
         return self._map.transform(ArrayFeatures(as_float32(X)))[:].astype(np.float64)
 
-    def _public_samples(
-        self, X_public: ArrayLike | None, random: np.random.RandomState
-    ) -> FloatArray:
-        bounds = self._checked_bounds()
-        if X_public is not None:
-            with _finite("X_public"):
-                public = _bounded(
-                    validate_data(
-                        self,
-                        X_public,
-                        accept_sparse="csr",
-                        reset=False,
-                        dtype=np.float64,
-                        ensure_min_samples=2,
-                    )
-                )
-            if bounds is not None:
-                outside = ((public < bounds[0]) | (public > bounds[1])).any(axis=0)
-                require(
-                    not outside.any(),
-                    "X_public within bounds (a step of a pipeline transforms X, and X_public only"
-                    " if transform_input names it)",
-                    features=np.flatnonzero(outside)[:5].tolist(),
-                )
-            return public
-        bounds = require_given(
-            bounds, "X_public, samples that anyone may see, or bounds between which to draw them"
+    def _public_samples(self, X_public: ArrayLike | None) -> FloatArray:
+        public = require_given(
+            X_public,
+            "X_public, samples that anyone may see (without any take DP-SGD or diffprivlib)",
         )
-        return np.asarray(random.uniform(*bounds, size=(_DRAWN, self.n_features_in_)))
-
-    def _checked_bounds(self) -> tuple[FloatArray, FloatArray] | None:
-        """Return the bounds ``[F]`` of each feature."""
-        return None if self.bounds is None else column_bounds(self.bounds, self.n_features_in_)
+        with _finite("X_public"):
+            return _bounded(
+                validate_data(
+                    self,
+                    public,
+                    accept_sparse="csr",
+                    reset=False,
+                    dtype=np.float64,
+                    ensure_min_samples=2,
+                )
+            )
 
     def _num_teachers(self) -> int:
         return int(require_given(self.n_teachers, "n_teachers, a public number, with a teacher"))

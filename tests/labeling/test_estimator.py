@@ -37,13 +37,21 @@ def expected_failures(estimator: PateClassifier) -> dict[str, str]:
     return {f"check_{name}": ANY_LABELS for name in checks}
 
 
+class WithSamples(PateClassifier):
+    """A classifier that scikit-learn's checks can fit, who know no public samples."""
+
+    def fit(self, X: Any, Y: Any) -> "WithSamples":  # type: ignore[override]
+        columns = X.shape[1] if getattr(X, "ndim", 0) == 2 else 1
+        samples: Any = np.random.default_rng(0).uniform(-10, 10, (2000, columns))
+        if hasattr(X, "columns"):
+            samples = type(X)(samples, columns=X.columns)
+        return super().fit(X, Y, X_public=samples)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the release shows no label")  # checks fit few records
 @parametrize_with_checks(  # type: ignore[untyped-decorator, unused-ignore]
-    [
-        PateClassifier(bounds=(-10, 10), noise_seed=0, classes=classes)
-        for classes in (None, "from_y")
-    ],
+    [WithSamples(noise_seed=0, classes=classes) for classes in (None, "from_y")],
     expected_failed_checks=expected_failures,
     xfail_strict=True,
 )
@@ -61,21 +69,19 @@ def arrays() -> tuple[FloatArray, UInt8Array]:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, pytest.param({"bounds": (np.full(6, -3), 3), "n_teachers": 500}, marks=pytest.mark.slow)],
+    [{}, pytest.param({"n_teachers": 500}, marks=pytest.mark.slow)],
 )
 def test_it_learns_what_the_statement_pays_for(
     arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
 ) -> None:
     X, Y = arrays
-    public = {} if settings else {"X_public": X[1800:]}
+    public = {"X_public": X[1800:]}
     before = str(np.random.get_state())
     classifier = PateClassifier(epsilon=4.0, random_state=0, noise_seed=1, **settings).fit(
         X[:1800], Y[:1800], **public
     )
     assert str(np.random.get_state()) == before
-    assert (classifier.predict(X[1800:]) == Y[1800:]).mean() > (
-        0.85 if public else 0.7
-    )  # uniform samples teach less
+    assert (classifier.predict(X[1800:]) == Y[1800:]).mean() > 0.85
     assert classifier.statement_["guarantees"]["replace_record"]["epsilon"] <= 4.0
     assert "NOT PRIVATE" in classifier.statement_.text  # as noise_seed says
     assert "public: nothing protects them" in classifier.statement_.text
@@ -242,41 +248,19 @@ def test_bad_input_is_one_line_and_spends_nothing(
     X, Y = arrays
     ledger = tmp_path / "ledger.sqlite"
     cases: list[tuple[dict[str, Any], UInt8Array, str]] = [
-        (
-            {"teacher": LogisticRegression(), "n_teachers": 9},
-            Y,
-            "Expected X_public, samples that anyone may see, or bounds",
-        ),
-        ({"bounds": (3, -3)}, Y, r"Expected bounds \(low, high\), finite and low < high"),
-        (
-            {"bounds": 3},
-            Y,
-            r"Expected bounds \(low, high\), finite and low < high, each a number or 6 of them",
-        ),
-        ({"bounds": (-3, np.ones(5))}, Y, r"Expected bounds \(low, high\)"),
-        ({"bounds": (-3, 3), "epsilon": -1.0}, Y, "Expected epsilon > 0"),
-        ({"bounds": (-3, 3), "n_teachers": 1}, Y, "Expected an integer n_teachers >= 2"),
-        (
-            {"bounds": (-3, 3), "classes": "of_y"},
-            Y[:, 0],
-            'Expected classes, their values in a list, or "from_y"',
-        ),
-        ({"bounds": (-3, 3)}, 2 * Y, r"Expected labels in \{0, 1\}"),
-        ({"bounds": (-3, 3), "classes": [0, 2]}, Y[:, 0], "Expected y among the classes"),
-        (
-            {"bounds": (-3, 3), "teacher": LogisticRegression()},
-            Y,
-            "Expected n_teachers, a public number",
-        ),
-        (
-            {"bounds": (-3, 3), "teacher": LogisticRegression(C=-1), "n_teachers": 9},
-            Y,
-            "'C' parameter",
-        ),
+        ({"epsilon": -1.0}, Y, "Expected epsilon > 0"),
+        ({"n_teachers": 1}, Y, "Expected an integer n_teachers >= 2"),
+        ({"classes": "of_y"}, Y[:, 0], 'Expected classes, their values in a list, or "from_y"'),
+        ({}, 2 * Y, r"Expected labels in \{0, 1\}"),
+        ({"classes": [0, 2]}, Y[:, 0], "Expected y among the classes"),
+        ({"teacher": LogisticRegression()}, Y, "Expected n_teachers, a public number"),
+        ({"teacher": LogisticRegression(C=-1), "n_teachers": 9}, Y, "'C' parameter"),
     ]
     for settings, labels, message in cases:
         with pytest.raises(ValueError, match=message):
-            PateClassifier(ledger=ledger, **settings).fit(X, labels)
+            PateClassifier(ledger=ledger, **settings).fit(X, labels, X_public=X + 1)
+    with pytest.raises(ValueError, match=r"^Expected X_public, .* take DP-SGD or diffprivlib\)"):
+        PateClassifier(ledger=ledger).fit(X, Y)
     with pytest.raises(ValueError, match="Expected groups that are texts or integers"):
         PateClassifier(ledger=ledger, grouping="pair").fit(
             X, Y, X_public=X + 1, groups=np.arange(len(X)) / 2

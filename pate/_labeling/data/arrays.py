@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import load_npz
 
 from pate._core.files.reading import opened_archive, read_arrays, regular, require_unpacked
@@ -17,7 +17,6 @@ from pate._core.validation import (
     LARGEST,
     Faults,
     Float32Array,
-    FloatArray,
     IntArray,
     StrArray,
     as_float32,
@@ -344,21 +343,3 @@ def _finite_features(values: NDArray[Any], *, source: str) -> Features:
     )
     require(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
     return features
-
-
-def column_bounds(bounds: Sequence[ArrayLike], size: int) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the largest values ``[size]`` of columns.
-
-    Raises ``ValueError`` unless they are finite and ``low < high``.
-    """
-    try:
-        low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), size) for bound in bounds)
-        ordered = bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all())
-    except (TypeError, ValueError):
-        ordered = False
-    require(
-        ordered,
-        f"bounds (low, high), finite and low < high, each a number or {size} of them",
-        bounds=bounds,
-    )
-    return low, high

@@ -52,7 +52,7 @@ def silos(sigma: float) -> None:
 
 def estimate(scale: float) -> None:
     X = RANDOM.uniform(-1, 1, (900, 4))
-    PateClassifier(bounds=(-1, 1), ledger="book.sqlite").fit(
+    PateClassifier(ledger="book.sqlite").fit(
         X, X > 0, X_public=scale * RANDOM.uniform(-1, 1, (50, 4))
     )
 
