@@ -30,8 +30,8 @@ from pate._core.validation import (
     require_positive,
 )
 
-FilterName = Literal["renyi", "gaussian", "mixed"]
-"""The kinds of filter: `RenyiFilter`, `GaussianFilter` and `MixedFilter`."""
+FilterName = Literal["renyi", "gaussian"]
+"""The kinds of filter: `RenyiFilter` and `GaussianFilter`."""
 
 
 class BudgetExceededError(ValueError):

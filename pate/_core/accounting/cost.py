@@ -144,21 +144,6 @@ def many_bits_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> Fl
     return np.asarray((weights + excess) * _ROUNDING, dtype=np.float64)
 
 
-@lru_cache(maxsize=256)
-def largest_weights(mu_squared: float) -> FloatArray:
-    """Return the largest total weights ``[W]`` of at most ``mu_squared`` at all `WIDTHS`."""
-    # the excess lies between 0 and the excess of first bits
-    low, high = (
-        np.full(WIDTHS.shape, mu_squared / (1 + 2 * FIRST_EXCESS)),
-        np.full(WIDTHS.shape, mu_squared),
-    )
-    for _ in range(60):
-        middle = (low + high) / 2
-        within = many_bits_mu_squared(middle) <= mu_squared
-        low, high = np.where(within, middle, low), np.where(within, high, middle)
-    return read_only(low)
-
-
 def lost_delta(rounds: float, mu_squared: float) -> float:
     """Bound the delta of losses beyond `LOSS_LIMIT` in ``rounds`` bits of total ``mu_squared``."""
     return 2 * rounds * float(ndtr((mu_squared + 1) ** 0.5 / 2 - LOSS_LIMIT)) if rounds else 0.0

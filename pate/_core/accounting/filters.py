@@ -21,7 +21,6 @@ from pate._core.accounting.charges import (
 )
 from pate._core.accounting.cost import (
     DEFAULT_ORDERS,
-    WIDTHS,
     Cost,
     conversion_overhead,
     format_epsilon,
@@ -29,9 +28,6 @@ from pate._core.accounting.cost import (
     gaussian_epsilon,
     largest_count_where,
     largest_mu,
-    largest_weights,
-    lost_delta,
-    many_bits_mu_squared,
 )
 from pate._core.validation import (
     FloatArray,
@@ -40,8 +36,6 @@ from pate._core.validation import (
 )
 
 _SLACK = 1e-12  # relative; sums of the same costs in another order differ by less
-# The least width of a mixed filter, in mu^2: its weights are 1% less than mu^2.
-_NARROW = 1e-3
 # The share of delta for later tests. It costs up to 1.4% of mu^2 for delta below 1e-5.
 _ASIDE = 0.1
 
@@ -116,24 +110,20 @@ class PrivacyFilter(ABC):
 
     def admits_failures(self, cost: Cost) -> bool:
         """Whether the failures of all releases together are within their bound."""
-        return self.failures(cost) <= self.max_delta0 * (1 + _SLACK)
-
-    def failures(self, cost: Cost) -> float:
-        """Return the part that ``cost`` takes of the delta set aside for failures."""
-        return cost.delta0
+        return cost.delta0 <= self.max_delta0 * (1 + _SLACK)
 
     def describe_spent(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` has used."""
         amount, bound, name = self._bounded(cost)
         return (
-            f"{amount:.4g} of {bound:.4g} of {name}, {self.failures(cost):.3g} of"
+            f"{amount:.4g} of {bound:.4g} of {name}, {cost.delta0:.3g} of"
             f" {self.max_delta0:.3g} of delta0"
         )
 
     def describe_left(self, cost: Cost) -> str:
         """Say how much of the bounds ``cost`` leaves."""
         amount, bound, name = self._bounded(cost)
-        left = max(0.0, self.max_delta0 - self.failures(cost))
+        left = max(0.0, self.max_delta0 - cost.delta0)
         return f"{max(0.0, bound - amount):.4g} of {name} and {left:.3g} of delta0"
 
     def to_dict(self) -> dict[str, float]:
@@ -256,88 +246,8 @@ class GaussianFilter(PrivacyFilter):
         return cost.mu_squared, self.max_mu_squared, "squared mu in Gaussian differential privacy"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MixedFilter(PrivacyFilter):
-    """Bounds the weights of releases among many bits (docs/appendix/costs.md), and delta0.
-
-    It admits choices, tests and Gaussian noise in any order at about the price that a `RenyiFilter`
-    or a `GaussianFilter` has for one kind of them. A release of larger ``width`` is charged its
-    ``mu^2``.
-
-    Args:
-        max_weights: the largest sum of weights.
-        width: the width that weights are counted for.
-        max_delta0: the largest delta0 of the sum, with the losses beyond the reach of the theorem.
-    """
-
-    name: ClassVar[FilterName] = "mixed"
-    max_weights: float
-    width: float
-    max_delta0: float
-
-    def __post_init__(self) -> None:
-        require_positive(max_weights=self.max_weights)
-        require(self.width in WIDTHS, "a width among those of Cost.weights", width=self.width)
-        super().__post_init__()
-
-    @classmethod
-    def keeps(cls, budget: Budget, cost: Cost) -> bool:
-        try:
-            return cls.fitted(budget, cost).admits(cost)
-        except BudgetExceededError:
-            return False
-
-    @classmethod
-    def fitted(cls, budget: Budget, cost: Cost) -> Self:
-        largest = largest_mu(budget.max_epsilon, budget.delta) ** 2
-        lost, once = lost_delta(cost.rounds, largest), lost_delta(1.0, largest)
-        aside = _delta_for_failures(
-            budget, cost._replace(log_survival=cost.log_survival + math.log1p(-min(lost, 0.5)))
-        )
-        if once > min(aside, budget.delta):
-            raise BudgetExceededError(
-                f"Expected a filter other than mixed, which takes {once:.3g} of delta for one"
-                f" choice or test at so large an epsilon, got max_epsilon={budget.max_epsilon:g}"
-            )
-        _require_delta_left(budget, aside)
-        mu_squared = largest_mu(budget.max_epsilon, budget.delta - aside) ** 2
-        most = largest_weights(mu_squared)
-        best = int(
-            np.argmin(np.where(_NARROW * mu_squared <= WIDTHS, cost.narrow_weights / most, np.inf))
-        )
-        return cls(max_weights=float(most[best]), width=float(WIDTHS[best]), max_delta0=aside)
-
-    def epsilon(self, budget: Budget, cost: Cost) -> float:
-        return gaussian_epsilon(
-            budget.delta - self.max_delta0, math.sqrt(self._mu_squared(self._weights(cost)))
-        )
-
-    def _derived(self, budget: Budget) -> tuple[str, float, float]:
-        # these weights have the mu^2 that spends the budget
-        largest = largest_mu(budget.max_epsilon, budget.delta - self.max_delta0) ** 2
-        weights = float(largest_weights(largest)[np.searchsorted(WIDTHS, self.width)])
-        return "max_weights", weights, 1e-9 * weights
-
-    def failures(self, cost: Cost) -> float:
-        # with bits beyond the reach of the theorem
-        return cost.delta0 + lost_delta(cost.rounds, self._mu_squared(self.max_weights))
-
-    def _bounded(self, cost: Cost) -> tuple[float, float, str]:
-        return (
-            self._weights(cost),
-            self.max_weights,
-            f"weights of bits of width {self.width:.3g} at most",
-        )
-
-    def _mu_squared(self, weights: float) -> float:
-        return float(many_bits_mu_squared(np.array([weights]), np.array([self.width]))[0])
-
-    def _weights(self, cost: Cost) -> float:
-        return float(cost.narrow_weights[np.searchsorted(WIDTHS, self.width)])
-
-
 FILTERS: Mapping[FilterName, type[PrivacyFilter]] = {
-    kind.name: kind for kind in (RenyiFilter, GaussianFilter, MixedFilter)
+    kind.name: kind for kind in (RenyiFilter, GaussianFilter)
 }
 """The kinds of filter; of two that admit as much, the first is taken."""
 
@@ -420,12 +330,11 @@ def refuse(
             " by its Renyi curve"
         )
     if not bounds.admits_failures(total):
-        beyond = " and of the mixed filter's theorem" if isinstance(bounds, MixedFilter) else ""
         raise BudgetExceededError(
             f"Expected delta0 <= {bounds.max_delta0:.3g} {when} (max_delta0, the part of the"
             " budget's delta ="
-            f" {format_exact(budget.delta)} that is set aside for failures of tests{beyond}),"
-            f" got delta0={bounds.failures(total):.3g}{remainder}"
+            f" {format_exact(budget.delta)} that is set aside for failures of tests),"
+            f" got delta0={total.delta0:.3g}{remainder}"
         )
     aside = (
         f" ({bounds.max_delta0:.3g} of delta is set aside for failures of tests)"

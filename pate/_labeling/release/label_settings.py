@@ -84,10 +84,9 @@ class LabelSettings:
         max_delta0: the part of delta that this budget reserves for failures of tests, including
             the tests of later releases. None for a tenth, or for the amount that this release
             would need if it were repeated until the budget is spent.
-        budget_filter: the filter that keeps this budget: ``renyi``, ``gaussian`` or ``mixed``. None
-            for the filter that admits most releases like this one. Among other releases, a Gaussian
-            filter admits a third fewer choices and tests, a Renyi filter a tenth fewer Gaussian
-            ones, and a mixed filter 1% fewer of narrow cost and a third fewer of the rest.
+        budget_filter: the filter that keeps this budget: ``renyi`` or ``gaussian``. None for the
+            filter that admits most releases like this one. Among other releases, a Gaussian filter
+            admits a third fewer choices and tests, and a Renyi filter a tenth fewer Gaussian ones.
         query_seed: seed of the public order of queries.
         noise_seed: a fixed seed of the noise, for tests and teaching: the result is NOT private.
             None for noise from the operating system's entropy.

@@ -14,16 +14,13 @@ from scipy.special import logsumexp, ndtr
 
 from pate._core.accounting.charges import BudgetExceededError, Events, FilterName
 from pate._core.accounting.cost import (
-    WIDTHS,
     conversion_overhead,
     gaussian_delta,
     largest_mu,
-    many_bits_mu_squared,
     smallest_where,
 )
 from pate._core.accounting.filters import (
     GaussianFilter,
-    MixedFilter,
     RenyiFilter,
     affordable,
     filter_from_dict,
@@ -73,7 +70,7 @@ def test_largest_mu_is_on_the_private_side(epsilon: float, delta: float) -> None
 @pytest.mark.parametrize(
     ("event", "kind"),
     [
-        (CHOICE, MixedFilter),
+        (CHOICE, RenyiFilter),
         (WIDE, RenyiFilter),
         (ComposedEvent(events=(CHOICE, TEST)), RenyiFilter),
         (CURVE, RenyiFilter),
@@ -183,57 +180,17 @@ def test_no_adversary_exceeds_a_budget_with_a_share_for_failures(num_failures: i
 
 
 @pytest.mark.parametrize("event", [GAUSSIAN, CHOICE])
-@pytest.mark.parametrize("kind", ["renyi", "gaussian", "mixed"])
+@pytest.mark.parametrize("kind", ["renyi", "gaussian"])
 def test_sums_that_exceed_a_bound_by_rounding_alone_are_admitted(
     event: Event, kind: FilterName
 ) -> None:
     bounds = make_filter(replace(BUDGET, filter=kind, max_delta0=1e-7), event.cost(DEFAULT_ORDERS))
     nothing = Cost.nothing(bounds.orders)
     survival, rdp = math.log1p(-1e-7), np.full(1, getattr(bounds, "max_rdp", 0.0))
-    weights = np.full(WIDTHS.shape, getattr(bounds, "max_weights", 0.0))
-    full = Cost(rdp, survival, getattr(bounds, "max_mu_squared", 0.0), weights)
+    full = Cost(rdp, survival, getattr(bounds, "max_mu_squared", 0.0))
     for excess, admitted in ((9e-13, True), (1.2e-12, False)):
         assert bounds.admits(nothing._replace(log_survival=survival * (1 + excess))) is admitted
         assert bounds.admits((full * (1 + excess))._replace(log_survival=0.0)) is admitted
-
-
-def test_no_adaptive_adversary_exceeds_the_mixed_filter() -> None:
-    """Who takes by all that it saw, three times, a narrow or a wide choice or a bit, while the
-    filter admits it."""
-    budget = Budget(max_epsilon=0.5, delta=0.2, neighboring_relation=REPLACE, filter="mixed")
-    narrow, wide = (BoundedRangeEvent(eta=eta, neighboring_relation=REPLACE) for eta in (0.7, 1.1))
-    bounds = make_filter(budget, narrow.cost())
-    assert isinstance(bounds, MixedFilter) and narrow.cost().rounds > wide.cost().rounds == 0
-    at = int(np.searchsorted(WIDTHS, bounds.width))
-    moves: list[tuple[float, float, float]] = []  # p, q and the charge
-    for event in (narrow, wide):
-        charge = float(event.cost().narrow_weights[at])
-        for t in np.array([0.3, 0.5, 0.7]) * event.eta:
-            p = (math.exp(event.eta) - math.exp(t)) / math.expm1(event.eta)
-            moves.append((p, p * math.exp(-t), charge))
-    for mu, charge in ((0.2, 0.2**2), (0.6, 0.6**2)):
-        moves += [
-            (float(ndtr(c + mu / 2)), float(ndtr(c - mu / 2)), charge) for c in (-0.7, 0.0, 0.7)
-        ]
-
-    def worst(gamma: float, left: float, rounds: int) -> float:
-        best = max(0.0, 1 - gamma)
-        for p, q, charge in moves if rounds else ():
-            if charge <= left:
-                branches = ((p, q), (1 - p, 1 - q))
-                best = max(
-                    best,
-                    sum(
-                        one * worst(gamma * other / one, left - charge, rounds - 1)
-                        for one, other in branches
-                    ),
-                )
-        return best
-
-    delta = worst(math.exp(0.5), bounds.max_weights, 3)
-    assert 0.1 < delta <= budget.delta - bounds.max_delta0
-    # a wider filter would be refuted
-    assert worst(math.exp(0.5), 2 * bounds.max_weights, 3) > budget.delta
 
 
 # whoever chooses the filter by what was released
@@ -356,15 +313,14 @@ def test_a_filter_is_that_of_its_first_release_in_every_number() -> None:
             require_filter_of_first(changed, budget, first)
     # nor is it another kind of filter
     with pytest.raises(ValueError, match=r"^Expected the filter that follows from the budget"):
-        require_filter_of_first(make_filter(budget, CHOICE.cost()), BUDGET, CHOICE.cost())
+        require_filter_of_first(bounds, BUDGET, first)
 
 
-@pytest.mark.parametrize("kind", ["renyi", "gaussian", "mixed"])
+@pytest.mark.parametrize("kind", ["renyi", "gaussian"])
 def test_bounds_of_a_filter_are_those_of_the_budget_but_for_rounding(kind: FilterName) -> None:
     name, tolerance = {
         "renyi": ("max_rdp", 0.0),
         "gaussian": ("max_mu_squared", 1e-10),
-        "mixed": ("max_weights", 1e-9),
     }[kind]
     budget = replace(BUDGET, filter=kind)
     bounds = make_filter(budget, GAUSSIAN.cost())
@@ -411,33 +367,3 @@ def test_what_takes_a_bound_to_the_last_is_admitted() -> None:
         assert affordable(replace(BUDGET, max_delta0=0.0, filter="gaussian"), once) == count
     nothing = Cost.nothing(np.array([2.0]))
     assert RenyiFilter(order=2.0, max_rdp=0.0, max_delta0=0.0).admits(nothing)
-    assert MixedFilter(max_weights=1.0, width=1.0, max_delta0=0.0).admits_failures(nothing)
-
-
-def test_a_mixed_filter_sets_aside_what_its_bits_may_lose() -> None:
-    """Beyond the reach of the theorem, together with their failures, where both exceed a tenth of
-    delta."""
-    budget = Budget(max_epsilon=1.0, delta=1e-9, neighboring_relation=REPLACE, filter="mixed")
-    mu_squared = largest_mu(1.0, 1e-9) ** 2
-    once = float(ndtr(math.sqrt(mu_squared + 1) / 2 - 8)) * 2
-    for failures in (0.0, 1.2e-10):
-        # as many bits as lose a third of delta
-        rounds = 3e-10 / once
-        first = (CHOICE.cost() * 1e-3)._replace(rounds=rounds, log_survival=math.log1p(-failures))
-        assert affordable(budget, first * 1.0) >= 1
-        bounds = make_filter(budget, first * 1.0)
-        most = affordable(budget, first)
-        lost = most * (3e-10 + failures)
-        assert bounds.max_delta0 == pytest.approx(lost, rel=1e-3)
-
-
-@pytest.mark.parametrize("weights", [0.5, 40.0])
-def test_a_mixed_filter_counts_what_lies_beyond_the_reach_of_its_theorem(weights: float) -> None:
-    """Of the largest ``mu^2`` that its weights may have."""
-    largest = float(many_bits_mu_squared(np.array([weights]), WIDTHS[-1:])[0])
-    once = 2 * float(ndtr(math.sqrt(largest + 1) / 2 - 8))
-    for rounds, share in ((1.0, 1.001), (1.0, 0.999), (1000.0, 1.001), (1000.0, 0.999)):
-        bounds = MixedFilter(
-            max_weights=weights, width=float(WIDTHS[-1]), max_delta0=rounds * once * share
-        )
-        assert bounds.admits_failures(NOTHING._replace(rounds=rounds)) == (share > 1)

@@ -116,7 +116,7 @@ def test_a_part_of_delta_is_set_aside_for_tests_from_the_first_release_on(path: 
 def test_the_filter_may_be_named(path: Path) -> None:
     """So that releases of another kind than the first get on better; nothing else is found in its
     place."""
-    kinds = {None: "gaussian", "gaussian": "gaussian", "renyi": "renyi", "mixed": "mixed"}
+    kinds = {None: "gaussian", "gaussian": "gaussian", "renyi": "renyi"}
     numbers = {"orders": (2.0, 100.0), "rdp": (1e-6, 1e-4)}
     curve = {r: RenyiCurveEvent(**numbers, neighboring_relation=r) for r in NeighboringRelation}
     for named, kept in kinds.items():
@@ -136,7 +136,7 @@ def test_the_filter_may_be_named(path: Path) -> None:
     with pytest.raises(ValueError, match=r"Expected the filter of .*, got filter='gaussian'"):
         read_ledger(forge(path.with_name("forged"), rows))
     with pytest.raises(
-        ValueError, match=r"^Expected a filter among renyi, gaussian, mixed, got filter='best'$"
+        ValueError, match=r"^Expected a filter among renyi, gaussian, got filter='best'$"
     ):
         Budget(max_epsilon=2.0, delta=1e-6, neighboring_relation=REPLACE, filter="best")  # type: ignore[arg-type]
 

@@ -171,15 +171,6 @@ def test_a_sum_of_weights_has_the_stated_mu_squared() -> None:
     np.testing.assert_allclose(WIDTHS[1:] / WIDTHS[:-1], 2**0.25, rtol=1e-14)
 
 
-@pytest.mark.parametrize("mu_squared", [1e-9, 0.02, 3.0, 700.0])
-def test_the_largest_weights_are_those_of_mu_squared(mu_squared: float) -> None:
-    most = many_bits.largest_weights(mu_squared)
-    assert (many_bits_mu_squared(most) <= mu_squared).all()
-    assert (many_bits_mu_squared(most * (1 + 1e-14)) > mu_squared * (1 - 1e-15)).all()
-    with pytest.raises(ValueError, match="read-only"):
-        most[:] = 1
-
-
 @pytest.mark.parametrize("bits", [CHOICE, TEST])
 def test_a_bit_weighs_the_fixed_point_of_its_scale_where_it_fits(bits: Bits) -> None:
     scales = np.array([1e-3, 0.1, 0.2, 0.25, 0.9, 1.0, 1.001])
