@@ -40,15 +40,3 @@ def test_a_checkout_has_the_commit_of_its_head(
         assert version._version(str(folder)) == f"0.7.0.dev0+g{commit[:8]}"
     monkeypatch.setattr(version, "RELEASE", "0.7.0")
     assert version._version(str(checkout)) == "0.7.0"
-
-
-def test_an_installed_package_has_the_commit_that_it_was_built_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(version, "RELEASE", "0.7.0.dev0")
-    for installed, found in (
-        ("0.7.0.dev0+g12345678", "0.7.0.dev0+g12345678"),
-        ("0.6.0", "0.7.0.dev0"),  # of another copy
-    ):
-        monkeypatch.setattr(version, "_built", lambda installed=installed: installed)
-        assert version._version(str(tmp_path)) == found

@@ -1,7 +1,6 @@
 """The estimator for scikit-learn."""
 
 import secrets
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +10,6 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -166,37 +164,6 @@ def test_rows_of_private_records_are_no_public_samples(
     classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
 
 
-class Labels(np.ndarray[Any, Any]):
-    """Labels with names of columns, as in a table."""
-
-    columns = ("red", "green", 3)
-
-
-@pytest.mark.parametrize(
-    ("classes", "names", "teacher"),
-    [(None, ["red", "green", "3"], None), (["a", "b", "c"], ["a", "b", "c"], GaussianNB())],
-)
-def test_released_labels_keep_their_names(
-    arrays: tuple[FloatArray, UInt8Array],
-    classes: list[Any] | None,
-    names: list[str],
-    teacher: BaseEstimator | None,
-) -> None:
-    X, Y = arrays[0][:300], arrays[1][:300]
-    target = (
-        Y.view(Labels) if classes is None else np.asarray(classes)[Y.sum(axis=1) % len(classes)]
-    )
-    classifier = PateClassifier(
-        epsilon=100.0, teacher=teacher, n_teachers=30, classes=classes, noise_seed=0
-    )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="the release shows no label")
-        # a hundred samples say little about how fifty features vary, and the noise hides nothing
-        warnings.filterwarnings("ignore", message="The release shows records of about")
-        classifier.fit(X[:200], target[:200], X_public=X[200:])
-    assert list(classifier.released_.label_names) == names
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_data_frames_are_taken_by_their_columns(
@@ -225,21 +192,6 @@ def test_data_frames_are_taken_by_their_columns(
     unknown = clone(classifier).set_params(unknown_labels="nan")
     released = unknown.fit(X[:400], gaps, X_public=X[400:]).released_
     assert released.label_names == ("x", "y", "z")
-
-
-@pytest.mark.parametrize(
-    ("name", "gap", "word"),
-    [("X", np.nan, "NaN"), ("X", np.inf, "infinity"), ("X_public", np.nan, "NaN")],
-)
-def test_gaps_are_refused_in_one_line(
-    name: str, gap: float, word: str, arrays: tuple[FloatArray, UInt8Array]
-) -> None:
-    X, Y = arrays[0][:200], arrays[1][:200]
-    rows = {"X": X[:100].copy(), "X_public": X[100:].copy()}
-    rows[name][3, 1] = gap
-    line = rf"^Expected {name} of finite numbers, got some {word}: fill gaps .*in Y\)$"
-    with pytest.raises(ValueError, match=line):
-        PateClassifier(epsilon=8.0).fit(rows["X"], Y[:100], X_public=rows["X_public"])
 
 
 def test_bad_input_is_one_line_and_spends_nothing(

@@ -89,16 +89,6 @@ def test_a_plan_of_later_stages_continues_what_another_began(data: Arrays, tmp_p
     assert len(read_ledger(plan.run.ledger_path).entries) == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"), [({"votes": "bits"}, "no `votes` of teachers in closed form")]
-)
-def test_settings_that_contradict_each_other_make_no_plan(
-    settings: dict[str, Any], message: str, data: Arrays, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        plan_of(tmp_path / "run", data, **settings)
-
-
 def test_a_plan_that_cannot_be_paid_is_refused_before_anything_is_written(
     data: Arrays, tmp_path: Path
 ) -> None:

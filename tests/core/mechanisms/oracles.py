@@ -327,11 +327,6 @@ def joint_slow(scores: Array, k: int, scale: float, generator: np.random.Generat
     return [int(order[chosen[i]]) for i in range(k)]
 
 
-def pnf_peel_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
-    """Peeling with exponential noise: k passes over d items."""
-    return _peel_slow(scores, k, scale, generator.standard_exponential)
-
-
 def cdp_peel_slow(scores: Array, k: int, scale: float, generator: np.random.Generator) -> list[int]:
     """Peeling with Gumbel noise: k passes over d items."""
     return _peel_slow(scores, k, scale, lambda size: generator.gumbel(size=size))

@@ -12,8 +12,6 @@ from pate.accounting import NeighboringRelation
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
 
-RELATION = NeighboringRelation.REPLACE_RECORD
-
 
 class TestOneShotLaplace(MechanismContract):
     # as many items are left out as chosen, or lowering those left out is the cheaper way to a rare

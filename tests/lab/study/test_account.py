@@ -6,9 +6,8 @@ import yaml
 from pate import VoteShape, cli
 from pate._core.settings import decode
 from pate.accounting import epsilon_of
-from pate.aggregators import Aggregator, StableTopK
+from pate.aggregators import Aggregator
 
-AGGREGATOR = StableTopK(scale_gap=39.0, sigma_test=60.0, delta_test=1e-9)
 SHAPE = VoteShape(200, 4)
 ASKED = ["--delta=1e-6", "--num_queries=20", "--num_teachers=200", "--num_labels=4"]
 Printed = pytest.CaptureFixture[str]

@@ -63,11 +63,6 @@ def test_noise_that_may_be_infinite_is_refused() -> None:
 
 
 STABLE: dict[str, Any] = {"scale_gap": 2.0, "sigma_test": 9.0, "delta_test": 1e-4}
-LISTED: dict[str, Any] = {
-    "scale_threshold_stable": 3.0,
-    "scale_gap_stable": 3.0,
-    "scale_peel_stable": 1.0,
-}
 FIXED: dict[str, Any] = {f"{name}_fixed": scale for name, scale in STABLE.items()} | {
     "scale_peel_fixed": 1.0
 }

@@ -118,12 +118,6 @@ class TestStableTopKPreferring(Bound, TestStableTopK):
         ]
         return [*bad, {"noise_law": "cauchy"}]
 
-    def test_a_regularizer_of_another_size_is_refused(self) -> None:
-        with pytest.raises(
-            ValueError, match=r"^Expected a regularizer of 3 numbers, got shape=\(4,\)$"
-        ):
-            self.make(Relation.REPLACE_RECORD).event(VoteShape(4, 2))
-
 
 class TestStableTopKByFlips(Bound, TestStableTopK):
     scale, sigma, delta = 2.0, 1.2, 0.01

@@ -184,9 +184,6 @@ def test_bad_input_costs_one_line_and_nothing_else(
     assert not (tmp_path / "data.ledger.sqlite").exists() and not (tmp_path / "run").exists()
 
 
-NOISY = "{class_path: NoisyVotes, init_args: {sigma_votes: 1}}"
-
-
 def test_what_private_records_hold_is_told_to_their_owner_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

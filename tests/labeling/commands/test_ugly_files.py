@@ -45,7 +45,6 @@ class Ugly:
         content: its text or bytes.
         words: further words of `pate init`.
         refused: a part of the line with which it is refused; empty if it is read.
-        by: the command that refuses it.
         said: a part of what `pate init` says.
         name: the name of the file.
     """
@@ -53,7 +52,6 @@ class Ugly:
     content: str | bytes
     words: tuple[str, ...] = ()
     refused: str = ""
-    by: str = "init"
     said: str = ""
     name: str = "mine.csv"
 
@@ -148,7 +146,7 @@ def init(case: Ugly, folder: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     ]
     status, caught = cli.main(words), capsys.readouterr()
     said = " ".join(caught.out.split())
-    if case.refused and case.by == "init":
+    if case.refused:
         assert status == 2 and case.refused in caught.err, caught.err
         assert all(line.startswith("pate init: Expected") for line in caught.err.splitlines())
         assert not Path("recipe").exists()
@@ -173,24 +171,3 @@ def test_what_init_writes_reads_the_file(
         assert not len(source.load(role)) or np.isfinite(source.records(role).features[:]).all()
     raw = source.load(Role.PUBLIC).features
     assert InputFormat.of(raw).shape == raw.shape[1:] and raw.shape[1] <= 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_is_learned_from_or_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And what is learned answers the same file, as it is."""
-    monkeypatch.chdir(tmp_path)
-    case = FILES[name]
-    if not init(case, tmp_path, capsys):
-        return
-    status = cli.main(["run", "recipe", "--run", "run", "--label.target_epsilon=1e4"])
-    caught = capsys.readouterr()
-    if case.refused:
-        assert status == 2 and case.refused in caught.err, caught.err
-        assert not Path("run").exists() and not [*tmp_path.glob("*.sqlite")]
-        return
-    assert status == 0, caught.err
-    assert cli.main(["predict", "run/public/student/model", case.name]) == 0
-    assert len(Path("predictions.csv").read_text().splitlines()) > NUM

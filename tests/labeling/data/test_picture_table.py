@@ -181,9 +181,6 @@ def test_private_pictures_are_read_where_they_are_needed(
     assert (records.features[np.array([[5], [2]])] == some[np.array([[0], [1]])]).all()
 
 
-GRAY = np.random.default_rng(0).integers(0, 256, size=(12, 16), dtype=np.uint8)
-
-
 def test_the_name_of_a_picture_may_name_its_person(tmp_path: Path) -> None:
     """As in CheXpert, whose table has no column for it."""
     lines = ["Path,Sex,Age,gout,split"]

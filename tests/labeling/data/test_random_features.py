@@ -73,9 +73,3 @@ def test_waves_are_those_of_plain_products() -> None:
     mapped = mapping.transform(ArrayFeatures(features))
     np.testing.assert_array_equal(mapped[:, :20], scaled)
     np.testing.assert_allclose(mapped[:, 20:], waves, atol=3e-6)
-
-
-def table(columns: int, zeros: float) -> np.ndarray:
-    generator = np.random.default_rng(0)
-    rows = generator.standard_normal((200, columns)).astype(np.float32)
-    return rows * (generator.random(rows.shape) >= zeros)

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 from pate.data import (
-    ArrayFeatures,
     Arrays,
     DataSource,
     NumberTable,
     PythonFile,
-    Records,
-    Role,
     TextTable,
 )
 
@@ -113,28 +110,3 @@ def test_integers_are_ids_like_texts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ids that stay"):
         in_arrays(tmp_path, np.arange(ROWS).tolist()).require_distinct()
     in_arrays(tmp_path, np.arange(500, 500 + ROWS).tolist()).require_distinct()
-
-
-class One(DataSource):
-    """A record for each role."""
-
-    label_names = ("y",)
-
-    def __init__(self, *ids: str) -> None:
-        super().__init__()
-        self.ids = ids
-
-    def load(self, role: Role) -> Records:
-        name = self.ids[[*Role].index(role)]
-        return Records(
-            features=ArrayFeatures(np.zeros((1, 1), dtype=np.float32)),
-            labels=np.ones((1, 1), dtype=np.uint8),
-            ids=np.array([name]),
-        )
-
-
-def test_two_numbers_show_no_order() -> None:
-    One("0", "1", "p").require_distinct()
-    One("1", "p", "q").require_distinct()
-    with pytest.raises(ValueError, match="ids that stay"):
-        One("0", "1", "2").require_distinct()

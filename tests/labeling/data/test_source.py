@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._core.validation import Float32Array
 from pate._labeling.data import records
 from pate.data import (
     UNKNOWN,
@@ -34,19 +33,6 @@ class Given(DataSource):
         num = self.given.shape[0]
         ids = np.char.mod(f"{role.value}%d", np.arange(num))
         return Records(features=self.given, labels=np.ones((num, 1), dtype=np.uint8), ids=ids)
-
-
-class Counted(Features):
-    """Many rows that are made when they are asked for, and how many were asked for at a time."""
-
-    shape = (20_000, 16)
-
-    def __init__(self) -> None:
-        self.reads: list[int] = []
-
-    def __getitem__(self, index: np.ndarray) -> Float32Array:
-        self.reads.append(index.size)
-        return np.sin(index[:, None] * np.arange(1, 17)).astype(np.float32)
 
 
 def test_fingerprints_stay_what_they_are(tmp_path: Path) -> None:

@@ -2,8 +2,7 @@
 labels beside it."""
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from pate import ReleasedLabels, cli
 from pate._labeling.runs.run import LABEL
 from pate.accounting import NeighboringRelation, read_ledger
 from pate.aggregators import NoisyVotes, Release
-from tests.faults import read_only
 
 Aggregators = dict[str, Any]
 STABLE: Aggregators = {
@@ -89,45 +87,6 @@ def test_what_an_aggregator_refuses_spends_nothing(
     assert label(copied, NOISY, "--overwrite") == 2
     assert "Expected" in capsys.readouterr().err
     assert spent(copied) == 1
-
-
-@pytest.fixture
-def sealed_folder(copied: Path) -> Iterator[Path]:
-    """A run into whose public folder nobody may write, the superuser neither."""
-    with read_only(copied / "public"):
-        yield copied
-
-
-def test_a_folder_that_cannot_be_written_spends_nothing(
-    sealed_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = public(sealed_folder)
-    for _ in range(2):
-        assert label(sealed_folder, NOISY, "--overwrite") == 2
-        error = capsys.readouterr().err
-        assert (
-            "Expected a run that labels can be written to" in error and len(error.splitlines()) == 1
-        )
-    assert spent(sealed_folder) == 1
-    assert public(sealed_folder) == before
-
-
-@pytest.mark.parametrize("call", ["posix_fallocate", "link"])
-def test_a_full_disk_and_files_that_must_stay_spend_nothing(
-    call: str, copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = public(copied)
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(f"os.{call}", fail)
-        assert label(copied, NOISY, "--overwrite") == 2
-    assert "No space left on device" in capsys.readouterr().err
-    assert spent(copied) == 1
-    assert public(copied) == before
-    assert not [name for name in os.listdir(copied / "public") if name.startswith(".")]
 
 
 def test_labels_are_drafted_in_the_private_folder(

@@ -22,25 +22,6 @@ from pate._labeling.runs.vote_store import finished_votes
 from pate.accounting import read_ledger
 from pate.aggregators import ConfidentScreen, NoisyVotes
 
-STEPS = [
-    "pate._core.release.transaction.PendingRelease.write",
-    "os.fchmod",
-    "os.fsync",
-    "pate._core.accounting.ledger.Ledger.reserve",
-    "pate._core.release.transaction.delete_other_seeds",
-    "pate._labeling.aggregators.noisy_votes.ConfidentScreen.aggregate",
-    "pate._labeling.runs.released.ReleasedLabels.save",
-    "pathlib.Path.unlink",
-    "pate._labeling.runs.run.Run.clear",
-    "pate._labeling.runs.run.Run.begin",
-    "pathlib.Path.replace",
-    "pate._core.accounting.ledger.Ledger.settle",
-    "pate._core.release.transaction.Statement.of",
-    "pate._core.release.transaction.write_json",
-    "pate._core.release.transaction.write_text",
-    "pate._core.release.transaction.destroy",
-    "pate._labeling.runs.run.Run.finish",
-]
 SCREEN = ConfidentScreen(
     answers=NoisyVotes(sigma_votes=3), sigma_confident=1, threshold_confident=4
 )

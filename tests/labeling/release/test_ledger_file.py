@@ -136,17 +136,6 @@ def test_a_ledger_is_that_of_the_private_data_only_where_theirs_lies(taught: Pat
     assert ledger_scope(Run(Path("runs/one"))) == "run"
 
 
-def test_a_folder_that_is_marked_read_only_is_left_as_it_is(place: Path) -> None:
-    """By the superuser too, to whom the system refuses nothing."""
-    (place / "data").chmod(0o555)
-    try:
-        assert teach("runs/one") == 0
-        assert yaml.safe_load((place / "runs" / "one" / "data.yaml").read_text())["ledger"] is None
-        assert [path.name for path in (place / "data").iterdir() if path.suffix == ".sqlite"] == []
-    finally:
-        (place / "data").chmod(0o755)
-
-
 class Nowhere(DataSource):
     """A source without a place."""
 

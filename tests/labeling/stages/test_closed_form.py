@@ -208,45 +208,6 @@ def test_other_data_are_noticed_at_every_step(
     assert str(place.released.noisy_counts) != str(before.noisy_counts)
 
 
-def refused(capsys: Captured, message: str) -> None:
-    # behind the note that others are protected alone
-    *_, line = capsys.readouterr().err.splitlines()
-    assert message in line
-
-
-def test_what_cannot_be_released_is_refused_before_it_is_paid(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    place, moments = (Place(tmp_path), "Expected votes that are Counts or Ballots, which")
-    assert [place.fit(), place.vote()] == [0, 0]
-    for words, message in [
-        (
-            [
-                "--aggregator=StableTopK",
-                "--aggregator.scale_gap=1",
-                "--aggregator.sigma_test=1",
-                "--aggregator.delta_test=1e-6",
-            ],
-            moments,
-        ),
-        (["--aggregator=Rounds"], "Expected votes that are Ballots, which Rounds takes"),
-        (["--aggregator=NoisyVotes", "--aggregator.sigma_votes=1"], moments),
-        (["--num_queries=101"], "num_queries <= 100"),
-    ]:
-        assert place.label(*words) == 2
-        refused(capsys, message)
-    assert place.releases == 0
-    assert place.vote("--absent=[3]") == 2
-    refused(capsys, "no absent teachers in closed form")
-    assert place.vote("--votes=scores") == 2
-    refused(
-        capsys,
-        "no --votes of teachers in closed form, whose ballots follow from how they were made",
-    )
-    assert place.vote("--workers=2") == 2
-    refused(capsys, "no workers for teachers in closed form")
-
-
 def test_a_release_that_was_killed_is_another_one_of_other_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

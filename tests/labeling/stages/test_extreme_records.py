@@ -24,7 +24,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import pate
 from pate._core.validation import as_float32
 from pate._labeling.estimator import _FITS
-from pate.data import Arrays, DataSource, NumberTable, PictureTable, Role, TextTable
+from pate.data import Arrays, DataSource, NumberTable, PictureTable, Role
 from tests.conftest import make_arrays, recipe
 from tests.labeling.data.test_picture_table import write_pictures
 from tests.processes import run_here
@@ -97,18 +97,6 @@ def test_numbers_of_all_sizes_are_read(
     assert np.isfinite(after).all() and np.abs(after[3]).max() in (LARGEST, after[3].max())
     others = np.arange(len(after)) != 3
     np.testing.assert_array_equal(before[others], after[others])
-
-
-LONG = "word " * 40_000
-
-
-def test_no_text_of_a_table_is_too_long(tmp_path: Path) -> None:
-    """Python's reader of CSV ends at 131,072 characters."""
-    rows = [f"r-{row},{['private', 'public', 'test'][row % 3]},{row % 2},{{}}" for row in range(9)]
-    lines = [row.format(LONG if place == 3 else "word") for place, row in enumerate(rows)]
-    (tmp_path / "data.csv").write_text("id,split,label,text\n" + "\n".join(lines) + "\n")
-    source = TextTable(tmp_path / "data.csv", labels=["label"], num_features=8)
-    assert np.isfinite(np.asarray(source.load(Role.PRIVATE).features)).all()
 
 
 # Pictures

@@ -26,12 +26,6 @@ Captured = pytest.CaptureFixture[str]
 NAMES = ("a", "b", "c", "d")
 QUERIES = ("--num_queries=40", "--delta=1e-3")
 NOISY = ("--aggregator=NoisyVotes", "--aggregator.sigma_votes=2")
-TAU = (
-    "--aggregator=TauVoting",
-    "--aggregator.sigma_tau=1",
-    "--aggregator.tau=2",
-    "--aggregator.threshold_tau=10",
-)
 
 
 def part(votes: NamedVotes, teachers: slice, *, counts: bool = False) -> NamedVotes:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from pate._labeling.runs.run import Run
@@ -218,36 +217,6 @@ def test_adapters_read_the_same_records(arrays: Arrays, sets: list[Tuples]) -> N
         assert len({source.fingerprint(role) for source in sources}) == 1
     assert torch_source.load(Role.PRIVATE).groups is not None
     assert torch_source.ledger_path is None
-
-
-class Pictures(Dataset[dict[str, Any]]):
-    """Pictures of different sizes, with everything in a mapping."""
-
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, item: int) -> dict[str, Any]:
-        pixels = np.full((20, 10 + item, 3), 51 * item, dtype=np.uint8)
-        return {
-            "image": Image.fromarray(pixels),
-            "hat": item % 2,
-            "beard": torch.tensor(1),
-            "key": torch.tensor(item),
-        }
-
-
-def test_pictures_are_cut_and_resized() -> None:
-    keys = Keys(features="image", labels=["hat", "beard"], ids="key", size=8)
-    private = TorchDatasets(Pictures(), Pictures(), Pictures(), ["hat", "beard"], keys=keys).load(
-        Role.PRIVATE
-    )
-    assert private.features.shape == (3, 3, 8, 8)
-    assert np.allclose(private.features[np.arange(3)], np.array([0, 0.2, 0.4])[:, None, None, None])
-    assert private.ids.tolist() == ["0", "1", "2"] and private.labels.tolist() == [
-        [0, 1],
-        [1, 1],
-        [0, 1],
-    ]
 
 
 def wrong(sets: list[Tuples], **changes: Any) -> TorchDatasets:

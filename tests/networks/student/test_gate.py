@@ -2,7 +2,6 @@
 they gain nothing."""
 
 import numpy as np
-import pytest
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
@@ -45,19 +44,6 @@ def trained(features: np.ndarray, targets: np.ndarray, held: int = 100, epochs: 
     )
     trainer.fit(found, *loaders(features, targets, held))
     return found
-
-
-@pytest.mark.slow
-def test_labels_that_do_not_follow_the_features_answer_their_constant() -> None:
-    generator = np.random.default_rng(0)
-    features = generator.standard_normal((600, 5)).astype(np.float32)
-    found = trained(features, (generator.random((600, 3)) < [0.4, 0.6, 0.3]).astype(float))
-    assert not found.departs.any()
-    x = torch.from_numpy(features)
-    with torch.no_grad():
-        assert ((found(x) > 0) == (found.constant_logits > 0)).all()
-        assert found.network(x).std(dim=0).min() > 0.1
-    assert ((found.constant_logits > 0) == torch.tensor([False, True, False])).all()
 
 
 def test_cuts_of_a_network_are_those_of_held_out_samples() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 
 from pate import ReleasedLabels
 from pate._labeling.runs.released import sealing_key
@@ -27,17 +26,6 @@ def soft_run(copied: Path) -> Path:
         changed = replace(released, mask=mask, labels=labels, noisy_counts=values, noise_std=20.0)
         changed.save(file, sealing_key(Run(copied)))
     return copied
-
-
-def trainer(epochs: int) -> pl.Trainer:
-    return pl.Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
 
 
 def rows(loader: Any) -> list[np.ndarray]:
