@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate import ClosedFormPlan, LabelSettings, NamedVotes, PateClassifier, RunPlan, label
+from pate import ClosedFormPlan, LabelSettings, NamedVotes, RunPlan, label
 from pate._core.settings import Partial
 from pate._labeling.release.hopeless import (
     describe_hopeless,
@@ -50,13 +50,6 @@ def silos(sigma: float) -> None:
     refuse_hopeless(LabelSettings(SiloVotes(sigma_silos=sigma, silos=3), delta=1e-6), votes)
 
 
-def estimate(scale: float) -> None:
-    X = RANDOM.uniform(-1, 1, (900, 4))
-    PateClassifier(ledger="book.sqlite").fit(
-        X, X > 0, X_public=scale * RANDOM.uniform(-1, 1, (50, 4))
-    )
-
-
 @pytest.mark.parametrize(
     ("use", "hopeless", "honest", "message"),
     [
@@ -98,7 +91,6 @@ def estimate(scale: float) -> None:
             "at least 10% of the queries answered",
         ),
         (silos, {"sigma": 200.0}, {"sigma": 180.0}, "num_teachers >= 63"),
-        (estimate, {"scale": 3.0}, {"scale": 1.0}, "X_public within bounds"),
     ],
 )
 def test_settings_that_pay_for_nothing_are_refused_unpaid(
