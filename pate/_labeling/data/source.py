@@ -70,6 +70,8 @@ class DataSource(RecordsInitArgs, ABC):
         copies: the value of `copies`.
 
     Attributes:
+        feature_map: the public map of the features, or None if teachers and student see the raw
+            ones.
         is_audit: whether its records are made for an audit, whose releases protect no person.
         grouping: the public name of the groups of its records, such as the name of their column.
             Releases of a ledger by groups of one name add up, so that a record must have one group
@@ -87,7 +89,7 @@ class DataSource(RecordsInitArgs, ABC):
         unknown_labels: bool = False,
         copies: bool = False,
     ) -> None:
-        self._feature_map = features
+        self.feature_map = features
         self._copies = copies
         self._permanent_ids = permanent_ids
         self._unknown_labels = unknown_labels
@@ -108,11 +110,6 @@ class DataSource(RecordsInitArgs, ABC):
         Raises:
             ValueError: in one line, if the source cannot be used.
         """
-
-    @property
-    def feature_map(self) -> FeatureMap | None:
-        """The public map of the features, or None if teachers and student see the raw ones."""
-        return self._feature_map
 
     @property
     def permanent_ids(self) -> bool:
@@ -228,15 +225,10 @@ class DataSource(RecordsInitArgs, ABC):
         return digest(names, raw.labels.tobytes(), content)
 
     def unmapped(self) -> Self:
-        """Return the source of the same records with raw features."""
-        return self._changed(_feature_map=None)
-
-    def _changed(self, **attributes: Any) -> Self:
-        """Return a copy with other attributes, which has read no records and fitted no map."""
+        """Return the source of the same records with raw features, which has read none."""
         other = copy(self)
-        vars(other).update(attributes, _records={})
-        for fitted in ("input_shape", "feature_map"):
-            vars(other).pop(fitted, None)
+        vars(other).update(feature_map=None, _records={})
+        vars(other).pop("input_shape", None)
         return other
 
     def _raw(self, role: Role) -> Records:
