@@ -19,9 +19,7 @@ from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 import yaml
-from PIL.Image import Image, fromarray
 
 from pate._core.accounting.cost import format_guess
 from pate._core.files.reading import Json, read_bytes, read_text, read_yaml
@@ -43,8 +41,7 @@ from pate._labeling.commands.evidence import (
 )
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.data.label_table import is_table
-from pate._labeling.data.pictures import Pictures
-from pate._labeling.data.records import Features, Role
+from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
 from pate._labeling.release.hopeless import describe_absent
 
@@ -95,12 +92,9 @@ _KINDS = {
     ),
     "python": _Kind("anything that your own class reads", "records.csv", files=("records.py",)),
 }
-_PRIVATE = "private"
 _TEST_SHARE = 0.3
 """The share of public records that is proposed for tests, where no record is one."""
 _MOST_SHOWN = 40  # labels
-_PICTURES = 8
-_DARK = 32  # of 255
 
 
 def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
@@ -112,8 +106,7 @@ def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
     The data are read. Columns called `id`, `split` and `group` have these meanings, and no other
     column has one unless an option says so. Where something is not said, the columns that may be
     meant are listed, with the options to add. All faults of a file are listed, and the records of
-    each role counted. Lines that begin with PRIVATE, and the strip of pictures in the folder's
-    private/, are for your own eyes.
+    each role counted. Lines that begin with PRIVATE are for your own eyes.
 
     The recipe has epsilon 2 and delta 1e-6: an observer of all that is published guesses right
     88.1% of the time at most whether any one record is there. delta suits up to 100,000 private
@@ -125,27 +118,19 @@ def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
         data: the place of the data, which are read for the settings of data.yaml.
     """
     words = ["init", str(folder), "--data"]
-    files, remarks, strip = draft_recipe(folder, data, declared, words)
+    files, remarks = draft_recipe(folder, data, declared, words)
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
         # drafts that a killed command left
         remove_drafts(folder.glob(".*"), files)
         others = sorted(
-            path.name
-            for path in folder.iterdir()
-            if path.name != _PRIVATE and not _holds(path, files.get(path.name))
+            path.name for path in folder.iterdir() if not _holds(path, files.get(path.name))
         )
         require(not others, f"a new or empty folder {folder}", files=others)
     for name, text in files.items():
         write_text(folder / name, text)
     print(f"{folder}: {', '.join(files)}")
     print_remarks(remarks)
-    if strip is not None:
-        place = folder / _PRIVATE / "pictures.png"
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        with atomic_write(place) as file:
-            strip.save(file, "PNG")
-        print(f"PRIVATE: {place} shows private pictures as teachers see them.")
     print(f"Read data.yaml first, then: pate run {folder}")
 
 
@@ -161,8 +146,8 @@ def draft_recipe(
     declared: Declared,
     words: Sequence[str],
     promise: Mapping[str, float] = MappingProxyType({}),
-) -> tuple[dict[str, str], list[str], Image | None]:
-    """Return the files of a recipe by name, lines on the data, and a strip of private pictures.
+) -> tuple[dict[str, str], list[str]]:
+    """Return the files of a recipe by name, and lines on the data.
 
     Args:
         folder: the place that the recipe will have.
@@ -179,21 +164,21 @@ def draft_recipe(
     if declared.random_ids is not None:
         data, identity = _with_random_ids(named, data, declared.random_ids)
         declared = replace(declared, id=identity, random_ids=None)
-    draft, strip = declared_draft(declared, _KINDS[named].content), None
+    draft = declared_draft(declared, _KINDS[named].content)
     grouped = declared.group is not None or declared.group_pattern is not None
     label = _template("label.yaml")
     for name, value in promise.items():
         label = re.sub(rf"^{name}: .*$", yaml.safe_dump({name: value}).strip(), label, flags=re.M)
     if data is not None:
         try:
-            draft, strip, grouped = _read(named, data, declared, read_yaml(label))
+            draft, grouped = _read(named, data, declared, read_yaml(label))
         except UndeclaredError as question:
             _print_question(question, [*words, str(data)], declared)
             raise
     files = recipe_files(folder, named, draft.root or data, draft) | {"label.yaml": label}
     if grouped:
         files["teachers.yaml"] = files["teachers.yaml"].replace("unit: record", "unit: group")
-    return files, draft.remarks, strip
+    return files, draft.remarks
 
 
 def _print_question(question: UndeclaredError, words: Sequence[str], declared: Declared) -> None:
@@ -249,18 +234,15 @@ def _kind_of(data: Path | None, declared: Declared) -> str:
     return "folder"
 
 
-def _read(
-    kind: str, data: Path, declared: Declared, label: Json
-) -> tuple[Draft, Image | None, bool]:
-    """Return the settings of data, after reading them, and a strip of private pictures.
+def _read(kind: str, data: Path, declared: Declared, label: Json) -> tuple[Draft, bool]:
+    """Return the settings of data, after reading them, and whether groups are protected.
 
-    And whether records have groups that are protected. Raises ``ValueError`` with a line for each
-    fault of the data.
+    Raises ``ValueError`` with a line for each fault of the data.
     """
     content = _KINDS[kind].content
     draft = declared_draft(declared, content)
     if kind in ("huggingface", "torchvision", "python"):
-        return draft, None, False
+        return draft, False
     require(
         data.exists(),
         "--data that are there (without --data, data.yaml describes what is expected)",
@@ -309,16 +291,15 @@ def _read(
     draft.remarks += doubts_of_arrays(public) if kind == "npz" and len(sides) == 1 else []
     if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:
         draft.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
-    strip = _strip_of(records[Role.PRIVATE].features)
     draft.remarks += [
-        *_shown(records[Role.PRIVATE].labels, names, strip),
+        *_shown(records[Role.PRIVATE].labels, names),
         *_promise(sizes[Role.PRIVATE], label),
     ]
-    return draft, strip, grouped
+    return draft, grouped
 
 
-def _shown(labels: UInt8Array, names: Sequence[str], strip: Image | None) -> list[str]:
-    """Return lines on the private labels ``[N, C]`` and pictures that were read: PRIVATE."""
+def _shown(labels: UInt8Array, names: Sequence[str]) -> list[str]:
+    """Return lines on the private labels ``[N, C]`` that were read: PRIVATE."""
     num, have = len(labels), (labels == 1).sum(axis=0).tolist()
     known = (labels != UNKNOWN).sum(axis=0).tolist()
     rare = sorted(sorted(range(len(names)), key=have.__getitem__)[:_MOST_SHOWN])
@@ -328,22 +309,7 @@ def _shown(labels: UInt8Array, names: Sequence[str], strip: Image | None) -> lis
     ]
     which = f"the {_MOST_SHOWN} rarest labels" if len(rare) < len(names) else "labels"
     lines = [f"PRIVATE: {which} of {num:,} private records: {', '.join(counts)}."]
-    lines += (f"PRIVATE: {line}" for line in describe_absent(labels, names))
-    if strip is not None and np.asarray(strip).max() < _DARK:
-        lines.append(
-            "PRIVATE: pictures are nearly black. White is 65,535 of 16 bits: values of 12 bits are"
-            " to be multiplied by 16 first."
-        )
-    return lines
-
-
-def _strip_of(features: Features) -> Image | None:
-    """Return some private pictures side by side as a network sees them, or None: PRIVATE."""
-    if not isinstance(features, Pictures):
-        return None
-    rows = np.unique(np.linspace(0, features.shape[0] - 1, _PICTURES).astype(np.int64))
-    pixels = np.rint(features.once()[rows] * 255).astype(np.uint8)
-    return fromarray(np.concatenate([*pixels.transpose(0, 2, 3, 1)], axis=1))
+    return [*lines, *(f"PRIVATE: {line}" for line in describe_absent(labels, names))]
 
 
 def _promise(num_private: int, label: Json) -> list[str]:
