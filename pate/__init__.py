@@ -4,8 +4,7 @@ Most programs need only the names below. The packages hold the others. All are i
 use.
 """
 
-from pate._core.lazy import lazy_names
-from pate._core.version import __version__ as __version__
+from pate._core.package import __version__ as __version__, lazy_names
 
 TYPE_CHECKING = False  # as `typing` says it, which takes half of the time to start
 if TYPE_CHECKING:

@@ -1,15 +1,18 @@
 """Privacy accounting: events, their Renyi curves, the accountant, budgets and ledgers."""
 
-from pate._core.lazy import TYPE_CHECKING, lazy_names
+from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._core.accounting.accountant import (
+        Accountant as Accountant,
+        Composed as Composed,
+        Guarantee as Guarantee,
         RDPAccountant as RDPAccountant,
         Target as Target,
         calibrate_scale as calibrate_scale,
         epsilon_of as epsilon_of,
     )
-    from pate._core.accounting.charges import Budget as Budget
+    from pate._core.accounting.charges import Budget as Budget, PrivacyFilter as PrivacyFilter
     from pate._core.accounting.cost import (
         DEFAULT_ORDERS as DEFAULT_ORDERS,
         Cost as Cost,
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
         StabilityTestEvent as StabilityTestEvent,
         event_from_dict as event_from_dict,
     )
-    from pate._core.accounting.filters import PrivacyFilter as PrivacyFilter
     from pate._core.accounting.history import (
         LedgerEntry as LedgerEntry,
         LedgerHead as LedgerHead,
@@ -45,11 +47,6 @@ if TYPE_CHECKING:
         Ledger as Ledger,
         read_ledger as read_ledger,
         verify_ledger as verify_ledger,
-    )
-    from pate._core.accounting.proofs import (
-        Accountant as Accountant,
-        Composed as Composed,
-        Guarantee as Guarantee,
     )
     from pate._core.accounting.statement import Statement as Statement
     from pate.lab.study.account import from_autodp as from_autodp, to_autodp as to_autodp

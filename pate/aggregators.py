@@ -1,6 +1,6 @@
 """Aggregator plug-ins: they turn votes into released labels and describe the cost as an event."""
 
-from pate._core.lazy import TYPE_CHECKING, lazy_names
+from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._core.settings import Partial as Partial

@@ -93,9 +93,9 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     if isinstance(stop, BrokenPipeError) and any(map(_reader_is_gone, (sys.stdout, sys.stderr))):
         return None, 128 + signal.SIGPIPE
 
-    from pate._core.files.os_errors import explain_os_error
-    from pate._core.lazy import MissingExtraError
+    from pate._core.package import MissingExtraError
     from pate._core.release.transaction import UnfinishedReleaseError
+    from pate._core.validation import explain_os_error
 
     told = isinstance(stop, ValueError | MissingExtraError)
     unfinished = isinstance(stop, UnfinishedReleaseError)  # has the shortage behind it in its line

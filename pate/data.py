@@ -1,6 +1,6 @@
 """Sources of records in three roles, their partition over teachers, and rendered faces."""
 
-from pate._core.lazy import TYPE_CHECKING, lazy_names
+from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._core.validation import UNKNOWN as UNKNOWN

@@ -1,6 +1,6 @@
 """Private selection: mechanisms that select when they are called, and describe their cost."""
 
-from pate._core.lazy import TYPE_CHECKING, lazy_names
+from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._core.mechanisms.base import (

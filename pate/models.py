@@ -4,7 +4,7 @@ Every class takes the shape of one sample's features and the number of labels fi
 are its own. A ``Backbone`` has no labels. In the checkout the folder ``models`` has the same names.
 """
 
-from pate._core.lazy import TYPE_CHECKING, lazy_names
+from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._networks.models import (

@@ -1,6 +1,6 @@
 """The student: a Lightning module, its data and its figures, and a student without its run."""
 
-from pate._core.lazy import TYPE_CHECKING, lazy_names
+from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._labeling.linear import LinearStudent as LinearStudent, fit_linear as fit_linear

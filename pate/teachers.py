@@ -1,6 +1,6 @@
 """Teachers: many trained at once on disjoint partitions, and their votes."""
 
-from pate._core.lazy import TYPE_CHECKING, lazy_names
+from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._labeling.runs.vote_store import VoteManifest as VoteManifest, VoteStore as VoteStore

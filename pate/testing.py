@@ -7,7 +7,7 @@
 They run under pytest: pip install 'pate[testing]'.
 """
 
-from pate._core.lazy import TYPE_CHECKING, lazy_names
+from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._core.testing.mechanisms import (

@@ -86,9 +86,7 @@ def test_the_command_imports_nothing_before_it_can_be_interrupted() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == str(
-        ["pate", "pate.__main__", "pate._core", "pate._core.lazy", "pate._core.version"]
-    )
+    assert done.stdout.strip() == str(["pate", "pate.__main__", "pate._core", "pate._core.package"])
 
 
 def test_ctrl_c_while_the_command_is_imported_is_one_line(

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate._core.files.os_errors import explain_os_error
+from pate._core.validation import explain_os_error
 from pate._labeling.commands.table import commands
 from pate._labeling.runs.run import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, Stage
 from pate._networks.teachers.training import SavedChunk

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pate
-from pate._core.registry import find
+from pate._core.package import find
 from pate._labeling.commands.table import commands
 
 ROOT = Path(pate.__file__).parent
@@ -72,7 +72,7 @@ def any_import(module: str) -> bool:
 
 
 def test_imports_run_downward_between_zones() -> None:
-    """What a higher zone has is found by an entry point (`pate._core.registry`)."""
+    """What a higher zone has is found by an entry point (`pate._core.package`)."""
     placed = [module for module in TREES if zone_of(module)]
     assert len(placed) > 100
     upward = {

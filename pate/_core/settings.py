@@ -38,7 +38,7 @@ from jsonargparse._typehints import (
 from jsonargparse._util import import_object, resolved_import_paths
 
 from pate._core.files.reading import require_plain_yaml
-from pate._core.lazy import tell_public_paths
+from pate._core.package import tell_public_paths
 from pate._core.validation import expecting, require
 
 Settings = TypeVar("Settings")

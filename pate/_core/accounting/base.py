@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from pate._core.accounting.cost import DEFAULT_ORDERS, Cost, NeighboringRelation
 from pate._core.accounting.curves import Pairs
-from pate._core.registry import declared
+from pate._core.package import declared
 from pate._core.validation import FloatArray, expecting, require, require_count
 
 

@@ -28,26 +28,24 @@ from pate._core.accounting.charges import (
     Budget,
     Charge,
     Events,
+    PrivacyFilter,
     Totals,
     cost_of_charges,
+    describe_remainder,
+    filter_from_dict,
     for_group_size,
+    make_filter,
     name_of,
     on_orders,
     parse_events,
     plain_charges,
     plain_events,
+    refuse,
     require_charged_count,
+    require_filter_of_first,
     summed,
 )
 from pate._core.accounting.cost import DEFAULT_ORDERS, Cost, NeighboringRelation
-from pate._core.accounting.filters import (
-    PrivacyFilter,
-    describe_remainder,
-    filter_from_dict,
-    make_filter,
-    refuse,
-    require_filter_of_first,
-)
 from pate._core.files.reading import distinct_keys
 from pate._core.validation import (
     FloatArray,

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from pate._core.accounting.accountant import Guarantee
 from pate._core.accounting.base import Event, leaves
 from pate._core.accounting.charges import (
     Charge,
@@ -39,9 +40,8 @@ from pate._core.accounting.cost import (
 )
 from pate._core.accounting.history import RESERVED, History, LedgerHead, LedgerSnapshot, PrivacyUnit
 from pate._core.accounting.ledger import read_ledger
-from pate._core.accounting.proofs import Guarantee
 from pate._core.files.reading import opened, read_bytes, read_json
-from pate._core.tables import rendered
+from pate._core.files.writing import rendered
 from pate._core.validation import require, require_format
 
 AUDITED = "NOT PRIVATE: an audit. Its files tell who was among the private records."

@@ -32,8 +32,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from pate._core.package import RELEASE
 from pate._core.validation import expecting, require, require_distinct, require_known
-from pate._core.version import RELEASE
 
 if TYPE_CHECKING:
     import pyarrow

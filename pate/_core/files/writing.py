@@ -1,9 +1,10 @@
-"""Atomic writes, and locks: one process at a time writes run folders, outputs and shared work.
+"""Atomic writes, locks and tables: one process at a time writes run folders and shared work.
 
 A draft gets the name of its file once it is complete and on disk. Folders are made, and free space
 is checked before work that needs it.
 """
 
+import csv
 import errno
 import fcntl
 import json
@@ -14,12 +15,13 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from glob import escape
 from pathlib import Path
-from textwrap import shorten
+from textwrap import shorten, wrap
 from typing import IO, Any
 
 import numpy as np
@@ -464,3 +466,77 @@ def _take(descriptor: int, path: Path, *, shared: bool, wanted: str | None = Non
             who = read_text(path)
         wanted = wanted or f"a run that no other process writes, got {path.parent}"
         raise _InUseError(f"Expected {wanted} in use by {who or 'another process'}") from None
+
+
+_WIDTH = 100
+_LEAST = 22  # columns for names, however many figures there are
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table: each row is a name, wrapped if it is long, and figures.
+
+    The first row is the head, whose words are below each other in a table that would be too wide.
+
+    >>> text_table([("aggregator", "epsilon"), ("NoisyVotes", "2.0")])
+    ['aggregator  epsilon', 'NoisyVotes      2.0']
+    """
+    widths = _widths(rows)
+    if _LEAST + sum(widths) > _WIDTH:
+        (title, *heads), *body = rows
+        words = [re.findall("[^_]+_?", head) for head in heads]
+        height = max(map(len, words))
+        stacked = zip(*([""] * (height - len(each)) + each for each in words), strict=True)
+        above = [("", *line) for line in stacked]
+        rows = [*above[:-1], (title, *above[-1][1:]), *body]
+        widths = _widths(rows)
+    names = [
+        wrap(name, max(_LEAST, _WIDTH - sum(widths)), subsequent_indent="    ") or [""]
+        for name, *_ in rows
+    ]
+    width = max(len(line) for name in names for line in name)
+    lines = []
+    for (name, *more), (_, *figures) in zip(names, rows, strict=True):
+        cells = (f"{figure:>{space}}" for figure, space in zip(figures, widths, strict=True))
+        lines += [f"{name:<{width}}{''.join(cells)}".rstrip(), *more]
+    return lines
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[1:]]
+
+
+def write_csv(path: Path, notice: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows with some or all fields of the first row, below a comment ``notice``."""
+    first, *others = rows
+    with atomic_write(path, "w") as file:
+        file.write(f"# {notice}\n")
+        writer = csv.DictWriter(file, fieldnames=list(first))
+        writer.writeheader()
+        writer.writerows([first, *others])
+
+
+def rendered(template: Path, **words: Any) -> str:
+    """Return the text of a template of Jinja.
+
+    Raises:
+        LookupError: if the template names what is not among the ``words``, or not in one of them.
+    """
+    from jinja2 import UndefinedError
+
+    try:
+        return _environment(template.parent).get_template(template.name).render(words)
+    except UndefinedError as error:
+        raise LookupError(str(error)) from None
+
+
+@cache
+def _environment(folder: Path) -> Any:
+    """Return the environment of a folder, which compiles each template once: that takes 0.1 s."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )

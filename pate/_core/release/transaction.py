@@ -27,15 +27,14 @@ from pate._core.accounting.charges import (
     BudgetExceededError,
     Charge,
     Events,
+    affordable,
     for_group_size,
     require_delta_beyond_tests,
 )
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.filters import affordable
 from pate._core.accounting.history import LedgerEntry, LedgerSnapshot, PrivacyUnit
 from pate._core.accounting.ledger import Ledger, read_ledger, require_payable
 from pate._core.accounting.statement import Statement
-from pate._core.files.os_errors import explain_os_error
 from pate._core.files.reading import load_json, read_text
 from pate._core.files.writing import (
     atomic_write,
@@ -46,7 +45,12 @@ from pate._core.files.writing import (
 )
 from pate._core.mechanisms.noise import KEY_BITS, draw_key, private_generator, seeded_generator
 from pate._core.progress import step_bar
-from pate._core.validation import MOST_VOTERS, require, require_in_open_unit_interval
+from pate._core.validation import (
+    MOST_VOTERS,
+    explain_os_error,
+    require,
+    require_in_open_unit_interval,
+)
 
 LARGEST_DELTA = 1e-3
 

@@ -27,7 +27,7 @@ from pate._core.accounting.cost import DEFAULT_ORDERS, NeighboringRelation
 from pate._core.accounting.events import Event
 from pate._core.mechanisms.base import Law, NotStatedError, Release as Release, subclasses_of
 from pate._core.mechanisms.noise import WatchedGenerator, require_generator
-from pate._core.registry import declared
+from pate._core.package import declared
 from pate._core.settings import Completable, Partial, require_made
 from pate._core.validation import (
     FloatArray,

@@ -17,8 +17,8 @@ from PIL import Image
 
 from pate._core.files.reading import read_arrays
 from pate._core.files.writing import atomic_write, cell, output_errors, write_arrays
+from pate._core.package import find
 from pate._core.progress import stage_bar
-from pate._core.registry import find
 from pate._core.validation import Float32Array, UInt8Array, require, require_count
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.data.arrays import OPTIONAL, is_sparse, read_sparse

@@ -20,8 +20,7 @@ from jsonargparse import Namespace
 
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import Json, load_json
-from pate._core.files.writing import locked, write_text
-from pate._core.tables import text_table
+from pate._core.files.writing import locked, text_table, write_text
 from pate._core.validation import (
     given,
     require,

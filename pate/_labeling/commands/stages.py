@@ -16,8 +16,7 @@ from jsonargparse import Namespace
 
 from pate._core.files.reading import Json
 from pate._core.files.writing import lock_run
-from pate._core.lazy import MissingExtraError
-from pate._core.registry import find
+from pate._core.package import MissingExtraError, find
 from pate._core.validation import AwaitedError, require
 from pate._labeling.commands.parsing import (
     DATA,

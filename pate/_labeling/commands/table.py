@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from pate._core.registry import declared
+from pate._core.package import declared
 
 
 class Command(NamedTuple):

@@ -18,8 +18,8 @@ from scipy.sparse.linalg import eigsh
 from scipy.spatial.distance import cdist
 
 from pate._core.files.reading import Json
+from pate._core.package import find
 from pate._core.progress import stage_bar
-from pate._core.registry import find
 from pate._core.validation import Float32Array, FloatArray, require, require_count
 from pate._labeling.data.patches import PatchFeatures
 from pate._labeling.data.records import (

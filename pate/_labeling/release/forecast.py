@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate._core.tables import text_table
+from pate._core.files.writing import text_table
 from pate._core.validation import BoolArray, FloatArray, require
 from pate._labeling.aggregators.base import Aggregator
 from pate._labeling.release.label_settings import LabelSettings, resolve_settings

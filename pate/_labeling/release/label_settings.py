@@ -19,10 +19,9 @@ import numpy as np
 
 from pate._core.accounting.accountant import Target, calibrate_scale, epsilon_of
 from pate._core.accounting.base import Event
-from pate._core.accounting.charges import Budget, Charge, FilterName
+from pate._core.accounting.charges import Budget, Charge, FilterName, affordable
 from pate._core.accounting.cost import NeighboringRelation, smallest_where
 from pate._core.accounting.events import ComposedEvent, GaussianEvent, RepeatedEvent
-from pate._core.accounting.filters import affordable
 from pate._core.accounting.history import PrivacyUnit
 from pate._core.files.reading import Json, code_version, digest
 from pate._core.release.transaction import require_payable_release, require_promise

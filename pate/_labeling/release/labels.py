@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,7 +23,7 @@ from pate._core.accounting.history import LedgerEntry
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.files.reading import read_text
 from pate._core.files.writing import atomic_write
-from pate._core.registry import version_of
+from pate._core.package import __version__
 from pate._core.release.transaction import (
     PendingRelease,
     Releasable,
@@ -34,7 +34,6 @@ from pate._core.release.transaction import (
     write_statement,
 )
 from pate._core.validation import IntArray, expecting, require
-from pate._core.version import __version__
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, Release
 from pate._labeling.release.between_runs import ledger_scope, open_ledger, unit_by
 from pate._labeling.release.hopeless import REMEDY
@@ -408,7 +407,7 @@ def versions_here() -> dict[str, str]:
     found = {"pate": __version__}
     for name in ("numpy", "scipy", "torch"):
         with suppress(PackageNotFoundError):  # a release needs no torch
-            found[name] = version_of(name)
+            found[name] = version(name)
     return found
 
 

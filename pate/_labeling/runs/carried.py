@@ -25,7 +25,7 @@ from scipy.sparse import issparse
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import MOST_WEIGHTS, Json, digest, load_json, regular
 from pate._core.files.writing import atomic_folder
-from pate._core.registry import find
+from pate._core.package import __version__, find
 from pate._core.validation import (
     BoolArray,
     Float32Array,
@@ -38,7 +38,6 @@ from pate._core.validation import (
     require_known,
     require_label_names,
 )
-from pate._core.version import __version__
 from pate._labeling.data.feature_maps import needs_torch, restore_map, save_map
 from pate._labeling.data.label_table import UTF_8
 from pate._labeling.data.pictures import Pictures, center_crop, read_image

@@ -19,7 +19,7 @@ import numpy as np
 
 from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import Json
-from pate._core.registry import find
+from pate._core.package import find
 from pate._core.settings import Partial, encode_fields
 from pate._core.validation import (
     MOST_VOTERS,

@@ -27,7 +27,7 @@ from pate._core.files.reading import (
     regular,
 )
 from pate._core.files.writing import atomic_write, write_json
-from pate._core.registry import find
+from pate._core.package import find
 from pate._core.settings import to_plain
 from pate._core.validation import (
     BoolArray,

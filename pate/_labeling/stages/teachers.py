@@ -25,8 +25,8 @@ from pate._core.files.reading import (
     read_array,
 )
 from pate._core.files.writing import atomic_write, make_folder, require_disk
+from pate._core.package import find
 from pate._core.progress import stage_bar
-from pate._core.registry import find
 from pate._core.settings import decode_fields, encode_fields
 from pate._core.validation import (
     MOST_VOTERS,

@@ -27,10 +27,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pate._core.files.os_errors import explain_os_error
 from pate._core.files.reading import Json, digest, read_yaml, regular
 from pate._core.settings import SettingsParser, canonical, encode, parts, require_classes
-from pate._core.validation import expecting, require, require_given, require_known
+from pate._core.validation import expecting, explain_os_error, require, require_given, require_known
 from pate._labeling.commands.parsing import BriefHelp, CommandParser, example
 from pate._labeling.commands.stages import DESCRIPTIONS
 from pate._labeling.data.records import Role

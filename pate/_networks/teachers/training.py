@@ -25,10 +25,16 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, Dataset
 
-from pate._core.files.os_errors import explain_shortage
 from pate._core.files.reading import regular
 from pate._core.files.writing import atomic_write
-from pate._core.validation import UNKNOWN, Float32Array, FloatArray, UInt8Array, require
+from pate._core.validation import (
+    UNKNOWN,
+    Float32Array,
+    FloatArray,
+    UInt8Array,
+    explain_shortage,
+    require,
+)
 from pate._labeling.data.records import Features, known_truth
 from pate._labeling.runs.vote_store import VoteStore
 from pate._labeling.votes.kinds import Voting, highest, pack_ballots

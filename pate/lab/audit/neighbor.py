@@ -31,8 +31,8 @@ from pate._core.accounting.history import LedgerEntry, PrivacyUnit
 from pate._core.accounting.ledger import Ledger, ledger_in, read_ledger
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.files.reading import LARGE, digest, load_json, load_yaml
+from pate._core.package import find
 from pate._core.progress import stage_bar
-from pate._core.registry import find
 from pate._core.settings import decode_fields
 from pate._core.validation import require
 from pate._labeling.data.records import Records, Role, assign_teachers

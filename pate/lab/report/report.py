@@ -9,8 +9,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pate._core.accounting.cost import format_epsilon, format_exact
 from pate._core.files.writing import atomic_write
+from pate._core.package import __version__
 from pate._core.validation import require, require_count
-from pate._core.version import __version__
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.runs.run import REPORT
 from pate.lab.report.page import Bar, read_findings

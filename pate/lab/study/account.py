@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 import yaml
 
-from pate._core.accounting.accountant import CONVERSIONS, RDPAccountant, Target
+from pate._core.accounting.accountant import (
+    CONVERSIONS,
+    Accountant,
+    Composed,
+    Guarantee,
+    RDPAccountant,
+    Target,
+)
 from pate._core.accounting.cost import (
     DEFAULT_ORDERS,
     NeighboringRelation,
@@ -35,10 +42,9 @@ from pate._core.accounting.events import (
     RenyiCurveEvent,
     RootPeelingEvent,
 )
-from pate._core.accounting.proofs import Accountant, Composed, Guarantee
+from pate._core.files.writing import text_table
 from pate._core.release.transaction import require_promise
 from pate._core.settings import require_made, to_plain
-from pate._core.tables import text_table
 from pate._core.validation import (
     FloatArray,
     expecting,

@@ -14,9 +14,8 @@ import numpy as np
 
 from pate._core.accounting.cost import format_exact
 from pate._core.files.reading import code_version
-from pate._core.files.writing import atomic_write, write_text
-from pate._core.tables import rendered, text_table, write_csv
-from pate._core.version import __version__
+from pate._core.files.writing import atomic_write, rendered, text_table, write_csv, write_text
+from pate._core.package import __version__
 from pate._labeling.commands.parsing import run_command
 from pate._labeling.commands.places import find_study
 from pate.lab.study.study import FIGURES, PRIVATE, Study, StudyResult, run_study

@@ -7,8 +7,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from pate._core.accounting.accountant import RenyiAccountant
 from pate._core.accounting.cost import gaussian_delta
-from pate._core.accounting.proofs import RenyiAccountant
 from pate.accounting import (
     BoundedRangeEvent,
     ComposedEvent,

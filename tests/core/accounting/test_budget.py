@@ -12,20 +12,22 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, ndtr
 
-from pate._core.accounting.charges import BudgetExceededError, Events, FilterName
-from pate._core.accounting.cost import (
-    conversion_overhead,
-    gaussian_delta,
-    largest_mu,
-    smallest_where,
-)
-from pate._core.accounting.filters import (
+from pate._core.accounting.charges import (
+    BudgetExceededError,
+    Events,
+    FilterName,
     GaussianFilter,
     RenyiFilter,
     affordable,
     filter_from_dict,
     make_filter,
     require_filter_of_first,
+)
+from pate._core.accounting.cost import (
+    conversion_overhead,
+    gaussian_delta,
+    largest_mu,
+    smallest_where,
 )
 from pate._core.validation import FloatArray
 from pate.accounting import (

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._core.accounting.charges import account
-from pate._core.accounting.filters import affordable
+from pate._core.accounting.charges import account, affordable
 from pate.accounting import (
     Budget,
     Ledger,

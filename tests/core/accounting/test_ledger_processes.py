@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pate import VoteShape
-from pate._core.accounting.charges import account
-from pate._core.accounting.filters import affordable
+from pate._core.accounting.charges import account, affordable
 from pate.accounting import Budget, Ledger, verify_ledger
 from pate.aggregators import StableTopK
 from tests.core.accounting.ledgers import BUDGET, REPLACE, gaussian, reserve

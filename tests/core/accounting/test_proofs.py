@@ -5,8 +5,8 @@ import math
 import pytest
 from scipy.special import ndtr
 
-from pate._core.accounting.accountant import TIGHTEST
-from pate._core.accounting.proofs import (
+from pate._core.accounting.accountant import (
+    TIGHTEST,
     EqualRoundsAccountant,
     GaussianAccountant,
     ManyBitsAccountant,

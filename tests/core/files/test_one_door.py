@@ -12,8 +12,7 @@ ROOT = Path(pate.__file__).parent
 DOOR = "_core/files/reading.py"
 ELSEWHERE = {
     # before anything is imported, from the package's own folder
-    "_core/lazy.py": {"open"},
-    "_core/version.py": {"open"},
+    "_core/package.py": {"open"},
     "_core/accounting/ledger.py": {"sqlite3.connect"},  # the one place for it
 }
 METHODS = {"read_text", "read_bytes", "fromfile", "memmap", "genfromtxt", "loadtxt", "read_table"}

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import pate
-from pate._core.accounting.charges import BudgetExceededError
-from pate._core.accounting.filters import affordable
+from pate._core.accounting.charges import BudgetExceededError, affordable
 from pate._core.release import transaction
 from pate._core.release.transaction import PendingRelease, pending_release
 from pate._labeling.release.labels import LabelsRelease

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._core import version
+from pate._core import package
 
 
 def git(*words: str, folder: Path) -> str:
@@ -27,16 +27,16 @@ def checkout(tmp_path: Path) -> Path:
 def test_a_checkout_has_the_commit_of_its_head(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version, "RELEASE", "0.7.0.dev0")
+    monkeypatch.setattr(package, "RELEASE", "0.7.0.dev0")
     first = git("rev-parse", "HEAD", folder=checkout).strip()
-    assert version._version(str(checkout)) == f"0.7.0.dev0+g{first[:8]}"
+    assert package._version(str(checkout)) == f"0.7.0.dev0+g{first[:8]}"
     git("worktree", "add", "--quiet", "-b", "other", str(tmp_path / "other"), folder=checkout)
     git("commit", "--quiet", "--allow-empty", "--message=two", folder=tmp_path / "other")
     second = git("rev-parse", "other", folder=checkout).strip()
-    assert version._version(str(tmp_path / "other")) == f"0.7.0.dev0+g{second[:8]}"
+    assert package._version(str(tmp_path / "other")) == f"0.7.0.dev0+g{second[:8]}"
     git("pack-refs", "--all", folder=checkout)
     git("checkout", "--quiet", "--detach", folder=checkout)
     for folder, commit in ((checkout, first), (tmp_path / "other", second)):
-        assert version._version(str(folder)) == f"0.7.0.dev0+g{commit[:8]}"
-    monkeypatch.setattr(version, "RELEASE", "0.7.0")
-    assert version._version(str(checkout)) == "0.7.0"
+        assert package._version(str(folder)) == f"0.7.0.dev0+g{commit[:8]}"
+    monkeypatch.setattr(package, "RELEASE", "0.7.0")
+    assert package._version(str(checkout)) == "0.7.0"
