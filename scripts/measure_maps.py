@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
 from pate.data import Arrays, AutoFeatures, FeatureMap, PublicScaling, RandomFeatures
-from scripts.measure_runs import DESCENT, PRIVATE, PUBLIC, TEST, records_of
+from scripts.measure_runs import DESCENT, PRIVATE, PUBLIC, TEST, arrays_of, records_of
 from scripts.rivals.contest import Contest, arena_of, hold, rivals_of
 from scripts.rivals.descent import Descent
 
@@ -118,12 +118,7 @@ def task(name: str, seed: int) -> dict[str, NDArray[Any]]:
         scores = waves if name == "rings" else np.sign(np.sin(2 * inner)).prod(axis=1)
     scores += scores.std(axis=0) / 3 * random.standard_normal(scores.shape)
     levels = np.diag(np.quantile(scores, np.linspace(0.5, 0.9, LABELS), axis=0))
-    return {
-        "X": columns.astype(np.float32),
-        "Y": (scores > levels).astype(np.uint8),
-        "ids": np.char.mod("record %d", np.arange(len(scores))),
-        "split": np.repeat([PRIVATE, PUBLIC, TEST], SIZES),
-    }
+    return arrays_of(columns, scores > levels, np.repeat([PRIVATE, PUBLIC, TEST], SIZES))
 
 
 if __name__ == "__main__":

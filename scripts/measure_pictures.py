@@ -25,7 +25,6 @@ set on the first seed; both also without privacy.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import time
@@ -58,8 +57,11 @@ from scripts.measure_runs import (
     VOTES,
     Row,
     Task as RunTask,
+    arrays_of,
+    asked,
     call,
     figures_of,
+    table,
 )
 from scripts.rivals.contest import Contest, arena_of, figures, fit_without_privacy
 from scripts.rivals.convolutions import NetworkDescent, descend_network
@@ -257,44 +259,30 @@ class Task(RunTask):
                 best = (settings,)
 
 
-def table(task: Task, epsilons: Sequence[float]) -> str:
-    """Return Markdown with medians: a row for each way and epsilon."""
-    lines = [
-        "| | epsilon | " + " | ".join(task.titles) + " |",
-        "| --- | ---: |" + " ---: |" * len(task.titles),
-    ]
-    for way, epsilon in product(WAYS, (*epsilons, math.inf)):
-        found = [row.figures for row in task.rows if (row.way, row.epsilon) == (way, epsilon)]
-        if found:
-            cells = " | ".join(f"{value:.3f}" for value in np.median(found, axis=0))
-            lines.append(f"| {way} | {'' if epsilon == math.inf else f'{epsilon:g}'} | {cells} |")
-    return "\n".join(lines)
-
-
 def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a task, as `pate.data.Arrays` reads them."""
     if name == "posters_64":
         return _posters(folder)
     if name == "textures":
         pictures, labels = textures(8000, 32, np.random.default_rng(0))
-        return _arrays(pictures, labels, np.repeat([PRIVATE, PUBLIC, TEST], [5000, 1000, 2000]))
+        return _pictures(pictures, labels, np.repeat([PRIVATE, PUBLIC, TEST], [5000, 1000, 2000]))
     if name == "small_digits":
         small = load_digits()
         pictures = small.images[:, None] * (255 / 16)
         order = np.random.default_rng(0).permutation(len(pictures))
         split = np.full(len(pictures), TEST)
         split[order[:1400]] = np.repeat([PRIVATE, PUBLIC], [1000, 400])
-        return _arrays(pictures, labels_of(small.target), split)
+        return _pictures(pictures, labels_of(small.target), split)
     arrays = np.load(folder / "mnist.npz")
     every = np.concatenate((arrays["x_train"], arrays["x_test"]))
     digits = np.concatenate((arrays["y_train"], arrays["y_test"]))
     if name == "mnist":
         split = np.repeat([PRIVATE, PUBLIC, TEST], [60_000, 9_000, 1_000])
-        return _arrays(every[:, None], np.eye(10)[digits], split)
+        return _pictures(every[:, None], np.eye(10)[digits], split)
     rows = np.r_[:20_000, 50_000:54_000, 60_000:70_000]
     pictures = every.reshape(-1, 1, 14, 2, 14, 2).mean(axis=(3, 5))[rows]
     split = np.repeat([PRIVATE, PUBLIC, TEST], [20_000, 4_000, 10_000])
-    return _arrays(pictures, labels_of(digits[rows]), split)
+    return _pictures(pictures, labels_of(digits[rows]), split)
 
 
 def labels_of(digit: NDArray[Any]) -> NDArray[Any]:
@@ -349,45 +337,29 @@ def _posters(folder: Path) -> dict[str, NDArray[Any]]:
     split = np.where(posters["is_test"], TEST, PUBLIC)
     split[np.flatnonzero(split == PUBLIC)[:4393]] = PRIVATE
     ids = posters["ids"].astype(np.str_)
-    return _arrays(pictures.transpose(0, 3, 1, 2), posters["y"], split) | {"ids": ids}
+    return _pictures(pictures.transpose(0, 3, 1, 2), posters["y"], split) | {"ids": ids}
 
 
-def _arrays(
+def _pictures(
     pictures: NDArray[Any], labels: NDArray[Any], split: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:
-    return {
-        "X": (pictures / 255).astype(np.float32),
-        "Y": labels.astype(np.uint8),
-        "ids": np.char.mod("picture %d", np.arange(len(split))),
-        "split": split.astype(np.int64),
-    }
+    return arrays_of(pictures / 255, labels, split, "picture")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure missing figures, and print a table for each task."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    ways = ["votes", "students", "descents", "networks"]
-    parser.add_argument("tasks", nargs="*", default=list(TASKS), metavar="TASK[:EPSILON...]")
-    parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first_seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=Path("runs/measured"))
-    options = parser.parse_args(arguments)
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    for words in options.tasks:
-        name, *numbers = words.split(":")
-        epsilons = tuple(map(float, numbers)) or TASKS[name]
-        task = Task(name, options.output / name)
+    every = ["votes", "students", "descents", "networks"]
+    for folder, epsilons, ways, seeds in asked(arguments, __doc__, TASKS, every):
+        task = Task(folder.name, folder)
         for seed, epsilon in product(seeds, epsilons):
-            if {"votes", "students"} & set(options.ways):
-                task.measure_votes(epsilon, seed, convolutional="students" in options.ways)
-        if "descents" in options.ways:
+            if {"votes", "students"} & set(ways):
+                task.measure_votes(epsilon, seed, convolutional="students" in ways)
+        if "descents" in ways:
             task.measure_descents(epsilons, seeds)
-        if "networks" in options.ways:
+        if "networks" in ways:
             task.measure_networks(epsilons, seeds)
-        print(f"\n{task.name}\n\n{table(task, epsilons)}", flush=True)
+        shown = table(task.rows, epsilons, task.titles, WAYS)
+        print(f"\n{task.name}\n\n{shown}", flush=True)
 
 
 if __name__ == "__main__":

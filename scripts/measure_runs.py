@@ -24,7 +24,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -102,13 +102,18 @@ class Row:
     seconds: float = math.nan
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure missing figures, and print a table for each task."""
+Asked = tuple[Path, tuple[float, ...], list[str], range]
+
+
+def asked(
+    arguments: Sequence[str] | None, doc: str | None, tasks: Mapping[str, Any], ways: Sequence[str]
+) -> Iterator[Asked]:
+    """Yield the folder of each task of a command line, its epsilons, its ways and its seeds."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tasks", nargs="*", default=list(TASKS), metavar="TASK[:EPSILON...]")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("tasks", nargs="*", default=list(tasks), metavar="TASK[:EPSILON...]")
+    parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument(
@@ -117,9 +122,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     for words in options.tasks:
         name, *numbers = words.split(":")
-        epsilons = tuple(map(float, numbers)) or TASKS[name]
+        epsilons = tuple(map(float, numbers)) or tasks[name]
         seeds = range(options.first_seed, options.first_seed + options.seeds)
-        measure(Task(name, options.output / name), epsilons, options.ways, seeds)
+        yield options.output / name, epsilons, options.ways, seeds
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure missing figures, and print a table for each task."""
+    for folder, *rest in asked(arguments, __doc__, TASKS, WAYS):
+        measure(Task(folder.name, folder), *rest)
 
 
 class Task:
@@ -149,13 +160,8 @@ class Task:
 
     def add(self, row: Row) -> None:
         """Keep a row."""
-        print(
-            row.task,
-            row.way,
-            f"{row.epsilon:g}",
-            *(f"{value:.4f}" for value in row.figures),
-            file=sys.stderr,
-        )
+        values = " ".join(f"{value:.4f}" for value in row.figures)
+        print(row.task, row.way, f"{row.epsilon:g}", values, file=sys.stderr)
         with self._figures.open("a") as file:
             file.write(json.dumps(asdict(row)) + "\n")
 
@@ -168,11 +174,8 @@ class Task:
             return place
         place = self.folder / "records.npz"
         if not place.exists():
-            np.savez(
-                place,
-                allow_pickle=False,
-                **records_of(self.name, Path(os.environ["PATE_DATA"]) / "multilabel"),
-            )
+            records = records_of(self.name, Path(os.environ["PATE_DATA"]) / "multilabel")
+            np.savez(place, allow_pickle=False, **records)
         return place
 
     def options(self, way: str) -> list[str]:
@@ -251,24 +254,21 @@ def measure_rivals(task: Task, epsilons: Sequence[float], seeds: range) -> None:
                 task.add(Row(task.name, score.rival, score.target_epsilon, -1, tuple(values)))
 
 
-def table(rows: Sequence[Row], epsilons: Sequence[float]) -> str:
-    """Return Markdown: a row for each way and epsilon, then the rows without privacy."""
-    lines = [
-        "| | epsilon | " + " | ".join(TITLES) + " |",
-        "| --- | ---: |" + " ---: |" * len(TITLES),
-    ]
-    for way in dict.fromkeys(row.way for row in rows):
+def table(
+    rows: Sequence[Row],
+    epsilons: Sequence[float],
+    titles: Sequence[str] = TITLES,
+    ways: Sequence[str] = (),
+) -> str:
+    """Return Markdown with medians: a row for each way and epsilon, the last without privacy."""
+    lines = [f"| | epsilon | {' | '.join(titles)} |", "| --- | ---: |" + " ---: |" * len(titles)]
+    for way in ways or dict.fromkeys(row.way for row in rows):
         for epsilon in (*epsilons, ENDLESS, math.inf):
-            runs = [row for row in rows if (row.way, row.epsilon) == (way, epsilon)]
+            runs = [row.figures for row in rows if (row.way, row.epsilon) == (way, epsilon)]
             if runs:
-                medians = np.median([row.figures for row in runs], axis=0)
+                cells = " | ".join(f"{value:.3f}" for value in np.median(runs, axis=0))
                 shown = f"{epsilon:g}" if epsilon < ENDLESS else ""
-                name = WITHOUT if epsilon == ENDLESS else way
-                lines.append(
-                    f"| {name} | {shown} | "
-                    + " | ".join(f"{value:.3f}" for value in medians)
-                    + " |"
-                )
+                lines.append(f"| {WITHOUT if epsilon == ENDLESS else way} | {shown} | {cells} |")
     return "\n".join(lines)
 
 
@@ -285,29 +285,26 @@ def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a task, as `pate.data.Arrays` reads them, from ``multilabel/``."""
     if name == "digits":
         features, labels, split = _digits(np.load(folder / "mnist.npz"))
-        return _arrays(features, labels, split)
+        return arrays_of(features, labels, split)
     if name in ("celeba", "celeba_persons"):
         arrays = np.load(folder / "celeba_attributes.npz")
         chosen = np.isin(arrays["attr_names"], LABELS)
-        arrays_of_records = _arrays(
+        arrays_of_records = arrays_of(
             arrays["attr"][:, ~chosen], arrays["attr"][:, chosen], arrays["partition"]
         )
         return arrays_of_records | {"group": np.char.mod("person %d", arrays["identity"])}
     arrays = np.load(folder / "mulan" / f"{name}.npz")
     split = np.array([0, PRIVATE, PRIVATE, PRIVATE, PUBLIC, TEST])[arrays["fold5"]]
-    return _arrays(arrays["x"], arrays["y"], split)
+    return arrays_of(arrays["x"], arrays["y"], split)
 
 
-def _arrays(
-    features: NDArray[Any], labels: NDArray[Any], split: NDArray[Any]
-) -> dict[str, NDArray[Any]]:
-    ids = np.char.mod("record %d", np.arange(len(split)))
-    return {
-        "X": features.astype(np.float32),
-        "Y": labels.astype(np.uint8),
-        "ids": ids,
-        "split": split.astype(np.int64),
-    }
+def arrays_of(
+    features: NDArray[Any], labels: NDArray[Any], split: NDArray[Any], kind: str = "record"
+) -> dict[str, Any]:
+    """Return arrays as `pate.data.Arrays` reads them."""
+    ids = np.char.mod(f"{kind} %d", np.arange(len(split)))
+    shown = {"X": features.astype(np.float32), "Y": labels.astype(np.uint8)}
+    return shown | {"ids": ids, "split": split.astype(np.int64)}
 
 
 def _digits(arrays: np.lib.npyio.NpzFile) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

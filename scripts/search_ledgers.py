@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,6 @@ from pate._labeling.stages.votes_import import NamedVotes, import_votes, open_vo
 from pate.aggregators import Canonical, NoisyVotes, Peeling
 from pate.data import Arrays
 from pate.lab.audit.forced import DivergedError, Draw, ForcedGenerator, Movement, release_labels
-from pate.lab.audit.neighbor import Whom
 
 DELTA = 1e-5
 LABELS, FEATURES = 3, 4
@@ -233,15 +232,8 @@ def sequence(generator: np.random.Generator) -> list[Planned]:
     return releases
 
 
-@dataclass(frozen=True, kw_only=True)
-class Made:
-    """A release that was made.
-
-    Attributes:
-        statement: the content of its ``privacy.json``.
-        labels: a digest of its ``labels.npz``.
-        draws: its draws.
-    """
+class Made(NamedTuple):
+    """A release: the content of its ``privacy.json``, a digest of its ``labels.npz``, its draws."""
 
     statement: Mapping[str, Any]
     labels: str
@@ -435,8 +427,7 @@ def _heaviest(table: Table, owners: IntArray) -> IntArray:
     return np.argsort(-np.linalg.norm(sums, axis=1), kind="stable")
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """A printed total below the truth, or a public difference that is not paid for."""
 
     neighbor: Neighbor
@@ -444,15 +435,8 @@ class Fault:
     excess: float
 
 
-@dataclass(frozen=True)
-class Searched:
-    """The search of one ledger.
-
-    Attributes:
-        releases: the releases that were made.
-        compared: the number of printed totals that were compared with the truth.
-        faults: the faults.
-    """
+class Searched(NamedTuple):
+    """How many releases were made and printed totals compared, and the faults, of one ledger."""
 
     releases: int
     compared: int
@@ -460,13 +444,7 @@ class Searched:
 
 
 def search(generator: np.random.Generator, folder: Path, releases: Sequence[Planned]) -> Searched:
-    """Search a ledger with random records.
-
-    Args:
-        generator: draws the records and their neighbors.
-        folder: an empty folder.
-        releases: the releases of the ledger.
-    """
+    """Search a ledger with random records, in an empty folder."""
     table, faults, compared = made_up(generator), list[Fault](), 0
     first = make(folder / "records", table, releases)
     for number, neighbor in enumerate(neighbors(table, releases, generator)):
@@ -513,39 +491,30 @@ def totals(
         truth = moved.epsilon(DELTA)
         each = not releases[place].has_partition
         own = neighbor.whom == releases[place].unit if each else place in neighbor.absent
-        for where, epsilon in _printed_totals(
-            one.statement, neighbor.whom, neighbor.units, leaves=neighbor.removed, own_teachers=own
-        ):
+        for where, epsilon in _printed_totals(one.statement, neighbor, own_teachers=own):
             yield f"{name}, {where}", epsilon, truth
 
 
 def _printed_totals(
-    statement: Mapping[str, Any], whom: Whom, units: int, *, leaves: bool, own_teachers: bool
+    statement: Mapping[str, Any], neighbor: Neighbor, *, own_teachers: bool
 ) -> Iterator[tuple[str, float]]:
     """Yield the epsilons that a statement prints for a neighbor, and where.
 
-    Args:
-        statement: its content.
-        whom: what differs between the neighbors.
-        units: how many of them.
-        leaves: whether they leave, and are not altered.
-        own_teachers: whether they are teachers of the release that is stated, or its records or
-            groups where each of them is a teacher.
+    ``own_teachers`` are teachers of the release that is stated, or its records or groups where each
+    of them is a teacher.
     """
+    whom, units = neighbor.whom, neighbor.units
     parts = [("guarantees", statement["max_teachers_per_unit"], statement["guarantees"])]
     parts += [("reach", row["teachers"], row) for row in statement["reach"]]
     for part, most, figures in parts:
-        for relation in (
-            NeighboringRelation.REPLACE_RECORD,
-            NeighboringRelation.ADD_REMOVE_TEACHER,
-        ):
+        for relation in NeighboringRelation:
             unit = statement["guarantees"][relation.value].get("unit", statement["unit"])
             figure = figures[relation.value]
             epsilon = figure["epsilon"] if part == "guarantees" else figure
             if relation is NeighboringRelation.REPLACE_RECORD:
                 covered = whom == unit or (whom == "record" and unit == "group")
             else:
-                covered = leaves and own_teachers
+                covered = neighbor.removed and own_teachers
             if covered and units <= most and epsilon is not None:
                 where = relation.value.upper()
                 yield where if part == "guarantees" else f"{where}, m = {most}", float(epsilon)

@@ -140,12 +140,8 @@ def trial_rows(
         for place, rival in enumerate(RIVALS):
             chosen = rival.draw(batch, k, effort.generator(vector, k, place))
             errors = {error: measure(batch, chosen) for error, measure in ERRORS.items()}
-            row: dict[str, str | int | float] = {
-                "vector": name,
-                "k": k,
-                "mechanism": rival.name,
-                "trials": trials,
-            }
+            row: dict[str, str | int | float] = {"vector": name, "k": k}
+            row |= {"mechanism": rival.name, "trials": trials}
             for error, values in errors.items():
                 for quantile, share in QUANTILES.items():
                     row[f"{error}_{quantile}"] = float(np.quantile(values, share))

@@ -301,35 +301,23 @@ def noise_rows(k: int) -> list[Row]:
         ("counts", "Laplace, the post", ADD, post.counts),
     ]
     for relation in NeighboringRelation:
-        deviations.append(
-            (
-                "finding alone",
-                "one-shot Laplace, pure",
-                relation,
-                laplace_by_pure_bound(k, EPSILON, relation),
-            )
-        )
+        pure = laplace_by_pure_bound(k, EPSILON, relation)
         gumbel = GUMBEL_SD * finding_alone(GumbelPeeling, k, *settings, relation)
-        deviations.append(("finding alone", "Gumbel, tight", relation, gumbel))
         flip = finding_alone(PermuteAndFlipPeeling, k, *settings, relation)
-        deviations.append(("finding alone", "permute-and-flip, k pure rounds", relation, flip))
+        alone = {"one-shot Laplace, pure": pure, "Gumbel, tight": gumbel}
+        alone |= {"permute-and-flip, k pure rounds": flip}
+        deviations += [("finding alone", name, relation, value) for name, value in alone.items()]
         for gaussian, name in ((False, "Laplace"), (True, "Gaussian")):
             both = gumbel_by_tight_curves(k, *settings, relation, gaussian=gaussian)
-            deviations.append(
-                ("finding", f"Gumbel with {name} counts, tight", relation, both.finding)
-            )
+            finding = f"Gumbel with {name} counts, tight"
+            deviations.append(("finding", finding, relation, both.finding))
             deviations.append(("counts", f"{name}, tight", relation, both.counts))
     return [_row(what, name, relation, k, value) for what, name, relation, value in deviations]
 
 
 def _row(what: str, mechanism: str, relation: NeighboringRelation, at: float, value: float) -> Row:
-    return {
-        "what": what,
-        "mechanism": mechanism,
-        "relation": relation.name,
-        "at": at,
-        "value": value,
-    }
+    names = ("what", "mechanism", "relation", "at", "value")
+    return dict(zip(names, (what, mechanism, relation.name, at, value), strict=True))
 
 
 def values(

@@ -30,7 +30,6 @@ from pate._core.validation import (
 )
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import Aggregator, StableTopK
-from pate.mechanisms import sort_counts
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.zhu_wang_figures import PAPER
 
@@ -169,11 +168,6 @@ class Pair:
         return max(int(counts.max()) for counts in self.counts)
 
 
-def gaps_of(counts: IntArray, num_teachers: int) -> IntArray:
-    """Return the gaps ``[C - 1]`` between sorted counts, as the mechanism takes them."""
-    return np.asarray(sort_counts(counts, upper=num_teachers).gaps[1:-1], dtype=np.int64)
-
-
 def choice_divergence(pair: Pair, order: float) -> float:
     """Return the larger Renyi divergence at ``order`` of the choices of a gap, were they seen."""
     p, q = (np.log(law) for law in pair.choices)
@@ -309,21 +303,10 @@ def _by_lemma_4(slope: float, over: float, delta: float) -> float:
 
 def released(allow_empty: bool = False) -> dict[str, Aggregator]:
     """Return StableTopK with the noise of the paper, and with Gumbel noise of the same deviation on the gaps."""
-    return {
-        "StableTopK, Gaussian gaps": StableTopK(
-            scale_gap=SIGMA_GAP,
-            sigma_test=SIGMA_TEST,
-            delta_test=DELTA_TEST,
-            allow_empty=allow_empty,
-            noise_law="gaussian",
-        ),
-        "StableTopK, Gumbel gaps": StableTopK(
-            scale_gap=SCALE_GAP,
-            sigma_test=SIGMA_TEST,
-            delta_test=DELTA_TEST,
-            allow_empty=allow_empty,
-        ),
-    }
+    test = {"sigma_test": SIGMA_TEST, "delta_test": DELTA_TEST, "allow_empty": allow_empty}
+    gaussian = StableTopK(scale_gap=SIGMA_GAP, noise_law="gaussian", **test)  # type: ignore[arg-type]
+    gumbel = StableTopK(scale_gap=SCALE_GAP, **test)  # type: ignore[arg-type]
+    return {"StableTopK, Gaussian gaps": gaussian, "StableTopK, Gumbel gaps": gumbel}
 
 
 def epsilon(aggregator: Aggregator, relation: NeighboringRelation, conversion: Conversion) -> float:
@@ -420,34 +403,18 @@ def claims(numbers: Numbers) -> tuple[Claim, ...]:
 def rows(numbers: Numbers) -> list[Row]:
     """Return one table: epsilons and the worst neighbors found."""
 
-    def row(
-        what: str, name: str, accounting: str, relation: NeighboringRelation, value: float
-    ) -> Row:
-        return {
-            "what": what,
-            "mechanism": name,
-            "accounting": accounting,
-            "relation": relation.name,
-            "value": value,
-        }
+    def row(what: str, name: str, by: str, relation: NeighboringRelation, value: float) -> Row:
+        keys = ("what", "mechanism", "accounting", "relation", "value")
+        return dict(zip(keys, (what, name, by, relation.name, value), strict=True))
 
     table = [row("epsilon", *key, value) for key, value in numbers.epsilons.items()]
     gaussian = next(iter(released()))
     for num_teachers, (pair, value) in numbers.worst.items():
         words = f"at least: {pair.up} gaps of {pair.wide_up} that grow, {pair.down} of {pair.wide_down} that shrink"
         table.append(row(f"epsilon with {num_teachers} teachers", gaussian, words, ADD, value))
-    table.append(
-        row(
-            "epsilon with 2400 teachers",
-            gaussian,
-            "at least: six gaps of 400",
-            ADD,
-            numbers.six_gaps[0],
-        )
-    )
-    table.append(
-        row("delta at epsilon 3.6", gaussian, "at least: six gaps of 400", ADD, numbers.six_gaps[1])
-    )
+    six, gaps = numbers.six_gaps, "at least: six gaps of 400"
+    table.append(row("epsilon with 2400 teachers", gaussian, gaps, ADD, six[0]))
+    table.append(row("delta at epsilon 3.6", gaussian, gaps, ADD, six[1]))
     return table
 
 
