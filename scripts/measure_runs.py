@@ -129,8 +129,8 @@ def asked(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure missing figures, and print a table for each task."""
-    for folder, *rest in asked(arguments, __doc__, TASKS, WAYS):
-        measure(Task(folder.name, folder), *rest)
+    for folder, epsilons, ways, seeds in asked(arguments, __doc__, TASKS, WAYS):
+        measure(Task(folder.name, folder), epsilons, ways, seeds)
 
 
 class Task:
