@@ -101,7 +101,11 @@ def follow(figure: Any, charges: list[Any], relation: str, units: int) -> str:
 def main(path: Path, *keys: Path) -> None:
     """Check a statement and the files beside it."""
     s = json.loads(path.read_bytes())
-    releases, this, budget = s["releases"], s["releases"][s["release"] - 1], s["budget"] or {}
+    listed, runs = {r["release"]: r for r in s["releases"]}, s.get("order", "").split()
+    order = [kind for run in runs for kind in [run.split("x")[0]] * int(run.split("x")[1])]
+    every = ((n, s["kinds"][int(kind)] | {"release": n}) for n, kind in enumerate(order, 1))
+    releases = [listed.get(n, each) for n, each in every] or s["releases"]
+    this, budget = releases[s["release"] - 1], s["budget"] or {}
     most = max(each["max_teachers_per_unit"] for each in [*releases, budget or this])
     facts = this["published"] | {"num_queries": this["count"], "format": 2, "private": True}
     facts |= {"release": this["release"], "max_teachers_per_unit": most}

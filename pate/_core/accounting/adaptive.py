@@ -72,6 +72,8 @@ _MOST_EQUAL: Mapping[type[Event], int] = {BoundedRangeEvent: 128, PureDPEvent: 1
 # The bound on releases in order takes a fifth of a second for so many moves on its grid.
 _MOST_MOVES = 40_000
 _GAUSSIAN_MOVES = 400  # that take as long as one Gaussian release
+MOST_IN_ORDER = _MOST_MOVES // _GAUSSIAN_MOVES
+"""The most releases whose order is used."""
 _ROUND_MOVES = 16  # that take as long as a round without its moves
 
 
@@ -212,7 +214,7 @@ def ordered_profile(
         spread: about the standard deviation of the sum of all losses.
     """
     high, low = epsilon + spread, -min(5.0, 3 * spread)
-    if not 0 < spread < high <= 100 or len(rows) > _MOST_MOVES // _GAUSSIAN_MOVES:
+    if not 0 < spread < high <= 100 or len(rows) > MOST_IN_ORDER:
         return None
     plays = [_ways(event, count) for event, count in rows if count]
     if () in plays:

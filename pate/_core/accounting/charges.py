@@ -13,7 +13,7 @@ import marshal
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 import numpy as np
 
 from pate._core.accounting.accountant import RDPAccountant
+from pate._core.accounting.adaptive import MOST_IN_ORDER
 from pate._core.accounting.base import Event, event_from_dict, total_cost
 from pate._core.accounting.cost import (
     DEFAULT_ORDERS,
@@ -151,15 +152,30 @@ def account(
     charges: Sequence[Charge], relation: NeighboringRelation, *, in_order: bool = True
 ) -> RDPAccountant:
     """Return the accountant of all ``charges``, oldest first, under ``relation``."""
+    if len(charges) > MOST_IN_ORDER:
+        charges, in_order = merged(charges), False
     return RDPAccountant(relation=relation, in_order=in_order).compose(
         [events[relation] for events, _ in charges], [count for _, count in charges]
     )
+
+
+def merged(charges: Iterable[Charge]) -> list[Charge]:
+    """Return the charges with those of equal events as one, in the order of the first ones."""
+    events_of: dict[int, Events] = {}
+    counts, sums = Counter[int](), Counter[_Pair]()
+    for events, count in charges:
+        events_of[id(events)] = events  # mostly one object for equal ones
+        counts[id(events)] += count
+    for key, events in events_of.items():
+        sums[_pair(events)] += counts[key]
+    return [(dict(pair), count) for pair, count in sums.items()]
 
 
 def cost_of_charges(
     charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray
 ) -> Cost:
     """Return the total cost of ``charges`` under ``relation`` on ``orders`` ``[K]``."""
+    charges = merged(charges) if len(charges) > MOST_IN_ORDER else charges
     events, counts = [each[relation] for each, _ in charges], [count for _, count in charges]
     return on_orders(orders, lambda wide: total_cost(events, counts, wide))
 

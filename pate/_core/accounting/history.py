@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -68,6 +70,16 @@ _ROWS: Mapping[str, tuple[str, ...]] = {
     "settle": ("release", "realised", "published"),
 }
 """The kinds of rows, with what they hold beside their kind and their time."""
+_TEXT = r'"([^"\\\x00-\x1f]*)"'
+_RESERVED = re.compile(
+    rf'{{"at": {_TEXT}, "kind": "reserve", "run": {_TEXT}, (.*), "token": "([0-9a-f]+)"}}'
+)
+_SETTLED = re.compile(
+    rf'{{"at": {_TEXT}, "kind": "settle", "release": ([1-9][0-9]{{0,15}}), (.*"sha256": )'
+    r'"([0-9a-f]{64})"(.*)}'
+)
+"""Rows as they are mostly written. If the third groups are equal, and the fifth, rows differ only
+in numbers and texts that end where they end in both, so that they are read alike."""
 _DECODER = json.JSONDecoder(object_pairs_hook=distinct_keys)
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
 
@@ -269,13 +281,19 @@ class LedgerEntry:
         unit = PrivacyUnit.from_dict(plain["privacy_unit"])
         return cls(release=release, **plain | {"events": events, "privacy_unit": unit})
 
+    def again(self, **changes: Any) -> LedgerEntry:
+        """Return a release of equal parts but for some that need no check."""
+        other = object.__new__(LedgerEntry)
+        other.__dict__.update(self.__dict__, **changes)
+        return other
+
     def for_group_size(self, units: int) -> LedgerEntry:
         """Return the release with the events that it has for so many of its units together."""
         if units == 1:
             return self
         ((events, _),) = for_group_size([(self.events, self.count)], units)
         paid = None if self.realised is None else tuple(for_group_size(self.realised, units))
-        return replace(self, events=events, realised=paid)
+        return self.again(events=events, realised=paid)
 
 
 @dataclass(frozen=True)
@@ -316,15 +334,19 @@ class LedgerSnapshot:
         """
         if len(self.entries) == 1 and self.entries[0].privacy_unit == unit:
             return self
-        held = [entry.privacy_unit.held_by(unit, relation) for entry in self.entries]
-        if None in held:
+        held = {whose: whose.held_by(unit, relation) for whose in self.units}
+        if None in held.values():
             return None
-        priced = (
-            entry.for_group_size(units)
-            for entry, units in zip(self.entries, held, strict=True)
-            if units is not None
-        )
+        if {*held.values()} <= {1}:
+            return self
+        priced = (entry.for_group_size(held[entry.privacy_unit] or 1) for entry in self.entries)
         return replace(self, entries=tuple(priced))
+
+    @cached_property
+    def units(self) -> tuple[PrivacyUnit, ...]:
+        """The units that releases were priced for, each once, in order."""
+        units = {id(entry.privacy_unit): entry.privacy_unit for entry in self.entries}
+        return tuple(dict.fromkeys(units.values()))
 
     def total_for(
         self, unit: PrivacyUnit, relation: NeighboringRelation
@@ -344,7 +366,10 @@ class LedgerSnapshot:
 
         Raises ``ValueError`` if a release says nothing about that unit.
         """
-        if self.budget is None:
+        budget, whose = self.budget, self.budget_unit
+        if budget is None or whose is None:
+            return self
+        if all(unit.held_by(whose, budget.neighboring_relation) == 1 for unit in self.units):
             return self
         return replace(self, entries=tuple(self.priced(entry) for entry in self.entries))
 
@@ -361,7 +386,7 @@ class LedgerSnapshot:
         )
         return entry.for_group_size(units)
 
-    @property
+    @cached_property
     def max_teachers_per_unit(self) -> int:
         """The number of teachers that a unit may reach in every release: the largest one declared.
 
@@ -370,7 +395,17 @@ class LedgerSnapshot:
         in all others too.
         """
         budgeted = 1 if self.budget is None else self.budget.max_teachers_per_unit
-        return max([budgeted, *(entry.max_teachers_per_unit for entry in self.entries)])
+        return max({budgeted, *(entry.max_teachers_per_unit for entry in self.entries)})
+
+    @cached_property
+    def _reserved(self) -> list[Charge]:
+        return [(entry.events, entry.count) for entry in self.entries]
+
+    @cached_property
+    def _charges(self) -> list[Charge]:
+        if all(entry.realised is None for entry in self.entries):
+            return self._reserved
+        return [charge for entry in self.entries for charge in entry.charges]
 
     def reserved(self, teachers: int | None = None) -> list[Charge]:
         """Return the reservations of all releases, oldest first: they were fixed before the noise.
@@ -380,14 +415,14 @@ class LedgerSnapshot:
                 `max_teachers_per_unit`.
         """
         return for_group_size(
-            [(entry.events, entry.count) for entry in self.entries],
+            self._reserved,
             self.max_teachers_per_unit if teachers is None else teachers,
         )
 
     def charges(self, teachers: int | None = None) -> list[Charge]:
         """Return the final charges of all releases, oldest first, for a unit as in `reserved`."""
         return for_group_size(
-            [charge for entry in self.entries for charge in entry.charges],
+            self._charges,
             self.max_teachers_per_unit if teachers is None else teachers,
         )
 
@@ -402,6 +437,10 @@ class LedgerSnapshot:
         )
 
 
+_Alike = str | tuple[str, str, str]
+"""The parts that rows which are read alike share: of a reservation, and with it of a settlement."""
+
+
 class History:
     """The state of a ledger, built from its rows in order: releases, budget and sums."""
 
@@ -409,15 +448,19 @@ class History:
         self.entries: list[LedgerEntry] = []
         self.terms = LedgerSnapshot()  # without releases: the budget, its filter, and the place
         self._digests: list[str] = []
+        self._snapshot = LedgerSnapshot()
         self._settled_by: dict[int, int] = {}  # the row that settled each release
         self._totals = Totals(DEFAULT_ORDERS)
         self._orders = DEFAULT_ORDERS  # with those of the filter
         self._above = Cost.nothing(DEFAULT_ORDERS)  # all that was reserved under the budget
+        self._alike: dict[_Alike, LedgerEntry] = {}  # the first release of rows that are read alike
+        self._parts: list[str] = []  # of each release, the part of its row that others share
 
     def copied(self) -> History:
         """Return a state of its own, for further rows."""
         other = copy(self)
         other.entries, other._digests = [*self.entries], [*self._digests]
+        other._alike, other._parts = {**self._alike}, [*self._parts]
         other._settled_by, other._totals = {**self._settled_by}, self._totals.copied()
         return other
 
@@ -428,7 +471,10 @@ class History:
 
     def snapshot(self) -> LedgerSnapshot:
         """Return an immutable copy of the releases and the budget."""
-        return replace(self.terms, entries=tuple(self.entries), digests=tuple(self._digests))
+        if self._snapshot.head != self.head:
+            entries, digests = tuple(self.entries), tuple(self._digests)
+            self._snapshot = replace(self.terms, entries=entries, digests=digests)
+        return self._snapshot
 
     def entry(self, release: int, where: object) -> LedgerEntry:
         """Return release number ``release``, from 1 on; errors name the ledger by ``where``."""
@@ -488,6 +534,74 @@ class History:
         delta = current.delta if entry.delta is None and current else entry.delta
         return [*rows, {"kind": "reserve"} | entry.row() | {"delta": delta}]
 
+    def fold_rows(self, rows: Sequence[tuple[str, str]], path: Path) -> None:
+        """Process the next rows of ``path``, texts with digests; ``ValueError`` if one is refused.
+
+        Rows that are read alike are counted, and their sum is held against the budget. Only where
+        it is beyond are they processed one by one.
+        """
+        counted = self.copied()
+        if counted._fold_counted(rows, path):
+            self.__dict__ = counted.__dict__
+            return
+        if self.terms.budget is not None:  # settlements took back a part of what is above
+            self._above = self._totals.cost(self.terms.budget.neighboring_relation)
+        for text, digest in rows:
+            self.fold_row(text, digest, path)
+
+    def _fold_counted(self, rows: Sequence[tuple[str, str]], path: Path) -> bool:
+        due = Counter[_Alike]()
+        for text, digest in rows:
+            if self._fold_alike(text, due):
+                self._digests.append(digest)
+            elif self._is_paid(due):
+                self.fold_row(text, digest, path)
+            else:
+                return False
+        return self._is_paid(due)
+
+    def _fold_alike(self, text: str, due: Counter[_Alike]) -> bool:
+        """Process a row, except its cost, if one that is read alike was processed before."""
+        if row := _RESERVED.fullmatch(text):
+            at, run, part, token = row.groups()
+            if (first := self._alike.get(part)) is None:
+                return False
+            number = len(self.entries) + 1
+            self.entries.append(first.again(release=number, at=at, run=run, token=token))
+            self._parts.append(part)
+            due[part] += 1
+            return True
+        if not (row := _SETTLED.fullmatch(text)):
+            return False
+        number, sha256 = int(row[2]), row[4]
+        if number > len(self.entries) or (entry := self.entries[number - 1]).settled:
+            return False
+        key = self._parts[number - 1], row[3], row[5]
+        if (first := self._alike.get(key)) is None:
+            return False
+        published = {**(first.published or {}), "sha256": sha256}
+        self.entries[number - 1] = entry.again(
+            settled=True, realised=first.realised, published=published
+        )
+        self._settled_by[number] = len(self._digests) + 1
+        if first.realised is not None:
+            due[key] += 1
+        return True
+
+    def _is_paid(self, due: Counter[_Alike]) -> bool:
+        """Add what is due, and return whether the budget certainly holds it."""
+        budget, bounds = self.terms.budget, self.terms.filter
+        for key in sorted(due, key=lambda key: isinstance(key, tuple)):
+            first, number = self.terms.priced(self._alike[key]), due.pop(key)
+            charges = [(events, count * number) for events, count in first.charges if count]
+            if isinstance(key, tuple):
+                charges.append((first.events, -first.count * number))
+            elif budget is not None and bounds is not None:
+                reach, relation = budget.max_teachers_per_unit, budget.neighboring_relation
+                self._above += summed(charges, relation, bounds.orders, reach)
+            self._totals.add(*charges)
+        return bounds is None or bounds.admits(self._above * (1 + 1e-9))
+
     def fold_row(self, text: str, digest: str, path: Path) -> None:
         """Process the next row of ``path``, as text; ``ValueError`` if it is refused."""
         try:
@@ -499,6 +613,19 @@ class History:
             raise ValueError(
                 f"Expected an intact ledger at {path}, got row {row}: {error}"
             ) from None
+        self._remember(text)
+
+    def _remember(self, text: str) -> None:
+        """Keep the release of a row that was processed, for further rows that are read alike."""
+        if row := _RESERVED.fullmatch(text):
+            self._parts[-1] = part = row[3]
+            self._alike[part] = self.entries[-1]
+        elif row := _SETTLED.fullmatch(text):
+            entry, last = self.entries[int(row[2]) - 1], len(self._digests)
+            facts = entry.published or {}
+            first = self._settled_by[entry.release] == last
+            if first and facts.get("sha256") == row[4] and text.count(row[4]) == 1:
+                self._alike[self._parts[entry.release - 1], row[3], row[5]] = entry
 
     def fold(self, body: Mapping[str, Any], digest: str = "") -> None:
         """Process the next row. Raises, and changes nothing, if it is refused."""
@@ -543,6 +670,7 @@ class History:
         for entry in priced.entries:
             self._totals.add(*entry.charges)
         self._orders = np.union1d(DEFAULT_ORDERS, bounds.orders)
+        self._alike = {}  # which the budget has to hold
         self._above = self._totals.cost(relation)
 
     def _fold_reserve(self, body: Mapping[str, Any]) -> None:
@@ -569,6 +697,7 @@ class History:
             self._above = above
         totals.add(charge)
         self.entries.append(entry)
+        self._parts.append("")
 
     def _fold_settle(self, body: Mapping[str, Any]) -> None:
         entry, realised = self.entry(body["release"], "the rows before"), body["realised"]

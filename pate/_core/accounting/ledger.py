@@ -23,7 +23,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -181,10 +180,8 @@ _STEPS = 1_000_000  # of SQLite's machine, before the schema is known
 _SHOWN = 80  # letters of a foreign part of a schema
 _ROWS = 4096  # read at once: a read keeps other processes from writing
 _SOME_ROWS = (
-    "SELECT last, row, body, digest"
-    " FROM (SELECT coalesce(max(seq), 0) AS last FROM sqlite_sequence WHERE name = 'log')"
-    " LEFT JOIN (SELECT row, body, digest FROM log WHERE row >= ? ORDER BY row LIMIT ?) ON 1"
-    " ORDER BY row"
+    "SELECT coalesce(max(seq), 0), NULL, NULL FROM sqlite_sequence WHERE name = 'log' UNION ALL"
+    " SELECT * FROM (SELECT row, body, digest FROM log WHERE row >= ? ORDER BY row LIMIT ?)"
 )
 
 
@@ -311,10 +308,10 @@ def require_intact(connection: sqlite3.Connection, path: Path, check: str = "qui
 
 def rows_after(
     connection: sqlite3.Connection, head: LedgerHead, path: Path
-) -> Iterator[tuple[str, str]]:
-    """Yield the body and the digest of each row after ``head``.
+) -> Iterator[list[tuple[str, str]]]:
+    """Yield the bodies and the digests of some rows after ``head`` at a time.
 
-    No lock is held between the rows. Raises ``ValueError`` if the row at ``head`` was changed, if a
+    No lock is held between them. Raises ``ValueError`` if the row at ``head`` was changed, if a
     row does not follow from the rows before it, or if rows are missing at the end.
     """
     number, previous = head
@@ -325,15 +322,14 @@ def rows_after(
                 bool(block) and (block[0][0], block[0][2]) == (number, previous),
                 f"a ledger at {path} that continues row {number}",
             )
-        for row, text, digest in block[1 if number else 0 :]:
+        rows = block[1 if number else 0 :]
+        for row, text, digest in rows:
             number, previous = number + 1, chained(previous, str(text))
-            require(
-                row == number and digest == previous,
-                "an intact ledger",
-                path=str(path),
-                damage=f"row {row} does not follow from those before it",
-            )
-            yield text, digest
+            if row != number or digest != previous:
+                damage = f"row {row} does not follow from those before it"
+                require(False, "an intact ledger", path=str(path), damage=damage)
+        if rows:
+            yield [(text, digest) for _, text, digest in rows]
         if len(block) < _ROWS:
             break
     require(last == number, f"an intact ledger of {last} rows", path=str(path), rows=number)
@@ -344,8 +340,8 @@ def _some_rows(
 ) -> tuple[list[tuple[int, str, str]], int]:
     """Return row ``number`` and some rows after it, and the number of the last row ever written."""
     # one statement sees one state of the file
-    found = connection.execute(_SOME_ROWS, (number or -(2**63), _ROWS)).fetchall()
-    return [(row, body, digest) for _, row, body, digest in found if row is not None], found[0][0]
+    (last, *_), *rows = connection.execute(_SOME_ROWS, (number or -(2**63), _ROWS)).fetchall()
+    return rows, last
 
 
 def append_row(connection: sqlite3.Connection, head: LedgerHead, text: str) -> LedgerHead:
@@ -600,7 +596,7 @@ class Ledger:
             return
         with opened_log(last, writable=False) as other:
             # another ledger may have taken the place of one that was moved away
-            first = next((digest for _, digest in rows_after(other, LedgerHead(), last)), None)
+            (_, first), *_ = [*next(rows_after(other, LedgerHead(), last), []), ("", None)]
         copied = first is not None and self._history.snapshot().follows(LedgerHead(1, first))
         require(
             not copied,
@@ -609,8 +605,8 @@ class Ledger:
         )
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:
-        for text, digest in rows_after(connection, self._history.head, self.path):
-            self._history.fold_row(text, digest, self.path)
+        for rows in rows_after(connection, self._history.head, self.path):
+            self._history.fold_rows(rows, self.path)
 
     def _append(self, connection: sqlite3.Connection, body: dict[str, Any]) -> None:
         text = json.dumps({"at": _now()} | body, allow_nan=False)
@@ -676,8 +672,10 @@ def _read_history(path: Path, *, rows: int | None = None, final: bool = False) -
         return _READ[path][1].copied()
     with opened_log(path, writable=False) as connection:
         require_intact(connection, path, "integrity_check" if final else "quick_check")
-        for text, digest in islice(rows_after(connection, history.head, path), rows):
-            history.fold_row(text, digest, path)
+        for block in rows_after(connection, history.head, path):
+            history.fold_rows(block if rows is None else block[: rows - history.head.rows], path)
+            if history.head.rows == rows:
+                break
     # a change within the same tick of the clock would leave the same marks
     settled = time.time_ns() - max(before[3:]) > _TICK
     if rows is None and settled and _marks_of(path) == before:

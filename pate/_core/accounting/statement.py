@@ -10,6 +10,7 @@ those that a statement holds: `Statement.verify` compares them, so that a change
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +22,14 @@ from typing import Any
 import numpy as np
 
 from pate._core.accounting.accountant import Guarantee
+from pate._core.accounting.adaptive import MOST_IN_ORDER
 from pate._core.accounting.base import Event, leaves
 from pate._core.accounting.charges import (
     Charge,
     account,
     for_group_size,
+    merged,
+    name_of,
     to_world,
 )
 from pate._core.accounting.cost import (
@@ -38,7 +42,14 @@ from pate._core.accounting.cost import (
     format_epsilon,
     format_exact,
 )
-from pate._core.accounting.history import RESERVED, History, LedgerHead, LedgerSnapshot, PrivacyUnit
+from pate._core.accounting.history import (
+    RESERVED,
+    History,
+    LedgerEntry,
+    LedgerHead,
+    LedgerSnapshot,
+    PrivacyUnit,
+)
 from pate._core.accounting.ledger import read_ledger
 from pate._core.files.reading import opened, read_bytes, read_json
 from pate._core.files.writing import rendered
@@ -87,6 +98,12 @@ _MOST_BYTES = 1 << 28
 """The bytes of a statement, which lists the releases of its ledger, some kilobytes each."""
 _MOST_PARTS, _LEAST_BYTES = 1 << 17, 32
 """The lists and objects in a small statement, and the bytes of each in a large one."""
+_MOST_RELEASES = 1 << 17
+"""The releases in a statement that is verified without its ledger."""
+_LAST = 20
+"""The releases that are listed one by one where there are very many."""
+_OF_ONE = "release", "at", "run", "published"
+"""The parts of a release that those of its kind do not share."""
 _MOST_SHOWN = 100
 """Lines of a sum, and numbers of releases in a sentence."""
 
@@ -112,7 +129,11 @@ class Statement:
         self.content = dict(content)
 
     @cached_property
-    def _book(self) -> LedgerSnapshot:
+    def book(self) -> LedgerSnapshot:
+        """The releases and the budget that it states, as a ledger would hold them.
+
+        Raises ``ValueError`` if no ledger could.
+        """
         return _listed(self.content)
 
     def __getitem__(self, name: str) -> Any:
@@ -135,7 +156,7 @@ class Statement:
             ValueError: if the ledger does not hold the release, or lacks its published facts.
         """
         statement = cls(_content(book, book.head, release))
-        statement.__dict__["_book"] = book
+        statement.__dict__["book"] = book
         return statement
 
     @staticmethod
@@ -195,7 +216,7 @@ class Statement:
             since = 0
             head = LedgerHead(self["ledger"]["rows"], self["ledger"]["digest"])
             if ledger is None:
-                book = _listed(self.content)
+                book = self.book
                 rows, least = head.rows, len(book.digests)
                 require(type(rows) is int and rows >= least, f"{least} rows or more", rows=rows)
             else:
@@ -240,7 +261,7 @@ class Statement:
         """
         with self._whole():
             words = {"repr": repr, "EXCESS_LIMIT": EXCESS_LIMIT, "LOSS_LIMIT": LOSS_LIMIT}
-            derived = _arithmetic(self.content, self._book)
+            derived = _arithmetic(self.content, self.book)
             return _worded(self.content, whole=True, call=_call, **words, **derived)
 
     @property
@@ -318,7 +339,10 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
         list(NeighboringRelation),
     )
     published["max_teachers_per_unit"] = teachers
-    once, reserved = for_group_size([(entry.events, entry.count)], teachers), book.reserved()
+    once, reserved = (
+        for_group_size([(entry.events, entry.count)], teachers),
+        merged(book.reserved()),
+    )
     totals = {relation: book.total_for(entry.privacy_unit, relation) for relation in relations}
     # the word for the unit of imported votes may have been said later; rows keep theirs
     alone = published.get("unit", "user") if len(book.entries) == 1 else None
@@ -372,7 +396,33 @@ def _content(book: LedgerSnapshot, head: LedgerHead, release: Any) -> dict[str, 
         "num_queries": entry.count,
         **published,
         "ledger": {**head._asdict(), "counts": ledger},
-        "releases": [entry.to_dict() for entry in book.entries],
+        **_listing(book.entries, release),
+    }
+
+
+def _listing(entries: Sequence[LedgerEntry], stated: int) -> dict[str, Any]:
+    """Return the releases of a statement; of very many the last ones, and all by kind in order."""
+    if len(entries) <= MOST_IN_ORDER:
+        return {"releases": [entry.to_dict() for entry in entries]}
+    numbers: dict[tuple[Any, ...], int] = {}
+    kinds: dict[str, int] = {}
+    order: list[list[int]] = []
+    for entry in entries:
+        # mostly one object for equal ones
+        parts = id(entry.events), id(entry.privacy_unit), id(entry.realised), entry.description
+        key = *parts, entry.count, entry.settled, entry.seeded, entry.max_teachers_per_unit
+        if key not in numbers:
+            kind = {name: part for name, part in entry.to_dict().items() if name not in _OF_ONE}
+            numbers[key] = kinds.setdefault(name_of(kind), len(kinds))
+        if order and order[-1][0] == numbers[key]:
+            order[-1][1] += 1
+        else:
+            order.append([numbers[key], 1])
+    listed = {stated - 1, *range(len(entries) - _LAST, len(entries))}
+    return {
+        "releases": [entries[number].to_dict() for number in sorted(listed)],
+        "kinds": [*map(json.loads, kinds)],
+        "order": " ".join(f"{kind}x{times}" for kind, times in order),
     }
 
 
@@ -381,8 +431,15 @@ def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:
 
     Raises ``ValueError`` if no ledger could.
     """
-    history = History()
-    for number, release in enumerate(content["releases"]):
+    history, listed = History(), {release["release"]: release for release in content["releases"]}
+    kinds = content.get("kinds", content["releases"])
+    order = [run.split("x") for run in content.get("order", "").split()]
+    order = order or [[number, 1] for number in range(len(kinds))]
+    total = sum(abs(int(times)) for _, times in order)
+    require(total <= _MOST_RELEASES, f"at most {_MOST_RELEASES} releases", releases=total)
+    every = (kinds[int(kind)] for kind, times in order for _ in range(int(times)))
+    for number, kind in enumerate(every):
+        release = listed.get(number + 1) or dict.fromkeys(_OF_ONE) | {"at": "", "run": "", **kind}
         if content["budget"] is not None and number == content["declared_after"]:
             terms = {"budget": content["budget"], "filter": content["filter"]}
             unit = {"privacy_unit": content["budget_unit"]}
@@ -390,8 +447,8 @@ def _listed(content: Mapping[str, Any]) -> LedgerSnapshot:
         reserved = {name: release[name] for name in ("at", *RESERVED)}
         history.fold({"kind": "reserve", **reserved, "delta": None, "token": None})
         if release["settled"]:
-            settled = {name: release[name] for name in ("release", "realised", "published")}
-            history.fold({"kind": "settle", "at": "", **settled})
+            settled = {name: release[name] for name in ("realised", "published")}
+            history.fold({"kind": "settle", "at": "", "release": number + 1, **settled})
     return history.snapshot()
 
 
@@ -494,11 +551,14 @@ def describe_missing_total(
     if book.for_unit(unit, relation) is not None:
         return None
     reasons: dict[str, list[int]] = {}
+    alone = {
+        whose: reasons.setdefault(whose.why_alone(unit, relation), [])
+        for whose in book.units
+        if whose.held_by(unit, relation) is None
+    }
     for entry in book.entries:
-        if entry.privacy_unit.held_by(unit, relation) is None:
-            reasons.setdefault(entry.privacy_unit.why_alone(unit, relation), []).append(
-                entry.release
-            )
+        if entry.privacy_unit in alone:
+            alone[entry.privacy_unit].append(entry.release)
     which = "; ".join(
         f"{'release' if len(numbers) == 1 else 'releases'} {_some(numbers)}"
         f" {'is' if len(numbers) == 1 else 'are'} {reason}"
@@ -626,6 +686,7 @@ def _arithmetic(content: Mapping[str, Any], book: LedgerSnapshot) -> dict[str, A
         bounds = book.filter
     figures = content[part][relation.value]
     order, width = np.array([figures.get("order", 2.0)]), figures.get("width", WIDTHS[0])
+    charges = merged(charges) if len(charges) > MOST_IN_ORDER else charges
     events = [part for events, count in charges for part in leaves(events[relation], count)]
     if len(events) > _MOST_SHOWN:  # equal ones of different releases as one
         sums: Counter[Event] = Counter()
@@ -639,10 +700,20 @@ def _arithmetic(content: Mapping[str, Any], book: LedgerSnapshot) -> dict[str, A
         "figures": figures,
         "terms": terms,
         "most": _MOST_SHOWN,
+        **_sums(book.entries),
         "weights": sum(term["times"] * term["weight"] for term in terms),
         "bits": sum(term["times"] * term["rounds"] for term in terms),
         "bounds": bounds,
         "spent": bounds and bounds.describe_spent(book.spent(relation, bounds.orders)),
+    }
+
+
+def _sums(entries: Sequence[LedgerEntry]) -> dict[str, int]:
+    """Return the numbers of releases and queries of a ledger, and of queries of broken runs."""
+    return {
+        "num_releases": len(entries),
+        "queries": sum(entry.count for entry in entries),
+        "lost": sum(entry.count for entry in entries if not entry.settled),
     }
 
 

@@ -16,7 +16,7 @@ from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
-from pate._core.accounting.charges import Charge, account, to_world
+from pate._core.accounting.charges import Charge, account, merged, to_world
 from pate._core.accounting.cost import NeighboringRelation, format_epsilon, format_exact
 from pate._core.accounting.history import LedgerSnapshot
 from pate._core.accounting.ledger import read_ledger, verify_ledger
@@ -308,14 +308,17 @@ def ledger_show(ledger: Path, *, delta: float | None = None, all: bool = False) 
     print(f"{ledger}: {len(book.entries)} release(s) of {queries} queries")
     shown = book.entries if all else book.entries[-_LAST:]
     if len(shown) < len(book.entries):
-        sums: Counter[str] = Counter()
-        counts: Counter[str] = Counter()
-        for entry in book.entries:
-            kind = f"{entry.description} ({describe_state(vars(entry))})"
-            counts[kind] += 1
-            sums[kind] += entry.count
-        for kind, number in counts.most_common(_LAST):
-            print(f"    {number} release(s) of {sums[kind]} queries: {kind}")
+        kinds = Counter(
+            (e.description, e.count, e.settled, e.seeded, e.realised is not None)
+            for e in book.entries
+        )
+        sums, queries_of = Counter[str](), Counter[str]()
+        for (name, count, settled, seeded, less), number in kinds.items():
+            state = {"settled": settled, "seeded": seeded, "realised": less or None}
+            sums[kind := f"{name} ({describe_state(state)})"] += number
+            queries_of[kind] += count * number
+        for kind, number in sums.most_common(_LAST):
+            print(f"    {number} release(s) of {queries_of[kind]} queries: {kind}")
         print(f"The last {len(shown)} (--all prints all):")
     for entry in shown:
         units = describe_reach(entry.max_teachers_per_unit, book.max_teachers_per_unit)
@@ -403,8 +406,8 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
     require_in_open_unit_interval(delta=delta)
     totals = {relation: _totals_of(book, relation) for relation in NeighboringRelation}
     _print_epsilons(totals, LedgerSnapshot.reserved, delta)
-    reserved = book.reserved()
-    if to_world(reserved) != [*reserved]:
+    reserved = merged(book.reserved())
+    if to_world(reserved) != reserved:
         print(f"This holds against those who take part, who know some of the noise. {WORLD} it is")
         _print_epsilons(totals, lambda part: to_world(part.reserved()), delta, indent="    ")
     if len(book.entries) > 1:
@@ -422,7 +425,7 @@ def _print_sum(book: LedgerSnapshot, delta: float) -> None:
 def _totals_of(book: LedgerSnapshot, relation: NeighboringRelation) -> list[Total]:
     """Return the totals of a ledger for each of its units that has one, and say which has none."""
     totals: dict[str, Total] = {}
-    for unit in dict.fromkeys(entry.privacy_unit for entry in book.entries):
+    for unit in book.units:
         total = book.total_for(unit, relation)
         if total is not None:
             totals.setdefault(total[0].describe(relation), total)

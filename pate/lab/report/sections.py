@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pate._core.accounting.base import event_from_dict
 from pate._core.accounting.charges import account, for_group_size
 from pate._core.accounting.cost import (
     NeighboringRelation,
@@ -112,14 +111,9 @@ def ledger_table(released: Released) -> Table:
     today = released.today
     relation = NeighboringRelation(today["neighboring_relation"])
     teachers, delta = today["max_teachers_per_unit"], today["costs"][relation.value]["delta"]
-    charges = [
-        (
-            {each: event_from_dict(release["events"][each.value]) for each in NeighboringRelation},
-            release["count"],
-        )
-        for release in today["releases"]
-    ]
-    reserved = for_group_size(charges, teachers)
+    entries = today.book.entries
+    listed = [entries[release["release"] - 1] for release in today["releases"]]
+    reserved = for_group_size([(entry.events, entry.count) for entry in listed], teachers)
     rows = [
         (
             str(release["release"]),
@@ -132,15 +126,17 @@ def ledger_table(released: Released) -> Table:
         )
         for release, charge in zip(today["releases"], reserved, strict=True)
     ]
-    if len(reserved) > 1:
-        queries = sum(count for _, count in reserved)
+    if len(entries) > 1:
+        queries = sum(entry.count for entry in entries)
         whom = today["guarantees"][relation.value]["unit"]
         together = next(row for row in today["reach"] if row["teachers"] == teachers)
         total = "no total" if whom is None else format_epsilon(together[relation.value])
         rows.append(("all", "", "", f"{queries:,}", "", "together", total))
     reserved_under = f"ε reserved, {relation.value.upper()}"
     head = ("release", "when", "run", "queries", "mechanism", "state", reserved_under)
-    return Table(head, rows, wordy=(1, 2, 4, 5), strong=released.labels.release - 1)
+    return Table(
+        head, rows, wordy=(1, 2, 4, 5), strong=listed.index(entries[released.labels.release - 1])
+    )
 
 
 def wrapped(text: str) -> str:

@@ -1,11 +1,15 @@
 """What the rows of a ledger mean: releases, heads, and rows that no ledger writes."""
 
 import json
+import random
+import re
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pate._core.accounting.history import History
@@ -13,6 +17,8 @@ from pate.accounting import Ledger, LedgerHead, LedgerSnapshot, read_ledger, ver
 from tests.core.accounting.ledgers import (
     BUDGET,
     ONE_LINE,
+    REPLACE,
+    TEACHER,
     bodies,
     forge,
     gaussian,
@@ -82,6 +88,100 @@ def test_a_row_lacks_nothing(path: Path, rows: Rows) -> None:
             with pytest.raises(ValueError, match=ONE_LINE):
                 read_ledger(forge(path.with_name(f"{number}{key}"), [*rows[:number], left]))
     assert all("epsilon" not in json.dumps(row) for row in rows[1:])
+
+
+Texts = list[str]
+
+
+@pytest.fixture
+def alike(path: Path) -> Texts:
+    """Rows of two kinds of releases over and over, beyond a budget unless some cost less."""
+    ledger = Ledger(path)
+    for number, noise in enumerate([60, 90] * 7):
+        facts: dict[str, Any]
+        token, facts = f"{number:032x}", {"kind": "labels", "sha256": f"{number:064x}"}
+        if number in (11, 13):  # a digest within other facts is none of the file
+            facts |= {"sha256": "a" * 64, "of": {"sha256": ("a" if number == 11 else "b") * 64}}
+        reserve(ledger, gaussian(noise), 14, BUDGET, token=token)
+        if number % 5:
+            less = [(gaussian(noise), 3)] if number % 2 else None
+            ledger.settle(number + 1, realised=less, published=facts)
+    return [json.dumps(body) for body in bodies(path)]
+
+
+def outcome(texts: Texts, *, at_once: bool) -> tuple[History, LedgerSnapshot | str]:
+    """Return a state, and what it holds or why a row was refused."""
+    history, rows = History(), [(text, str(number)) for number, text in enumerate(texts)]
+    try:
+        if at_once:
+            history.fold_rows(rows, Path("ledger"))
+        for text, digest in [] if at_once else rows:
+            history.fold_row(text, digest, Path("ledger"))
+    except ValueError as error:
+        return History(), str(error)
+    return history, history.snapshot()
+
+
+def edited(texts: Texts, chance: random.Random) -> Texts:
+    """Return rows with one that is longer, shorter, another one's in part, away, or twice there."""
+    texts, row = [*texts], chance.randrange(1, len(texts))
+    text, other = texts[row], chance.choice(texts[1:])
+    first, last = sorted(chance.choices(range(len(text)), k=2))
+    way = chance.randrange(7)
+    if way < 3:  # a letter, mostly at the ends, where rows that are alike differ
+        place = chance.choice([first, chance.randrange(40), -chance.randrange(1, 90)])
+        text = text[:place] + chance.choice('0123456789abcdef"\\ ,{}\u0663') + text[place:][1:]
+    elif way == 3:
+        number = re.compile(r'(?<="release": |.."count": )\d+')
+        text = number.sub(
+            lambda old: chance.choice(["0", *["0" + old[0]] * 4, "3", "13", "15", "60", "1e1"]),
+            text,
+        )
+    elif way == 4:
+        text = text[:first] + other[first:last] + text[last:]
+    texts[row] = text
+    if way > 4:
+        texts[row : row + 1] = [[], [text, text]][way - 5]
+    return texts
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_rows_that_are_read_alike_are_each_what_they_say(
+    alike: Texts, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, folded, refused, one = random.Random(seed), Counter[bool](), 0, History.fold_row
+
+    def counting(history: History, *row: Any) -> None:
+        folded[True] += 1
+        one(history, *row)
+
+    for number in range(150):
+        texts = edited(alike, chance) if number else alike
+        state, expected = outcome(texts, at_once=False)
+        with monkeypatch.context() as patch:
+            patch.setattr(History, "fold_row", counting)
+            counted, made = outcome(texts, at_once=True)
+        assert made == expected
+        for relation in REPLACE, TEACHER:
+            sums = (each._totals.cost(relation) for each in (state, counted))
+            assert all(np.array_equal(*pair) for pair in zip(*sums, strict=True))
+        refused += isinstance(expected, str)
+        assert number or (not refused and folded[True] < len(alike) / 2)
+    assert 30 < refused < 145
+
+
+@pytest.mark.parametrize("count", [14, 1000])
+def test_a_sum_of_rows_that_are_read_alike_is_held_against_the_budget(
+    alike: Texts, count: int
+) -> None:
+    """One row at a time would stop at the same one."""
+    template = next(text for text in alike if '"reserve"' in text).replace(
+        '"count": 14', f'"count": {count}'
+    )
+    texts = [*alike[:1], *(template.replace("0" * 32, f"{n:032x}") for n in range(200))]
+    _, expected = outcome(texts, at_once=False)
+    assert outcome(texts, at_once=True)[1] == expected
+    assert isinstance(expected, str) and "Expected epsilon <= 2" in expected
 
 
 def test_rows_are_in_order(path: Path, rows: Rows) -> None:

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from pate import VoteShape
 from pate._core.accounting import adaptive
 from pate._core.accounting.adaptive import Profile, ordered_profile
-from pate._core.accounting.charges import Events, account
+from pate._core.accounting.charges import Events, account, merged
 from pate._core.accounting.cost import gaussian_delta
 from pate.accounting import (
     BoundedRangeEvent,
@@ -328,3 +328,14 @@ def test_a_statement_in_order_is_made_again_and_says_what_it_counts(tmp_path: Pa
         ("3", "StabilityTestEvent"),
     ]
     assert "    sum: n = 7 steps, delta0 = 1 - product" in sums[0]
+
+
+def test_an_order_of_kinds_is_none_of_releases() -> None:
+    """Of more releases than an order is used of, the sum by kind has no order."""
+    teacher = NeighboringRelation.ADD_REMOVE_TEACHER
+    other = PureDPEvent(epsilon=0.1, neighboring_relation=teacher)
+    charges = [({REPLACE: choice(eta), teacher: other}, 1) for eta in (0.1, 0.3)] * 51
+    unordered = account(charges, REPLACE, in_order=False).get_epsilon(delta=1e-6)
+    assert account(charges, REPLACE).get_epsilon(delta=1e-6) == unordered
+    ordered = account(merged(charges), REPLACE).get_epsilon(delta=1e-6)
+    assert ordered < 0.99 * unordered  # what an order of all of one kind first would prove

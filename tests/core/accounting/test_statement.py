@@ -35,9 +35,10 @@ from pate.accounting import (
     StabilityTestEvent,
     Statement,
     gaussian_epsilon,
+    read_ledger,
 )
 from pate.aggregators import ConfidentScreen, Peeling
-from tests.core.accounting.ledgers import REPLACE, reserve
+from tests.core.accounting.ledgers import REPLACE, bodies, forge, reserve
 from tests.statements import COMMON_KEYS, PUBLISHED, edits
 
 SIGMA, SCALE, DELTA_TEST, TEACHERS = 25.0, 30.0, 1e-9, 100
@@ -322,6 +323,58 @@ def test_a_statement_is_on_the_whole_ledger(ledger: Ledger, tmp_path: Path) -> N
         reserve(other, entry.events, entry.count)
     with pytest.raises(ValueError, match="it may be an older copy"):
         latest.verify(ledger=other.path)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger of 240 releases: three of a kind, and one that was reserved, over and over."""
+    folder, rows = tmp_path_factory.mktemp("many"), list[dict[str, Any]]()
+    book = Ledger(folder / "few")
+    released(book, EVENTS, 1)
+    reserve(book, GAUSSIAN, 7)
+    first, settled, second = bodies(book.path)
+    for number in range(1, 241):
+        again = settled | {"release": number}
+        rows += [second] if number % 4 == 0 else [first, again]
+    return forge(folder / "many", rows)
+
+
+def test_many_releases_are_stated_by_kind_in_their_order(many: Path) -> None:
+    made = Statement.of(read_ledger(many), 3)
+    assert [each["release"] for each in made["releases"]] == [3, *range(221, 241)]
+    assert len(made["kinds"]) == 2 and made["order"] == " ".join(["0x3 1x1"] * 60)
+    for relation in NeighboringRelation:
+        total = account([(EVENTS, 180), (GAUSSIAN, 7 * 60)], relation, in_order=False)
+        epsilon = total.get_epsilon(delta=made["delta"])
+        assert made["guarantees"][relation.value]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
+    assert made.verify(ledger=many) == Statement.from_json(json.dumps(made.content)).verify() == 0
+    assert "holds 240 release(s) of 600 queries in all" in made.text
+    assert "    420 of them were reserved by runs that were broken off" in made.text
+    assert len(made.text.splitlines()) <= 200
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda made: made["kinds"][1].update(count=6),
+        lambda made: made["kinds"].append(made["kinds"][0]),
+        lambda made: made.update(order="1x1 0x3" + made["order"][7:]),
+        lambda made: made.update(order=made["order"].removesuffix(" 0x3 1x1")),
+        lambda made: made.update(order=made["order"] + " 1x99999999999"),
+        lambda made: made.update(order="1x-99999999999 1x99999999999"),
+        lambda made: made.update(order=made["order"].replace("0x", "-2x")),
+        lambda made: made.update(order=["0x3"]),
+        lambda made: made["releases"].pop(),
+        lambda made: made["releases"][0].update(count=2),
+        lambda made: made["releases"].append(made["releases"][0]),
+        lambda made: made.pop("kinds"),
+    ],
+)
+def test_an_edited_statement_on_many_releases_is_refused(many: Path, edit: Any) -> None:
+    content = json.loads(json.dumps(Statement.of(read_ledger(many), 3).content))
+    edit(content)
+    with pytest.raises(ValueError, match=r"^Expected [^\n]*$"):
+        Statement(content).verify()
 
 
 def test_what_was_reserved_is_the_guarantee_and_what_was_settled_a_cost(ledger: Ledger) -> None:

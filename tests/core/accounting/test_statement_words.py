@@ -1,11 +1,12 @@
 """What statements say, sentence by sentence."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pate._core.accounting.statement import AUDIT, FIXED_BEFOREHAND, _worded
+from pate._core.accounting.statement import AUDIT, FIXED_BEFOREHAND, _sums, _worded
 
 NONE = "There is no total."
 COST = {"epsilon": 1.0, "delta": 1e-6, "delta0": 0.0}
@@ -36,7 +37,14 @@ def lines(
         **facts,
     }
     unproven = {"epsilon": None, "delta0": 0.0}
-    more = {"title": "", "figures": unproven, "bounds": None, "call": str, "repr": repr}
+    more = {
+        "title": "",
+        "figures": unproven,
+        "bounds": None,
+        "call": str,
+        "repr": repr,
+        **(_sums([SimpleNamespace(**each) for each in releases]) if whole else {}),
+    }
     return _worded(content, whole=whole, **more).splitlines()
 
 

