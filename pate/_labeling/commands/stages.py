@@ -42,8 +42,7 @@ from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
 from pate._labeling.runs.released import require_student
 from pate._labeling.runs.run import STUDENT, Run
-from pate._labeling.stages import student as student_stage
-from pate._labeling.stages.student import DATA_SETTINGS, LinearPlan
+from pate._labeling.stages.student import LinearPlan
 from pate._labeling.stages.votes_import import votes_from
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, CurveFormat, Execution
 from pate._labeling.votes.kinds import Voting
@@ -344,16 +343,14 @@ def _student(command: str, args: Sequence[str]) -> None:
         return
     parser = _linear_parser(command)
     parsed = parser.parse_args(completed)
-    content, run = settings_of(parser, parsed), Run(parsed.run, overwrite=parsed.overwrite)
-    verbose = content.pop("verbose", False)
-    plan = LinearPlan.of(content)
+    content = LinearPlan.of(settings_of(parser, parsed)).settings()
+    plan = RunPlan(parsed.run, student=content, overwrite=parsed.overwrite)
     if command == "fit":
-        student_stage.fit(run, plan)
-    else:
-        figures = student_stage.test(run, plan)
-        for name, value in figures.items() if verbose else ():
-            if isinstance(value, float):
-                print(f"test_{name:<20}{value:.4f}")
+        plan.fit_student()
+        return
+    for name, value in plan.test_student()["student"].items():
+        if isinstance(value, float):
+            print(f"test_{name:<20}{value:.4f}")
 
 
 def read_student_fit(args: Sequence[str]) -> Json:
@@ -395,17 +392,13 @@ def _linear_parser(command: str) -> CommandParser:
         "--model.network", type=str | dict[str, Any], required=True, help=f"the path {LINEAR}"
     )
     parser.add_class_arguments(LinearPlan, "data", as_group=False, skip={"optimize"})
-    parser.add_class_arguments(LinearPlan, as_group=False, skip={*DATA_SETTINGS})
+    parser.add_class_arguments(LinearPlan, as_group=False, skip={"soft"})
     add_options(parser, RUN)
-    if command == "test":
-        parser.add_argument("--verbose", type=bool, default=True, help="print the figures")
-    parser.elsewhere = _needs_another_network
+    needed = f"another network than {LINEAR}, which is solved in closed form, with"
+    parser.elsewhere = {
+        option: f"{needed} {option}" for option in ("--trainer", "--data", "--seed_everything")
+    }.get
     return parser
-
-
-def _needs_another_network(option: str) -> str | None:
-    needed = f"another network than {LINEAR}, which is solved in closed form, with {option}"
-    return needed if option in ("--trainer", "--data", "--seed_everything") else None
 
 
 student_fit = partial(_student, "fit")

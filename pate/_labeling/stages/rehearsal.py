@@ -48,8 +48,7 @@ from pate._labeling.runs.run import (
     labels_file,
 )
 from pate._labeling.runs.vote_store import VoteFacts, finished_votes
-from pate._labeling.stages import student as student_stage
-from pate._labeling.stages.student import LinearPlan, StudentPlan
+from pate._labeling.stages.student import StudentPlan, fit_student, test_student
 from pate._labeling.stages.teachers import fit, vote
 from pate._labeling.stages.votes_import import NamedVotes, import_votes, votes_from
 from pate._labeling.teachers import FIRST, ClosedFormPlan, uses_groups
@@ -337,9 +336,8 @@ def _student(run: Run, data: MadeUp, content: Json | None = None) -> None:
     """Train a student, and let it predict as it leaves the run."""
     content = StudentPlan().configuration() if content is None else content
     if is_linear(content["model"]["network"]):
-        plan = LinearPlan.of(content)
-        student_stage.fit(run, plan)
-        student_stage.test(run, plan)
+        fit_student(run, content)
+        test_student(run)
     else:
         find("rehearse_student")(run, content)
     folder = run.root / STUDENT.outputs[0] / MODEL

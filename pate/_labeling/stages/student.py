@@ -7,11 +7,11 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from safetensors import SafetensorError
@@ -216,13 +216,9 @@ class LinearPlan:
     optimize: Metric = "accuracy"
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(LinearPlan).items():
-            value, values = getattr(self, name), (True, False) if kind is bool else get_args(kind)
-            require(
-                not values or value in values,
-                f"{name} among {', '.join(map(str, values))}",
-                **{name: value},
-            )
+        for name, values in {"soft": (True, False), "optimize": DECISION_METRICS}.items():
+            value = getattr(self, name)
+            require(value in values, f"{name} among {', '.join(map(str, values))}", **{name: value})
 
     @classmethod
     def of(cls, content: Json) -> Self:
@@ -230,14 +226,8 @@ class LinearPlan:
 
         Raises ``ValueError`` in one line if the file has settings of training, too.
         """
-        known = {
-            "model",
-            "model.network",
-            "data",
-            "optimize",
-            *map("data.{}".format, DATA_SETTINGS),
-        }
         named = [f"{part}.{name}" for part in ("model", "data") for name in content.get(part, ())]
+        known = {"model", "model.network", "data", "data.soft", "optimize"}
         others = [name for name in (*named, *content) if name not in known]
         require(
             not others,
@@ -250,13 +240,9 @@ class LinearPlan:
         """Return the content of ``student.yaml``."""
         return {
             "model": {"network": {"class_path": LINEAR}},
-            "data": {name: getattr(self, name) for name in DATA_SETTINGS},
+            "data": {"soft": self.soft},
             "optimize": self.optimize,
         }
-
-
-DATA_SETTINGS = tuple(field.name for field in fields(LinearPlan) if field.name != "optimize")
-"""The settings under ``data`` in ``student.yaml``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,33 +331,6 @@ class Solved:
 _NAMES = ("weight", "bias", "departs", "constant_logits")
 
 
-def fit(run: Run, plan: LinearPlan) -> None:
-    """Fit the student of a run's released labels, in seconds and always from the start.
-
-    An overwritten student stays until the new one works.
-
-    Raises:
-        ValueError: if the labels are missing, or the student was begun with another plan.
-    """
-    run.require_finished(LABEL)
-    source, released = load_data(run), ReleasedLabels.load(run.root)
-    inputs, path = student_inputs(run, plan.settings(), source), student_folder(run) / WEIGHTS
-    with kept_until_trained(run, inputs):
-        if run.begin(STUDENT, inputs):
-            solved = Solved.by(plan, source, released)
-            solved.save(path)
-        else:
-            run.require_finished(STUDENT)
-            print(f"pate student fit: finished in {run.root}")
-            solved = Solved.read(path, plan.optimize)
-
-        trained = partial(solved.trained, source.label_names)
-        export_or_say_why_not(run, trained, source, weights_of_arrays)
-        if not run.is_finished(STUDENT):
-            untested = not len(source.load(Role.TEST).ids)
-            run.finish(STUDENT, {path: digest(path)}, untested=untested)
-
-
 def fit_beside(run: Run, optimize: Metric) -> dict[Path, str]:
     """Solve the linear student of the same labels, beside one that sees raw samples. PUBLIC.
 
@@ -396,16 +355,6 @@ def figures_beside(run: Run, optimize: Metric) -> dict[str, Json]:
     if not path.is_file():
         return {}
     return {"linear_student": Solved.read(path, optimize).figures(load_data(run))}
-
-
-def test(run: Run, plan: LinearPlan) -> Json:
-    """Evaluate the student on the test set, write ``metrics.json``, and return its figures."""
-    require_student(run)
-    source, folder = load_data(run), student_folder(run)
-    solved = Solved.read(folder / WEIGHTS, plan.optimize)
-    figures, constants = solved.figures(source), solved.arrays["constant_logits"]
-    write_figures(folder, figures, constants, source, optimize=plan.optimize)
-    return figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -457,7 +406,9 @@ class StudentPlan:
 
 
 def fit_student(run: Run, content: Json) -> None:
-    """Train the student of a run's released labels, from its last checkpoint if there is one.
+    """Train the student of a run's released labels, a network from its last checkpoint.
+
+    An overwritten student stays until the new one works.
 
     Args:
         run: the run.
@@ -466,10 +417,26 @@ def fit_student(run: Run, content: Json) -> None:
     Raises:
         ValueError: if the labels are missing, or the student was begun with another plan.
     """
-    if is_linear(content["model"]["network"]):
-        fit(run, LinearPlan.of(content))
-    else:
+    if not is_linear(content["model"]["network"]):
         find("run_student")("fit", run, content)
+        return
+    plan = LinearPlan.of(content)
+    run.require_finished(LABEL)
+    source, released = load_data(run), ReleasedLabels.load(run.root)
+    inputs, path = student_inputs(run, plan.settings(), source), student_folder(run) / WEIGHTS
+    with kept_until_trained(run, inputs):
+        if run.begin(STUDENT, inputs):
+            solved = Solved.by(plan, source, released)
+            solved.save(path)
+        else:
+            run.require_finished(STUDENT)
+            print(f"pate student fit: finished in {run.root}")
+            solved = Solved.read(path, plan.optimize)
+        trained = partial(solved.trained, source.label_names)
+        export_or_say_why_not(run, trained, source, weights_of_arrays)
+        if not run.is_finished(STUDENT):
+            untested = not len(source.load(Role.TEST).ids)
+            run.finish(STUDENT, {path: digest(path)}, untested=untested)
 
 
 def test_student(run: Run) -> Json:
@@ -479,12 +446,15 @@ def test_student(run: Run) -> Json:
         ValueError: if there is no student.
     """
     require_student(run)
-    content = student_settings(run)
+    content, folder = student_settings(run), student_folder(run)
     if is_linear(content["model"]["network"]):
-        test(run, LinearPlan.of(content))
+        optimize, source = LinearPlan.of(content).optimize, load_data(run)
+        solved = Solved.read(folder / WEIGHTS, optimize)
+        figures, constants = solved.figures(source), solved.arrays["constant_logits"]
+        write_figures(folder, figures, constants, source, optimize=optimize)
     else:
         find("run_student")("test", run, content | {"verbose": False})
-    return load_json(student_folder(run) / METRICS)
+    return load_json(folder / METRICS)
 
 
 def student_settings(run: Run) -> Json:

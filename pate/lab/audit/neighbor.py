@@ -56,7 +56,7 @@ from pate._labeling.runs.run import (
     load_ledger,
 )
 from pate._labeling.runs.vote_store import VoteManifest, finished_votes
-from pate._labeling.stages.student import LinearPlan, fit, student_settings
+from pate._labeling.stages.student import fit_student, student_settings
 from pate._labeling.stages.teachers import load_plan
 from pate._labeling.teachers import FIRST, ClosedFormPlan, assigned_units
 from pate._labeling.votes.kinds import Ballots
@@ -357,7 +357,7 @@ class _Side:
         learned = student_settings(source)
         with suppress(ValueError):  # these outcomes may have no answers to learn from
             if is_linear(learned["model"]["network"]):
-                fit(run, LinearPlan.of(learned))
+                fit_student(run, learned)
             elif source.root.resolve() in self.starts:  # other networks take long
                 find("run_student")("fit", run, learned)
 
