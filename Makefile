@@ -76,6 +76,9 @@ dist:
 	$(WHEELS)/bin/uvx --quiet twine check --strict dist/pate-*
 	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python dist/pate-*.whl
 	cd $(WHEELS) && bin/pate --version && bin/pate study zhu_wang_bins --k [10] --seeds 2
+	cd $(WHEELS) && awk 'BEGIN { print "id,group,lactate,infection"; for (i = 0; i < 3000; i++) { x = rand(); \
+		printf "s%x,p%d,%.3f,%d\n", i * 7919 + 4096, i / 2, 10 * x, x + rand() > 1.2 } }' > stays.csv && \
+		bin/pate fit stays.csv --labels infection --group group --public_fraction 0.2 --epsilon 1 && bin/pate verify runs/stays
 	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \
 		--num_teachers 200 --num_labels 6
 

@@ -7,6 +7,7 @@ The demo's run of `configs/faces` shows the faces.
 """
 
 import argparse
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import chdir
@@ -14,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from PIL import Image
@@ -24,6 +26,7 @@ from pate._labeling.runs.run import Run, load_data
 from pate._labeling.votes.kinds import rows_of
 from pate.aggregators import Release
 from pate.data import CelebA, Role
+from pate.lab.report.page import INK, SERIES, chart
 from scripts.faces.drawing import write_celeba_folder
 
 ROOT = Path(__file__).parents[1]
@@ -107,7 +110,51 @@ def _release(picture: Path, small: bool) -> None:
     figure.savefig(picture, dpi=100, bbox_inches="tight")
 
 
-PICTURES: dict[str, Callable[[Path, bool], None]] = {"faces.jpg": _faces, "release.png": _release}
+_RESULTS = ROOT / "scripts" / "results" / "pictures.json"
+_LINES = {
+    "**pate**": "pate",
+    "DP-SGD on the same map": "DP-SGD, same map",
+    "convolutional network by DP-SGD": "DP-SGD, network",
+}
+_LEVELS = {"logistic regression, not private": "no privacy", "constant answer": "constant answer"}
+_INK = (
+    "color: #212121; --line-1: #00695c; --line-2: #a63c06; --line-3: #5c4a99",
+    "color: #e2e4e9; --line-1: #4dd0c0; --line-2: #ffa578; --line-3: #b9a8ff",
+)
+
+
+def _epsilon(picture: Path, _: bool) -> None:
+    """Draw mAP against epsilon, from the results of 20,000 digits, for a light or a dark page."""
+    rows = json.loads(_RESULTS.read_text())["rows"]
+
+    def draw(axes: Axes) -> None:
+        for (name, title), color in zip(_LINES.items(), SERIES, strict=False):
+            points = [(float(row[1]), float(row[3])) for row in rows if row[0] == name]
+            width = 2.6 if title == "pate" else 1.4
+            axes.plot(*zip(*points, strict=True), ".-", color=color, label=title, linewidth=width)
+        for name, title in _LEVELS.items():
+            (level,) = (float(row[3]) for row in rows if row[0] == name)
+            axes.axhline(level, color=INK, linestyle=":", linewidth=1)
+            axes.annotate(title, (0.25, level), (0, 3), textcoords="offset points", va="bottom")
+        axes.set(xscale="log", xticks=(0.25, 0.5, 1, 2), xticklabels=("0.25", "0.5", "1", "2"))
+        axes.set(ylabel="mAP", ylim=(0, 1.1))
+        axes.minorticks_off()
+        axes.legend(loc="center right")
+
+    caption = "mAP against epsilon on 20,000 private digits of 14 x 14 pixels"
+    svg = chart(caption, "epsilon", draw, (5.0, 3.3)).source
+    light, dark = (f":root {{ {ink} }}" for ink in _INK)
+    style = f"<style>{light} @media (prefers-color-scheme: dark) {{ {dark} }}</style>"
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    head = f'<svg {names} font-family="system-ui, sans-serif"'
+    picture.write_text(svg.replace("<svg", head, 1).replace(">", f">{style}", 1))
+
+
+PICTURES: dict[str, Callable[[Path, bool], None]] = {
+    "faces.jpg": _faces,
+    "release.png": _release,
+    "epsilon.svg": _epsilon,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

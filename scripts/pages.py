@@ -109,15 +109,29 @@ def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
 def on_page_content(html: str, **_: object) -> str:
     """Let blocks of code that may be wider than the page take the keyboard, which scrolls them.
 
-    A corner of a table without a text is no heading.
+    A corner of a table without a text is no heading. Drawings in the colors of the page stand in it.
     """
+    for tag, name in re.findall(r'(<img [^>]*src="(?:\.\./)*images/(epsilon\.svg)"[^>]*>)', html):
+        drawing = (ROOT / "docs" / "images" / name).read_text()
+        html = html.replace(tag, re.sub(r"<style>.*?</style>", "", drawing))
     scrolled = re.sub(r"(<pre[^>]*>(?:<span></span>)?)<code>", r'\1<code tabindex="0">', html)
     return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", scrolled)
 
 
+_SCRIPT = """document.documentElement.dataset.from = location.protocol
+addEventListener("load", () => setTimeout(() => {
+  for (const each of document.querySelectorAll(".md-typeset__scrollwrap, pre code"))
+    if (each.scrollWidth > each.clientWidth) each.tabIndex = 0 }, 300))"""
+
+
 def on_post_page(output: str, **_: object) -> str:
-    """Name the theme's dialog of search, and its lists of pages, to those who hear a page."""
-    named = output.replace('role="dialog">', 'role="dialog" aria-label="Search">')
+    """Name the theme's dialog of search, and its lists of pages, to those who hear a page.
+
+    Search needs a server: a page that was opened from a file does not offer it. Tables that the
+    theme wraps to be scrolled take the keyboard.
+    """
+    named = output.replace("</head>", f"<script>{_SCRIPT}</script></head>", 1)
+    named = named.replace('role="dialog">', 'role="dialog" aria-label="Search">')
     return re.sub(
         r'aria-labelledby="__nav_\d[\d_]*_label"([^>]*>\s*<label class="md-nav__title"[^>]*>'
         r'\s*<span class="md-nav__icon md-icon"></span>\s*)([^<]+?)(\s*</label>)',

@@ -187,6 +187,12 @@ def test_the_pages_of_the_navigation_are_short() -> None:
     assert sum(words.values()) <= MOST_WORDS, words
 
 
+def test_the_readme_has_at_most_400_words_outside_of_code() -> None:
+    text = (ROOT / "README.md").read_text()
+    words = len(re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE).split())
+    assert 200 < words <= 400
+
+
 def test_the_picture_and_the_table_choose_among_the_same_aggregators() -> None:
     page = (ROOT / "docs" / "which.md").read_text()
     rows = re.findall(r"^\| \[?`(\w+)`", page.partition("## Scores")[0], flags=re.MULTILINE)

@@ -230,7 +230,7 @@ INK = f"{_FIXED}00"
 """The color of text."""
 SERIES = tuple(f"{_FIXED}{number:02x}" for number in range(1, 7))
 """Colors of series: the variables ``--line-1`` to ``--line-6`` of a page."""
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "svg.fonttype": "none",  # texts are those of the page
     "text.parse_math": False,
     "grid.color": INK,
@@ -253,7 +253,7 @@ def drawing(caption: str, draw: Callable[[Any], object], size: tuple[float, floa
     from matplotlib.figure import Figure
     from matplotlib.rcsetup import cycler
 
-    style = _STYLE | {"svg.hashsalt": caption, "axes.prop_cycle": cycler(color=SERIES)}
+    style: Any = _STYLE | {"svg.hashsalt": caption, "axes.prop_cycle": cycler(color=SERIES)}
     with mpl.rc_context(style):
         figure, file = Figure(figsize=size, layout="constrained"), BytesIO()
         draw(figure)
@@ -264,7 +264,7 @@ def drawing(caption: str, draw: Callable[[Any], object], size: tuple[float, floa
     text = re.sub(
         r"<style.*?</style>| clip-path=\"[^\"]*\"| id=\"\w+_\d+\"", "", text, flags=re.DOTALL
     )
-    text = re.sub(r" font-family: [^;\"]*;?", "", text)
+    text = re.sub(r" font-family: [^;\"]*;?", "", re.sub(r"\s*\n\s*", " ", text))
     text = text.replace(
         "<svg ", f'<svg role="img" fill="currentColor" aria-label="{escape(caption)}" ', 1
     )

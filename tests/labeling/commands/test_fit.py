@@ -44,6 +44,17 @@ def write_stays(num: int) -> None:
             writer.writerow([*row, int(infection), int(sepsis)])
 
 
+def test_a_hopeless_epsilon_is_refused_before_payment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_stays(300)
+    epsilon = WORDS.index("--epsilon") + 1
+    assert cli.main([*WORDS[:epsilon], "0.001", *WORDS[epsilon + 1 :]]) == 2
+    assert "or a larger target_epsilon" in capsys.readouterr().err.splitlines()[-1]
+    assert not LEDGER.exists() and not Path("runs", "stays", "public").exists()
+
+
 def test_the_command_of_the_readme_pays_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
