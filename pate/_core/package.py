@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from typing import Any
 
-RELEASE = "0.5.0.dev0"
+RELEASE = "0.5.0"
 """The number of a release, or of the next one with ``.dev0``."""
 
 
