@@ -21,7 +21,6 @@ from pate import cli
 from pate._core.validation import explain_os_error
 from pate._labeling.commands.table import commands
 from pate._labeling.runs.run import LABEL, STUDENT, TEACHERS_FIT, TEACHERS_VOTE, Run, Stage
-from pate._networks.teachers.training import SavedChunk
 from tests.conftest import make_arrays
 from tests.faults import full_disk, read_only
 from tests.lab.silos.exchanges import Hospitals
@@ -212,25 +211,6 @@ def test_a_fault_is_told_with_what_to_do_wherever_it_is_found(error: Exception, 
             "Nothing that was finished is lost: free some" in text
             and "the same command goes on" in text
         )
-
-
-def test_short_memory_makes_no_damaged_teachers(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def load(path: Path, **options: object) -> None:
-        raise RuntimeError(
-            f"unable to mmap 8 bytes from file <{path}>: Cannot allocate memory (12)"
-        )
-
-    monkeypatch.setattr("torch.load", load)
-    with pytest.raises(RuntimeError, match="mmap"):  # also in a worker, whose errors arrive alone
-        SavedChunk.read(place / "run/private/teachers/teachers_00000.pt")
-    Run(place / "run").clear(TEACHERS_VOTE)
-    code, error = run("teachers vote --run run", capsys)
-    assert code == 2 and len(error.splitlines()) == 1
-    assert error.startswith(
-        "pate teachers vote: Expected more memory than is free, got: unable to mmap 8 bytes"
-    )
 
 
 @pytest.mark.parametrize(

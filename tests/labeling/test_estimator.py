@@ -164,36 +164,6 @@ def test_rows_of_private_records_are_no_public_samples(
     classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("package", ["pandas", "polars"])
-def test_data_frames_are_taken_by_their_columns(
-    package: str, arrays: tuple[FloatArray, UInt8Array]
-) -> None:
-    frames = pytest.importorskip(package)
-
-    def frame(values: Any, names: str) -> Any:
-        return frames.DataFrame({name: values[:, i] for i, name in enumerate(names)})
-
-    X, Y, names = arrays[0][:700], arrays[1][:700], "abcdefgh"[: arrays[0].shape[1]]
-    classifier = PateClassifier(epsilon=8.0, noise_seed=0)
-    classifier.fit(frame(X[:400], names), frame(Y[:400], "xyz"), X_public=frame(X[400:], names))
-    assert classifier.released_.label_names == ("x", "y", "z")
-    assert classifier.feature_names_in_.tolist() == [*names]
-    found = classifier.predict_proba(frame(X[:50], names))
-    alone = PateClassifier(epsilon=8.0, noise_seed=0).fit(X[:400], Y[:400], X_public=X[400:])
-    assert (found == alone.predict_proba(X[:50])).all()
-    with pytest.raises(ValueError, match="Feature names must be in the same order"):
-        classifier.predict(frame(X, names[::-1]))
-    gaps = frames.DataFrame({name: [None, *Y[1:400, i].tolist()] for i, name in enumerate("xyz")})
-    if package == "pandas":
-        gaps = gaps.astype("Int64")
-    with pytest.raises(ValueError, match="NaN"):
-        clone(classifier).fit(X[:400], gaps, X_public=X[400:])
-    unknown = clone(classifier).set_params(unknown_labels="nan")
-    released = unknown.fit(X[:400], gaps, X_public=X[400:]).released_
-    assert released.label_names == ("x", "y", "z")
-
-
 def test_bad_input_is_one_line_and_spends_nothing(
     arrays: tuple[FloatArray, UInt8Array], tmp_path: Path
 ) -> None:

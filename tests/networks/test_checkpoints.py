@@ -7,10 +7,7 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
-from pate import cli
 from pate._networks.training import LocalCheckpoints
-from tests.conftest import Write
-from tests.networks.conftest import recipe
 
 
 @pytest.fixture
@@ -41,15 +38,3 @@ def test_a_checkpoint_moves_with_its_folder(tmp_path: Path) -> None:
     shutil.move(before, after)
     content = LocalCheckpoints().load_checkpoint(after / "last.ckpt", weights_only=True)
     assert content == {"callbacks": {"kept": state(after), "other": {}}, "epoch": 3}
-
-
-@pytest.mark.usefixtures("no_temporary_files")
-def test_teachers_are_never_elsewhere(write_arrays: Write, tmp_path: Path) -> None:
-    folder = recipe(tmp_path / "recipe", write_arrays(), steps=10)
-    files = [
-        word for name in ("data", "teachers") for word in ("--config", str(folder / f"{name}.yaml"))
-    ]
-    assert (
-        cli.main(["teachers", "fit", *files, "--num_teachers", "2", "--run", str(tmp_path / "run")])
-        == 0
-    )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pate
-from models import MLP, Linear
+from models import Linear
 from pate.accounting import read_ledger
 from pate.data import Arrays
 from tests.labeling.commands.test_run import everything
@@ -84,18 +84,3 @@ def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
     assert everything(copied / "private" / "votes") == before
     with pytest.raises(ValueError, match="absent"):
         pate.RunPlan(copied, absent=[3]).vote()
-
-
-def test_a_student_has_its_schedule_and_callbacks() -> None:
-    from pytorch_lightning.callbacks import EarlyStopping
-
-    plan = pate.StudentPlan(
-        network=MLP,
-        scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=3),
-        model={"pseudo_confidence": 0.9},
-        trainer={"callbacks": [partial(EarlyStopping, monitor="val_loss")]},
-    )
-    content = plan.configuration()
-    assert content["model"]["scheduler"]["init_args"]["step_size"] == 3
-    assert content["model"]["pseudo_confidence"] == 0.9
-    assert content["trainer"]["callbacks"][0]["init_args"] == {"monitor": "val_loss"}

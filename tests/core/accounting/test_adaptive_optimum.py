@@ -3,11 +3,10 @@ are played out."""
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
-from mpmath import mp
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import binom
@@ -16,7 +15,7 @@ from pate._core.accounting import adaptive as _adaptive
 from pate._core.accounting.adaptive import adaptive_profile, equal_rounds, pure_profile
 from pate._core.accounting.base import total_cost
 from pate._core.accounting.cost import DEFAULT_ORDERS, convert, gaussian_delta, remaining_delta
-from pate._core.accounting.curves import _moved_outwards, bounded_range_pairs, gaussian_bit_pairs
+from pate._core.accounting.curves import bounded_range_pairs, gaussian_bit_pairs
 from pate.accounting import (
     BoundedRangeEvent,
     ComposedEvent,
@@ -30,7 +29,7 @@ from pate.accounting import (
     RootPeelingEvent,
     StabilityTestEvent,
 )
-from tests.core.accounting.adversaries import attack, bits, choices, enumerated
+from tests.core.accounting.adversaries import bits, choices, enumerated
 
 REPLACE = NeighboringRelation.REPLACE_RECORD
 FloatArray = NDArray[np.float64]
@@ -303,26 +302,6 @@ def test_corners_on_the_arc_are_too_few() -> None:
     assert (bound([inside], 1, step=0.001)[1:-1] < best[1:-1]).any()
 
 
-@pytest.mark.slow
-def test_the_published_query_is_known_to_a_fifth_of_a_percent() -> None:
-    """The figures of docs/appendix/costs.md."""
-    query = ComposedEvent(
-        events=(
-            BoundedRangeEvent(eta=4 / 39, neighboring_relation=REPLACE),
-            StabilityTestEvent(
-                sigma=60, delta_test=1e-9, shift=2, num_teachers=800, neighboring_relation=REPLACE
-            ),
-        )
-    )
-    assert 7.558 < adaptive_epsilon(query, 600, delta=1e-6) < 7.560
-    gaps = np.arange(240.0, 480, 4)
-    rounds = [
-        choices(4 / 39, np.linspace(0.3, 0.7, 17) * 4 / 39),
-        bits(2 / 60, (gaps - 2) / 60 + ndtri(1e-9)),
-    ]
-    assert attack(rounds, 600, 7.546) > (1e-6 - 600e-9) / (1 - 600e-9)
-
-
 @pytest.mark.parametrize("delta", [1e-2, 1e-7])
 @pytest.mark.parametrize("count", [1, 2])
 def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> None:
@@ -334,34 +313,6 @@ def test_rare_outcomes_of_a_test_are_within_reach(delta: float, count: int) -> N
     laws = bits(2 / 5, (np.arange(2, 79, 0.5) - 2) / 5 + ndtri(1e-9))
     best = enumerated(np.exp(np.array([found, 0.95 * found])), [laws] * count)
     assert best[0] <= delta < best[1]
-
-
-@pytest.mark.parametrize(
-    ("reach", "nearest", "end", "number"),
-    [(2.0, 0.0, 3.0, 26), (5.0, 3.0, 6.0, 19), (100.0, 0.0, 26.0, 103)],
-)
-def test_corners_of_bits_are_where_neighboring_tangents_meet(
-    reach: float, nearest: float, end: float, number: int
-) -> None:
-    """From the farthest center, whose point of the arc is a corner, to the nearest one."""
-    p, q = gaussian_bit_pairs(1.0, reach, nearest=nearest)
-    assert p.shape == q.shape == (number + (nearest > 0),)
-    shrinks = (mp.mpf(nearest + 6) / (end + 6)) ** (mp.mpf(1) / (number - 1))
-    centers = [6 - (end + 6) * shrinks**i for i in range(number)]
-    assert centers[-1] - centers[-2] < 0.1 * (1 + nearest / 6) + 0.01
-    with mp.workdps(60):
-        arc = [(mp.ncdf(c - 0.5), mp.ncdf(c + 0.5), mp.exp(-c)) for c in centers]
-        corners = [arc[0][:2]]
-        for (q0, p0, s0), (q1, p1, s1) in pairwise(arc):
-            at = (p1 - p0 + s0 * q0 - s1 * q1) / (s0 - s1)
-            corners.append((at, p0 + s0 * (at - q0)))
-    corners += [arc[-1][:2]] * (nearest > 0)
-    np.testing.assert_allclose(q, [float(corner[0]) for corner in corners], rtol=1e-9)
-    np.testing.assert_allclose(p, [float(corner[1]) for corner in corners], rtol=1e-9)
-    outwards = _moved_outwards(np.array([0.5]), np.array([0.25]))
-    assert outwards.p / 0.5 - 1 == pytest.approx(
-        1e-12, rel=1e-3, abs=0
-    ) and 1 - outwards.q / 0.25 == pytest.approx(1e-12, rel=1e-3)
 
 
 @pytest.mark.parametrize(

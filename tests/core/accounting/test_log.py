@@ -171,22 +171,6 @@ def test_a_ledger_that_drops_what_is_added_is_noticed(path: Path) -> None:
     assert len(bodies(path)) == rows
 
 
-def test_a_reserve_reads_only_what_is_new(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger, other = filled(path), Ledger(path)
-    reserve(other, gaussian(6000), 1)
-    read: list[str] = []
-    real = _ledger.chained
-
-    def spy(previous: str, text: str) -> str:
-        read.append(text)
-        return real(previous, text)
-
-    monkeypatch.setattr("pate._core.accounting.ledger.chained", spy)
-    reserve(ledger, gaussian(6000), 1)
-    # the row of the other process, and twice its own: folded, and written
-    assert len(read) == 3
-
-
 def test_reading_holds_no_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = filled(path)
     monkeypatch.setattr(_ledger, "_ROWS", 8)

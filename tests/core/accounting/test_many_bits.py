@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import erfcx, lambertw, log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 from scipy.stats import binom
 
 from pate._core.accounting import cost as many_bits
@@ -169,24 +169,6 @@ def test_a_sum_of_weights_has_the_stated_mu_squared() -> None:
             assert 0.9e-12 < found / ((number + excess) * width) - 1 < 1.1e-12
     assert WIDTHS[0] == 2.0**-40 and WIDTHS[-1] == 1 and WIDTHS.size == 161
     np.testing.assert_allclose(WIDTHS[1:] / WIDTHS[:-1], 2**0.25, rtol=1e-14)
-
-
-@pytest.mark.parametrize("bits", [CHOICE, TEST])
-def test_a_bit_weighs_the_fixed_point_of_its_scale_where_it_fits(bits: Bits) -> None:
-    scales = np.array([1e-3, 0.1, 0.2, 0.25, 0.9, 1.0, 1.001])
-    alone = (math.pi / 8 if bits is CHOICE else 1.0) * scales**2
-    weights, lighter = many_bits.bit_weights(bits, scales, alone)
-    np.testing.assert_array_equal(lighter, scales <= bits.largest)
-    for scale, whole, row in zip(scales.tolist(), alone.tolist(), weights, strict=True):
-        weight = (
-            -lambertw(-math.pi / 8 * bits.weight * min(scale, bits.largest) ** 2).real * 8 / math.pi
-        )
-        fits = (scale <= bits.largest) & (bits.width * weight <= WIDTHS)
-        assert (row[~fits] == whole).all() and (scale > bits.largest or fits.any())
-        assert (np.abs(row[fits] / weight - 1 - 1e-12) < 1e-13).all()
-    # never more than what it costs alone
-    weights, lighter = many_bits.bit_weights(bits, scales[1:2], alone[1:2] / 2)
-    assert (weights == alone[1] / 2).all() and not lighter.any()
 
 
 def test_losses_beyond_reach_are_those_of_normal_laws() -> None:

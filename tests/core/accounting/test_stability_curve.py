@@ -120,30 +120,6 @@ def test_two_outcomes_are_raised_by_what_their_digits_lose(
         assert float((stated - mp.log(total)) / added) == pytest.approx(1, abs=0.2)
 
 
-@pytest.mark.slow
-def test_no_gap_is_left_out_that_costs_more() -> None:
-    chance, some = np.random.default_rng(0), DEFAULT_ORDERS[::16]
-    for _ in range(30):
-        sigma, delta_test = (
-            float(10 ** chance.uniform(-1, 3)),
-            float(10 ** chance.uniform(-30, -0.01)),
-        )
-        shift, window, teachers = (
-            int(chance.integers(1, 4)),
-            int(chance.integers(1, 4)),
-            int(chance.integers(1, 900)),
-        )
-        arguments = {"sigma": sigma, "delta_test": delta_test, "window": window}
-        found = stability_test_rdp(some, shift=shift, num_teachers=teachers, **arguments)  # type: ignore[arg-type]
-        gaps = np.repeat(np.arange(max(0, 2 * (teachers - shift)) + 1)[:, None], some.size, axis=1)
-        orders = np.broadcast_to(some, gaps.shape)
-        by_gap = _largest_rdp(
-            orders, gaps, gaps, float(ndtri(delta_test)), 1 / (2 * sigma), window / sigma
-        )
-        every = np.minimum(by_gap.max(axis=0), gaussian_rdp(some, sigma / window))
-        np.testing.assert_allclose(found, every, rtol=1e-11)
-
-
 def test_bound_on_a_block_of_gaps_holds_for_each() -> None:
     chance = np.random.default_rng(1)
     for _ in range(60):

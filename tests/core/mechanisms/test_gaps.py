@@ -10,7 +10,6 @@ import pytest
 
 from pate import mechanisms as m
 from pate._core.mechanisms import gaps as _gaps
-from pate._core.mechanisms.gaps import GapNoise
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.testing.mechanisms import Grid
 from pate.accounting import GaussianNoisyMaxEvent, NeighboringRelation
@@ -18,14 +17,6 @@ from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
 
 ADD = NeighboringRelation.ADD_REMOVE_TEACHER
-NOISES: tuple[GapNoise, ...] = (
-    "gumbel",
-    "exponential",
-    "laplace",
-    "logistic",
-    "half_logistic",
-    "gaussian",
-)
 
 
 class TestChooseGap(MechanismContract):

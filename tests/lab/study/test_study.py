@@ -59,21 +59,6 @@ def test_a_cell_for_each_setting_at_one_price(histogram: Path, tmp_path: Path) -
     assert noise[0] == noise[1] < noise[2] == noise[3]  # three choices cost more than one
 
 
-@pytest.mark.parametrize(("epsilon", "found"), [(1e3, True), (1e-3, False)])
-def test_much_epsilon_finds_the_top_k_and_little_does_not(
-    epsilon: float, found: bool, histogram: Path, tmp_path: Path
-) -> None:
-    study = small(histogram, epsilons=(epsilon,), seeds=20, k=(2,))
-    result = run_study(study, tmp_path / "study")
-    for name in ("Peeling", "Canonical"):
-        exact, _ = result.interval("exact", mechanism=name)
-        assert (exact == 1) == found and (exact < 0.6) == (not found)
-        recall, precision = (
-            result.values(each, mechanism=name) for each in ("recall", "precision")
-        )
-        assert (recall == precision).all()  # sets of two, of two that are right
-
-
 def test_finished_cells_are_kept_and_others_made_again(histogram: Path, tmp_path: Path) -> None:
     study, folder = small(histogram), tmp_path / "study"
     first = run_study(study, folder)
@@ -144,27 +129,6 @@ def test_at_delta_0_no_outcome_is_likelier_by_more_than_epsilon(
             p, q = priced.laws(votes, other)
             worst = max(worst, np.abs(np.log(p[p > 0]) - np.log(q[p > 0])).max())
     assert 0.6 < worst <= 1.5 + 1e-9
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"k": (3, 0)}, r"k\[1\] >= 1"),
-        ({"counts": ()}, "votes, counts or simulate"),
-        ({"mechanisms": [Partial(Peeling)] * 2}, "names of mechanisms that occur once"),
-        ({"mechanisms": [Partial(Peeling, k=3)]}, "k of the study, not of Peeling"),
-        ({"delta": -1e-6}, "delta"),
-        (
-            {"mechanisms": [Partial(Peeling, neighboring_relation="add_remove_teacher")]},
-            "Peeling for the relation of the study, replace_record",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(
-    changed: dict[str, object], message: str, histogram: Path
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        small(histogram, **changed)
 
 
 def test_the_page_has_a_study_of_two_k_and_six_mechanisms(

@@ -151,21 +151,3 @@ def test_pictures_take_one_command(
     assert cli.main(shlex.split("fit pictures/ --labels attributes.csv --epsilon 1e5")) == 0
     assert "Verdict: accuracy " in capsys.readouterr().out
     assert Path("runs/pictures/public/student/model").is_dir()
-
-
-def test_a_file_names_the_labels_of_pictures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """All of its columns are labels that have no other meaning, but persons are asked about."""
-    monkeypatch.chdir(tmp_path)
-    rows, words = write_pictures(), ["init", "recipe", "--data", "pictures", "--labels"]
-    assert cli.main([*words, "attributes.csv"]) == 0
-    settings = yaml.safe_load(Path("recipe", "data.yaml").read_text())["data"]["init_args"]
-    assert (settings["table"], settings["labels"]) == ("attributes.csv", None)
-    assert "2 labels: dark, red." in capsys.readouterr().out
-    assert cli.main([*words, "none.csv"]) == 2
-    assert "Expected none.csv in pictures" in capsys.readouterr().err
-    people = [f"{row},p{number * 7 % 20:03}" for number, row in enumerate(rows)]
-    Path("pictures", "attributes.csv").write_text("\n".join(["file,split,dark,red,who", *people]))
-    assert cli.main([*words, "attributes.csv"]) == 2
-    assert "Expected --group COLUMN" in capsys.readouterr().err

@@ -111,25 +111,6 @@ def test_labels_are_coded_as_public_records_have_them(
     assert head in ("topics", "tags", "class") or names == (head,)
 
 
-@pytest.mark.parametrize(
-    ("shape", "patches"),
-    [((9, 9, 3), True), pytest.param((1, 9, 9), True, marks=pytest.mark.slow), ((2, 9), False)],
-)
-def test_arrays_of_pictures_are_seen_by_patches(
-    shape: tuple[int, ...], patches: bool, tmp_path: Path
-) -> None:
-    arrays = make_arrays() | {"X": np.random.default_rng(0).random((600, *shape))}
-    np.savez(tmp_path / "my.npz", **arrays)  # type: ignore[arg-type]
-    words = [str(tmp_path / "recipe"), "--data", str(tmp_path / "my.npz")]
-    assert cli.main(["init", *words]) == 0
-    source = read_data(tmp_path / "recipe" / "data.yaml")
-    assert (source.input_shape == (9 * 128,)) == patches
-    assert (
-        "Guessed: X holds pictures" in (tmp_path / "recipe" / "data.yaml").read_text()
-    ) == patches
-    assert (tmp_path / "recipe" / "student_network.yaml").is_file() == patches
-
-
 @pytest.mark.parametrize("kind", list(_KINDS))
 def test_every_kind_describes_a_source_and_explains_every_setting(
     kind: str, tmp_path: Path

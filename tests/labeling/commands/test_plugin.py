@@ -31,29 +31,6 @@ def test_a_plugin_has_the_name_that_it_is_given(
     assert "a new or empty folder noisy_mean" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "noisy",
-        "Noisy Mean",
-        "../Mean",
-        "StableTopK",
-        "X",
-        "Numpy",
-        "Torch",
-        "Json",
-        "Class",
-        "MechanismAggregator",
-    ],
-)
-def test_names_that_are_no_class_of_ones_own_are_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["plugin", "new", name]) == 2
-    assert capsys.readouterr().err.count("\n") == 1 and not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_a_new_plugin_passes_its_own_tests_and_a_wrong_one_fails_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from jsonargparse import ArgumentError, capture_parser
+from jsonargparse import capture_parser
 
 from pate import cli
 from pate._labeling.commands.parsing import CommandParser, run_folder
@@ -100,16 +100,6 @@ def require_said(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> No
     assert captured.out == "" and not Path("x").exists()
 
 
-def test_a_parser_that_raises_says_the_same() -> None:
-    parser = CommandParser(exit_on_error=False)
-    parser.add_argument("--seeds", type=int)
-    with pytest.raises(ArgumentError, match="got --seed; did you mean --seeds"):
-        parser.parse_args(["--seed=3"])
-    with pytest.raises(ArgumentError, match="Expected a whole number for --seeds, got x"):
-        parser.parse_args(["--seeds=x"])
-    assert parser.parse_args(["--seeds=3"]).seeds == 3
-
-
 FAST = ("label", "verify")  # of the core, and of aggregators
 NAMES = sorted(commands().keys() - {*OF_NETWORKS, "student fit", "student test"})
 
@@ -154,22 +144,3 @@ def test_a_run_that_a_file_names_is_the_one_that_is_locked(tmp_path: Path) -> No
     assert run_folder(["--config", str(file)]) == Path("runs/mine")
     assert run_folder(["--config", str(file), "--run", "runs/other"]) == Path("runs/other")
     assert run_folder(["--overwrite"]) is None
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("predict model new.csv --probabilities", "predict model new.csv --probabilities true"),
-        ("predict model new.csv --trust=false", "predict model new.csv"),
-        ("verify --run run", "verify run"),
-        (f"{LABEL} --aggregator NoisyVotes", f"{LABEL} --aggregator=NoisyVotes"),
-    ],
-)
-def test_words_may_be_written_either_way(
-    given: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = []
-    for words in (given, meant):
-        assert end_of(words.split()) == 2
-        said.append(capsys.readouterr().err)
-    assert said[0] == said[1] and "known option" not in said[0]

@@ -140,21 +140,6 @@ def test_a_picture_starts_no_program(
     assert (tmp_path / "started").exists()
 
 
-def test_columns_may_come_in_any_order_and_labels_be_chosen(pictures: Path) -> None:
-    source = PictureTable(pictures, size=8)
-    assert source.label_names == ("hat", "beard")
-    private = source.load(Role.PRIVATE)
-    assert private.ids.tolist() == [
-        f"more/p{i:02}.png" if i % 4 == 0 else f"p{i:02}.jpg" for i in range(0, 24, 3)
-    ]
-    assert private.labels.tolist() == [[i % 2, i // 2 % 2] for i in range(0, 24, 3)]
-    assert private.groups is not None and private.groups.tolist() == [f"n{i}" for i in range(8)]
-    assert source.ledger_path == pictures / "ledger.sqlite"
-    one = PictureTable(pictures, size=8, labels=["beard"])
-    assert one.label_names == ("beard",)
-    assert (one.load(Role.TEST).labels[:, 0] == source.load(Role.TEST).labels[:, 1]).all()
-
-
 def test_private_pictures_are_read_where_they_are_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

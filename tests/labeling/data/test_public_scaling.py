@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate._labeling.data import feature_maps
 from pate._labeling.data.records import as_features
 from pate.data import ArrayFeatures, Arrays, DataSource, PublicScaling, Records, Role
-from tests.conftest import Write, make_arrays
+from tests.conftest import make_arrays
 
 
 def scaled(features: np.ndarray, public: slice = slice(None)) -> np.ndarray:
@@ -105,18 +104,3 @@ def test_columns_of_all_units_say_about_as_much() -> None:
     assert np.abs(departures).max() == 10
     lengths = np.linalg.norm(scaled(mixed()), axis=1)
     assert np.isclose(np.median(lengths), 1, atol=0.02) and lengths.max() < 1.4143
-
-
-def test_records_of_any_shape_and_samples_beyond_what_is_held(
-    write_arrays: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pictures = np.random.default_rng(0).random((600, 3, 4, 4)).astype(np.float32)
-    data = Arrays(write_arrays(X=pictures), features=PublicScaling())
-    assert data.input_shape == (3, 4, 4)
-    flat = Arrays(write_arrays("flat.npz", X=pictures.reshape(600, -1)), features=PublicScaling())
-    whole = np.asarray(flat.records(Role.PUBLIC).features)
-    assert np.array_equal(np.asarray(data.records(Role.PUBLIC).features).reshape(100, -1), whole)
-    monkeypatch.setattr(feature_maps, "_HELD_BYTES", 48 * 4 * 50)
-    assert np.allclose(scaled(pictures[400:500].reshape(100, -1)), whole, atol=0.1)
-    with pytest.raises(ValueError, match="Expected public features that differ"):
-        scaled(np.ones((10, 3), dtype=np.float32))

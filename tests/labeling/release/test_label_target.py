@@ -1,7 +1,6 @@
 """`pate label --target_epsilon`: the noise of any aggregator is scaled until its release costs no
 more than asked."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,8 @@ import yaml
 
 from pate import ReleasedLabels, VoteShape, cli
 from pate._labeling.release.label_settings import scale_to_target
-from pate.accounting import Budget, Ledger, NeighboringRelation, Target, epsilon_of, read_ledger
+from pate.accounting import Budget, NeighboringRelation, Target, epsilon_of, read_ledger
 from pate.aggregators import Aggregator, NoisyVotes, StableTopK
-from tests.conftest import copy_run
 
 Printed = pytest.CaptureFixture[str]
 RELATION = NeighboringRelation.REPLACE_RECORD
@@ -99,33 +97,6 @@ def test_a_release_costs_what_was_asked_at_most(
         assert label(copied, *again) == 0
         assert (copied / "public" / "labels.npz").read_bytes() == before
     assert len(read_ledger(copied / "ledger.sqlite").entries) == entries
-
-
-@pytest.mark.slow
-def test_a_budget_of_the_size_of_the_target_is_enough(finished: Path, tmp_path: Path) -> None:
-    """The filter of an unused ledger admits what was calibrated."""
-    run = copy_run(finished, tmp_path / "run")
-    (run / "ledger.sqlite").unlink()
-    Ledger(run / "ledger.sqlite")
-    for place in (
-        "public/labels.npz",
-        "private/label.json",
-        "public/privacy.json",
-        "public/privacy.txt",
-    ):
-        (run / place).unlink()
-    words = [
-        "--target_epsilon=400",
-        "--max_epsilon=400",
-        "--max_delta0=6e-4",
-        "--budget_filter=renyi",
-    ]
-    assert label(run, "--aggregator=NoisyVotes", *words) == 0
-    statement = json.loads((run / "public" / "privacy.json").read_text())
-    assert statement["guarantees"][RELATION.value]["epsilon"] <= 400
-    book = read_ledger(run / "ledger.sqlite")
-    assert book.budget is not None and book.budget.max_epsilon == 400 and len(book.entries) == 1
-    assert book.filter is not None and (book.filter.name, book.filter.max_delta0) == ("renyi", 6e-4)
 
 
 @pytest.mark.parametrize(

@@ -153,23 +153,6 @@ def made_scores() -> NamedVotes:
     )
 
 
-@pytest.mark.parametrize(
-    ("sigma_test", "delta_test", "expected"),
-    [
-        ("0.5", "1e-4", "the cost of the stability tests of all queries"),
-        ("1e21", "1e-6", "at least 10% of the queries answered"),
-    ],
-)
-def test_labels_that_are_not_to_be_had_are_refused_before_votes_are_imported(
-    sigma_test: str, delta_test: str, expected: str, place: Path, capsys: Captured
-) -> None:
-    settings = ("scale_gap=1", f"sigma_test={sigma_test}", f"delta_test={delta_test}")
-    words = ("--aggregator=StableTopK", *(f"--aggregator.{each}" for each in settings))
-    error = refused(capsys, "--votes=votes.npz", aggregator=words)
-    assert expected in error
-    assert not Path("runs").exists() and not Path("votes.ledger.sqlite").exists()
-
-
 def test_scores_of_other_models_become_labels_for_a_target_alone(
     place: Path, capsys: Captured
 ) -> None:

@@ -439,24 +439,6 @@ def test_bases_and_residuals_are_whole_numbers_that_add_up_exactly() -> None:
     )
 
 
-def test_groups_may_have_any_numbers() -> None:
-    records, question = (
-        Records.drawn(60, np.random.default_rng(1)),
-        question_of(np.random.default_rng(2)),
-    )
-    plain, moved = (
-        group_voters(replace(records, groups=records.groups + shift)) for shift in (0, -1)
-    )
-    assert records.groups[0] == 0
-    np.testing.assert_array_equal(plain.norms(question), moved.norms(question))
-    none = group_voters(records.of(np.zeros(60, dtype=np.bool_)))
-    assert (
-        none.num_private == 0
-        and not none.norms(question).size
-        and not none.clipped_sum(question, 1.0).any()
-    )
-
-
 @pytest.mark.parametrize("kind", ["record", "group"])
 def test_a_part_has_directions_of_its_own(kind: str) -> None:
     """Voters along the first part are the voters of its columns, whatever stands next to them."""
