@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         Joint as Joint,
         LimitedDomainTopK as LimitedDomainTopK,
         MechanismAggregator as MechanismAggregator,
-        PeeledVotes as PeeledVotes,
         Peeling as Peeling,
         PermuteAndFlip as PermuteAndFlip,
         StableTopK as StableTopK,

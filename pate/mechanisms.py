@@ -39,14 +39,10 @@ if TYPE_CHECKING:
         seeded_generator as seeded_generator,
     )
     from pate._core.mechanisms.peeling import (
-        CountedTopK as CountedTopK,
         GammaCounts as GammaCounts,
         GumbelPeeling as GumbelPeeling,
-        LaplaceCounts as LaplaceCounts,
-        NoisyMax as NoisyMax,
         NoisyTopK as NoisyTopK,
         OneShotLaplace as OneShotLaplace,
-        PeeledCounts as PeeledCounts,
         PermuteAndFlipPeeling as PermuteAndFlipPeeling,
         scale_for_epsilon as scale_for_epsilon,
     )

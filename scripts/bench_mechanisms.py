@@ -190,7 +190,7 @@ def noise_cases(scores: Scores, source: str) -> list[tuple[str, Draw, Draw]]:
         ("Gaussian thresholds", partial(m.exceeds, counts, 400.0, sigma=80.0)),
     ]
     batches: list[tuple[str, m.Mechanism[Any], Draw]] = [
-        ("NoisyMax", m.NoisyMax(scale=SCALE), lambda: gumbel().argmax(axis=1)),
+        ("NoisyTopK of one", m.NoisyTopK(k=1, scale=SCALE), lambda: gumbel().argmax(axis=1)),
         ("NoisyTopK", m.NoisyTopK(k=K, scale=SCALE), lambda: top_set(gumbel(), K)),
         ("GumbelPeeling", m.GumbelPeeling(k=K, scale=SCALE), lambda: top_list(gumbel(), K)),
         ("OneShotLaplace", m.OneShotLaplace(k=K, scale=SCALE), lambda: top_list(laplace(), K)),

@@ -30,7 +30,6 @@ from pate.aggregators import (
     Joint,
     LimitedDomainTopK,
     NoisyVotes,
-    PeeledVotes,
     Peeling,
     PermuteAndFlip,
     Rounds,
@@ -71,9 +70,6 @@ TOP_STABLE: dict[str, Any] = {
     "delta": 1e-2,
 }
 RANKED: dict[str, Draw] = {
-    "exponential mechanism": seeded(m.NoisyMax(scale=2.0)),
-    "permute and flip": seeded(m.NoisyMax(scale=2.0, noise="exponential")),
-    "report noisy max": seeded(m.NoisyMax(scale=2.0, noise="laplace")),
     "one-shot exponential": seeded(m.NoisyTopK(k=3, scale=2.0)),
     "one-shot permute and flip": seeded(m.NoisyTopK(k=3, scale=2.0, noise="exponential")),
     **{f"noisy top-k {noise}": seeded(m.NoisyTopK(k=3, scale=2.0, noise=noise)) for noise in NOISE},
@@ -89,7 +85,6 @@ RANKED: dict[str, Draw] = {
     },
     "joint gumbel": seeded(m.JointMechanism(k=3, scale=2.0)),
     "joint exponential": seeded(m.JointMechanism(k=3, scale=2.0, noise="exponential")),
-    "laplace counts": seeded(m.LaplaceCounts(num_items=NUM_LABELS, scale=2.0)),
     "gamma counts": seeded(m.GammaCounts(scale=2.0)),
     **{
         f"limited domain {relation}": seeded(
@@ -153,7 +148,6 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "fixed with a fallback": replace(stable, fallback=True, scale_noise_with_rounds=True),
         "peeling": Peeling(k=2, scale_peel=2.0, **common),
         "peeling by laplace": Peeling(k=2, scale_peel=2.0, noise_law="laplace", **common),
-        "peeled votes": PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=1.0, **common),
         "permute and flip": PermuteAndFlip(k=2, scale_flip=2.0, **common),
         "limited domain": LimitedDomainTopK(
             k=2, kbar=3, scale_domain=1.0, delta_domain=1e-2, **common

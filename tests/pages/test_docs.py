@@ -199,7 +199,7 @@ def test_the_picture_and_the_table_choose_among_the_same_aggregators() -> None:
     picture = (ROOT / "docs" / "images" / "choice.svg").read_text()
     answers = re.findall(r"→ (.*)</text>", picture)
     assert [name for answer in answers for name in re.findall(r"[A-Z]\w+", answer)] == rows
-    assert len(rows) == 8 and all(hasattr(pate.aggregators, name) for name in rows)
+    assert len(rows) == 7 and all(hasattr(pate.aggregators, name) for name in rows)
 
 
 PARTS = ["Algorithm", "Theorem", "Example"]

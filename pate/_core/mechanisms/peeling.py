@@ -3,26 +3,23 @@
 With one draw of noise on every score, `NoisyTopK` reports the set of the k largest (Shekelyan &
 Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism"), and
 `OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds. The
-output is ordered. At the end `PeeledCounts` adds the noisy scores of the k items. `LaplaceCounts`
-and `GammaCounts` release all scores.
+output is ordered. `GammaCounts` releases all scores.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.accounting.events import ComposedEvent, Event, GaussianEvent, PureDPEvent
+from pate._core.accounting.events import Event, PureDPEvent
 from pate._core.mechanisms.base import (
-    Case,
     Checks,
     Law,
     NotStatedError,
@@ -35,7 +32,6 @@ from pate._core.mechanisms.exact_choice import sample_k_smallest, sum_of_exponen
 from pate._core.mechanisms.noise import (
     LazyReal,
     Noise,
-    add_gaussian,
     decimal_precision,
     require_noise,
     split,
@@ -53,7 +49,6 @@ from pate._core.mechanisms.ranking import (
 from pate._core.validation import (
     FloatArray,
     IntArray,
-    require,
     require_count,
     require_positive,
 )
@@ -106,55 +101,6 @@ def _rounded(
                 return low
         for digits in (*waits, place):
             digits.draw_more_bits(generator)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaplaceCounts(ScoreMechanism[FloatArray]):
-    """Release every score with Laplace noise (Dwork et al. (2006)).
-
-    The law is exact: real numbers, rounded to a public grid of at least ``scale / 2^20``.
-
-    Privacy: pure DP of ``num_items / scale`` under both relations, because no count moves by more
-    than one vote.
-
-    >>> mechanism = LaplaceCounts(num_items=4, scale=2.0)
-    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0)).shape
-    (4,)
-
-    Args:
-        num_items: the number of scores d, at least 1.
-        scale: scale of the Laplace noise, in votes.
-
-    Raises:
-        ValueError: on ``num_items < 1`` or ``scale <= 0``.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-    checks: ClassVar[Checks] = {"num_items": partial(require_count, 1)}
-
-    num_items: int
-    scale: float
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FloatArray:
-        """Return noisy ``scores``, float64 of their shape, ``[num_items]`` or ``[B, num_items]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers, or not ``num_items`` of them.
-        """
-        rows, single = as_batch(scores)
-        require(
-            rows.shape[1] == self.num_items, f"{self.num_items} scores", num_items=rows.shape[1]
-        )
-        # in one dimension the law of the cube is Laplace's
-        noisy = add_cube(rows.reshape(-1, 1), scale=self.scale, generator=generator).reshape(
-            rows.shape
-        )
-        return noisy[0] if single else noisy
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return PureDPEvent(
-            neighboring_relation=relation, epsilon=self.num_items * self.sensitivity / self.scale
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,53 +211,6 @@ class NoisyTopK(TopKMechanism):
                 f"the law of {type(self).__name__} with {self.noise} noise is not known"
             )
         return peeling_law(scores, self.k, self.scale, "gumbel")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoisyMax(ScoreMechanism[IntArray]):
-    """Release the index of the largest of ``scores + scale * noise``.
-
-    With Gumbel noise this is the exponential mechanism, which chooses an item with probability
-    proportional to ``exp(score / scale)`` (McSherry & Talwar (2007)); with exponential noise
-    permute-and-flip (McKenna & Sheldon (2020); Ding et al. (2021)); with Laplace noise
-    report-noisy-max (Dwork & Roth (2014), Claim 3.9).
-
-    Privacy: one choice of ``w / scale``, bounded range with Gumbel noise and pure DP with any
-    other. ``w`` is 1 vote under ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD.
-
-    >>> mechanism = NoisyMax(scale=2.0)
-    >>> mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
-    array(0)
-
-    Args:
-        scale: scale of the noise, in votes.
-        noise: any noise of `NoisyTopK`.
-
-    Raises:
-        ValueError: on ``scale <= 0`` or an unknown noise.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    scale: float
-    checks: ClassVar[Checks] = {"noise": partial(require_noise, Noise)}
-
-    noise: Noise = "gumbel"
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose from ``scores`` ``[d]`` or ``[B, d]``; return an index per row, ``[]`` or ``[B]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers.
-        """
-        return self._set_of_one(scores, generator=generator)[..., 0]
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return self._set_of_one.event(relation)
-
-    @property
-    def _set_of_one(self) -> NoisyTopK:
-        return NoisyTopK(k=1, scale=self.scale, noise=self.noise, sensitivity=self.sensitivity)
 
 
 def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
@@ -444,79 +343,3 @@ class PermuteAndFlipPeeling(TopKMechanism):
 
     def law(self, scores: Rows) -> Law:
         return peeling_law(scores, self.k, self.scale, "exponential")
-
-
-class CountedTopK(NamedTuple):
-    """Items in order, and the noisy scores that they have."""
-
-    items: IntArray
-    """``[k]`` or ``[B, k]`` indices, in the order of choice."""
-    scores: FloatArray
-    """``[k]`` or ``[B, k]``: their scores with Gaussian noise, on a public grid; not sorted."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PeeledCounts(ScoreMechanism[CountedTopK]):
-    """Choose k items by `GumbelPeeling`, then release the scores of these k with Gaussian noise.
-
-    The price follows k, not the number of items, where noise on all scores would pay for each of
-    them. Noisy scores that were used for the choice would be biased upwards, as luck is chosen. The
-    noise here is fresh, so that they are unbiased.
-
-    Privacy: adaptive composition of the k choices with one Gaussian release of k numbers, none of
-    which moves by more than the sensitivity under either relation: an L2 sensitivity of ``sqrt(k)``
-    times that. Given the items, which were released before, it does not matter which scores they
-    are.
-
-    >>> mechanism = PeeledCounts(k=2, scale=2.0, sigma=1.0)
-    >>> found = mechanism(np.array([90, 80, 10, 0]), generator=seeded_generator(0))
-    >>> found.items, found.scores.round(1)
-    (array([0, 1]), array([92.6, 79.3]))
-
-    Args:
-        k: number of items, 1..d.
-        scale: scale of the Gumbel noise of the choice, in the unit of the scores (votes).
-        sigma: standard deviation of the noise of each score, in that unit.
-
-    Raises:
-        ValueError: on ``k < 1``, or ``scale``, ``sigma`` or ``sensitivity`` that are not positive.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale", "sigma")
-    checks: ClassVar[Checks] = {"k": partial(require_count, 1)}
-
-    k: int
-    scale: float
-    sigma: float
-
-    @classmethod
-    def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:
-        return [{"k": case.k}] if case.k <= case.num_items else []
-
-    def require_items(self, num_items: int) -> None:
-        self.choice.require_items(num_items)
-
-    @property
-    def choice(self) -> GumbelPeeling:
-        """The choice of the items."""
-        return GumbelPeeling(k=self.k, scale=self.scale, sensitivity=self.sensitivity)
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> CountedTopK:
-        """Release the top k of ``scores`` ``[d]`` or ``[B, d]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers, or too few for k.
-        """
-        rows, single = as_batch(scores)
-        items = self.choice(rows, generator=generator)
-        noisy = add_gaussian(
-            np.take_along_axis(rows, items, axis=1), sigma=self.sigma, generator=generator
-        )
-        return CountedTopK(items[0], noisy[0]) if single else CountedTopK(items, noisy)
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        counts = GaussianEvent(
-            neighboring_relation=relation,
-            noise_multiplier=self.sigma / (math.sqrt(self.k) * self.sensitivity),
-        )
-        return ComposedEvent(events=(self.choice.event(relation), counts))

@@ -450,7 +450,7 @@ GROUP = "pate.aggregators"
 _ORDER = (
     *("Rounds", "ClippedVotes", "ScoreVotes", "NoisyVotes", "TauVoting"),
     *("StableTopK", "FixedStableTopK"),
-    *("Peeling", "PeeledVotes", "PermuteAndFlip", "LimitedDomainTopK", "TopStableTopK", "Joint"),
+    *("Peeling", "PermuteAndFlip", "LimitedDomainTopK", "TopStableTopK", "Joint"),
     *("ConfidentScreen", "InteractiveScreen", "Canonical"),
 )
 """The order of aggregators in comparisons. Others of the package come last."""

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from itertools import product
 from typing import (
     Any,
     ClassVar,
@@ -23,23 +22,22 @@ from typing import (
 )
 
 import numpy as np
-from scipy.special import ndtr
 
 from pate._core.accounting.accountant import COARSE_ORDERS, Target
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event
-from pate._core.mechanisms.base import FACTS, Law, Mechanism, NotStatedError
+from pate._core.mechanisms.base import FACTS, Law, Mechanism
 from pate._core.mechanisms.canonical import CanonicalLoss, CanonicalMechanism
 from pate._core.mechanisms.gaps import GapNoise
 from pate._core.mechanisms.joint import JointMechanism
 from pate._core.mechanisms.limited_domain import LimitedDomain, TopStable
 from pate._core.mechanisms.noise import ChoiceNoise, Noise
-from pate._core.mechanisms.peeling import NoisyTopK, PeeledCounts, PermuteAndFlipPeeling
+from pate._core.mechanisms.peeling import NoisyTopK, PermuteAndFlipPeeling
 from pate._core.mechanisms.stable_top_k import (
     FixedTopKMechanism,
     StableTopKMechanism,
 )
-from pate._core.validation import FloatArray, require, require_in_open_unit_interval
+from pate._core.validation import require, require_in_open_unit_interval
 from pate._labeling.aggregators.base import Aggregator, Outlook, Release
 from pate._labeling.votes.kinds import Counts, VoteShape
 
@@ -351,73 +349,6 @@ class TopStableTopK(MechanismAggregator[TopStable], tag="stable"):
     scale_gap_stable: float
     scale_peel_stable: float
     fallback: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class PeeledVotes(MechanismAggregator[PeeledCounts], tag="chosen"):
-    """Choose k labels by peeling, then count only their votes, with noise.
-
-    Choose it if samples have up to k of many labels: a label is given if it is chosen and more than
-    half of the teachers seem to vote for it, and all others are denied. So k bounds the number of
-    labels of a sample, where `Peeling` gives each sample k labels, and a query costs as much as k
-    labels, where `NoisyVotes` pays for all.
-
-    Privacy: k bounded-range choices of ``window / scale_chosen``, with a window of 1 vote under
-    ADD_REMOVE_TEACHER and 2 under REPLACE_RECORD, and Gaussian noise of ``sigma_chosen`` on k
-    counts that move by 1 vote under both (`pate.mechanisms.PeeledCounts`).
-
-    >>> votes = Votes.from_counts([[95, 90, 5, 0], [50, 40, 60, 45]], num_teachers=100)
-    >>> aggregator = PeeledVotes(k=2, scale_chosen=2.0, sigma_chosen=2.0)
-    >>> aggregator.aggregate(votes, generator=seeded_generator(0)).labels
-    array([[1, 1, 0, 0],
-           [0, 0, 1, 0]], dtype=uint8)
-
-    Args:
-        k: largest number of labels of a sample.
-        scale_chosen: scale of the Gumbel noise of the choice, in votes.
-        sigma_chosen: standard deviation of the noise on the counts of the chosen, in votes.
-        neighboring_relation: the relation of the cost that is stated first.
-        soft: release the noisy counts of the chosen labels, and nothing of the others. That is more
-            about these, but a student that learns from it sees no sample without a label that it
-            might have.
-
-    Raises:
-        ValueError: on noise that is not positive, or ``k < 1``.
-    """
-
-    k: int
-    scale_chosen: float
-    sigma_chosen: float
-    soft: bool = False
-
-    def aggregate(self, votes: Counts, *, generator: np.random.Generator) -> Release:
-        """Label a batch of queries: all labels of each, or with ``soft`` the k that are chosen."""
-        items, scores = self.mechanism(votes.shape)(votes.counts, generator=generator)
-        chosen = np.zeros(votes.counts.shape, dtype=np.bool_)
-        noisy = np.zeros(votes.counts.shape)
-        np.put_along_axis(chosen, items, True, axis=1)
-        np.put_along_axis(noisy, items, scores, axis=1)
-        labels = (chosen & (noisy > votes.num_teachers / 2)).astype(np.uint8)
-        if self.soft:
-            return Release(labels, chosen, noisy, self.sigma_chosen)
-        return Release(labels, np.ones_like(chosen))
-
-    def law(self, votes: Counts) -> Law:
-        """Return the law of the sets of labels that are chosen, and given by their counts."""
-        if self.soft:
-            raise NotStatedError("the law of PeeledVotes with noisy counts is not known")
-        chosen = self.mechanism(votes.shape).choice.law(votes.counts)
-        given = ndtr((votes.counts - votes.num_teachers / 2) / self.sigma_chosen)
-        chances: dict[bytes, FloatArray] = {}
-        for members, chance in zip(chosen.members, chosen.chances.T, strict=True):
-            items = np.flatnonzero(members)
-            for sides in product((False, True), repeat=self.k):
-                some = np.zeros_like(members)
-                some[items] = sides
-                part = chance * np.where(sides, given[:, items], 1 - given[:, items]).prod(axis=1)
-                chances[some.tobytes()] = chances.get(some.tobytes(), 0.0) + part
-        sets = np.frombuffer(b"".join(chances), dtype=np.bool_).reshape(len(chances), -1)
-        return Law(np.column_stack([*chances.values()]), sets)
 
 
 @dataclass(frozen=True, kw_only=True)

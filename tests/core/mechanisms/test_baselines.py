@@ -49,20 +49,6 @@ class _BinnedCounts(MechanismContract):
         return np.searchsorted(self.edges, mechanism(scores, generator=generator))
 
 
-class TestLaplaceCounts(_BinnedCounts):
-    edges = np.array([-1.0, 0.0, 1.0, 2.0, 3.0, 4.0])
-
-    def make(self, relation: NeighboringRelation) -> m.LaplaceCounts:
-        return m.LaplaceCounts(num_items=2, scale=1.5)
-
-    def law(self, mechanism: m.LaplaceCounts, scores: oracles.Array) -> oracles.Array:
-        ends = np.concatenate(([-np.inf], self.edges, [np.inf]))
-        parts = [
-            np.diff(oracles.NOISES["laplace"][1]((ends - x) / mechanism.scale)) for x in scores
-        ]
-        return np.asarray(np.multiply.outer(parts[0], parts[1])).ravel()
-
-
 class TestGammaCounts(_BinnedCounts):
     tolerance = 1e-5
     # bins that reach far out, where the cube's face moves past all of a bin's noise at once

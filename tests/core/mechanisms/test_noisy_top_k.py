@@ -9,34 +9,34 @@ from tests.core.mechanisms import oracles
 ADD, REPLACE = NeighboringRelation.ADD_REMOVE_TEACHER, NeighboringRelation.REPLACE_RECORD
 
 
-class _NoisyMax(MechanismContract):
+class _OfOne(MechanismContract):
     """One choice: pure curves are reached at large orders."""
 
     noise: Noise
     scale = 2.0
 
-    def make(self, relation: NeighboringRelation) -> m.NoisyMax:
-        return m.NoisyMax(scale=self.scale, noise=self.noise)
+    def make(self, relation: NeighboringRelation) -> m.NoisyTopK:
+        return m.NoisyTopK(k=1, scale=self.scale, noise=self.noise)
 
     def outcomes(self) -> list[tuple[int, ...]]:
         return oracles.sets(self.num_items, 1)
 
-    def law(self, mechanism: m.NoisyMax, scores: oracles.Array) -> oracles.Array:
+    def law(self, mechanism: m.NoisyTopK, scores: oracles.Array) -> oracles.Array:
         if self.noise in ("gumbel", "exponential"):
             choice = oracles.softmax if self.noise == "gumbel" else oracles.flip_law
             return choice(scores / mechanism.scale)
         return oracles.one_shot_set_law(scores / mechanism.scale, 1, self.noise)
 
 
-class TestExponentialMechanism(_NoisyMax):
+class TestExponentialMechanism(_OfOne):
     noise = "gumbel"
 
 
-class TestPermuteAndFlip(_NoisyMax):
+class TestPermuteAndFlip(_OfOne):
     noise = "exponential"
 
 
-class TestReportNoisyMax(_NoisyMax):
+class TestReportNoisyMax(_OfOne):
     noise = "laplace"
     scale = 0.6  # steep, so that the tails in which the ratio is reached lie within the grid
 
@@ -72,7 +72,7 @@ class TestNoisyTopKLogistic(TestNoisyTopK):
 
 def test_events() -> None:
     choice = BoundedRangeEvent(neighboring_relation=ADD, eta=0.5)
-    assert m.NoisyMax(scale=2.0).event(ADD) == m.NoisyTopK(k=1, scale=2.0).event(ADD) == choice
+    assert m.NoisyTopK(k=1, scale=2.0).event(ADD) == choice
     assert m.NoisyTopK(k=3, scale=2.0).event(ADD) == RepeatedEvent(event=choice, count=3)
     pure = m.NoisyTopK(k=3, scale=2.0, noise="logistic").event(REPLACE)
     assert pure == PureDPEvent(neighboring_relation=REPLACE, epsilon=3.0)

@@ -67,7 +67,6 @@ MADE: list[tuple[Any, dict[str, Any], str]] = [
     (m.TopStable, LISTED | {"k": 1, "kbar": 1, "delta": 0.5}, "delta < kbar / 2"),
     (m.TopStable, LISTED | {"scale_peel": np.nan}, "scale_peel > 0"),
     (m.NoisyTopK, {"k": 2, "scale": 1.0, "sensitivity": 0.0}, "sensitivity > 0"),
-    (m.LaplaceCounts, {"num_items": 0, "scale": 1.0}, "an integer num_items >= 1"),
 ]
 
 

@@ -111,8 +111,7 @@ def test_a_sensitivity_that_is_half_of_the_moves_is_refuted(
 
 
 MECHANISMS: list[ScoreMechanism[Any]] = [
-    m.NoisyMax(scale=2.0),
-    m.NoisyMax(scale=2.0, noise="laplace"),
+    m.NoisyTopK(k=1, scale=2.0, noise="laplace"),
     m.NoisyTopK(k=3, scale=2.0),
     m.NoisyTopK(k=3, scale=2.0, noise="exponential"),
     m.GumbelPeeling(k=3, scale=2.0),
@@ -124,7 +123,6 @@ MECHANISMS: list[ScoreMechanism[Any]] = [
     m.GapChoice(num_labels=6, scale=2.0),
     m.GapChoice(num_labels=6, scale=2.0, noise="gaussian"),
     m.GapChoice(num_labels=6, scale=2.0, noise="laplace"),
-    m.LaplaceCounts(num_items=7, scale=2.0),
     m.GammaCounts(scale=2.0),
     *(
         m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=0.01, relation=relation)
@@ -159,6 +157,6 @@ def test_scores_and_noise_in_another_unit_cost_the_same(votes: Any) -> None:
         each(values, generator=m.seeded_generator(0))
         for each, values in ((votes, counts), (scores, counts / 4))
     ]
-    moved = isinstance(votes, m.LaplaceCounts | m.GammaCounts)
+    moved = isinstance(votes, m.GammaCounts)
     for first, second in zip(*map(np.atleast_2d, drawn), strict=True):
         np.testing.assert_allclose(first, 4 * second if moved else second)

@@ -15,4 +15,4 @@ def shown(page: str) -> dict[str, Any]:
     return names
 
 
-TestLaplaceVotes = shown("CONTRIBUTING.md")["TestLaplaceVotes"]
+TestChosen = shown("CONTRIBUTING.md")["TestChosen"]

@@ -19,7 +19,6 @@ from pate.aggregators import (
     ClippedVotes,
     ConfidentScreen,
     NoisyVotes,
-    PeeledVotes,
     TauVoting,
 )
 from tests.labeling.aggregators.test_score_votes import first_question, voters_of
@@ -32,7 +31,6 @@ PATHS: dict[str, Aggregator] = {
     "clipped": ClippedVotes(multiplier_clipped=9.0),
     "tau": TauVoting(tau=1.5, sigma_tau=1.3, threshold_tau=2.0),
     "tau around": TauVoting(tau=1.5, sigma_tau=1.3, threshold_tau=2.0, around_predictions=True),
-    "peeled": PeeledVotes(k=3, scale_chosen=9.0, sigma_chosen=1.3, soft=True),
     "screen": ConfidentScreen(answers=SOFT, sigma_confident=1.0, threshold_confident=0.0),
 }
 

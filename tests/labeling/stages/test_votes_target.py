@@ -56,7 +56,6 @@ def test_votes_of_a_refused_target_stay_where_they_were(
 
 KINDS = [
     ("NoisyVotes",),
-    ("PeeledVotes", "k=2"),
     ("Peeling", "k=2"),
     ("StableTopK",),
     ("pate.aggregators.ConfidentScreen",),

@@ -15,7 +15,7 @@ from pate._core.validation import FloatArray, IntArray
 from pate._labeling.testing.aggregators import Law
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
 from pate.aggregators import Aggregator, Counts, NoisyVotes, Release
-from pate.mechanisms import GumbelPeeling, Mechanism, NoisyMax
+from pate.mechanisms import GumbelPeeling, Mechanism, NoisyTopK
 from pate.testing import (
     AggregatorContract,
     BatchContract,
@@ -119,13 +119,13 @@ def test_faults_of_a_mechanism_are_found(
         check(contract)
 
 
-class Drowns(NoisyMax):
+class Drowns(NoisyTopK):
     """Adds its noise to scores that were made floats."""
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> IntArray:
         rows = np.asarray(scores, dtype=np.float64)
         best: IntArray = np.argmax(rows + self.scale * generator.gumbel(size=rows.shape), axis=-1)
-        return best
+        return best[..., None]
 
 
 class DrownsBesideOthers(GumbelPeeling):
@@ -146,8 +146,8 @@ def test_noise_that_is_drowned_is_found(kind: str) -> None:
             return DrownsBesideOthers(k=2, scale=2.0)
 
     class ContractOfOne(test_noisy_top_k.TestExponentialMechanism):
-        def make(self, relation: NeighboringRelation) -> NoisyMax:
-            return Drowns(scale=2.0)
+        def make(self, relation: NeighboringRelation) -> NoisyTopK:
+            return Drowns(k=1, scale=2.0)
 
     contract = ContractOfOne() if kind == "shift" else Contract()
     with pytest.raises(AssertionError, match=f"Expected the law of small counts with a {kind} of"):

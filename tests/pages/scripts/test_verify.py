@@ -47,7 +47,6 @@ from pate.aggregators import (
     Canonical,
     ConfidentScreen,
     NoisyVotes,
-    PeeledVotes,
     Peeling,
     PermuteAndFlip,
     ScoreVotes,
@@ -196,7 +195,6 @@ HONEST = {
     "Peeling": aggregated(Peeling(k=3, scale_peel=200.0)),
     "PermuteAndFlip": aggregated(PermuteAndFlip(k=2, scale_flip=200.0)),
     "Canonical": aggregated(Canonical(k=3, scale_canonical=200.0)),
-    "PeeledVotes": aggregated(PeeledVotes(k=2, scale_chosen=200.0, sigma_chosen=90.0)),
 }
 FAST = [
     "more than are listed",
