@@ -644,23 +644,20 @@ def calibrate_scale(
         step *= 2
         require(low > -200, "a target that some noise exceeds", target_epsilon=target.epsilon)
     # epsilon is close to a power of the scale: secants in logarithms reach the target within a few
-    # steps
-    above, below = (
-        math.log(epsilon(low) / target.epsilon),
-        _log_ratio(epsilon(high), target.epsilon),
-    )
+    # steps, each just beyond it as seen from the last one, so that both ends move
+    tried = [(at, _log_ratio(epsilon(at), target.epsilon)) for at in (low, high)]
     for _ in range(60):
         if high - low <= tolerance:
             break
-        share = above / (above - below) if math.isfinite(above) and math.isfinite(below) else 0.5
-        middle = low + (high - low) * min(max(share, 0.02), 0.98)
-        # half a tolerance further makes sure that both ends move
-        middle = min(middle + tolerance / 2, high - tolerance / 4)
+        (before, first), (last, ratio) = tried[-2:]
+        middle = (low + high) / 2
+        if math.isfinite(first - ratio) and first != ratio:
+            root = last + ratio * (last - before) / (first - ratio)
+            root += math.copysign(0.4 * tolerance, ratio)
+            middle = root if low < root < high else middle
         log_ratio = _log_ratio(epsilon(middle), target.epsilon)
-        if log_ratio <= 0:
-            high, below, above = middle, log_ratio, above / 2
-        else:
-            low, above, below = middle, log_ratio, below / 2
+        tried.append((middle, log_ratio))
+        low, high = (low, middle) if log_ratio <= 0 else (middle, high)
     return math.exp(high)
 
 

@@ -448,14 +448,19 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
                 neighboring_relation=target.neighboring_relation,
             )
 
+        near = [1.0]
+
         @cache
         def gap(log_ratio: float) -> float:
             # fewer orders err on the private side, which is enough to compare splits
-            calibrated: Self | None = split(log_ratio).calibrated(
-                target, shape, tolerance=1e-3, orders=COARSE_ORDERS
+            calibrated: Self | None = (
+                split(log_ratio)
+                .scaled(near[-1])
+                .calibrated(target, shape, tolerance=1e-4, orders=COARSE_ORDERS)
             )
             if calibrated is None:
                 return math.inf
+            near.append(calibrated.sigma_test)  # splits alike need noise alike
             return float(calibrated.mechanism(shape).gap_to_answer(answered))
 
         # the gap is flat around its minimum: the ratio of the scales to within a twentieth loses
