@@ -82,6 +82,7 @@ except ImportError:
     ) from None
 
 _TRIED, _PARTS = 100, 3  # public samples, and parts of them, that a classifier is tried on
+_LEAST_PART = 10  # samples, which suffice for most classifiers
 _UNDECIDED = (
     "the release shows no label to be better than a constant answer, so that predictions are barely"
     " better: use more records, a larger epsilon, or X_public on the scale of X."
@@ -621,10 +622,10 @@ def ballots_of(classifier: Any, content: Content, num_teachers: int) -> UInt8Arr
 
 
 def _require_teacher(classifier: Any, public: FloatArray, seeds: list[int]) -> None:
-    """Raise unless a classifier learns separable labels of public samples, and warn of its parts.
+    """Raise unless a classifier learns separable labels of public samples, and of a part of them.
 
-    Raises whatever the classifier raises on all samples. How many records are in a part is private,
-    so that clones which fail on equal parts of the public samples are told, and not refused.
+    Raises whatever the classifier raises on all samples. How many records are in a part is private:
+    the parts tried are equal ones of the public samples, of `_LEAST_PART` or more.
     """
     some = public[:_TRIED]
     labels = separable(some, 1)[:, 0]
@@ -638,21 +639,24 @@ def _require_teacher(classifier: Any, public: FloatArray, seeds: list[int]) -> N
         f" samples, with accuracy > {LEAST_LEARNED}",
         accuracy=round(accuracy, 3),
     )
-    parts = [public[part :: len(seeds)] for part in range(min(_PARTS, len(seeds)))]
-    for part in parts if len(public) >= 2 * len(seeds) else ():
-        made_up = separable(part, 1)[:, 0]
+    every = max(1, min(len(seeds), len(public) // _LEAST_PART))
+    parts, last = [public[part::every] for part in range(min(_PARTS, every))], ""
+    for part in parts:
+        labels = separable(part, 1)[:, 0]
+        if labels.min() == labels.max():
+            return
         try:
-            _votes(classifier, part, made_up, public[:1], seeds[0])
+            _votes(classifier, part, labels, public[:1], seeds[0])
         except Exception as error:
             last = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         else:
             return
-    if len(public) >= 2 * len(seeds):
-        warnings.warn(
-            f"{type(classifier).__name__} fails on {len(parts)} of {len(parts)} parts of"
-            f" {len(parts[0])} public samples ({last}): on as few records a teacher gives no label",
-            stacklevel=5,
-        )
+    require(
+        not last,
+        f"a teacher {type(classifier).__name__} that learns of {len(parts[0])} public samples, a"
+        f" part of them for each of {len(seeds)} teachers (fewer n_teachers, or more X_public)",
+        failed=last,
+    )
 
 
 def _ballot(

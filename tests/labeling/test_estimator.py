@@ -307,10 +307,12 @@ class Failing(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-igno
     [
         (Failing("not at all"), nullcontext()),
         (KNeighborsClassifier(), nullcontext()),
+        (LogisticRegression(), nullcontext()),
+        (DecisionTreeClassifier(), nullcontext()),
         (Failing("probabilities"), pytest.raises(TypeError, match="no probabilities")),
         (Failing("inverted"), pytest.raises(ValueError, match=r"made-up labels .* accuracy=0.24")),
         (DummyClassifier(), pytest.raises(ValueError, match=r"made-up labels .* accuracy=0.5")),
-        (Failing("on few"), pytest.warns(UserWarning, match="on 3 of 3 parts of 10 public")),
+        (Failing("on few"), pytest.raises(ValueError, match=r"of 10 public .* got .*: too few")),
     ],
 )
 def test_classifiers_that_learn_nothing_are_refused_unpaid(
