@@ -8,7 +8,7 @@ is paid for. At the end `label`, which needs votes alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
@@ -22,12 +22,18 @@ from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_e
 from pate._core.accounting.history import PrivacyUnit
 from pate._core.files.reading import Json
 from pate._core.files.writing import locked, require_place
-from pate._core.validation import MOST_VOTERS, FloatArray, require, require_given
-from pate._labeling.data.records import ArrayFeatures, Features, Role
+from pate._core.settings import encode_fields
+from pate._core.validation import MOST_VOTERS, require, require_given
+from pate._labeling.data.records import ArrayFeatures, Role
 from pate._labeling.data.source import DataSource
-from pate._labeling.linear import flat
-from pate._labeling.release.between_runs import open_run, planned_unit, released_before, unit_of
-from pate._labeling.release.forecast import Forecast, may_abstain
+from pate._labeling.release.between_runs import (
+    Start,
+    open_run,
+    planned_unit,
+    released_before,
+    unit_of,
+)
+from pate._labeling.release.forecast import LEAST, Forecast, may_abstain, some_of, some_rows
 from pate._labeling.release.hopeless import (
     describe_absent,
     describe_few,
@@ -299,18 +305,24 @@ class RunPlan:
 
     @cached_property
     def forecast(self) -> Forecast | None:
-        """The forecast of answers to networks that learn alone. None for any other release.
+        """The forecast of answers to counts of votes. None for any other release.
 
-        Only public samples are read.
+        Only public samples are read, and the student that teachers start from, if it is released.
         """
         imported = self.imported or (not self.teachers and first_stage(self.run) is VOTES_IMPORT)
         data = None if imported else self._records
         if data is None or not may_abstain(self.complete_labels.mechanism):
             return None
-        if self.facts.kind is Moments or self._plan.start_from is not None:
+        some = some_of(data.records(Role.PUBLIC).features)
+        if self.facts.kind is Moments or len(some) < LEAST:
             return None
-        some = _some(data.records(Role.PUBLIC).features)
-        return Forecast(features=some, num_labels=data.num_labels) if len(some) >= 16 else None
+        start, answers = self._plan.start_from, None
+        if start not in (None, FIRST):
+            raw, student = data.load(Role.PUBLIC).features, encode_fields(self._plan)
+            answers = Start.of(self.run, student, data).answers(raw[some_rows(raw)])
+        return Forecast(
+            features=some, num_labels=data.num_labels, starts=start is not None, answers=answers
+        )
 
     def check(self) -> None:
         """Raise ``ValueError`` if any stage would refuse its settings. Writes nothing.
@@ -519,11 +531,21 @@ class RunPlan:
             say(_UNTESTED)
 
     def _say_forecast(self, say: Callable[[str], object], *, around: bool = False) -> None:
-        forecast, settings, number = self.forecast, self.complete_labels, self.facts.num_teachers
-        line = "" if forecast is None else forecast.describe(settings, number)
-        if forecast is None or not line or is_paid(self.run, settings):
+        settings, number = self.complete_labels, self.facts.num_teachers
+        forecast = None if is_paid(self.run, settings) else self.forecast
+        if forecast is not None and (line := forecast.describe(settings, number)):
+            table = forecast.table([*self._around(settings)], number) if around else ()
+            say("\n".join((line, *table)))
+
+    def _around(self, settings: LabelSettings) -> Iterator[LabelSettings]:
+        """Yield complete settings of labels, with fewer queries, and with more epsilon."""
+        yield settings
+        if (asked := settings.target_epsilon) is None or self.labels is None:
             return
-        say("\n".join((line, *(forecast.table(settings, number) if around else ()))))
+        half = replace(self.labels, num_queries=max(1, (settings.num_queries or 0) // 2))
+        for labels in (half, replace(self.labels, target_epsilon=2 * asked)):
+            with suppress(ValueError):  # no such release is possible
+                yield replace(self, teachers=self.sized_teachers, labels=labels).complete_labels
 
     def _tell_hopeless(self, *, keep: bool = True) -> None:
         """Tell the owner why labels that are yet to be paid for promise or show next to nothing."""
@@ -543,10 +565,10 @@ class RunPlan:
             ]
             features = [data.load(role).features for role in (Role.PRIVATE, Role.PUBLIC)]
             if all(isinstance(each, ArrayFeatures) for each in features):
-                lines += describe_unlike(*map(_some, features))
+                lines += describe_unlike(*map(some_of, features))
             lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
             number = self.facts.num_teachers
-            size = max(1, round(self._num_units / number))
+            size = self._num_units / number
             if self.forecast is not None and self.forecast.expect(settings, number, size).least < 1:
                 lines += [self.forecast.describe(settings, number, [size])]
             for line in lines:
@@ -560,20 +582,15 @@ class RunPlan:
     @cached_property
     def _columns(self) -> float:
         """The columns of public samples, as teachers see them, that do not follow from others."""
-        data = self._records
-        return 0.0 if data is None else effective_columns(_some(data.records(Role.PUBLIC).features))
+        if (data := self._records) is None:
+            return 0.0
+        return effective_columns(some_of(data.records(Role.PUBLIC).features))
 
     @property
     def _num_units(self) -> int:
         """The number of private units, which is PRIVATE."""
         records = require_given(self._records, "private records").load(Role.PRIVATE)
         return len(np.unique(records.units(self._plan.unit)))
-
-
-def _some(features: Features) -> FloatArray:
-    """Return up to 400 samples of features, flattened, evenly over all."""
-    rows = np.linspace(0, features.shape[0] - 1, 400).astype(np.int64)
-    return flat(features[np.unique(rows)])
 
 
 def label(

@@ -10,28 +10,42 @@ the forecast is a range between an easy and a hard one:
 
 Linear teachers learn such labels, and vote on other public samples. Votes of more teachers are
 drawn by their shares, and answered by the mechanism itself.
+
+Teachers that start from a released student correct its answers, so that they agree by far more. A
+student that is there answers the public samples: its labels are the true ones of the easy
+simulation, and drawn by its probabilities in the hard one. A student that is yet to be released
+has learned the made-up labels. In the hard simulation it knows little of most.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from pate._core.files.writing import text_table
-from pate._core.validation import BoolArray, FloatArray, require
+from pate._core.validation import MOST_VOTERS, BoolArray, FloatArray, IntArray, require
 from pate._labeling.aggregators.base import Aggregator
-from pate._labeling.release.label_settings import LabelSettings, resolve_settings
-from pate._labeling.votes.kinds import Counts, VoteShape, serves
+from pate._labeling.data.records import Features
+from pate._labeling.linear import flat
+from pate._labeling.release.label_settings import LabelSettings, first_settings, resolve_settings
+from pate._labeling.votes.kinds import Counts, Moments, VoteShape, serves
 
 SIZES = (4, 16, 64, 256)
 """Records of a teacher that are tried where no public number of records tells them."""
-_TEACHERS, _DIRECTIONS, _GROUPS = 40, 32, 4
+STARTED = (1, 2, 4, 16)
+"""The same of teachers that start from a release, of which there are many."""
+_TEACHERS = (40, 400)  # that learn alone, and that start, of which there are many
+_DIRECTIONS, _GROUPS = 32, 4
 _WRONG, _SHARE, _PENALTY = 0.1, 0.25, 0.1  # of labels that are wrong, of labels that a sample has
 _NEARLY_ALL = 0.9
+_MANY = 10_000  # teachers that noise is tried with before their number is known
+LEAST = 16
+"""The least number of public samples that a forecast is made from."""
 
 
 class Expected(NamedTuple):
@@ -47,58 +61,86 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Forecast:
-    """A forecast of the answers of mechanisms to teachers that learn alone.
+    """A forecast of the answers of mechanisms to teachers.
 
     Args:
         features: ``[P, F]``, some public samples, as teachers see them.
         num_labels: the number of labels.
+        starts: whether teachers start from a released student, or learn alone.
+        answers: the probabilities ``[P, C]`` of that student, once it is released.
     """
 
     features: FloatArray
     num_labels: int
-    _drawn: dict[tuple[int, bool], tuple[BoolArray, FloatArray]] = field(default_factory=dict)
+    starts: bool = False
+    answers: FloatArray | None = None
+    _drawn: dict[tuple[float, bool], tuple[BoolArray, FloatArray]] = field(default_factory=dict)
 
     @cached_property
-    def _samples(self) -> FloatArray:
-        """Some public samples ``[P, D]`` along their principal directions."""
-        some = self.features - self.features.mean(axis=0)
+    def _samples(self) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Some public samples ``[P, D]`` along their principal directions, in an order ``[P]``.
+
+        And products ``[P, P]`` of samples with a constant, in this order, by which corrections go.
+        """
+        order = np.random.default_rng(0).permutation(len(self.features))
+        products = 1 + self.features[order] @ self.features[order].T
+        some = (self.features - self.features.mean(axis=0))[order]
         values, vectors = np.linalg.eigh(some @ some.T)
         along = vectors[:, -_DIRECTIONS:] * np.sqrt(np.maximum(values[-_DIRECTIONS:], 0))
         scale = np.sqrt((along**2).sum(axis=1).mean())
-        return np.asarray(np.random.default_rng(0).permutation(along / max(scale, 1e-300)))
+        return along / max(scale, 1e-300), products / np.diag(products).mean(), order
 
-    def _learned(self, size: int, *, easy: bool) -> tuple[BoolArray, FloatArray]:
-        """Return made-up labels ``[Q, C]``, and the share of teachers that give each."""
+    def _learned(self, size: float, *, easy: bool) -> tuple[BoolArray, FloatArray]:
+        """Return labels ``[Q, C]`` of a simulation, and the share of teachers that give each."""
         if (size, easy) in self._drawn:
             return self._drawn[size, easy]
-        random, x = np.random.default_rng(1), self._samples
-        if easy:
-            centers = x[random.choice(len(x), _GROUPS)]
-            nearest = ((x[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
-            sets = random.random((_GROUPS, self.num_labels)) < _SHARE
-            sets[range(_GROUPS), np.arange(_GROUPS) % self.num_labels] = True
-            truth = sets[nearest]
+        random, (x, products, order) = np.random.default_rng(1), self._samples
+        if self.answers is not None:
+            start = self.answers[order]
+            truth = start > (0.5 if easy else random.random(start.shape))
         else:
-            scores = x @ random.standard_normal((x.shape[1], self.num_labels))
-            truth = scores > np.quantile(scores, 1 - _SHARE, axis=0)
-        learned, asked = np.array_split(np.column_stack((x, np.ones(len(x)))), 2)
-        votes = np.zeros((len(asked), self.num_labels))
-        for _ in range(_TEACHERS):
-            rows = random.integers(len(learned), size=size)
-            wrong = random.random((size, self.num_labels)) < (0 if easy else _WRONG)
-            own, targets = learned[rows], 2.0 * (truth[rows] ^ wrong) - 1
-            normal = own.T @ own + _PENALTY * np.eye(own.shape[1])
-            votes += asked @ np.linalg.solve(normal, own.T @ targets) > 0
-        self._drawn[size, easy] = truth[len(learned) :], votes / _TEACHERS
+            truth = self._made_up(x, random, easy)
+        half, ones = len(x) - len(x) // 2, np.column_stack((x, np.ones(len(x))))
+        share = 0 if easy else _WRONG
+
+        def labels_of(rows: IntArray) -> FloatArray:
+            wrong = random.random((len(rows), self.num_labels)) < share
+            return np.asarray(truth[rows] ^ wrong, dtype=np.float64)
+
+        if self.starts and self.answers is None:
+            start = (1 + ones @ _ridge(ones[:half], 2 * labels_of(np.arange(half)) - 1)) / 2
+            if not easy:
+                start = _SHARE + np.linspace(0, 1, self.num_labels) * (start - _SHARE)
+        votes, number = np.zeros((len(x) - half, self.num_labels)), _TEACHERS[self.starts]
+        for _ in range(number):
+            rows = random.integers(half, size=random.poisson(size) if self.starts else round(size))
+            if self.starts:
+                among = products[np.ix_(rows, rows)] + np.eye(len(rows))
+                moved = np.linalg.solve(among, labels_of(rows) - start[rows])
+                votes += start[half:] + products[half:, rows] @ moved > 0.5
+            else:
+                votes += ones[half:] @ _ridge(ones[rows], 2 * labels_of(rows) - 1) > 0
+        self._drawn[size, easy] = truth[half:], votes / number
         return self._drawn[size, easy]
 
-    def expect(self, settings: LabelSettings, num_teachers: int, size: int) -> Expected:
+    def _made_up(self, x: FloatArray, random: np.random.Generator, easy: bool) -> BoolArray:
+        """Return made-up labels ``[P, C]`` of samples ``[P, D]``."""
+        if not easy:
+            scores = x @ random.standard_normal((x.shape[1], self.num_labels))
+            return np.asarray(scores > np.quantile(scores, 1 - _SHARE, axis=0))
+        centers = x[random.choice(len(x), _GROUPS)]
+        nearest = ((x[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+        sets = random.random((_GROUPS, self.num_labels)) < _SHARE
+        sets[range(_GROUPS), np.arange(_GROUPS) % self.num_labels] = True
+        return np.asarray(sets[nearest])
+
+    def expect(self, settings: LabelSettings, num_teachers: int, size: float) -> Expected:
         """Return how many queries of complete settings are answered to teachers of ``size``."""
         shape, number = VoteShape(num_teachers, self.num_labels), settings.num_queries or 0
-        answers = (self._answered(settings.mechanism, shape, size, easy) for easy in (False, True))
-        return Expected(*(number * share for share in answers))
+        shares = [self._answered(settings.mechanism, shape, size, easy) for easy in (False, True)]
+        return Expected(number * min(shares), number * max(shares))
 
-    def _answered(self, aggregator: Aggregator, shape: VoteShape, size: int, easy: bool) -> float:
+    def _answered(self, aggregator: Aggregator, shape: VoteShape, size: float, easy: bool) -> float:
         """Return the share of answers. No label is one where all are answered, or it is true."""
         truth, shares = self._learned(size, easy=easy)
         release = aggregator.aggregate(
@@ -113,20 +155,22 @@ class Forecast:
         useful = np.asarray(release.labels.any(axis=1) | ~truth.any(axis=1))
         return float((release.mask & useful[:, None]).mean())
 
-    def teachers_needed(self, settings: LabelSettings, num_teachers: int, size: int) -> str:
-        """Return in words how many teachers of ``size`` answer nearly all easy queries."""
+    def teachers_needed(
+        self, settings: LabelSettings, num_teachers: int, size: float, *, share: float, easy: bool
+    ) -> int | None:
+        """Return how many teachers of ``size`` answer a share of queries. None beyond 90,000."""
         for number in (
-            digit * 10**power for power in range(5) for digit in (1, 1.5, *range(2, 10))
+            int(digit * 10**power) for power in range(5) for digit in (1, 1.5, *range(2, 10))
         ):
-            shape = VoteShape(max(num_teachers, int(number)), self.num_labels)
+            shape = VoteShape(max(2, number), self.num_labels)
             if number < num_teachers:
                 continue
-            if self._answered(settings.mechanism, shape, size, True) >= _NEARLY_ALL:
-                return f"at least {number:,g}"
-        return "more than 90,000"
+            if self._answered(settings.mechanism, shape, size, easy) >= share:
+                return number
+        return None
 
     def describe(
-        self, settings: LabelSettings, num_teachers: int, sizes: Sequence[int] = ()
+        self, settings: LabelSettings, num_teachers: int, sizes: Sequence[float] = ()
     ) -> str:
         """Return the forecast for complete settings in words, empty if all are answered.
 
@@ -136,65 +180,101 @@ class Forecast:
             sizes: numbers of records of a teacher. Those of the private records are PRIVATE. By
                 default what is public tells them.
         """
-        sizes, number = sizes or _sizes(settings, num_teachers), settings.num_queries or 0
+        sizes, number = sizes or self._sizes(settings, num_teachers), settings.num_queries or 0
         ranges = {size: self.expect(settings, num_teachers, size) for size in sizes}
         if all(each.least >= number for each in ranges.values()):
             return ""
-        words = [f"{each.describe()} where each has {size}" for size, each in ranges.items()]
+        words = [f"{each.describe()} where each has {size:.3g}" for size, each in ranges.items()]
         asked = settings.target_epsilon
         line = (
             f"Forecast{f' at epsilon {asked:g}' if asked else ''}: {num_teachers} teachers answer"
             f" {', '.join(words)} records, of {number} queries (linear teachers of public samples"
-            " with made-up labels, hard and easy ones)."
+            " with labels that are made up or released, hard and easy ones)."
         )
         size, poor = sizes[0], ranges[sizes[0]].least < 1
         if not poor:
             return line
-        more = self.teachers_needed(settings, num_teachers, size)
-        return f"{line} All need {more} teachers of {size}, or a first release (start_from: first)."
+        more = self.teachers_needed(settings, num_teachers, size, share=_NEARLY_ALL, easy=True)
+        need = "more than 90,000" if more is None else f"at least {more:,}"
+        remedy = "" if self.starts else ", or a first release (start_from: first)"
+        return f"{line} All need {need} teachers of {size:.3g}{remedy}."
 
-    def table(self, settings: LabelSettings, num_teachers: int) -> list[str]:
-        """Return a table of (teachers, queries, epsilon) around complete settings."""
-        number, asked = settings.num_queries or 0, settings.target_epsilon
-        around = [settings]
-        if asked is not None:
-            around += [replace(settings, num_queries=max(1, number // 2))]
-            around += [replace(settings, target_epsilon=2 * asked)]
-        known = settings.nominal_records is not None
-        heads = ["answered"] if known else [f"if each has {size} records" for size in SIZES]
+    def table(self, around: Sequence[LabelSettings], num_teachers: int) -> list[str]:
+        """Return a table of (teachers, queries, epsilon) for complete settings around a plan's."""
+        sizes, known = self._sizes(around[0], num_teachers), around[0].nominal_records is not None
+        heads = ["answered"] if known else [f"if each has {size} records" for size in sizes]
         rows = [["teachers", "queries", "epsilon", *heads]]
         for each in around:
-            try:
-                scaled = resolve_settings(each, VoteShape(num_teachers, self.num_labels), number)
-            except ValueError:  # no such release is possible
-                continue
-            epsilon = "" if asked is None else f"{scaled.target_epsilon:g}"
+            epsilon = "" if each.target_epsilon is None else f"{each.target_epsilon:g}"
             for teachers in (num_teachers, 2 * num_teachers, 4 * num_teachers):
-                sizes = _sizes(each, teachers)
-                ranges = [self.expect(scaled, teachers, size).describe() for size in sizes]
-                rows += [[str(teachers), str(scaled.num_queries), epsilon, *ranges]]
+                sizes = self._sizes(each, teachers)
+                ranges = [self.expect(each, teachers, size).describe() for size in sizes]
+                rows += [[str(teachers), str(each.num_queries), epsilon, *ranges]]
         return text_table(rows)
 
     def refuse_few(self, settings: LabelSettings, num_teachers: int) -> None:
         """Raise ``ValueError`` if not one query will be answered, as far as public facts tell."""
-        size = _sizes(settings, num_teachers)[-1]
-        expected = self.expect(settings, num_teachers, size)
+        sizes = self._sizes(settings, num_teachers)
+        most, size = max((self.expect(settings, num_teachers, each).most, each) for each in sizes)
         require(
-            settings.allow_few or expected.most >= 1,
+            settings.allow_few or most >= 1,
             f"one of {settings.num_queries} queries answered by {num_teachers} teachers of about"
-            f" {size} records (fewer queries, a larger target_epsilon, more teachers, start_from:"
-            " first or another aggregator; or allow_few)",
-            answered=float(f"{expected.most:.2g}"),
+            f" {size:.3g} records (fewer queries, a larger target_epsilon, more teachers,"
+            f"{'' if self.starts else ' start_from: first'} or another aggregator; or allow_few)",
+            answered=float(f"{most:.2g}"),
         )
 
+    def _sizes(self, settings: LabelSettings, num_teachers: int) -> Sequence[float]:
+        """Return how many records a teacher gets, as far as it is public."""
+        records = settings.nominal_records
+        if records is None:
+            return STARTED if self.starts else SIZES
+        size = records / num_teachers
+        return (size if self.starts else max(1, round(size)),)
 
-def _sizes(settings: LabelSettings, num_teachers: int) -> Sequence[int]:
-    """Return how many records a teacher gets, as far as it is public."""
-    records = settings.nominal_records
-    return SIZES if records is None else (max(1, round(records / num_teachers)),)
+
+def _ridge(samples: FloatArray, targets: FloatArray) -> FloatArray:
+    normal = samples.T @ samples + _PENALTY * np.eye(samples.shape[1])
+    return np.asarray(np.linalg.solve(normal, samples.T @ targets))
 
 
 def may_abstain(aggregator: Aggregator) -> bool:
     """Return whether an aggregator answers counts, which is all that a forecast draws."""
     needs = aggregator.needs
     return not any(isinstance(need, str) for need in needs) and serves(Counts, needs)
+
+
+def teachers_that_start(
+    settings: LabelSettings, features: FloatArray, num_labels: int, *, size: float
+) -> int | None:
+    """Return how many teachers that start from a first release answer half of the hard queries.
+
+    Both releases share a target. None if there are too few samples.
+
+    Args:
+        settings: the settings of the second release.
+        features: ``[P, F]``, some public samples, on any scale.
+        num_labels: the number of labels.
+        size: how many records a teacher has.
+    """
+    if len(features) < LEAST:
+        return None
+    everybody = VoteShape(MOST_VOTERS, num_labels)
+    shape = VoteShape(min(_MANY, math.ceil(1 / settings.delta) - 1), num_labels)
+    first = resolve_settings(first_settings(settings), everybody, len(features), Moments)
+    before = [first.charge(everybody)]
+    complete = resolve_settings(settings, shape, len(features), before=before)
+    centered = features - features.mean(axis=0)
+    scale = max(float((centered**2).sum(axis=1).mean()), 1e-300) ** 0.5
+    forecast = Forecast(features=centered / scale, num_labels=num_labels, starts=True)
+    return forecast.teachers_needed(complete, 2, size, share=1 / 2, easy=False)
+
+
+def some_of(features: Features) -> FloatArray:
+    """Return up to 400 samples of features, flattened, evenly over all."""
+    return flat(features[some_rows(features)])
+
+
+def some_rows(features: Features) -> IntArray:
+    """Return their rows."""
+    return np.unique(np.linspace(0, features.shape[0] - 1, 400).astype(np.int64))
