@@ -75,7 +75,7 @@ from pate._labeling.stages.votes_import import (
     require_served,
     votes_from,
 )
-from pate._labeling.teachers import FIRST, ClosedFormPlan, CurveFormat, Execution, Plan
+from pate._labeling.teachers import FIRST, ClosedFormPlan, Execution, Plan
 from pate._labeling.votes.kinds import Moments, Voting
 
 _UNTESTED = (
@@ -164,7 +164,6 @@ class RunPlan:
             call, if any.
         execution: where teachers are trained and vote, without effect on the result. None for this
             process.
-        logger: the format of their loss curves.
         ledger: the ledger of the private data, shared by all runs on them. None for the file next
             to the data.
         overwrite: whether a stage with changed settings is done again. New labels cost again.
@@ -183,7 +182,6 @@ class RunPlan:
     votes: Voting | None = None
     absent: Sequence[int] | None = None
     execution: Execution | None = None
-    logger: CurveFormat = "csv"
     ledger: Path | None = None
     overwrite: bool = False
 
@@ -505,7 +503,7 @@ class RunPlan:
 
     def _fit(self, *, dry_run: bool = False) -> None:
         plan = require_given(self.sized_teachers, "teachers, a plan of theirs")
-        fit(self.run, self._data, plan, self.execution, logger=self.logger, dry_run=dry_run)
+        fit(self.run, self._data, plan, self.execution, dry_run=dry_run)
 
     def _label(self) -> StatedLabels:
         run, total = self.run, None if self.imported is None else self.imported.total

@@ -144,7 +144,6 @@ class ClosedFormPlan:
 
 
 Kind = Literal["serial", "loky", "ray"]
-CurveFormat = Literal["csv", "tensorboard"]
 
 CHUNK_SIZE = "chunk_size.json"
 """File in the teachers' folder with the final chunk size, after `auto` and the memory guard."""

@@ -198,7 +198,6 @@ class Recipe:
             labels=from_options(LabelSettings, parser.instantiate(labels)),
             student=student,
             execution=from_options(Execution, options),
-            logger=options.get("logger", "csv"),
             ledger=self.ledger or options.ledger,
         )
 

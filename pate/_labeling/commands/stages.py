@@ -44,7 +44,7 @@ from pate._labeling.runs.released import require_student
 from pate._labeling.runs.run import STUDENT, Run
 from pate._labeling.stages.student import LinearPlan
 from pate._labeling.stages.votes_import import votes_from
-from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, CurveFormat, Execution
+from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
 from pate._labeling.votes.kinds import Voting
 
 
@@ -56,7 +56,6 @@ def teachers_fit(args: Sequence[str]) -> None:
         options.data,
         teachers=plan,
         execution=from_options(Execution, options),
-        logger=options.get("logger", "csv"),
         ledger=options.ledger,
         overwrite=options.overwrite,
     ).fit_teachers(dry_run=options.dry_run)
@@ -102,13 +101,6 @@ def _fit_parser(in_closed_form: bool, *, listed: bool) -> CommandParser:
             find("fit_teachers")  # short names of optimizers are known by an import
         parser.add_class_arguments(find("TeacherPlan"), as_group=False)
         parser.add_class_arguments(Execution, as_group=False)
-        parser.add_argument(
-            "--logger",
-            type=CurveFormat,
-            default="csv",
-            help="format of the loss curves in the teachers' folder, ``csv`` or ``tensorboard``."
-            " The curves are PRIVATE, so that loggers which send them elsewhere are not offered.",
-        )
     dry_run = {
         **FLAG,
         "help": "print the sizes of partitions (PRIVATE), and the memory, time and place of"

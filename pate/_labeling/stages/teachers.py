@@ -71,7 +71,6 @@ from pate._labeling.teachers import (
     CHUNK_SIZE,
     CLOSED_FORM,
     ClosedFormPlan,
-    CurveFormat,
     Execution,
     Plan,
     assigned_units,
@@ -105,7 +104,6 @@ def fit(
     plan: Plan,
     execution: Execution | None = None,
     *,
-    logger: CurveFormat = "csv",
     dry_run: bool = False,
 ) -> None:
     """Make the teachers of a plan, unless they are finished: nothing private is mapped then.
@@ -115,7 +113,6 @@ def fit(
         data: the source of the records.
         plan: how teachers are made.
         execution: where they are trained. None for this process.
-        logger: the format of the loss curves of networks.
         dry_run: whether to print sizes, memory and time, and write nothing.
 
     Raises:
@@ -130,7 +127,7 @@ def fit(
     if isinstance(plan, ClosedFormPlan):
         teaching = (_voters if plan.start_from is None else _corrections_of)(run, data, plan)
     else:
-        teaching = find("fit_teachers")(run, data, plan, execution or Execution(), logger=logger)
+        teaching = find("fit_teachers")(run, data, plan, execution or Execution())
     if dry_run:
         teaching.describe()
     else:

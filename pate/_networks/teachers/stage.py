@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_utilities.core.rank_zero import rank_zero_only
-from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.loggers import CSVLogger
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -50,7 +49,7 @@ from pate._labeling.runs.run import (
 from pate._labeling.runs.vote_store import VoteStore
 from pate._labeling.stages.rehearsal import LEAST_LEARNED, learned, separable
 from pate._labeling.stages.teachers import Poll, Teaching
-from pate._labeling.teachers import CHUNK_SIZE, CurveFormat, Execution
+from pate._labeling.teachers import CHUNK_SIZE, Execution
 from pate._labeling.votes.kinds import Voting, kind_cast
 from pate._networks.settings import require_logits
 from pate._networks.teachers.executors import available_bytes, root_device, run_jobs
@@ -143,9 +142,7 @@ def _shapes(network: nn.Module) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in network.state_dict().items()}
 
 
-def fit_teachers(
-    run: Run, data: DataSource, plan: TeacherPlan, execution: Execution, *, logger: CurveFormat
-) -> Teaching:
+def fit_teachers(run: Run, data: DataSource, plan: TeacherPlan, execution: Execution) -> Teaching:
     """Train the teachers, each on its own partition of the private data.
 
     After an interruption the stage continues where it stopped, with the same result bit for bit.
@@ -155,16 +152,10 @@ def fit_teachers(
         data: the source of the records.
         plan: how teachers are trained.
         execution: where chunks are trained.
-        logger: the format of the loss curves.
 
     Raises:
         ValueError: if settings or records do not allow it.
     """
-    require(
-        logger != "tensorboard" or find_spec("tensorboard") is not None,
-        "the package of pip install 'pate[tensorboard]'",
-        logger=logger,
-    )
     require(
         not (execution.shared and run.overwrite),
         "overwrite without shared, which others would lose",
@@ -212,7 +203,7 @@ def fit_teachers(
                     left.unlink(missing_ok=True)
                 losses = _read_losses(sized_plan, folder)
                 write_text(folder / "PRIVATE_log.csv", _teachers_table(partitioned, losses[-1]))
-                _log_curves(losses, plan.num_steps, folder / "PRIVATE_losses", logger)
+                _log_curves(losses, plan.num_steps, folder / "PRIVATE_losses")
             return {file: digest(file) for file in files}
 
     return Teaching(describe, train, foreign_files)
@@ -298,15 +289,13 @@ def _teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str
     return text.getvalue()
 
 
-def _log_curves(losses: Float32Array, num_steps: int, folder: Path, kind: CurveFormat) -> None:
+def _log_curves(losses: Float32Array, num_steps: int, folder: Path) -> None:
     """Log the spread over teachers of losses ``[points, num_teachers]``, span by span."""
     rmtree(folder, ignore_errors=True)
     make_folder(folder)
     # the process that finishes writes, whatever its rank under torchrun
     rank_zero_only.rank = 0  # type: ignore[attr-defined]
-    logger = (TensorBoardLogger if kind == "tensorboard" else CSVLogger)(
-        folder, name="", version=""
-    )
+    logger = CSVLogger(folder, name="", version="")
     shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
     for point, row in enumerate(losses, 1):
         finite = row[np.isfinite(row)]

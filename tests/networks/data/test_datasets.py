@@ -238,5 +238,5 @@ def test_an_id_belongs_to_one_role(
     with pytest.raises(
         ValueError, match=rf"{other} samples that are no {one} records, got shared_ids=.*{first[0]}"
     ):
-        fit_teachers(Run(tmp_path / "run"), wrong(sets), plan, Execution(), logger="csv")
+        fit_teachers(Run(tmp_path / "run"), wrong(sets), plan, Execution())
     assert not (tmp_path / "run").exists()
