@@ -15,8 +15,11 @@ if TYPE_CHECKING:
         PublicScaling as PublicScaling,
         RandomFeatures as RandomFeatures,
     )
-    from pate._labeling.data.patches import PatchFeatures as PatchFeatures
-    from pate._labeling.data.pictures import CelebA as CelebA, PictureTable as PictureTable
+    from pate._labeling.data.pictures import (
+        CelebA as CelebA,
+        PatchFeatures as PatchFeatures,
+        PictureTable as PictureTable,
+    )
     from pate._labeling.data.records import (
         ArrayFeatures as ArrayFeatures,
         FeatureMap as FeatureMap,

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from pate import cli
 from pate._labeling.data.feature_maps import ChainedFeatures, PublicScaling
-from pate._labeling.data.patches import PatchFeatures
+from pate._labeling.data.pictures import PatchFeatures
 from pate.data import Arrays, CelebA, DataSource
 from scripts.faces.drawing import write_celeba_folder
 from scripts.rivals.contest import Contest, arena_of, hold, rivals_of

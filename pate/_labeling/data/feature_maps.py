@@ -21,7 +21,7 @@ from pate._core.files.reading import Json
 from pate._core.package import find
 from pate._core.progress import stage_bar
 from pate._core.validation import Float32Array, FloatArray, require, require_count
-from pate._labeling.data.patches import PatchFeatures
+from pate._labeling.data.pictures import PatchFeatures
 from pate._labeling.data.records import (
     FeatureMap,
     Features,
