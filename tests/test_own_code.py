@@ -90,8 +90,8 @@ CASES = {
     "verify": Case("stated", "."),
     "study": Case(
         "empty",
-        "--mechanisms [Peeling] --k [1] --epsilons [4] --seeds 1 --num_queries 5"
-        " --simulate '[{{num_labels: 3, num_teachers: 40, num_public: 20}}]'",
+        "--mechanisms [Peeling] --k [1] --epsilons [4] --seeds 1"
+        " --simulate '[{{num_items: 3, top: 40}}]'",
         quick=False,
     ),
 }

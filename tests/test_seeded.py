@@ -37,7 +37,6 @@ from pate.aggregators import (
     TauVoting,
     TopStableTopK,
 )
-from pate.lab.study.sources import Simulation, simulated
 from scripts.faces.drawing import write_celeba_folder
 
 PINS = Path(__file__).with_name("seeded.json")
@@ -253,8 +252,6 @@ def seeded_data() -> Iterator[tuple[str, str]]:
     )
     ballots = votes().ballots
     yield "packed ballots", digest(pack_ballots(ballots))
-    drawn = simulated(Simulation(num_labels=4, num_teachers=20, num_public=200))
-    yield "simulated votes", digest(drawn.ballots)
 
 
 def outputs() -> dict[str, str]:

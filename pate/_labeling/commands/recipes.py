@@ -440,7 +440,7 @@ def new_plugin(name: str, *, output: Path | None = None) -> None:
         write_text(folder / template.name.removesuffix(".txt").replace(_MODULE, module), text)
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     print(f"Test it: python -m pytest {folder}\nThen:    pip install --editable {folder}")
-    votes = '"[{num_labels: 5, num_teachers: 300}]"'
+    votes = '"[{num_items: 5, top: 300}]"'
     print(f"         pate study --mechanisms [{name}] --k [1] --epsilons [1] --simulate {votes}")
 
 

@@ -186,7 +186,7 @@ def study(settings: Study, output: Path | None = None, workers: int = 1) -> Stud
         settings: the settings of the study.
         output: folder for study.csv, study.txt, study.tex and study.png, and for the finished
             cells; study.parquet if pyarrow is installed. None for private/study, or study for
-            simulated and public votes.
+            made-up and public votes.
         workers: number of processes, one for each core at most.
 
     Returns:

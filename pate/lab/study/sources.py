@@ -1,7 +1,7 @@
-"""Votes to compare mechanisms on: simulated ones, of files, and of histograms.
+"""Votes to compare mechanisms on: of files, and of histograms.
 
-First simulated teachers. Then histograms, in files or of a given shape. At the end all votes of a
-study, with what their releases are compared with.
+First histograms, in files or of a given shape. Then all votes of a study, with what their releases
+are compared with.
 """
 
 from dataclasses import dataclass, fields
@@ -10,90 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
-from pate._core.accounting.cost import smallest_where
 from pate._core.files.reading import digest, opened_archive, read_array, read_arrays
 from pate._core.validation import (
     BoolArray,
     IntArray,
     require,
     require_count,
-    require_in_open_unit_interval,
     require_positive,
 )
 from pate._labeling.stages.votes_import import NamedVotes
-from pate._labeling.votes.kinds import Ballots, Counts, Votes, drawn_rows, rows_of
+from pate._labeling.votes.kinds import Counts, Votes, drawn_rows, rows_of
 
 _MANY = 2**32  # above the counts of a histogram: no number of users is public
-
-
-@dataclass(frozen=True, kw_only=True)
-class Simulation:
-    """Simulated teachers, for planning before any are trained.
-
-    A sample's features are Gaussian, and it has a label if they extend far enough in a random
-    direction. Each teacher sees that distance with noise of its own, so that teachers err on hard
-    samples.
-
-    Args:
-        num_labels: number of labels.
-        num_teachers: number of teachers.
-        label_density: the share of samples that have a label.
-        teacher_accuracy: the share of labels that one teacher gets right, above one half.
-        num_features: number of features of a sample.
-        num_public: number of public samples that can be queried.
-        seed: seed of the samples and the votes.
-    """
-
-    num_labels: int
-    num_teachers: int
-    label_density: float = 0.2
-    teacher_accuracy: float = 0.8
-    num_features: int = 20
-    num_public: int = 5000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_count(
-            1,
-            num_labels=self.num_labels,
-            num_features=self.num_features,
-            num_public=self.num_public,
-        )
-        require_count(2, num_teachers=self.num_teachers)
-        require_in_open_unit_interval(label_density=self.label_density)
-        blind = max(self.label_density, 1 - self.label_density)
-        require(
-            0.5 < self.teacher_accuracy < 1,
-            "0.5 < teacher_accuracy < 1",
-            teacher_accuracy=self.teacher_accuracy,
-            always_no=blind,
-        )
-
-
-def simulated(simulation: Simulation) -> Ballots:
-    """Return the votes of simulated teachers, on samples with features."""
-    generator = np.random.default_rng(simulation.seed)
-    num_features = simulation.num_features
-    directions = generator.standard_normal((num_features, simulation.num_labels))
-    directions /= np.linalg.norm(directions, axis=0)
-    threshold = float(ndtri(1 - simulation.label_density))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)  # a mean over a normal variable
-    weights /= weights.sum()
-    blur = smallest_where(
-        lambda width: (
-            float(weights @ ndtr(np.abs(nodes - threshold) / width)) <= simulation.teacher_accuracy
-        ),
-        1e-6,
-        1e6,
-    )
-    features = generator.standard_normal((simulation.num_public, num_features))
-    generator.standard_normal((4000, num_features))  # votes stay as when a test set was drawn
-    chances = ndtr((features @ directions - threshold) / blur)
-    size = (simulation.num_public, simulation.num_teachers, simulation.num_labels)
-    ballots = generator.random(size, dtype=np.float32) < chances[:, None]
-    return Ballots(ballots=ballots.view(np.uint8), features=features)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +115,7 @@ class Source(NamedTuple):
     """Votes of a study.
 
     Attributes:
-        name: the file, or the simulation in words.
+        name: the file, or the shape in words.
         identity: a digest of all that they follow from.
         votes: the votes on the queries.
         truth: ``[Q, C]``, which labels are right. None for the exact top k.
@@ -255,15 +184,6 @@ def counts_of(place: Path | CountsFile) -> Source:
     return Source(str(place), identity, Votes.from_counts(scores, _MANY), histogram=True)
 
 
-def simulation_of(simulation: Simulation, *, num_queries: int | None, seed: int) -> Source:
-    """Return simulated votes on the drawn samples."""
-    votes, words = simulated(simulation), _words(simulation)
-    rows = drawn_rows(
-        votes.num_queries, votes.num_queries if num_queries is None else num_queries, seed=seed
-    )
-    return Source(f"simulated ({words})", digest(f"{num_queries} {seed}", words), votes[rows])
-
-
 def shape_of(shape: Steps | Zipf, k: int) -> Source:
     """Return the histogram of a given shape for a k."""
     votes, words = Votes.from_counts(shape.counts(k)[None], _MANY), _words(shape)
@@ -271,7 +191,7 @@ def shape_of(shape: Steps | Zipf, k: int) -> Source:
     return Source(name, digest(name, str(k)), votes, histogram=True)
 
 
-def _words(settings: Simulation | Steps | Zipf) -> str:
+def _words(settings: Steps | Zipf) -> str:
     return ", ".join(
         f"{field.name} {getattr(settings, field.name)}"
         for field in fields(settings)

@@ -1,8 +1,8 @@
 """A study: mechanisms compared at one price, over numbers of items, epsilons, votes and seeds.
 
-First the settings, and the votes, which come from files or are simulated. Then a cell: one release,
-compared with the exact top k of its votes or with a given truth. At the end the study, whose
-finished cells are files of its folder, so that it goes on where it stopped.
+First the settings, and the votes, which come from files or have a given shape. Then a cell: one
+release, compared with the exact top k of its votes or with a given truth. At the end the study,
+whose finished cells are files of its folder, so that it goes on where it stopped.
 """
 
 import inspect
@@ -52,17 +52,15 @@ from pate._labeling.teachers import most_processes
 from pate._labeling.votes.kinds import Votes
 from pate.lab.study.sources import (
     CountsFile,
-    Simulation,
     Source,
     Steps,
     Zipf,
     counts_of,
     shape_of,
-    simulation_of,
     votes_of,
 )
 
-FREE = "from simulated votes alone: nothing private was touched"
+FREE = "from made-up histograms alone: nothing private was touched"
 PUBLIC = "from votes that were declared public"
 PRIVATE = "PRIVATE: compared with exact counts of private votes; not to be published"
 FIGURES = ("answered", "accuracy", "recall", "precision", "exact", "great", "good")
@@ -91,13 +89,13 @@ class Study:
         counts: histograms (PRIVATE): .npy files of whole numbers, or .npz files of such
             `counts`, a query each, or rows of a file. A user changes each count
             by 1 at most.
-        simulate: teachers to simulate, or histograms of a given shape.
+        simulate: histograms of a given shape.
         truth: with votes, an .npz with ids and Y [N, C] (0/1), in place of the exact top k.
         delta: the delta of targets. At 0 they are targets of pure epsilon by simple
             addition, which choices with noise of any law meet, and no tests.
         neighboring_relation: the relation that targets hold for.
         seeds: number of draws of the noise; intervals are over them.
-        num_queries: number of samples, of files of votes and simulated ones. None for all.
+        num_queries: number of samples of files of votes. None for all.
         query_seed: seed of their public order, as in pate label.
         public: whether all files are public, so that the results are, too.
 
@@ -115,7 +113,7 @@ class Study:
     shown: str = "recall"
     votes: tuple[Path, ...] = ()
     counts: tuple[Path | CountsFile, ...] = ()
-    simulate: tuple[Simulation | Steps | Zipf, ...] = ()
+    simulate: tuple[Steps | Zipf, ...] = ()
     truth: Path | None = None
     num_queries: int | None = None
     query_seed: int = 0
@@ -138,9 +136,7 @@ class Study:
             votes="none",
         )
         require(
-            self.num_queries is None
-            or self.votes
-            or any(isinstance(each, Simulation) for each in self.simulate),
+            self.num_queries is None or self.votes,
             "no num_queries with histograms alone: each is one query",
             num_queries=self.num_queries,
         )
@@ -286,11 +282,8 @@ def sources(study: Study) -> Iterator[tuple[Source, int]]:
         yield from product([votes_of(path, study.truth, num_queries=number, seed=seed)], study.k)
     for place in study.counts:
         yield from product([counts_of(place)], study.k)
-    for simulation in study.simulate:
-        if isinstance(simulation, Simulation):
-            yield from product([simulation_of(simulation, num_queries=number, seed=seed)], study.k)
-        else:
-            yield from ((shape_of(simulation, k), k) for k in study.k)
+    for shape in study.simulate:
+        yield from ((shape_of(shape, k), k) for k in study.k)
 
 
 class Group(NamedTuple):
