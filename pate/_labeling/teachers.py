@@ -170,7 +170,7 @@ class Execution:
             the same command: each takes a free chunk, also one of a process that died. Any number
             of them may come and go. They need a disk with locks, and no ``executor``.
         threads: processor threads per operation; more than one slows small networks down.
-        workers: number of chunks worked on at a time; loky has one worker for each core at most.
+        workers: number of chunks worked on at a time; on this machine, one for each core at most.
         executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default
             loky if there are several workers.
         gpus: share of a GPU that each worker on Ray takes.
@@ -184,6 +184,8 @@ class Execution:
 
     def __post_init__(self) -> None:
         require_count(1, workers=self.workers, threads=self.threads)
+        if self.kind != "ray" or "RAY_ADDRESS" not in os.environ:
+            object.__setattr__(self, "workers", min(self.workers, most_processes()))
         require(
             self.kind in get_args(Kind),
             f"executor in {', '.join(get_args(Kind))}",

@@ -158,10 +158,9 @@ class SettingError(TypeError):
             return cls(action.dest, "a class", f", which takes these settings, got {value.key}")
         told = [word for kind in kinds for word in _names(kind) or [_word(kind)]]
         names = [name for kind in kinds for name in _names(kind)]
-        classes = [kind for kind in kinds if isinstance(kind, type) and kind not in _KINDS]
         missing = next((each for each in causes if isinstance(each, ImportError)), None)
         reason = f" ({missing})" if missing is not None else ""
-        meant = did_you_mean(str(value), names or _class_names(str(value), classes))
+        meant = _meant_name(value, names, [*_classes(action._typehint)])
         expected = " or ".join(filter(None, [", ".join(told[:-1]), told[-1]]))
         return cls(action.dest, expected, f", got {value}{reason}{meant}")
 
@@ -204,6 +203,24 @@ def _names(kind: Any) -> list[str]:
 
 def _word(kind: Any) -> str:
     return _KINDS.get(kind, "a class, by name or import path,")
+
+
+def _classes(hint: Any) -> Iterator[type]:
+    """Yield the classes of a declaration, also of the items of its lists."""
+    if isinstance(hint, type) and hint not in _KINDS:
+        yield hint
+    for part in get_args(hint):
+        yield from _classes(part)
+
+
+def _meant_name(value: Any, names: Sequence[str], classes: Sequence[type]) -> str:
+    """Return what a value may mean, or the first part of a list that is not known."""
+    for each in value if isinstance(value, list) else [value]:
+        name = str(each.get("class_path") if isinstance(each, Mapping) else each)
+        known = names or _class_names(name, classes)
+        if name not in known and (meant := did_you_mean(name, known)):
+            return meant
+    return ""
 
 
 def _class_names(value: str, bases: Iterable[type]) -> set[str]:

@@ -34,7 +34,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pate._core.files.reading import read_lines
 from pate._core.files.writing import lease
 from pate._core.validation import expecting
-from pate._labeling.teachers import Execution, most_processes
+from pate._labeling.teachers import Execution
 from pate._networks.training import LocalCheckpoints
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, repo
     while missing:
         before = len(missing)
         pool = Parallel(
-            n_jobs=min(execution.workers, most_processes()),
+            n_jobs=execution.workers,
             backend="loky",
             return_as="generator_unordered",
             batch_size=1,

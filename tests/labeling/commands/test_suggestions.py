@@ -33,6 +33,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("bytes.yaml").write_bytes(b"\xff\xfe\x00")
     Path("other.yaml").write_text("seeds: 1\nsigma: 3\n")
     Path("empty.yaml").write_text("bogus: {}\n")
+    Path("typo.yaml").write_text("aggregator:\n  class_path: StabelTopK\n")
     Path("large.yaml").write_text(f"delta: {'1' * 400}\n")
     Path("mine").mkdir()
     settings = {
@@ -56,6 +57,7 @@ SAID = {
     f"{LABEL} --aggregator NoisyVotes --aggregator.sigma_gap 40": "got --aggregator.sigma_gap; did you mean"
     " sigma_votes? (`pate label --aggregator.help NoisyVotes` lists them)",
     f"{LABEL} --aggregator='{STABLE}'": "Expected a setting of StableTopK (neighboring_relation, ",
+    f"{LABEL} --config typo.yaml": "got {'class_path': 'StabelTopK'}; did you mean StableTopK?",
     f"{LABEL} --aggregator StableTopk": "for --aggregator, got StableTopk; did you mean StableTopK?",
     f"{LABEL} --aggregator.k 2": "a class for --aggregator, which takes these settings, got k",
     f"{LABEL} --aggregator no.such.Cls": "(No module named 'no'); --code FOLDER names the folder",

@@ -1,12 +1,15 @@
 """`pate student` as a command: checkpoints by name, one file of curves, one bar in a terminal and
 none elsewhere."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
+from pytorch_lightning import Callback
+from pytorch_lightning.loggers import CSVLogger
 
 from pate import cli
 from tests.conftest import copy_run
@@ -90,3 +93,41 @@ def test_a_student_is_made_again_by_what_changes(network: Path, capsys: Captured
     assert after == before and "MLP" in str(before["model"]["network"])
     shown = capsys.readouterr()
     assert "params" not in (shown.out + shown.err).lower()
+
+
+class Failing(Callback):
+    """A callback whose first epoch fails, as long as it is told to."""
+
+    fails = True
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        if Failing.fails:
+            raise RuntimeError("no\nroom")
+
+
+class FailingLogger(CSVLogger):
+    """A logger of the same kind."""
+
+    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+        if Failing.fails:
+            raise KeyError("no\nroom")
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("callbacks+=Failing", "Failing.on_train_epoch_start (RuntimeError: no room)"),
+        ("logger=FailingLogger", "FailingLogger.log_metrics (KeyError: 'no\\nroom')"),
+    ],
+)
+def test_a_part_of_yours_that_fails_is_named_with_the_command_that_goes_on(
+    part: str, said: str, network: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    option = f"--trainer.{part.replace('=', f'={__name__}.')}"
+    more = ["--trainer.logger.save_dir=logs"] if "logger" in part else []
+    place = ["--run", str(network), "--overwrite"]
+    assert cli.main(["student", "fit", *place, option, *more]) == 2
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if "Expected" in each]
+    assert f"got {said}. The labels are in {network / 'public' / 'labels.npz'}; `" in line
+    monkeypatch.setattr(Failing, "fails", False)
+    assert cli.main(shlex.split(line.split("`")[1])[1:]) == 0
