@@ -1,16 +1,23 @@
 """`pate init` for data sets of torchvision and Hugging Face."""
 
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
+from torch import nn
 
+import models
 from pate import cli
 from pate._labeling.runs.run import read_data
 from pate.data import Role
 from tests.conftest import make_arrays
+from tests.labeling.commands import test_help, test_suggestions
+from tests.labeling.commands.test_help import OF_NETWORKS
 from tests.networks.data.test_datasets import Columns
 
 
@@ -41,3 +48,62 @@ def test_splits_of_hugging_face_are_read_as_the_recipe_says(
         source = read_data(folder / "data.yaml")
         assert source.records(Role.PRIVATE).features.shape == (400, 3)
         assert source.ledger_path == ledger / "ledger.sqlite"
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("name", OF_NETWORKS)
+def test_help_is_for_people(name: str, capsys: Captured) -> None:
+    test_help.test_help_is_for_people(name, capsys)
+
+
+@pytest.mark.parametrize("name", OF_NETWORKS)
+def test_examples_are_understood(name: str, capsys: Captured, tmp_path: Path) -> None:
+    test_help.test_examples_are_understood(name, capsys, tmp_path)
+
+
+@pytest.mark.parametrize("name", OF_NETWORKS)
+def test_no_command_takes_a_setting_that_an_option_does_not_have(
+    name: str, capsys: Captured
+) -> None:
+    test_suggestions.test_no_command_takes_a_setting_that_an_option_does_not_have(name, capsys)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("student fit --run x --model.netw models.MLP", "did you mean --model.network?"),
+        ("run faces --num_steps=3", "Expected --teachers.num_steps in place of --num_steps"),
+    ],
+)
+def test_a_misspelled_option_has_a_suggestion(line: str, said: str, capsys: Captured) -> None:
+    test_suggestions.require_said(line, said, capsys)
+
+
+NETWORKS = [
+    models.Linear,
+    models.MLP,
+    models.SmallCNN,
+    partial(models.SmallCNN, groups=0, channels_last=True),
+    models.ConvNet,
+    models.ResNet8,
+    pytest.param(models.ResNet50, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_logits_for_pictures(network: Callable[[Sequence[int], int], nn.Module]) -> None:
+    module = network((3, 32, 32), 7)
+    logits = module(torch.rand(2, 3, 32, 32))
+    assert logits.shape == (2, 7)
+    assert torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "last"), [((8, 8), 4), ((1, 14, 14), 16), ((3, 32, 32), 64), ((3, 64, 40), 40)]
+)
+def test_convolutions_follow_the_size_of_pictures(shape: tuple[int, ...], last: int) -> None:
+    network = models.ConvNet(shape, 7)
+    assert network(torch.rand(2, *shape)).shape == (2, 7)
+    assert network[-1].in_features == 64 * last

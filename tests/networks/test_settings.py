@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torchvision.transforms import v2
 
 from models import MLP, Linear
 from pate._core.settings import (
@@ -20,7 +19,6 @@ from pate._core.settings import (
     import_path,
     to_plain,
 )
-from pate.aggregators import ClippedVotes
 from pate.data import CelebA, DataSource, PublicPCA, Records, Role
 from pate.teachers import FocalLoss, TeacherPlan
 
@@ -80,22 +78,6 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
             made_by(import_path(MLP), dropout=0.5, hidden=[3]),
         ),
         (Pair(1, Path("q")), made_by("tests.networks.test_settings.Pair", left=1, right="q")),
-        (
-            v2.RandomApply([v2.Resize((4, 4))], p=0.25),
-            made_by(
-                "torchvision.transforms.v2.RandomApply",
-                transforms=[
-                    made_by(
-                        "torchvision.transforms.v2.Resize",
-                        size=[4, 4],
-                        interpolation="bilinear",
-                        max_size=None,
-                        antialias=True,
-                    )
-                ],
-                p=0.25,
-            ),
-        ),
         (Opaque(1, x=2.0), made_by("tests.networks.test_settings.Opaque", first=1, x=2.0)),
         (
             CelebA(Path("f"), features=PublicPCA(3)),
@@ -103,15 +85,6 @@ def made_by(path: str, **arguments: Any) -> dict[str, Any]:
                 "pate.data.CelebA",
                 root="f",
                 features=made_by("pate.data.PublicPCA", num_components=3),
-            ),
-        ),
-        (
-            ClippedVotes(multiplier_clipped=np.float64(2.0)),
-            made_by(
-                "pate.aggregators.ClippedVotes",
-                neighboring_relation="REPLACE_RECORD",
-                multiplier_clipped=2.0,
-                around_predictions=False,
             ),
         ),
     ],

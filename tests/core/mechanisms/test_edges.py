@@ -1,13 +1,15 @@
 """Inputs at the edge of what is allowed, and beyond it, for every mechanism that selects k of d."""
 
+import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from pate import mechanisms as m
+from pate import mechanisms, mechanisms as m
 from pate._core.mechanisms.noise import ChoiceNoise, Noise
 from pate.accounting import NeighboringRelation
 
@@ -82,4 +84,43 @@ def test_only_differences_of_scores_matter_whatever_their_type(make: Make) -> No
     )
     np.testing.assert_array_equal(
         run(make, near_zero[0] + 2**33, k=2), run(make, near_zero[0] - 0.0, k=2)
+    )
+
+
+OFFERED = {
+    name: value
+    for name, value in ((name, getattr(mechanisms, name)) for name in dir(mechanisms))
+    if name[0] != "_" and not inspect.ismodule(value)
+}
+
+
+def test_every_name_that_is_offered_is_documented() -> None:
+    assert [name for name, value in OFFERED.items() if not value.__doc__] == []
+
+
+def test_every_mechanism_has_a_contract() -> None:
+    """A mechanism without a contract would be a mechanism without a proof."""
+    offered = {name for name, value in OFFERED.items() if is_mechanism(value)}
+    assert len(offered) > 10
+    texts = [file.read_text() for file in Path(__file__).parent.glob("test_*.py")]
+    for name in offered:
+        assert any(f"return m.{name}(" in text and "MechanismContract" in text for text in texts), (
+            name
+        )
+
+
+def test_parameters_of_mechanisms_have_names() -> None:
+    """A scale that is taken for a sigma would be half a guarantee."""
+    for mechanism in filter(is_mechanism, OFFERED.values()):
+        parameters = inspect.signature(mechanism).parameters.values()
+        assert {parameter.kind for parameter in parameters} == {inspect.Parameter.KEYWORD_ONLY}, (
+            mechanism
+        )
+
+
+def is_mechanism(offered: object) -> bool:
+    return (
+        isinstance(offered, type)
+        and issubclass(offered, mechanisms.Mechanism)
+        and not inspect.isabstract(offered)
     )

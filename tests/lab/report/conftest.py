@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pate import NamedVotes, cli
-from tests.networks.conftest import finished as finished, recipe
+from tests.networks.conftest import finished as finished
 
 NAMES = ("<b>bold</b>", "a & b", '"quoted"')
 VOID = {"wbr", "meta", "img"}
@@ -104,24 +104,3 @@ def label_votes(root: Path, *words: str) -> None:
         "--delta=1e-3",
     ]
     assert cli.main(["label", *options, "--aggregator.sigma_votes=2", *words]) == 0
-
-
-@pytest.fixture(scope="session")
-def of_faces(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run on pictures, whose student learned by descent."""
-    place = tmp_path_factory.mktemp("report")
-    folder = recipe(place / "recipe", Path("unused"))
-    described = {
-        "class_path": "CelebA",
-        "init_args": {"root": str(faces), "size": 32, "labels": ["Male", "Mouth_Slightly_Open"]},
-    }
-    (folder / "data.yaml").write_text(yaml.safe_dump({"data": described}))
-    noisy = {"class_path": "NoisyVotes", "init_args": {"sigma_votes": 1.0}}
-    (folder / "label.yaml").write_text(yaml.safe_dump({"aggregator": noisy, "delta": 0.001}))
-    root = place / "run"
-    options = [
-        *("--student.model.network=models.MLP", "--student.trainer.max_epochs=3"),
-        f"--ledger={place}/ledger.sqlite",
-    ]
-    assert cli.main(["run", str(folder), "--run", str(root), *options]) == 0
-    return root

@@ -1,11 +1,8 @@
-"""The contract of sums over silos against a server that shows them different lists."""
+"""The sums over silos that a server opens by different lists of survivors."""
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain, combinations, product
 from typing import NamedTuple
-
-from pate._core.testing.laws import Contract
 
 
 class Opened(NamedTuple):
@@ -56,47 +53,3 @@ def _sizes(shown: Sequence[frozenset[int]], honest: range, needed: int) -> list[
     hidden = [name for name in honest if name not in pairs]
     together = [len(hidden)] if hidden and own_mask.issuperset(hidden) else []
     return [1 for _ in pairs & own_mask] + together
-
-
-class SiloListsContract(Contract):
-    """Tests of the terms of a sum over silos, for a subclass whose name begins with ``Test``.
-
-    For each small number of silos, all lists are tried that a malicious server can show to honest
-    silos. Terms that are accepted must let it open no sum of fewer honest silos than the noise is
-    stated for, and no two sums.
-    """
-
-    single_sums = False
-    """Whether two sums are accepted, each under all of the stated noise."""
-    most_silos = 5
-    """The largest number of silos with a trial of all cases."""
-
-    @abstractmethod
-    def accepts(self, silos: int, colluding: int, dropouts: int) -> bool:
-        """Whether a sum over so many silos may begin."""
-
-    def stated(self, silos: int, colluding: int, dropouts: int) -> int:
-        """Return the number of honest silos whose noise the statement counts."""
-        return silos - colluding - dropouts
-
-    def cases(self) -> Iterator[tuple[int, int, int]]:
-        """Yield all numbers of silos, colluding ones and dropouts with one honest silo or more.
-
-        More than half of the silos have to stay.
-        """
-        for silos in range(2, self.most_silos + 1):
-            for colluding, dropouts in product(range(1, silos), range((silos - 1) // 2 + 1)):
-                if silos - colluding - dropouts >= 1:
-                    yield silos, colluding, dropouts
-
-    def test_no_lists_open_another_sum_than_the_one_that_is_stated(self) -> None:
-        """Neither one of fewer honest silos, nor a second one."""
-        for case in self.cases():
-            if self.accepts(*case):
-                opened = opened_sums(*case)
-                assert opened.fewest_silos >= self.stated(*case), (case, opened)
-                assert self.single_sums or opened.most_sums <= 1, (case, opened)
-
-    def test_some_terms_are_accepted(self) -> None:
-        """A protocol that refuses everything passes no other test in earnest."""
-        assert any(self.accepts(*case) for case in self.cases())

@@ -1,8 +1,5 @@
 """The contract of a source: fingerprints that stay, lazy features, old names."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,8 +7,6 @@ from pate._labeling.data import records
 from pate.data import (
     UNKNOWN,
     ArrayFeatures,
-    Arrays,
-    CelebA,
     DataSource,
     Features,
     PublicPCA,
@@ -33,39 +28,6 @@ class Given(DataSource):
         num = self.given.shape[0]
         ids = np.char.mod(f"{role.value}%d", np.arange(num))
         return Records(features=self.given, labels=np.ones((num, 1), dtype=np.uint8), ids=ids)
-
-
-def test_fingerprints_stay_what_they_are(tmp_path: Path) -> None:
-    """Runs that were begun hold them."""
-    rows = np.arange(60)
-    features = (rows[:, None] * np.arange(1, 4) % 7).astype(np.float32)
-    arrays = {
-        "X": features,
-        "Y": np.stack([rows % 2, rows % 3 == 0], axis=1),
-        "ids": np.char.mod("r%02d", rows),
-    }
-    np.savez(tmp_path / "data.npz", split=rows % 3, **arrays)  # type: ignore[arg-type]
-    np.savez(tmp_path / "grouped.npz", split=rows % 3, group=rows // 6, **arrays)  # type: ignore[arg-type]
-    (tmp_path / "img_align_celeba").mkdir()
-    for row in range(6):
-        picture = tmp_path / "img_align_celeba" / f"{row}.jpg"
-        picture.write_bytes(b"picture" * row)
-        os.utime(picture, ns=(0, 10**18 + row))
-    (tmp_path / "list_attr_celeba.txt").write_text(
-        "A B\n" + "".join(f"{row}.jpg 1 {row % 2}\n" for row in range(6))
-    )
-    (tmp_path / "list_eval_partition.txt").write_text(
-        "".join(f"{row}.jpg {row % 3}\n" for row in range(6))
-    )
-    sources = (Arrays(tmp_path / "data.npz"), Arrays(tmp_path / "grouped.npz"), CelebA(tmp_path))
-    assert [source.fingerprint(Role.PRIVATE) for source in sources] == PINNED
-
-
-PINNED = [
-    "d9e837ccf31c3c141bd7fdbd38c221bd",
-    "b229a0fa2f02b36383373fcc79b16c13",
-    "394795133ea623b1093b41a65f598915",
-]
 
 
 def test_a_map_of_another_version_is_of_other_public_records(

@@ -5,15 +5,29 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from torchvision.transforms import v2
 
 from pate._networks.data.datasets import HuggingFace, Keys, TorchDatasets
-from pate.data import DataSource, Role, SentenceFeatures
+from pate.data import (
+    ArrayFeatures,
+    AutoFeatures,
+    ChainedFeatures,
+    DataSource,
+    FrozenBackbone,
+    PictureTable,
+    PictureTransforms,
+    PublicScaling,
+    Role,
+    SentenceFeatures,
+)
 from tests.labeling.data import (
     test_row_numbers as row_numbers,
     test_unknown_labels as unknown_labels,
 )
+from tests.labeling.data.test_picture_table import TestPictureTable as PicturesContract
 from tests.labeling.data.test_row_numbers import NUMBERED, SPLIT, Open
 from tests.labeling.data.test_sentences import TEXTS as SENTENCES, model, stand_in as stand_in
+from tests.networks.data.test_backbone import Backbone, pictures
 
 
 def of_known(folder: Path, labels: np.ndarray, unknown: Any) -> DataSource:
@@ -88,3 +102,53 @@ def test_a_data_set_of_sentences(tmp_path: Path) -> None:
     keys = Keys(sentences=SentenceFeatures(folder=model(tmp_path / "model")))
     source = TorchDatasets(parts[0], parts[1], parts[2], ["angry"], keys=keys)
     assert source.records(Role.TEST).features.shape == (4, 8)
+
+
+PICTURES = ArrayFeatures(pictures())
+
+
+def chain(folder: Path) -> ChainedFeatures:
+    maps = [FrozenBackbone(Backbone, folder, batch_size=8), PublicScaling(), AutoFeatures()]
+    return ChainedFeatures(maps).fit(PICTURES)
+
+
+def test_each_map_sees_the_features_of_the_one_before(tmp_path: Path) -> None:
+    made = chain(tmp_path)
+    first = FrozenBackbone(Backbone, tmp_path, batch_size=8).fit(PICTURES).transform(PICTURES)
+    second = PublicScaling().fit(ArrayFeatures(first)).transform(ArrayFeatures(first))
+    third = AutoFeatures().fit(ArrayFeatures(second))
+    assert (np.asarray(made.transform(PICTURES)) == third.transform(ArrayFeatures(second))).all()
+    assert made.widths == third.widths == (4, 25)
+    assert made.version == third.version > 0
+    assert made.fit(PICTURES) is made and len(made.shapes) == 3
+
+
+class TestPictureTransforms(PicturesContract):
+    """A source seen through transforms."""
+
+    def open(self, folder: Path) -> DataSource:
+        transforms = [v2.CenterCrop(6), v2.Normalize([0.5, 0.5, 0.5], [0.25, 0.25, 0.25])]
+        return PictureTable(folder, size=8, features=PictureTransforms(transforms))
+
+
+def test_each_picture_is_transformed_when_it_is_read() -> None:
+    values = np.random.default_rng(0).random((5, 3, 8, 8), dtype=np.float32)
+    seen = PictureTransforms([v2.CenterCrop(4), v2.Grayscale()]).fit(ArrayFeatures(values))
+    mapped = seen.transform(ArrayFeatures(values))
+    assert mapped.shape == (5, 1, 4, 4)
+    index = np.array([[4, 0], [1, 1]])
+    assert mapped[index].shape == (2, 2, 1, 4, 4) and mapped[index].dtype == np.float32
+    grey = np.tensordot([0.2989, 0.587, 0.114], values[4, :, 2:6, 2:6], axes=1)
+    assert np.allclose(mapped[index][0, 0, 0], grey, atol=1e-5)
+    assert (mapped.select(np.array([4, 2]))[np.array([0])] == mapped[np.array([4])]).all()
+    assert mapped[np.zeros((0, 3), dtype=np.int64)].shape == (0, 3, 1, 4, 4)
+
+
+def test_what_draws_is_refused() -> None:
+    values = ArrayFeatures(np.random.default_rng(0).random((2, 3, 8, 8), dtype=np.float32))
+    with pytest.raises(
+        ValueError, match=r"transforms that draw nothing.*got transforms=\['RandomHorizontalFlip'\]"
+    ):
+        PictureTransforms([v2.RandomHorizontalFlip()]).fit(values)
+    with pytest.raises(ValueError, match="at least one transform"):
+        PictureTransforms([])

@@ -1,6 +1,7 @@
 """The trial of a teacher: a fresh network must learn by the plan's own optimizer, or is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from pate import LabelSettings, RunPlan, TeacherPlan
+from pate._labeling.release.hopeless import describe_hopeless
 from pate.aggregators import NoisyVotes
 from pate.data import Arrays
 from pate.models import MLP, Linear
@@ -93,3 +95,20 @@ def test_networks_that_learn_nothing_are_refused_before_anything_is_paid(
         plan.execute()
     assert "\n" not in str(it.value)
     assert not plan.run.root.exists() and not plan.run.ledger_path.exists()
+
+
+TRAINED = TeacherPlan(network=Linear, num_teachers=60, num_steps=1, batch_size=1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "number", "message"),
+    [
+        (TRAINED, 119, "119 private records (or groups) for 60 teachers: most have one or none"),
+        (TRAINED, 120, None),
+        (replace(TRAINED, start_from="first"), 4, None),
+    ],
+)
+def test_too_few_records_are_told(plan: TeacherPlan, number: int, message: str | None) -> None:
+    settings = LabelSettings(NoisyVotes(sigma_votes=3.0), delta=1e-5, num_queries=5)
+    lines = [*describe_hopeless(plan, settings, number)]
+    assert not lines if message is None else [message in line for line in lines] == [True]
