@@ -85,7 +85,7 @@ def test_it_learns_what_the_statement_pays_for(
     assert "public: nothing protects them" in classifier.statement_.text
     assert len(classifier.X_public_) == len(classifier.released_.ids)
     # noise that hides everything: what is learned comes from the records through the release alone
-    with pytest.warns(UserWarning, match="the release shows no label to be better"):
+    with pytest.warns(UserWarning, match="fit 2 of this process"):
         hidden = clone(classifier).set_params(epsilon=0.01).fit(X[:1800], Y[:1800], **public)
     assert (hidden.predict(X[1800:]) == Y[1800:]).mean() < 0.75
 

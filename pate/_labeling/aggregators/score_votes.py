@@ -38,8 +38,9 @@ class Learning:
     """The settings of a `Learner`; none follows from records. Deviations are standard deviations.
 
     Attributes:
-        prior_ratios: a slope's prior variances to choose from, over the least noise: none, and all
-            that could matter.
+        prior_logits: prior variances of a label's logits to choose from, by which slopes along all
+            directions of a part vary alike: none, and all that could matter. Labels that a line
+            separates, along a narrow direction, have the largest ones.
         constant: the least and the largest entry of a ballot that is the same for all samples. With
             1, levels would have half of a ballot's squared norm, and a seventeenth is enough.
         penalty: the variance, in mean variances, from which on a direction is asked with half of
@@ -50,23 +51,21 @@ class Learning:
         open_levels: a level within so many deviations of one half is asked again.
         common_level: the mean level from which on ballots are shorter if they begin at one half.
             Then they have one norm, no clip is sought, and the number of voters barely matters.
-        significant: deviations until labels depend on features, and until a model is rarely worse
-            than a constant, over many labels and releases.
-        likely: deviations until it is better than a constant about as often as not.
+        significant: deviations until a model is rarely worse than a constant, over many labels and
+            releases.
         needed: deviations until labels seem to need parts after the first.
         least_penalty: of the student's slopes, in units of the curvature of its loss.
         linear: by which the share of errors in linear answers ties the student to them.
         steps: of descent, by which the student of a round is found.
     """
 
-    prior_ratios: tuple[float, ...] = (0.0, *np.geomspace(1e-3, 1e7, 41).tolist())
+    prior_logits: tuple[float, ...] = (0.0, *np.geomspace(0.1, 1e6, 29).tolist())
     constant: tuple[float, float] = (0.05, 0.25)
     penalty: float = 4.0
     ratio_deviation: float = 0.5
     open_levels: float = 1.5
     common_level: float = 0.25
     significant: float = 3.0
-    likely: float = 0.25
     needed: float = 2.0
     least_penalty: float = 1e-3
     linear: float = 100.0
@@ -105,7 +104,6 @@ class Learner:
         variances = geometry.variances
         shape = (len(variances), num_labels)
         self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
-        self._told = False  # whether labels seem to depend on anything
         self._needed = False  # whether labels seem to depend on parts after the first
         # directions of little variance do not change the penalty
         kept = np.concatenate(
@@ -245,7 +243,10 @@ class Learner:
         if answered and not self._needed:
             left = released[answered].sum(axis=0)
             rest = (released[answered] * residuals[answered]).sum(axis=0) / left, 1 / left + drawn
-            later = (_shrinkage(*(each[part] for each in rest))[2] for part in self._parts[1:])
+            later = (
+                _shrinkage(*(each[part] for each in rest), self._prior(part))[2]
+                for part in self._parts[1:]
+            )
             self._needed = max(later, default=0.0) >= LEARNING.needed**2
         self._moments = (residual / self._ratios + student) * variances
         self._less = (1 / precision + drawn) / noise * (1 / np.maximum(shrinkage, 1 / _LARGEST) - 1)
@@ -281,7 +282,7 @@ class Learner:
         linear = self._slopes * unit
         _, steepness = match_logistic_moments(self._levels, rows @ linear)
         toward = steepness * linear
-        tiny = np.finfo(np.float64).tiny
+        tiny = 1e-20
         squares = np.maximum((toward**2).sum(axis=0), tiny)
         anchor = (1 / (1 + self._less)).sum(axis=0) / (len(rows) * squares)
         unsure = (self._errors * unit**2).sum(axis=0) / np.maximum((linear**2).sum(axis=0), tiny)
@@ -302,11 +303,17 @@ class Learner:
 
     def _shrinkage(self, estimates: FloatArray, noise: FloatArray) -> FloatArray:
         """Return the shrinkage ``[R, C]``, by a prior for each part, and note the evidence."""
-        of_parts = [_shrinkage(estimates[part], noise[part]) for part in self._parts]
-        shrinkage, evidence, together = zip(*of_parts, strict=True)
+        of_parts = [
+            _shrinkage(estimates[part], noise[part], self._prior(part)) for part in self._parts
+        ]
+        shrinkage, evidence, _ = zip(*of_parts, strict=True)
         self._evidence = np.sum(evidence, axis=0)
-        self._told = max(together) >= LEARNING.significant**2
         return np.concatenate(shrinkage)
+
+    def _prior(self, part: BoolArray) -> FloatArray:
+        """Return variances ``[C]`` of slopes along the directions of a part for logits of 1."""
+        spread = self._levels * (1 - self._levels)
+        return np.asarray(spread**2 / self._geometry.variances[part].sum())
 
     def _apportioned(self, wanted: FloatArray) -> FloatArray:
         """Return the shares ``[R]`` of directions that follow ``wanted``, and add up to 1."""
@@ -327,14 +334,13 @@ class Learner:
         # a label that most records have is denied as wrongly as others are given
         above = np.asarray(self._levels - np.sqrt(level_error) > 0.5)
         differ = (logits > 0) != above
+        if self._purpose != "never_below_constant":
+            return above, differ.any(axis=0)
         gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
         along = samples.T @ differ
         slopes = (along**2 * self._errors).sum(axis=0)
         level = differ.sum(axis=0) ** 2 * level_error
         squares = 4 * (slopes + level)
-        if self._purpose != "never_below_constant":
-            likely = gains >= LEARNING.likely * np.sqrt(squares)
-            return above, likely & self._told & differ.any(axis=0)
         enough = gains >= LEARNING.significant * np.sqrt(squares)
         # a prior that is found by noise is sure of itself: the label's own evidence says more
         evident = self._evidence >= LEARNING.significant**2 + 2 * math.log(len(gains))
@@ -352,14 +358,16 @@ def _shrunk_levels(levels: FloatArray, variances: FloatArray) -> FloatArray:
     return np.asarray(center + prior / (prior + variances) * (levels - center))
 
 
-def _shrinkage(estimates: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+def _shrinkage(
+    estimates: FloatArray, noise: FloatArray, unit: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
     """Return shrinkage ``[R, C]`` of estimates with ``noise`` variances, evidence ``[C]``, and all.
 
     It is the mean over a Gaussian prior's variances, weighted by their likelihood, in which the
     mean log-likelihood of all labels counts as one label more. Evidence for slopes is twice the
     largest gain in log-likelihood over slopes of 0: of each label, and of one variance for all.
     """
-    squares, priors = estimates**2, np.array(LEARNING.prior_ratios) * noise.min()
+    squares, priors = estimates**2, np.multiply.outer(LEARNING.prior_logits, unit)
     losses = np.array(
         [(squares / (prior + noise) + np.log(prior + noise)).sum(axis=0) for prior in priors]
     )
@@ -397,6 +405,8 @@ class Spending:
         plenty_voters: the number from which on other parts have all of their share.
         later_share: the share of a ballot's squared norm that other parts have before labels seem
             to need them.
+        clip_plenty: voters for each unit of a round's noise between which the clip grows from
+            `Voters.spare` medians to 1.2.
         clip_candidates: norms among which the median is sought.
         clip_doublings: candidates for each factor of 2. With 4 a clip is 9% off at most, and 48
             reach down to the 3400th part of the largest norm.
@@ -411,11 +421,12 @@ class Spending:
     least_levels: float = 0.1
     cheap_levels: float = 0.03
     least_share: float = 0.01
-    most_levels: float = 0.8
+    most_levels: float = 0.3
     ranking_levels: float = 0.15
     enough_voters: float = 20.0
     plenty_voters: float = 160.0
     later_share: float = 0.5
+    clip_plenty: tuple[float, float] = (350.0, 1400.0)
     clip_candidates: int = 48
     clip_doublings: int = 4
 
@@ -435,29 +446,31 @@ class ScoreVotes(Aggregator):
 
     A ballot is the mean product of a voter's weighted public coordinates and the residuals of its
     labels, or scores, from the public student of the rounds before. In each round ballots are
-    clipped in L2 at 1.2 times their median norm, found by bisection among powers of ``2^(1/4)``,
-    and added up. The student's moments on public samples are added back, so that a round estimates
-    the moments without bias as far as public samples are like private ones. They differ by more the
-    more a student leaves to be learned: rounds are combined by the precision that is left after the
-    mean square of its later changes, over the number of public samples. If private records vary
-    more along a direction, the released residuals show it, since they change by more than the
-    student's answers on public samples do: each direction has a ratio of both variances, at least
-    1, the posterior mean under a normal prior of mean 1 and deviation 1/2, by which its estimates
-    are divided. The release holds their mean, weighted by the precision with which rounds tell them
-    (``variance_ratio``). Linear answers are the posterior mean of all rounds under Gaussian priors,
-    weighted by how likely their variances are for the label and, counted as one label more, for all
-    labels. The student is logistic: its moments on public samples are those that the rounds tell,
-    its small slopes are shrunk as those of the linear answers, and these pull it towards their own
-    logistic fit where public samples are few or noise is large. The first round gives each
-    direction the share of a ballot's norm by which ridge regression would not shrink it, with a
-    penalty of four times the mean variance along directions, weighted by these variances.
-    Directions of little variance change nothing. The next rounds give it the share by which the
-    posterior is not shrunk there, and another that is proportional to the square of the first.
-    Levels of labels have a seventeenth of the squared norm at most. Where a round about levels of
-    labels alone takes less than 0.03 of the budget, it comes before all others.
+    clipped in L2 and added up: at 1.2 times their median norm, found by bisection among powers of
+    ``2^(1/4)``, or, of records, at down to 0.8 times where noise is large, since noise follows the
+    clip. Where the search would take much, the public student says the norm. The student's moments
+    on public samples are added back, so that a round estimates the moments without bias as far as
+    public samples are like private ones. They differ by more the more a student leaves to be
+    learned: rounds are combined by the precision that is left after the mean square of its later
+    changes, over the number of public samples. If private records vary more along a direction, the
+    released residuals show it, since they change by more than the student's answers on public
+    samples do: each direction has a ratio of both variances, at least 1, the posterior mean under a
+    normal prior of mean 1 and deviation 1/2, by which its estimates are divided. The release holds
+    their mean, weighted by the precision with which rounds tell them (``variance_ratio``). Linear
+    answers are the posterior mean of all rounds under Gaussian priors, weighted by how likely these
+    variances of its logits are for the label and, counted as one label more, for all labels. The
+    student is logistic: its moments on public samples are those that the rounds tell, its small
+    slopes are shrunk as those of the linear answers, and these pull it towards their own logistic
+    fit where public samples are few or noise is large. The first round gives each direction the
+    share of a ballot's norm by which ridge regression would not shrink it, with a penalty of four
+    times the mean variance along directions, weighted by these variances. Directions of little
+    variance change nothing. The next rounds give it the share by which the posterior is not shrunk
+    there, and another that is proportional to the square of the first. Levels of labels have a
+    seventeenth of the squared norm at most. Where a round about levels of labels alone takes less
+    than 0.03 of the budget, it comes before all others.
 
-    Few records tell little more than the labels that most of them have. They spend up to four
-    fifths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
+    Few records tell little more than the labels that most of them have. They spend up to three
+    tenths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
     noisy number of voters and that of labels (16 at most), and nothing below a tenth. A
     ballot then holds a voter's labels, or their differences from one half where these are shorter.
     The second and third of these rounds ask only for labels whose level is within one and a half
@@ -478,10 +491,9 @@ class ScoreVotes(Aggregator):
     decisions. A label departs from its constant answer, which gives it if its level is one standard
     deviation above one half, by the ``purpose`` of the release:
 
-    - ``accuracy``: if the expected gain on public samples is a quarter of a posterior standard
-      deviation, and labels together depend on features by three: better on average, and now and
-      then a little worse.
-    - ``never_below_constant``: if it is three, and the label's own evidence agrees.
+    - ``accuracy``: wherever the model differs: better on average, and now and then a little worse.
+    - ``never_below_constant``: if the expected gain on public samples is three posterior standard
+      deviations, and the label's own evidence agrees.
     - ``ranking``: as for accuracy, with a share of 0.15 at most for levels. Order among samples is
       better where records are few, and labels that most of them have may be denied.
 
@@ -693,8 +705,9 @@ def noisy_sum(
 
     The search for the clip is included. It starts at the least norm that is worth it, for voters
     that know a ``known_share`` of their labels, and expects about ``count`` voters. Comparisons
-    take a twentieth of the budget or, so that their noise stays within a sixth of the voters, up to
-    a quarter. If it is then more than a third of them, nothing is clipped.
+    take a twentieth of the budget. Where their noise would be more than a sixth of the voters, the
+    norm that the public student expects is the median. Without one, comparisons take up to a
+    quarter of the budget, and nothing is clipped if noise is then more than a third of the voters.
     """
     candidates, paid = clip_candidates(voters, question, known_share), 0.0
     steps, clip = math.ceil(math.log2(len(candidates))), question.largest_norm
@@ -702,10 +715,15 @@ def noisy_sum(
         noise_multiplier * math.sqrt(steps / share) for share in (SPENDING.median, MEDIAN_SHARE)
     )
     sigma = min(cheap, max(dear, count / MEDIAN_ERRORS))
-    if steps and sigma <= count / 3:
+    expected = voters.expected_norm(question) * math.sqrt(known_share)
+    plenty = count / noise_multiplier
+    spare = np.interp(plenty, SPENDING.clip_plenty, (voters.spare, MEDIAN_SPARE))
+    if expected and cheap > count / MEDIAN_ERRORS:
+        clip = min(spare * expected, clip)
+    elif steps and sigma <= count / 3:
         norms = voters.norms(question)
         median = noisy_median(norms, candidates, num_voters=count, sigma=sigma, generator=generator)
-        clip, paid = MEDIAN_SPARE * median, steps * (noise_multiplier / sigma) ** 2
+        clip, paid = spare * median, steps * (noise_multiplier / sigma) ** 2
     deviation = question.reach * clip * noise_multiplier / math.sqrt(1 - paid)
     total = add_gaussian(voters.clipped_sum(question, clip), sigma=deviation, generator=generator)
     return NoisySum(total, deviation, clip)

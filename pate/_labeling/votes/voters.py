@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -392,6 +392,7 @@ class Voters(ABC):
     num_voters: int
     num_labels: int
     unknown_labels: bool = False
+    spare: ClassVar[float] = 1.2  # of the clip over the median where noise is large
 
     def __post_init__(self) -> None:
         require_count(2, num_voters=self.num_voters)
@@ -430,6 +431,10 @@ class Voters(ABC):
         """Return a public norm below which no clip is worth seeking."""
         return 0.0
 
+    def expected_norm(self, question: MomentQuery) -> float:
+        """Return about the mean norm, if the student of a question is right; 0 if it is unknown."""
+        return 0.0
+
     @abstractmethod
     def norms(self, question: MomentQuery) -> FloatArray:
         """Return the norms ``[V]`` of the ballots; ballots of zeros may be left out."""
@@ -455,6 +460,8 @@ class RecordVoters(Voters):
 
     coordinates: Int32Array
     labels: UInt8Array
+    # noise follows the clip, and what a record tells is mostly chance
+    spare: ClassVar[float] = 0.8
 
     @property
     def num_private(self) -> float:
@@ -472,22 +479,36 @@ class RecordVoters(Voters):
         """Return half the median norm of public samples, if each had an unexpected label.
 
         To a question about levels, no less than the least norm of records. Once a student answers,
-        the mean norm of its own errors, weighted by this norm: most of what is left to learn is in
-        records that it is wrong about, which are few where labels are rare.
+        a share of the expected norm.
         """
+        if expected := self.expected_norm(question):
+            return _WORTH * expected
         predictions = question.predictions(self.geometry.samples)
         spread = np.sqrt(np.maximum((predictions * (1 - predictions)).sum(axis=1), 1e-6))
         spread = np.where(predictions.any(axis=1), spread, 1.0)
         if not question.shares.any():
             least = np.minimum(predictions, 1 - predictions)
             spread = np.maximum(spread, 2 * np.sqrt((least**2).sum(axis=1)))
-        basis = np.sqrt(_squares(question.basis(self.geometry.samples))) / (1 << _BASIS)
+        return float(np.median(self._basis_norms(question) * spread)) / 2
+
+    def expected_norm(self, question: MomentQuery) -> float:
+        """Return the mean norm of the student's own errors on public samples, weighted by the norm.
+
+        Most of what is left to learn is in records that it is wrong about, which are few where
+        labels are rare.
+        """
+        predictions = question.predictions(self.geometry.samples)
         if not question.shares.any() or not predictions.any():
-            return float(np.median(basis * spread)) / 2
+            return 0.0
         # its stream is the same in all versions of numpy
         uniform = np.random.RandomState(0).random_sample(predictions.shape)
-        norms = basis * np.sqrt(_squares((uniform < predictions) - predictions))
-        return _WORTH * float((norms**2).sum() / norms.sum())
+        errors = (uniform < predictions) - predictions
+        norms = self._basis_norms(question) * np.sqrt(_squares(errors))
+        return float((norms**2).sum() / norms.sum())
+
+    def _basis_norms(self, question: MomentQuery) -> FloatArray:
+        basis = question.basis(self.geometry.samples)
+        return np.asarray(np.sqrt(_squares(basis)) / (1 << _BASIS))
 
     def norms(self, question: MomentQuery) -> FloatArray:
         """Return the norms ``[N]`` of the ballots."""

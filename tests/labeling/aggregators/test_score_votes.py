@@ -79,16 +79,21 @@ def make(multiplier: float, relation: Relation = Relation.REPLACE_RECORD) -> Sco
 
 @pytest.mark.parametrize("num_voters", [12, 3000])
 @pytest.mark.parametrize("multiplier", [0.01, 0.5, 40.0])
-@pytest.mark.parametrize("candidate", [0, -1])
+@pytest.mark.parametrize(("candidate", "level"), [(0, 0.0), (-1, 0.0), (-1, 0.2)])
 def test_a_median_and_its_sum_cost_their_multiplier(
-    num_voters: int, multiplier: float, candidate: int, monkeypatch: pytest.MonkeyPatch
+    num_voters: int,
+    multiplier: float,
+    candidate: int,
+    level: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Squared inverse multipliers of all comparisons and of the sum add up, whatever clip was
     found."""
     searches, clips = [], []
     generator = np.random.default_rng(0)
-    voters, largest = voters_of(num_voters, generator), first_question().largest_norm
-    least = voters.least_norm(first_question())
+    voters = voters_of(num_voters, generator)
+    question = replace(first_question(), levels=np.full(NUM_LABELS, level))
+    largest, least = question.largest_norm, voters.least_norm(question)
     sought = [
         largest * 2 ** (-k / 4)
         for k in range(47, -1, -1)
@@ -98,13 +103,14 @@ def test_a_median_and_its_sum_cost_their_multiplier(
     def find(sizes: FloatArray, candidates: FloatArray, *, sigma: float, **rest: Any) -> float:
         searches.append((math.ceil(math.log2(len(candidates))), sigma))
         np.testing.assert_allclose(candidates, sought)
-        clips.append(1.2 * float(candidates[candidate]))
+        clips.append(float(candidates[candidate]))
         return float(candidates[candidate])
 
     monkeypatch.setattr(score_votes, "noisy_median", find)
-    release = noisy_sum(voters, first_question(), num_voters, multiplier, generator)
-    clip = clips[0] if clips else largest
-    assert release.clip == clip
+    release = noisy_sum(voters, question, num_voters, multiplier, generator)
+    clip = release.clip
+    median = clips[0] if clips else voters.expected_norm(question)
+    assert 0.8 <= clip / median * (1 + 1e-9) <= 1.2 + 1e-8 if median else clip == largest
     of_median, of_sum = (
         sum(steps / sigma**2 for steps, sigma in searches),
         (2 * clip / release.sigma) ** 2,
@@ -115,7 +121,9 @@ def test_a_median_and_its_sum_cost_their_multiplier(
     steps = math.ceil(math.log2(len(sought)))
     twentieth, quarter = (multiplier * math.sqrt(steps / share) for share in (0.05, 0.25))
     sigma = twentieth if twentieth < num_voters / 6 else max(quarter, num_voters / 6)
-    assert len(searches) == (sigma <= num_voters / 3) == (multiplier < 40 or num_voters == 3000)
+    # a student that answers says what else takes more than a twentieth
+    most = num_voters / 6 if level else num_voters / 3
+    assert len(searches) == ((twentieth if level else sigma) <= most)
     assert all(search == pytest.approx((steps, sigma)) for search in searches)
 
 
@@ -165,7 +173,7 @@ def test_rounds_cost_what_their_queries_cost(
     counted = [0.02, 0.02] if unknown else [0.02]
     assert open_labels[:1] == [4] and (queries == 1 or len(open_labels) == 1)
     noise = 3 / math.sqrt(queries)
-    levels = [max(num * (noise / counts[0] / 0.05) ** 2 / 3, 0.01) for num in open_labels]
+    levels = [np.clip(num * (noise / counts[0] / 0.05) ** 2 / 3, 0.01, 0.1) for num in open_labels]
     asked = [*levels, *((1 - sum(levels)) * share for share in rounds)]
     shares = [*counted, *((1 - sum(counted)) * share for share in asked)]
     assert [m**-2 for m in multipliers] == pytest.approx([queries / 9 * share for share in shares])
@@ -256,8 +264,8 @@ def test_noise_is_gaussian_of_the_stated_deviation(monkeypatch: pytest.MonkeyPat
     generator = np.random.default_rng(3)
     voters, question = voters_of(400, generator), first_question()
     monkeypatch.setattr(score_votes, "noisy_median", lambda *_, **__: 1.0)
-    bare = voters.clipped_sum(question, 1.2)
     releases = [noisy_sum(voters, question, 400, 0.7, generator) for _ in range(150)]
+    bare = voters.clipped_sum(question, releases[0].clip)
     noise = np.ravel([(release.total - bare) / release.sigma for release in releases])
     assert kstest(noise, "norm").pvalue > 1e-4
     assert kstest(noise / 0.8, "norm").pvalue < 1e-6
@@ -294,7 +302,7 @@ def test_purposes_have_one_price_and_rankings_spend_less_on_levels() -> None:
         levels = [step for step in rounds if not step.question.shares.any()]
         sums = [step.question.reach * step.moments.clip / step.moments.sigma for step in levels]
         spent[purpose] = 80.0**2 * sum(each**2 for each in sums)
-    assert spent["accuracy"] == spent["never_below_constant"] > 0.5
+    assert spent["accuracy"] == spent["never_below_constant"] > 0.25
     assert 0.05 < spent["ranking"] < 0.15
     with pytest.raises(ValueError, match=r"a purpose among accuracy, .*, got purpose='f1'"):
         replace(make(40.0), purpose="f1")  # type: ignore[arg-type]
