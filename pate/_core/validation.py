@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 UInt8Array: TypeAlias = NDArray[np.uint8]
+Rows: TypeAlias = NDArray[np.number]
+"""Scores of any integer or floating-point type."""
 IntArray: TypeAlias = NDArray[np.int64]
 Float32Array: TypeAlias = NDArray[np.float32]
 FloatArray: TypeAlias = NDArray[np.float64]

@@ -14,7 +14,7 @@ from pate._core.mechanisms.canonical import (
     log_counts,
     log_factorials,
 )
-from pate._core.mechanisms.ranking import as_batch
+from pate._core.mechanisms.exact_choice import as_batch
 from pate._core.validation import FloatArray, IntArray, require
 
 _BLOCK = 1 << 18  # entries of a table of classes that are summed at once

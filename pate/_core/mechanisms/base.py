@@ -30,17 +30,18 @@ from scipy.special import comb
 
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, RepeatedEvent
+from pate._core.mechanisms.exact_choice import as_batch, require_within
 from pate._core.mechanisms.noise import (
     ChoiceNoise,
     Noise,
     require_generator,
     require_noise,
 )
-from pate._core.mechanisms.ranking import Rows, as_batch, require_within
 from pate._core.validation import (
     BoolArray,
     FloatArray,
     IntArray,
+    Rows,
     UInt8Array,
     require_count,
     require_positive,

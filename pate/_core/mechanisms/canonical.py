@@ -49,22 +49,19 @@ from pate._core.mechanisms.base import (
     sets_of,
 )
 from pate._core.mechanisms.exact_choice import (
+    REACH,
     SLACK,
     Chance,
     Proposals,
     cumulative_weights,
-    draw,
-    pick,
-)
-from pate._core.mechanisms.noise import ChoiceNoise, require_noise
-from pate._core.mechanisms.ranking import (
-    REACH,
-    Rows,
     distances,
+    draw,
     in_blocks,
+    pick,
     rank,
 )
-from pate._core.validation import FloatArray, IntArray, read_only, require
+from pate._core.mechanisms.noise import ChoiceNoise, require_noise
+from pate._core.validation import FloatArray, IntArray, Rows, read_only, require
 
 
 def head_sums(

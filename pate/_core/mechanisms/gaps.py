@@ -28,20 +28,20 @@ from pate._core.mechanisms.base import (
     ScoreMechanism,
     choice_event,
 )
-from pate._core.mechanisms.exact_choice import sample_k_smallest
-from pate._core.mechanisms.noise import add_gaussian, exceeds, grid_of, require_noise
-from pate._core.mechanisms.ranking import (
+from pate._core.mechanisms.exact_choice import (
     REACH,
-    Rows,
     as_batch,
     below_rank,
     require_within,
+    sample_k_smallest,
     sort_ascending,
 )
+from pate._core.mechanisms.noise import add_gaussian, exceeds, grid_of, require_noise
 from pate._core.validation import (
     BoolArray,
     FloatArray,
     IntArray,
+    Rows,
     given,
     require,
     require_count,

@@ -32,17 +32,21 @@ from pate._core.mechanisms.base import (
     sets_of,
 )
 from pate._core.mechanisms.exact_choice import (
+    REACH,
     SLACK,
     Chance,
     Picked,
     Proposals,
     cumulative_weights,
+    distances,
     draw,
+    has_near_ties,
+    in_blocks,
     pick,
+    rank,
 )
 from pate._core.mechanisms.noise import ChoiceNoise, require_noise
-from pate._core.mechanisms.ranking import REACH, Rows, distances, has_near_ties, in_blocks, rank
-from pate._core.validation import FloatArray, IntArray, require_count
+from pate._core.validation import FloatArray, IntArray, Rows, require_count
 
 _BLOCKS = 13  # blocks of the first envelope
 # blocks of the losses of a batch at first: more take longer to bound, fewer reject more

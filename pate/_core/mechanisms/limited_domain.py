@@ -27,21 +27,21 @@ from pate._core.mechanisms.base import (
     ScoreMechanism,
     choice_event,
 )
-from pate._core.mechanisms.exact_choice import sample_k_smallest
-from pate._core.mechanisms.ranking import (
+from pate._core.mechanisms.exact_choice import (
     REACH,
     Ranked,
-    Rows,
     as_batch,
     blocks_of,
     distances,
     in_blocks,
     rank,
     require_within,
+    sample_k_smallest,
 )
 from pate._core.validation import (
     BoolArray,
     IntArray,
+    Rows,
     require,
     require_count,
     require_in_open_unit_interval,

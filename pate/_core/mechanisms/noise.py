@@ -45,11 +45,11 @@ from numpy.typing import ArrayLike, NDArray
 from randomgen import AESCounter
 from scipy.special import log_expit, log_ndtr
 
-from pate._core.mechanisms.ranking import Rows, with_noise
 from pate._core.validation import (
     BoolArray,
     FloatArray,
     IntArray,
+    Rows,
     require,
     require_count,
     require_positive,
@@ -224,6 +224,22 @@ _SERIES = [(-1) ** term / math.factorial(term) for term in range(11, -1, -1)]
 _BLOCK = 1 << 15  # draws worked on at once, so that the intermediate arrays stay in cache
 _GRID_BITS = 20
 _LOW_BITS = 53  # of integers, which float64 has
+
+
+def with_noise(rows: Rows, noise: FloatArray) -> FloatArray:
+    """Return scores plus noise, float64 of their shape, each sum rounded once.
+
+    So the release is a function of the exact sum, where an integer above 2^53 that is rounded
+    first would move by more than it does.
+    """
+    if (
+        rows.dtype.kind == "f"
+        or not rows.size
+        or max(rows.max().item(), -rows.min().item()) <= 2**53
+    ):
+        return np.add(rows, noise, dtype=np.float64)
+    exact = rows.ravel().astype(object) + [Fraction(part) for part in noise.ravel().tolist()]
+    return exact.astype(np.float64).reshape(rows.shape)
 
 
 def add_gaussian(values: ArrayLike, *, sigma: float, generator: np.random.Generator) -> FloatArray:

@@ -28,27 +28,28 @@ from pate._core.mechanisms.base import (
     choice_event,
     peeling_law,
 )
-from pate._core.mechanisms.exact_choice import sample_k_smallest, sum_of_exponentials
+from pate._core.mechanisms.exact_choice import (
+    REACH,
+    as_batch,
+    below_rank,
+    distances,
+    in_blocks,
+    rank,
+    sample_k_smallest,
+    sum_of_exponentials,
+)
 from pate._core.mechanisms.noise import (
     LazyReal,
     Noise,
     decimal_precision,
     require_noise,
     split,
-)
-from pate._core.mechanisms.ranking import (
-    REACH,
-    Rows,
-    as_batch,
-    below_rank,
-    distances,
-    in_blocks,
-    rank,
     with_noise,
 )
 from pate._core.validation import (
     FloatArray,
     IntArray,
+    Rows,
     require_count,
     require_positive,
 )

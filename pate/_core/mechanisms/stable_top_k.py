@@ -39,7 +39,7 @@ from pate._core.mechanisms.base import (
     peeling_law,
     sets_of,
 )
-from pate._core.mechanisms.exact_choice import sample_k_smallest
+from pate._core.mechanisms.exact_choice import REACH, ROWS, blocks_of, distances, sample_k_smallest
 from pate._core.mechanisms.gaps import (
     GapChoice,
     GapNoise,
@@ -48,11 +48,11 @@ from pate._core.mechanisms.gaps import (
     as_counts,
     sort_rows,
 )
-from pate._core.mechanisms.ranking import REACH, ROWS, Rows, blocks_of, distances
 from pate._core.validation import (
     BoolArray,
     FloatArray,
     IntArray,
+    Rows,
     require,
     require_count,
     require_in_open_unit_interval,

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pate._core.mechanisms.ranking import (
+from pate._core.mechanisms.exact_choice import (
     _LONG,
     NEAR,
     below_rank,
     has_near_ties,
     rank,
     sort_ascending,
-    with_noise,
 )
+from pate._core.mechanisms.noise import with_noise
 from pate.mechanisms import seeded_generator
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate import mechanisms as m
-from pate._core.mechanisms.ranking import as_batch
+from pate._core.mechanisms.exact_choice import as_batch
 from pate.accounting import NeighboringRelation
 
 ADD = NeighboringRelation.ADD_REMOVE_TEACHER

@@ -13,6 +13,7 @@ from pate import Votes, cli
 from pate._core.settings import Partial
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling, PermuteAndFlip
+from pate.lab.study.sources import Steps, Zipf, counts_of
 from pate.lab.study.study import Study, Top, run_study
 
 COUNTS = [900, 700, 400, 399, 30, 20]
@@ -45,6 +46,18 @@ def test_hits_are_the_most_that_any_top_k_has() -> None:
         tops = [some for some in combinations(range(5), k) if counts[0, list(some)].sum() == best]
         expected = max(int(released[0, list(some)].sum()) for some in tops)
         assert Top(counts, k).hits(released).tolist() == [expected]
+
+
+def test_made_up_histograms_have_their_shape_and_counts_of_a_file_are_counts(
+    tmp_path: Path,
+) -> None:
+    assert Steps(num_items=4, top=9, rest=2).counts(1).tolist() == [9, 2, 2, 2]
+    assert Zipf(num_items=3, exponent=1.0, total=11).counts(2).tolist() == [6, 3, 2]
+    np.save(tmp_path / "counts.npy", [[3, -1]])
+    with pytest.raises(ValueError, match=r"^Expected counts that are whole numbers >= 0"):
+        counts_of(tmp_path / "counts.npy")
+    with pytest.raises(ValueError, match=r"^Expected no num_queries with histograms alone"):
+        small(tmp_path / "counts.npy", num_queries=3)
 
 
 def test_a_cell_for_each_setting_at_one_price(histogram: Path, tmp_path: Path) -> None:

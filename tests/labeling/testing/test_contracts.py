@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from pate._core.mechanisms.ranking import below_rank
+from pate._core.mechanisms.exact_choice import below_rank
 from pate._core.validation import FloatArray, IntArray
 from pate._labeling.testing.aggregators import Law
 from pate.accounting import Event, NeighboringRelation, PureDPEvent
