@@ -184,6 +184,13 @@ class StudentCLI(LightningCLI):
         def of_run(kind: type[StudentData], **settings: Any) -> StudentData:
             return kind(**settings | {"run": self.run})
 
+        def in_folder(kind: type[Logger], **settings: Any) -> Logger:
+            if settings.get("save_dir", "") is None:
+                settings["save_dir"] = self.folder
+            with expecting(f"the package that {kind.__name__} needs", ImportError):
+                return kind(**settings)
+
+        self.parser.add_instantiator(in_folder, Logger, prepend=True)
         if self._opened is not None:
             self.parser.add_instantiator(of_run, StudentData, prepend=True)
 
@@ -573,11 +580,23 @@ def rehearse_student(run: Run, content: Json) -> None:
     run_student("fit", run, content | {"trainer": trainer | brief, "data": data}, Rehearsal)
 
 
+_OF_LOGGERS: Json = {"save_dir": None, "offline": True}
+
+
 class _PlainParser(SettingsParser, LightningArgumentParser):
-    """A parser of settings as plain data."""
+    """A parser of settings as plain data, in which a logger needs no folder, and sends nothing."""
+
+    def add_class_arguments(self, theclass: Any, *args: Any, **options: Any) -> list[str]:
+        """Add the arguments of a class, with other defaults of a logger."""
+        added = super().add_class_arguments(theclass, *args, **options)
+        of_logger = isinstance(theclass, type) and issubclass(theclass, Logger)
+        for action in self._actions if of_logger else ():
+            if action.dest in _OF_LOGGERS:
+                action.required, action.default = False, _OF_LOGGERS[action.dest]
+        return added
 
 
-class _StudentParser(CommandParser, LightningArgumentParser):
+class _StudentParser(CommandParser, _PlainParser):
     """A parser that names all subcommands in its usage, even if only one was added."""
 
     def add_subcommands(self, *args: Any, **options: Any) -> Any:

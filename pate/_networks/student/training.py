@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ import torch
 from numpy.typing import NDArray
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import ProgressBar
+from pytorch_lightning.core.hooks import CheckpointHooks, ModelHooks
 from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.utilities import rank_zero_only
+from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.optim import Optimizer
@@ -214,6 +218,16 @@ class _Shuffle(Sampler[int]):
 
 Batch = tuple[Tensor, Tensor, Tensor]
 
+_CHAINED = (
+    *("setup", "teardown"),
+    *(name for kind in (ModelHooks, CheckpointHooks) for name in vars(kind) if name[:3] == "on_"),
+)
+_REPLACED = (
+    *("backward", "configure_gradient_clipping", "lr_scheduler_step"),
+    *("optimizer_step", "optimizer_zero_grad"),
+)
+"""Hooks of a network that is a LightningModule: called after the student's, or in their place."""
+
 
 class Student(pl.LightningModule):
     """A multi-label classifier trained on released labels.
@@ -237,9 +251,13 @@ class Student(pl.LightningModule):
     A student can also learn from entries that were not released: with ``pseudo_confidence``, a
     running average of the network labels the entries it is certain about.
 
+    A network that is a LightningModule trains by its own ``training_step`` on such batches,
+    ``configure_optimizers`` and hooks, where it has them. Its ``validation_step`` and ``test_step``
+    are for metrics of its own. A ``val_loss`` that it logs selects the student.
+
     Args:
         network: makes the network for an input shape and a number of labels.
-        optimizer: makes the optimizer of the parameters.
+        optimizer: makes the optimizer of the parameters. None for AdamW.
         scheduler: makes a learning-rate scheduler, stepped every epoch. None for a constant rate.
         input_shape: shape of one sample's features, linked from the data.
         label_names: names of the labels, linked from the data.
@@ -263,13 +281,13 @@ class Student(pl.LightningModule):
 
     Raises:
         ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not
-            positive.
+            positive, or on a setting that the network's own methods would not read.
     """
 
     def __init__(
         self,
         network: Callable[[tuple[int, ...], int], nn.Module],
-        optimizer: Callable[[Any], Optimizer] = torch.optim.AdamW,
+        optimizer: Callable[[Any], Optimizer] | None = None,
         scheduler: Callable[[Optimizer], LRScheduler] | None = None,
         input_shape: tuple[int, ...] = (),
         label_names: tuple[str, ...] = (),
@@ -318,16 +336,59 @@ class Student(pl.LightningModule):
         self._seed = seed
         self._evaluated = list[Batch]()
         self.test_report: dict[str, Any] = {}
+        self._logged = set[str]()
+        if isinstance(self.network, LightningModule):
+            self._follow(
+                self.network,
+                training_step={"pseudo_confidence": pseudo_confidence},
+                configure_optimizers={"optimizer": optimizer, "scheduler": scheduler},
+            )
+
+    def _follow(self, network: LightningModule, **unread: Mapping[str, Any]) -> None:
+        """Let a network log by the student, and be called at its hooks.
+
+        Raises ``ValueError`` on settings that are ``unread`` because of a method that it has.
+        """
+        for name, settings in unread.items():
+            others = [setting for setting, value in settings.items() if value is not None]
+            require(
+                not others or self._own(name) is None,
+                f"no setting of training that {type(network).__name__}.{name} would not read",
+                model=others,
+            )
+        network.log = self._log_for_network  # type: ignore[method-assign]
+        self.automatic_optimization = network.automatic_optimization
+        for name in (*_CHAINED, *_REPLACED):
+            own = self._own(name)
+            if own is not None:
+                chained = partial(_both, getattr(self, name), own)
+                setattr(self, name, chained if name in _CHAINED else own)
+
+    def _own(self, name: str) -> Callable[..., Any] | None:
+        """Return a method that the network has as a LightningModule. None if it has none."""
+        has = is_overridden(name, self.network, LightningModule)  # type: ignore[arg-type]
+        return getattr(self.network, name) if has else None
+
+    def _own_step(self, name: str, *batch: Any) -> Any:
+        """Take a step of the network, with as many of (batch, number) as it has arguments."""
+        own = self._own(name)
+        return None if own is None else own(*batch[: len(signature(own).parameters)])
+
+    def _log_for_network(self, name: str, *args: Any, **options: Any) -> None:
+        self._logged.add(name)
+        self.log(name, *args, **options)
 
     def forward(self, features: Tensor) -> Tensor:
         """Return logits ``[B, C]``, bent to the constant answer where a label does not depart."""
         return gate(self.network(features), self.departs, self.constant_logits)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the masked mean loss."""
+    def training_step(self, batch: Batch, batch_idx: int) -> Any:
+        """Return the masked mean loss, or what the network's own step returns."""
         features, targets, mask = batch
         if self._augment:
             features = augmented(features, self._augment, self._seed, self.global_step)
+        if self._own("training_step") is not None:
+            return self._own_step("training_step", (features, targets, mask), batch_idx)
         logits: Tensor = self.network(features)
         loss = masked_loss(logits, targets, mask)
         self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)
@@ -359,13 +420,15 @@ class Student(pl.LightningModule):
         """Evaluate the network on held-out released labels."""
         features, targets, mask = batch
         logits: Tensor = self.network(features)
-        # weighted, so that an epoch's loss is the mean over all released entries
-        self.log(
-            "val_loss",
-            masked_loss(logits, targets, mask),
-            prog_bar=True,
-            batch_size=int(mask.sum().clamp(min=1)),
-        )
+        self._own_step("validation_step", batch, batch_idx)
+        if "val_loss" not in self._logged:
+            # weighted, so that an epoch's loss is the mean over all released entries
+            self.log(
+                "val_loss",
+                masked_loss(logits, targets, mask),
+                prog_bar=True,
+                batch_size=int(mask.sum().clamp(min=1)),
+            )
         self._evaluated.append((logits, targets, mask))
 
     def on_validation_epoch_end(self) -> None:
@@ -397,14 +460,16 @@ class Student(pl.LightningModule):
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate against the true labels."""
         features, labels, mask = batch
+        self._own_step("test_step", batch, batch_idx)
         self._evaluated.append((self(features).sigmoid(), labels, mask))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the curves up to the end of the epoch."""
         logger, loss = self.trainer.logger, self.trainer.callback_metrics.get("train_loss")
-        if isinstance(logger, Curves) and loss is not None:
+        if isinstance(logger, Curves):
             epoch, step = self.trainer.current_epoch, self.trainer.global_step - 1
-            checkpoint["curves"] = logger.rows_with(train_loss=float(loss), epoch=epoch, step=step)
+            row = {} if loss is None else {"train_loss": float(loss), "epoch": epoch, "step": step}
+            checkpoint["curves"] = logger.rows_with(**row)
 
     def on_test_epoch_end(self) -> None:
         """Log the summary, and keep the metrics of each label in ``test_report``."""
@@ -434,10 +499,18 @@ class Student(pl.LightningModule):
         return figures
 
     def configure_optimizers(self) -> Any:
-        """Make the optimizer, and the scheduler if there is one."""
-        optimizer = self._make_optimizer(self.network.parameters())
+        """Make the optimizer, and the scheduler if there is one, or what the network makes."""
+        own = self._own("configure_optimizers")
+        if own is not None:
+            return own()
+        optimizer = (self._make_optimizer or torch.optim.AdamW)(self.network.parameters())
         schedule = self._make_scheduler
         return optimizer if schedule is None else ([optimizer], [schedule(optimizer)])
+
+
+def _both(first: Callable[..., Any], second: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    first(*args, **options)
+    return second(*args, **options)
 
 
 def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
@@ -547,4 +620,4 @@ class Curves(CSVLogger):
 
     def rows_with(self, **row: Any) -> list[dict[str, Any]]:
         """Return all rows, with the row of an epoch that ends, which Lightning logs afterwards."""
-        return [*self._rows, *([row] if row not in self._rows else [])]
+        return [*self._rows, *([row] if row and row not in self._rows else [])]

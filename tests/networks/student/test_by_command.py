@@ -2,6 +2,7 @@
 none elsewhere."""
 
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,22 @@ def test_a_part_of_yours_that_fails_is_named_with_the_command_that_goes_on(
     assert f"got {said}. The labels are in {network / 'public' / 'labels.npz'}; `" in line
     monkeypatch.setattr(Failing, "fails", False)
     assert cli.main(shlex.split(line.split("`")[1])[1:]) == 0
+
+
+@pytest.mark.parametrize("name", ["TensorBoardLogger", "CSVLogger", "MLFlowLogger", "WandbLogger"])
+def test_loggers_by_their_names_write_beside_the_student(
+    name: str, network: Path, capsys: Captured
+) -> None:
+    """Wandb sends nothing unless it is asked to. One line names a package that is missing."""
+    package = {"MLFlowLogger": "mlflow", "WandbLogger": "wandb", "TensorBoardLogger": "tensorboard"}
+    code = fit(network, f"--trainer.logger={name}", "--trainer.max_epochs=1")
+    if name in package and find_spec(package[name]) is None:
+        error = capsys.readouterr().err
+        assert code == 2 and len(error.splitlines()) == 1
+        assert f"the package that {name} needs" in error and package[name] in error
+        return
+    settings = yaml.safe_load((network / "public" / "student_fit.yaml").read_text())
+    (used,) = [settings["trainer"]["logger"]]
+    assert code == 0 and used["init_args"]["save_dir"] is None
+    assert used["init_args"].get("offline", True)
+    assert [*(network / "public" / "student").glob("*logs*/**/*")]
