@@ -20,7 +20,10 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import CSVLogger
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pate._core.files.reading import Json, digest
 from pate._core.files.writing import (
@@ -70,8 +73,9 @@ _COMPARED = 64  # public samples, which tell two feature maps apart
 CHUNK_SIZES = (1, 5, 20, 50, 100)
 """Sizes to try, in ascending order."""
 
-# weights, gradients and the two moments of Adam
-_COPIES = 4
+_KEPT = 3  # copies of the weights beside gradients: themselves, and the two moments of Adam
+_SCRATCH = 2  # temporary copies of one weight while the optimizer works on it
+_GAPS = 1.4  # what results of operations take with the gaps between them, as measured
 # the time that Lightning takes per step, for chunks of any size
 _LIGHTNING_SECONDS = 1.5e-3
 # a size with a longer trial is not tried: its steps are heavy enough to be taken one by one
@@ -359,26 +363,40 @@ def choose_size(
 
 
 def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> int:
-    """Estimate the bytes that a chunk of ``size`` needs in training: weights and saved activations.
+    """Estimate the bytes that a chunk of ``size`` needs in training, and no more of in voting.
 
-    It runs a forward pass on torch's ``meta`` device, which computes only shapes.
+    It takes a step on torch's ``meta`` device, which computes only shapes.
     """
     # stacked networks are alike: the needs of many follow from the needs of two
     stacked = min(size, 2)
     chunk = _trial_chunk(plan, shape, num_labels, stacked).to("meta")
-    state = sum(p.numel() * p.element_size() for p in chunk.parameters())
-    saved_bytes: dict[int, int] = {}
-
-    def record(tensor: Tensor) -> Tensor:
-        saved_bytes[id(tensor.untyped_storage())] = tensor.untyped_storage().nbytes()
-        return tensor
-
+    state = [p.nbytes for p in chunk.parameters()]
     features = torch.empty(stacked, plan.batch_size, *shape, device="meta")
     labels = torch.empty(stacked, plan.batch_size, num_labels, device="meta")
-    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
-        loss = chunk.teacher_losses(features, labels).sum()
-    del loss
-    return int((_COPIES * state + sum(saved_bytes.values())) * size / stacked)
+    with _Allocated() as held:
+        chunk.teacher_losses(features, labels).sum().backward()  # type: ignore[no-untyped-call]
+    step = max(_GAPS * held.peak, sum(state) + _SCRATCH * max(state))
+    return int((_KEPT * sum(state) + step + features.nbytes) * size / stacked)
+
+
+class _Allocated(TorchDispatchMode):
+    """Notes the largest number of bytes that the results of operations hold at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._live: dict[StorageWeakRef, int] = {}
+        self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for storage in (t.untyped_storage() for t in tree_leaves(made) if isinstance(t, Tensor)):
+            self._live[StorageWeakRef(storage)] = storage.nbytes()
+        self._live = {ref: size for ref, size in self._live.items() if not ref.expired()}
+        # convolutions work on copies in another layout
+        copied = tree_leaves((args, made)) if "convolution" in str(func) else []
+        scratch = sum(each.nbytes for each in copied if isinstance(each, Tensor))
+        self.peak = max(self.peak, sum(self._live.values()) + scratch)
+        return made
 
 
 def disk_bytes(

@@ -637,7 +637,12 @@ class VoteJob(ChunkJob):
         """
         shape = tuple(self.samples.shape[1:])
         chunk = load_chunk(self.plan, teachers, shape, self.num_labels, self.teachers_folder)
-        votes = cast_votes(chunk.to(root_device(self.plan.accelerator)), self.samples, self.voting)
+        votes = cast_votes(
+            chunk.to(root_device(self.plan.accelerator)),
+            self.samples,
+            self.voting,
+            batch_size=self.plan.batch_size,  # less memory than in training
+        )
         votes[np.isin(teachers, self.absent)] = 0
         self.store.save_chunk(teachers, votes, made_from=self.made_from)
         report(1)

@@ -1,17 +1,33 @@
 """How many teachers are trained at once is found on random data of the public shape."""
 
+import multiprocessing
 import re
+import resource
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from models import Linear
+from models import MLP, ConvNet, Linear, ResNet8, SmallCNN
 from pate._core.files.writing import require_disk
+from pate._labeling.data.records import as_features
 from pate._networks.teachers.executors import make_trainer
 from pate._networks.teachers.stage import choose_size, chunk_bytes, disk_bytes
-from pate.teachers import VoteJob, VoteStore
+from pate.data import Records
+from pate.teachers import (
+    Execution,
+    PartitionedRecords,
+    TeacherPlan,
+    TrainJob,
+    VoteJob,
+    VoteStore,
+    run_jobs,
+)
 from tests.networks.teachers.test_training import partitions, plan, records, train
 
 PLENTY = 10**12
@@ -19,11 +35,66 @@ PLENTY = 10**12
 
 def test_memory_of_a_linear_head_by_hand() -> None:
     settings = plan(batch_size=32)
-    found = chunk_bytes(settings, (512,), 20, 50)
-    weights = 50 * (512 * 20 + 20) * 4
-    # the batch and the logits are needed by backward
-    needed = 4 * weights + 50 * 32 * (512 + 20) * 4
-    assert needed <= found <= 1.5 * needed
+    weights, batch = 50 * (512 * 20 + 20) * 4, 50 * 32 * 512 * 4
+    # the layer takes a copy of the batch, and one of the weights, whose gradient comes beside
+    needed = 5 * weights + 2 * batch
+    assert needed <= chunk_bytes(settings, (512,), 20, 50) <= 1.5 * needed
+
+
+# networks, shape, labels, teachers, records of a batch
+SIZES: dict[str, tuple[Any, tuple[int, ...], int, int, int]] = {
+    "linear": (Linear, (4096,), 20, 100, 64),
+    "hidden": (partial(MLP, hidden=(512, 256)), (1024,), 10, 50, 64),
+    "pictures": (partial(SmallCNN, widths=(16, 32, 64)), (3, 32, 32), 4, 40, 24),
+    "residual": (partial(ResNet8, width=16), (3, 32, 32), 5, 10, 32),
+    "one": (partial(ConvNet, widths=(32, 64)), (3, 64, 64), 5, 1, 96),
+}
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def peak_of(name: str, folder: Path) -> int:
+    """Return the bytes that training takes at most, and voting on 288 samples afterwards."""
+    network, shape, num_labels, chunk, batch = SIZES[name]
+
+    def train(settings: TeacherPlan, shape: tuple[int, ...]) -> None:
+        (folder / str(shape)).mkdir()
+        labels = np.zeros((400, num_labels), dtype=np.uint8)
+        features = np.zeros((400, *shape), dtype=np.float32)
+        records = Records(features=features, labels=labels, ids=np.arange(400).astype(str))
+        data = PartitionedRecords.by_key(records, settings, bytes(16))
+        job = TrainJob(plan=settings, data=data, folder=folder / str(shape))
+        run_jobs(job, [range(chunk)], Execution(), lambda steps: None)
+
+    small = plan(network=Linear, num_teachers=max(2, chunk), num_steps=2, chunk_size=chunk)
+    train(small, (2,))  # what Lightning keeps is there from here on
+    samples, before = np.zeros((288, *shape), dtype=np.float32), resident()
+    settings = replace(small, network=network, batch_size=batch)
+    train(settings, shape)
+    store = VoteStore(folder / "votes")
+    store.folder.mkdir()
+    VoteJob(
+        plan=settings,
+        teachers_folder=folder / str(shape),
+        samples=as_features(samples),
+        num_labels=num_labels,
+        store=store,
+    ).work(range(chunk), lambda steps: None)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="reads the memory of Linux")
+@pytest.mark.parametrize("name", SIZES)
+def test_the_estimate_is_near_the_peak_of_training_and_voting(name: str, tmp_path: Path) -> None:
+    network, shape, num_labels, chunk, batch = SIZES[name]
+    settings = plan(network=network, batch_size=batch)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        peak = pool.submit(peak_of, name, tmp_path).result()
+    said = chunk_bytes(settings, shape, num_labels, chunk)
+    assert peak / 1.3 < said < peak * 1.3, f"{said / 1e6:.0f} MB said, {peak / 1e6:.0f} MB taken"
 
 
 def test_a_chunk_is_halved_until_it_fits() -> None:
