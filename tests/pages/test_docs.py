@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -224,6 +225,16 @@ def test_every_dependency_is_explained() -> None:
         r'^    "([A-Za-z][\w-]*)', text[text.index("dependencies = [") :], flags=re.MULTILINE
     ):
         assert name in said, name
+
+
+def test_the_versions_of_a_page_are_those_of_the_package() -> None:
+    """All bounds but the ones of what builds, documents or tests the package itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras, left = project["optional-dependencies"], ("docs", "dev", "nightly")
+    bounds = [f"python{project['requires-python']}", *project["dependencies"]]
+    bounds += [each for extra, named in extras.items() if extra not in left for each in named]
+    (block,) = blocks(DOCS / "appendix" / "reliability.md", "text")
+    assert block.splitlines() == [re.sub(r"\[.*\]", "", each) for each in bounds]
 
 
 NOISELESS = [
