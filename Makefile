@@ -45,15 +45,13 @@ $(LIGHT)/.installed: pyproject.toml constraints.txt
 	$(LIGHT)/bin/uv pip install --quiet --python $(LIGHT)/bin/python $(VERSIONS) --editable .
 	touch $@
 
-# both runs at once, each of which keeps one core busy; what they print comes when they end
+# the second run is named so: its teachers start from the release of the first, which has answered by then
 demo: $(LIGHT)/.installed
 	$(LIGHT)/bin/python -m scripts.faces --output data/faces --num 80000 --private_fraction 0.91 --public_fraction 0.045
-	@echo "two runs, by score votes and by StableTopK: a minute and a half"
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target demo-faces demo-faces_stable_topk
+	$(LIGHT)/bin/pate run configs/faces
+	@echo "the second run, by StableTopK, whose teachers start from the release of the first:"
+	$(LIGHT)/bin/pate run configs/faces_stable_topk --teachers.start_from runs/faces
 	$(LIGHT)/bin/pate ledger show data/faces/ledger.sqlite
-
-demo-%:
-	$(LIGHT)/bin/pate run configs/$*
 
 # wheels alone, of the lowest or highest versions that pyproject.toml allows: faces, a run and an account;
 # make bounds VERSIONS="--resolution lowest-direct"
@@ -77,7 +75,7 @@ dist:
 	$(WHEELS)/bin/uv pip install --quiet --python $(WHEELS)/bin/python dist/pate-*.whl
 	cd $(WHEELS) && bin/pate --version && bin/pate study zhu_wang_bins --k [10] --seeds 2
 	cd $(WHEELS) && awk 'BEGIN { print "id,group,lactate,infection"; for (i = 0; i < 3000; i++) { x = rand(); \
-		printf "s%x,p%d,%.3f,%d\n", i * 7919 + 4096, i / 2, 10 * x, x + rand() > 1.2 } }' > stays.csv && \
+		printf "s%x,p%d,%.3f,%d\n", i * 7919 + 4096, i / 2, 10 * x, (x + rand() > 1.2) } }' > stays.csv && \
 		bin/pate fit stays.csv --labels infection --group group --public_fraction 0.2 --epsilon 1 && bin/pate verify runs/stays
 	cd $(WHEELS) && bin/pate account --aggregator NoisyVotes --aggregator.sigma_votes 40 --num_queries 100 --delta 1e-6 \
 		--num_teachers 200 --num_labels 6

@@ -463,4 +463,4 @@ def format_guess(guarantee: Mapping[str, Any]) -> str:
     epsilon = guarantee["epsilon"]
     decay = 0.0 if epsilon is None else math.exp(-epsilon)
     share = (1.0 + guarantee["delta"] * decay) / (1.0 + decay)
-    return f"{format_epsilon(100 * min(share, 1.0), 1)}%"
+    return f"{format_epsilon(100 * share, 1)}%"
