@@ -329,8 +329,7 @@ def _round_claim(sizes: Sequence[int]) -> Claim:
     spent = accountant.get_epsilon(delta=DELTA)
     return Claim(
         where="Lemma 4.2, CDP-peel",
-        published="k choices are CDP by their bounded range, and (epsilon, delta)-DP by Bun & Steinke (2016),"
-        " Proposition 1.3",
+        published="k choices are CDP by their bounded range, and (epsilon, delta)-DP by Bun & Steinke (2016), Proposition 1.3",
         ours=f"{k} choices of {round_epsilon(k):.5f} each, for epsilon {EPSILON:g}, cost epsilon {spent:.4f} at delta"
         f" {DELTA:g}",
         reason=Reason.NONE if spent <= EPSILON else Reason.REFUTED,

@@ -88,11 +88,10 @@ def permute_and_flip(effort: Effort) -> Finding:
     return Finding(
         title="Theorem 3.3, appendix D and Figure 7: the bound, and Joint by permute-and-flip",
         paper=PAPER,
-        method=f"{DATA} Epsilon 1, ADD_REMOVE_TEACHER, delta 0; {trials} trials for each k. The "
-        "probability in Theorem 3.3 is computed: a table of all sequences by loss, cut off at "
-        "twice the bound, beyond which all count as if at that. The text that was read lacks its "
-        "formulas: the bound comes from the lemma that its proof names, and D.3's examples are "
-        "left out for want of their numbers.",
+        method=f"{DATA} Epsilon 1, ADD_REMOVE_TEACHER, delta 0; {trials} trials for each k. The probability in Theorem "
+        "3.3 is computed: a table of all sequences by loss, cut off at twice the bound, beyond which all count as "
+        "if at that. The text that was read lacks its formulas: the bound comes from the lemma that its proof "
+        "names, and D.3's examples are left out for want of their numbers.",
         claims=(_bound_claim(vectors), _alike_claim(rows), _differ_claim()),
         rows=rows,
     )

@@ -337,13 +337,12 @@ _TOTAL = 1.5e8  # sum of the scores by Zipf's law, in the text
 _TOTAL_OF_CODE = 15.0**7  # and in the authors' code and vector
 _STEADY = 0.04  # exponent of Zipf's law of Figure 3
 _METHOD = (
-    "Guarantee: pure epsilon for neighbors that differ by adding or removing one user, who adds at most 1 to each score"
-    " (ADD_REMOVE_TEACHER, delta 0): scale `1 / epsilon` for canonical mechanisms, `k / epsilon` for noise added once"
-    " and for peeling. A great set has the best `ceil(k / 10)` items and none of rank beyond `1.1 k`, a good one the"
-    " best `ceil(k / 100)` and none beyond `1.5 k`. Probabilities are sums over the classes of sets, as in the paper,"
-    " or one integral (error below 0.5% of the distance to 0 or 1), where the paper simulates"
-    " one-shot and peeling"
-    " 10,000 times: no seed plays a part."
+    "Guarantee: pure epsilon for neighbors that differ by adding or removing one user, who adds at most 1 to each "
+    "score (ADD_REMOVE_TEACHER, delta 0): scale `1 / epsilon` for canonical mechanisms, `k / epsilon` for noise "
+    "added once and for peeling. A great set has the best `ceil(k / 10)` items and none of rank beyond `1.1 k`, a "
+    "good one the best `ceil(k / 100)` and none beyond `1.5 k`. Probabilities are sums over the classes of sets, as "
+    "in the paper, or one integral (error below 0.5% of the distance to 0 or 1), where the paper simulates one-shot "
+    "and peeling 10,000 times: no seed plays a part."
 )
 _OURS = (
     ' "Canonical (ours)" is not in the paper: its loss of the top-k is minus half of its lead over the next item, where'
@@ -387,10 +386,9 @@ def vectors(effort: Effort) -> Finding:
     return Finding(
         title="Figures 3 and 6 to 10: six other vectors, the exact, a great and a good top-k against epsilon",
         paper=PAPER,
-        method="Five histograms of 4,096 bins (Figures 6 to 10), and 10,000 scores by Zipf's law with exponent 0.04"
-        " (Figure 3, ZIPFIAN). If the k-th score equals the next item's, the top-k is one of several,"
-        " ties being broken arbitrarily, as in the paper, and no epsilon makes it certain:"
-        f" {', '.join(tied)}. {_METHOD}{_OURS}",
+        method="Five histograms of 4,096 bins (Figures 6 to 10), and 10,000 scores by Zipf's law with exponent 0.04 "
+        "(Figure 3, ZIPFIAN). If the k-th score equals the next item's, the top-k is one of several, ties being "
+        f"broken arbitrarily, as in the paper, and no epsilon makes it certain: {', '.join(tied)}. {_METHOD}{_OURS}",
         claims=(_least_claim("Figures 3 and 6 to 10, all grades", reached_by),),
         rows=rows,
     )

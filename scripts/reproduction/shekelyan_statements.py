@@ -50,11 +50,10 @@ def statements(effort: Effort) -> Finding:
     return Finding(
         title="Statements of the text: lemmas, Algorithm 1 and the appendix",
         paper=PAPER,
-        method="Nothing is drawn, and no data are needed. If a formula as printed cannot be intended,"
-        " both are computed: as printed, and as the proof or the text around it reads. None of"
-        " this touches the mechanisms as"
-        " they run, the proof of their privacy (Theorem 4.1) or the experiments. Scores are in the paper's unit, in"
-        " which one user changes each by 1 at most.",
+        method="Nothing is drawn, and no data are needed. If a formula as printed cannot be intended, both are computed: "
+        "as printed, and as the proof or the text around it reads. None of this touches the mechanisms as they "
+        "run, the proof of their privacy (Theorem 4.1) or the experiments. Scores are in the paper's unit, in "
+        "which one user changes each by 1 at most.",
         claims=tuple(claims),
         rows=rows,
     )
@@ -176,10 +175,9 @@ def bounds() -> tuple[Claim, dict[str, float]]:
         ours="true of every set as printed; as meant, x_[T] > x_[k] - .., with "
         + " and ".join(f"{probability:.5f} ({name})" for name, probability in meant.items()),
         reason=Reason.MISPRINT if min(meant.values()) >= 1 - alpha else Reason.REFUTED,
-        why="no last score of a set is above the score of rank k. The loss is minus the last score,"
-        " so that a bound on the"
-        f" loss from above is one on the score from below. Scores 35, 30 .. 0, k = {k}, gamma 1, alpha {alpha:g},"
-        f" epsilon 2 Delta: E = {rooms['canonical']:.2f}, for peeling {rooms['peeling']:.2f}",
+        why="no last score of a set is above the score of rank k. The loss is minus the last score, so that a bound on "
+        f"the loss from above is one on the score from below. Scores 35, 30 .. 0, k = {k}, gamma 1, alpha "
+        f"{alpha:g}, epsilon 2 Delta: E = {rooms['canonical']:.2f}, for peeling {rooms['peeling']:.2f}",
     )
     return claim, values
 

@@ -46,11 +46,10 @@ def covid(effort: Effort) -> Finding:
     return Finding(
         title="Figure 1(a): the 15 states with most new cases of Covid-19",
         paper=PAPER,
-        method="New cases of each day in 55 states and territories from 2020-03-12, a release a day, k = 15; epsilon 0.1"
-        " and delta 1e-6 hold for the ten days of an interval together, as in the paper. Negative corrections count as"
-        " 0. StableTopK is Algorithm 3 with its line 5: half of rho for peeling, and of the other half one half for the"
-        " choice of k and one for the test."
-        f" {_SETTINGS} {_again(result)}",
+        method="New cases of each day in 55 states and territories from 2020-03-12, a release a day, k = 15; epsilon 0.1 "
+        "and delta 1e-6 hold for the ten days of an interval together, as in the paper. Negative corrections count "
+        "as 0. StableTopK is Algorithm 3 with its line 5: half of rho for peeling, and of the other half one half "
+        f"for the choice of k and one for the test. {_SETTINGS} {_again(result)}",
         claims=covid_claims(rows),
         rows=rows,
     )

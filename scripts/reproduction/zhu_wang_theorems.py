@@ -151,11 +151,10 @@ def _corollary_9_claim() -> Claim:
         published="RNM-Gaussian has the Renyi curve 2 a / sigma^2 + log(m) / (a - 1)",
         ours=f"exact divergences of neighbors are {max(ratios):.2f} of it at most",
         reason=Reason.NONE if max(ratios) <= 1 else Reason.REFUTED,
-        why=f"2, 10 and 39 equal gaps, noise of {SIGMA_GAP:.0f}, orders {_ORDERS[0]} to {_ORDERS[-1]:.0f}. At the noise"
-        f" of Table 2 it gives epsilon {corollary_9(1e-6 - 600 * DELTA_TEST):.1f}; the smaller of it and"
-        f" m a / (2 sigma^2), a bound of ours (docs/accounting.md), gives {ours:.1f} under"
-        f" ADD_REMOVE_TEACHER and {ours_replace:.1f} under REPLACE_RECORD; the same divergences are"
-        f" {max(own):.2f} of that",
+        why=f"2, 10 and 39 equal gaps, noise of {SIGMA_GAP:.0f}, orders {_ORDERS[0]} to {_ORDERS[-1]:.0f}. At the "
+        f"noise of Table 2 it gives epsilon {corollary_9(1e-6 - 600 * DELTA_TEST):.1f}; the smaller of it and m a "
+        f"/ (2 sigma^2), a bound of ours (docs/accounting.md), gives {ours:.1f} under ADD_REMOVE_TEACHER and "
+        f"{ours_replace:.1f} under REPLACE_RECORD; the same divergences are {max(own):.2f} of that",
     )
 
 
@@ -197,14 +196,13 @@ def _theorem_11_claim(example: Counterexample, halves: Sequence[Counterexample])
         else Reason.NONE
         if example.excess <= 1
         else Reason.REFUTED,
-        why="the proof has it 'by the composition of approximate zCDP and its conversion', which is rho + 2 sqrt(rho"
-        f" log(1/delta)) = {example.converted:.3f}: with that it holds. The printed root belongs to"
-        " rho / 2, the cost"
-        f" of one of the two parts. Counts {example.first + example.second}, {example.second}, 0 and one user more,"
-        f" who has the first and the last item: the set of the first is released with probability {before:.3e} and"
-        f" {after:.3e}, and"
-        f" {after:.3e} - e^{example.claimed:.3f} {before:.3e} = {example.delta_at(example.claimed):.2e}. Where delta_t"
-        " is half of all delta, as in the experiments, the worst real counts need "
+        why="the proof has it 'by the composition of approximate zCDP and its conversion', which is rho + 2 sqrt(rho "
+        f"log(1/delta)) = {example.converted:.3f}: with that it holds. The printed root belongs to rho / 2, the "
+        f"cost of one of the two parts. Counts {example.first + example.second}, {example.second}, 0 and one user "
+        f"more, who has the first and the last item: the set of the first is released with probability {before:.3e} "
+        f"and {after:.3e}, and {after:.3e} - e^{example.claimed:.3f} {before:.3e} = "
+        f"{example.delta_at(example.claimed):.2e}. Where delta_t is half of all delta, as in the experiments, the "
+        "worst real counts need "
         + ", ".join(f"{each.excess:.2f}" for each in halves)
         + " times it at "
         + ", ".join(f"{each.delta + each.delta_test:g}" for each in halves)
