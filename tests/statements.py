@@ -11,16 +11,8 @@ from pate.accounting import GaussianEvent, Ledger, NeighboringRelation, PrivacyU
 RECORDS = PrivacyUnit(unit="record", partition=EACH)
 """Releases for which each record votes for itself: they add up under both relations."""
 COMMON_KEYS = (
-    *(
-        "$schema",
-        "format",
-        "kind",
-        "private",
-        "release",
-        "neighboring_relation",
-        "guarantees",
-        "this_release",
-    ),
+    *("$schema", "format", "kind", "private", "release", "neighboring_relation", "guarantees"),
+    *("this_release",),
     *("costs", "reach", "budget", "budget_unit", "filter", "declared_after"),
     *("num_queries", "delta", "unit", "max_teachers_per_unit", "ledger", "releases"),
 )

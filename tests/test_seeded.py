@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +115,13 @@ COUNTED: dict[str, Draw] = {
 def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
     """Return every aggregator of the package, most of them in more than one form."""
     common: dict[str, Any] = {"neighboring_relation": relation}
+    tested: dict[str, Any] = {"scale_gap": 1.0, "sigma_test": 1.0, "delta_test": 1e-2}
+    stable_top_k = partial(StableTopK, **tested, **common)
     noisy = NoisyVotes(sigma_votes=2.0, **common)
     stable = FixedStableTopK(
         k=2,
         rank_penalty=0.5,
-        scale_gap_fixed=1.0,
-        sigma_test_fixed=1.0,
-        delta_test_fixed=1e-2,
+        **{f"{name}_fixed": value for name, value in tested.items()},
         scale_peel_fixed=1.0,
         **common,
     )
@@ -136,13 +137,9 @@ def aggregators(relation: NeighboringRelation) -> dict[str, Aggregator]:
         "tau around": TauVoting(
             tau=1.5, sigma_tau=2.0, threshold_tau=12.0, around_predictions=True, **common
         ),
-        "stable": StableTopK(scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, **common),
-        "stable, not empty": StableTopK(
-            scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, allow_empty=False, **common
-        ),
-        "gaussian stable": StableTopK(
-            scale_gap=1.0, sigma_test=1.0, delta_test=1e-2, noise_law="gaussian", **common
-        ),
+        "stable": stable_top_k(),
+        "stable, not empty": stable_top_k(allow_empty=False),
+        "gaussian stable": stable_top_k(noise_law="gaussian"),
         "fixed": stable,
         "fixed with a fallback": replace(stable, fallback=True, scale_noise_with_rounds=True),
         "peeling": Peeling(k=2, scale_peel=2.0, **common),

@@ -66,8 +66,7 @@ def arrays() -> tuple[FloatArray, UInt8Array]:
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, pytest.param({"n_teachers": 500}, marks=pytest.mark.slow)],
+    "settings", [{}, pytest.param({"n_teachers": 500}, marks=pytest.mark.slow)]
 )
 def test_it_learns_what_the_statement_pays_for(
     arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]

@@ -19,10 +19,7 @@ num_steps: {steps}
 batch_size: 16
 checkpoint_steps: 5
 chunk_size: {chunk_size}
-optimizer:
-  class_path: Adam
-  init_args:
-    lr: 0.1
+optimizer: {{class_path: Adam, init_args: {{lr: 0.1}}}}
 """
     )
     (folder / "label.yaml").write_text(STABLE)
@@ -30,14 +27,8 @@ optimizer:
 
 
 DESCENT = """model:
-  network:
-    class_path: pate.models.MLP
-    init_args:
-      hidden: []
-  optimizer:
-    class_path: Adam
-    init_args:
-      lr: 0.05
+  network: {class_path: pate.models.MLP, init_args: {hidden: []}}
+  optimizer: {class_path: Adam, init_args: {lr: 0.05}}
 data:
   batch_size: 8
 trainer:

@@ -320,10 +320,7 @@ def test_a_filter_is_that_of_its_first_release_in_every_number() -> None:
 
 @pytest.mark.parametrize("kind", ["renyi", "gaussian"])
 def test_bounds_of_a_filter_are_those_of_the_budget_but_for_rounding(kind: FilterName) -> None:
-    name, tolerance = {
-        "renyi": ("max_rdp", 0.0),
-        "gaussian": ("max_mu_squared", 1e-10),
-    }[kind]
+    name, tolerance = {"renyi": ("max_rdp", 0.0), "gaussian": ("max_mu_squared", 1e-10)}[kind]
     budget = replace(BUDGET, filter=kind)
     bounds = make_filter(budget, GAUSSIAN.cost())
     bound = getattr(bounds, name)

@@ -48,35 +48,21 @@ def lines(
     return _worded(content, whole=whole, **more).splitlines()
 
 
+OF_LEDGER = "Under REPLACE_RECORD this is the budget of the ledger: "
+UNKEPT = f"No budget keeps this: it holds if {FIXED_BEFOREHAND}."
+OTHER = f"It has none under ADD_REMOVE_TEACHER: that epsilon holds if {FIXED_BEFOREHAND}."
+
+
 @pytest.mark.parametrize(
     ("releases", "fixed_by", "sentences"),
     [
         (1, ("reservation", "reservation"), []),
-        (
-            2,
-            ("reservation", "reservation"),
-            [f"No budget keeps this: it holds if {FIXED_BEFOREHAND}."],
-        ),
-        (1, ("budget", "reservation"), ["Under REPLACE_RECORD this is the budget of the ledger: "]),
-        (
-            2,
-            ("budget", "reservation"),
-            [
-                "Under REPLACE_RECORD this is the budget of the ledger: ",
-                f"It has none under ADD_REMOVE_TEACHER: that epsilon holds if {FIXED_BEFOREHAND}.",
-            ],
-        ),
+        (2, ("reservation", "reservation"), [UNKEPT]),
+        (1, ("budget", "reservation"), [OF_LEDGER]),
+        (2, ("budget", "reservation"), [OF_LEDGER, OTHER]),
         (2, ("nothing", "nothing"), [NONE]),
-        (
-            2,
-            ("reservation", "nothing"),
-            [NONE, f"No budget keeps this: it holds if {FIXED_BEFOREHAND}."],
-        ),
-        (
-            2,
-            ("budget", "nothing"),
-            [NONE, "Under REPLACE_RECORD this is the budget of the ledger: "],
-        ),
+        (2, ("reservation", "nothing"), [NONE, UNKEPT]),
+        (2, ("budget", "nothing"), [NONE, OF_LEDGER]),
     ],
 )
 def test_conditions_are_those_of_the_relations_without_a_budget(

@@ -30,6 +30,7 @@ LISTED: dict[str, Any] = {
     "relation": ADD,
 }
 
+NINE: dict[str, Any] = {"num_teachers": 9, "sigma": 1.0, **TESTED}
 MADE: list[tuple[Any, dict[str, Any], str]] = [
     (m.CanonicalMechanism, {"k": 2, "scale": 1.0, "gamma": 1.1}, "0 <= gamma <= 1"),
     (m.CanonicalMechanism, {"k": 2, "scale": 1.0, "loss": "paper"}, "a loss among"),
@@ -40,26 +41,10 @@ MADE: list[tuple[Any, dict[str, Any], str]] = [
     (m.GapChoice, {"num_labels": 1, "scale": 1.0, "allow_empty": False}, "at least two labels"),
     (m.StabilityTest, {"num_teachers": 9, "sigma": 0.0, **TESTED}, "sigma > 0"),
     (m.StabilityTest, {"num_teachers": 0, "sigma": 1.0, **TESTED}, "an integer num_teachers >= 1"),
-    (
-        m.StabilityTest,
-        {"num_teachers": 9, "sigma": 1.0, **TESTED, "shift": 1.5},
-        "an integer shift",
-    ),
-    (
-        m.StabilityTest,
-        {"num_teachers": 9, "sigma": 1.0, **TESTED, "window": 0},
-        "an integer window >= 1",
-    ),
-    (
-        m.StabilityTest,
-        {"num_teachers": 9, "sigma": 1.0, **TESTED, "delta_test": 1.0},
-        "0 < delta_test < 1",
-    ),
-    (
-        m.StabilityTest,
-        {"num_teachers": 9, "sigma": 1.0, **TESTED, "sensitivity": 0.0},
-        "sensitivity > 0",
-    ),
+    (m.StabilityTest, NINE | {"shift": 1.5}, "an integer shift"),
+    (m.StabilityTest, NINE | {"window": 0}, "an integer window >= 1"),
+    (m.StabilityTest, NINE | {"delta_test": 1.0}, "0 < delta_test < 1"),
+    (m.StabilityTest, NINE | {"sensitivity": 0.0}, "sensitivity > 0"),
     (m.StableTopKMechanism, STABLE | {"scale_gap": -1.0}, "scale_gap > 0"),
     (m.FixedTopKMechanism, STABLE | {"k": 5, "rank_penalty": 1.0, "scale_peel": 1.0}, "k <= 4"),
     (m.LimitedDomain, LIMITED | {"k": 4}, "k <= 3"),

@@ -110,6 +110,12 @@ def test_a_sensitivity_that_is_half_of_the_moves_is_refuted(
         Claimed().test_divergence_between_all_neighbors_is_within_the_curve(relation)
 
 
+LISTED: dict[str, Any] = {
+    "scale_threshold": 0.5,
+    "scale_gap": 1.5,
+    "scale_peel": 2.0,
+    "delta": 0.01,
+}
 MECHANISMS: list[ScoreMechanism[Any]] = [
     m.NoisyTopK(k=1, scale=2.0, noise="laplace"),
     m.NoisyTopK(k=3, scale=2.0),
@@ -128,18 +134,7 @@ MECHANISMS: list[ScoreMechanism[Any]] = [
         m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=0.01, relation=relation)
         for relation in NeighboringRelation
     ),
-    *(
-        m.TopStable(
-            k=2,
-            kbar=3,
-            scale_threshold=0.5,
-            scale_gap=1.5,
-            scale_peel=2.0,
-            delta=0.01,
-            relation=relation,
-        )
-        for relation in NeighboringRelation
-    ),
+    *(m.TopStable(k=2, kbar=3, relation=each, **LISTED) for each in NeighboringRelation),
 ]
 
 

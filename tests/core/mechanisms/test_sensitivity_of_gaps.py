@@ -76,9 +76,7 @@ STABLE: dict[str, Any] = PANEL | {
     "delta_test": 1e-3,
     "shift": 2,
 }
-TESTS: list[Any] = [
-    m.StabilityTest(num_teachers=64, sigma=3.0, delta_test=1e-3, shift=2),
-]
+TESTS: list[Any] = [m.StabilityTest(num_teachers=64, sigma=3.0, delta_test=1e-3, shift=2)]
 CHOICES: list[Any] = [
     m.StableTopKMechanism(**STABLE),
     m.StableTopKMechanism(**STABLE | {"noise": "gaussian"}),

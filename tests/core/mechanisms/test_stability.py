@@ -10,11 +10,7 @@ from scipy.special import ndtr, ndtri
 from pate import mechanisms as m
 from pate._core.testing.mechanisms import Grid
 from pate._core.validation import BoolArray
-from pate.accounting import (
-    Event,
-    NeighboringRelation,
-    StabilityTestEvent,
-)
+from pate.accounting import Event, NeighboringRelation, StabilityTestEvent
 from pate.testing import MechanismContract
 from tests.core.mechanisms import oracles
 

@@ -304,10 +304,7 @@ def test_no_uniform_number_exchanges_labels_that_passed(
     peel[0, zeros] = 0.0
     monkeypatch.setattr("pate._core.mechanisms.gaps.exceeds", lambda *_, **__: np.array([True]))
     generator = Scripted(np.full((1, 5), 0.5), peel)
-    options: dict[str, Any] = {
-        "scale_noise_with_rounds": by_root,
-        "fallback": fallback,
-    }
+    options: dict[str, Any] = {"scale_noise_with_rounds": by_root, "fallback": fallback}
     mechanism = m.FixedTopKMechanism(**FIXED | {"sigma_test": 0.1} | options)
     members, released, rounds = mechanism(COUNTS[:1], generator=generator)
     assert released and rounds == 0 and members.tolist() == [[True, False, True, False]]

@@ -105,20 +105,16 @@ def test_gaussian_releases_move_no_more_than_they_pay(aggregator: Any, change: s
     assert not moved.laws and 0.001 * paid < moved.mu_squared <= paid * (1 + 1e-9)
 
 
+FIXED: dict[str, Any] = {"scale_gap_fixed": 20.0, "sigma_test_fixed": 6.0, "delta_test_fixed": 1e-9}
+
+
 @pytest.mark.parametrize(
     "aggregator",
     [
         Canonical(k=2, scale_canonical=20.0),
         Peeling(k=2, scale_peel=20.0),
         StableTopK(scale_gap=20.0, sigma_test=6.0, delta_test=1e-9),
-        FixedStableTopK(
-            k=2,
-            rank_penalty=0.0,
-            scale_gap_fixed=20.0,
-            sigma_test_fixed=6.0,
-            delta_test_fixed=1e-9,
-            scale_peel_fixed=20.0,
-        ),
+        FixedStableTopK(k=2, rank_penalty=0.0, scale_peel_fixed=20.0, **FIXED),
     ],
     ids=lambda aggregator: type(aggregator).__name__,
 )

@@ -31,11 +31,7 @@ def unanswered(num_labels: int, tier: int = 0) -> Outcome:
 
 
 def stable_law(
-    votes: Votes,
-    shift: int,
-    sigma: float,
-    delta: float,
-    choice: Callable[[np.ndarray], np.ndarray],
+    votes: Votes, shift: int, sigma: float, delta: float, choice: Callable[[np.ndarray], np.ndarray]
 ) -> Law:
     """Law of StableTopK whose rank is chosen with the law ``choice`` of the gaps; a majority weighs
     the ``shift``."""

@@ -14,13 +14,7 @@ from scipy.stats import chi2_contingency
 from pate import Votes
 from pate._core.validation import FloatArray
 from pate._labeling.aggregators.score_votes import noisy_sum
-from pate.aggregators import (
-    Aggregator,
-    ClippedVotes,
-    ConfidentScreen,
-    NoisyVotes,
-    TauVoting,
-)
+from pate.aggregators import Aggregator, ClippedVotes, ConfidentScreen, NoisyVotes, TauVoting
 from tests.labeling.aggregators.test_score_votes import first_question, voters_of
 
 TEACHERS = 5

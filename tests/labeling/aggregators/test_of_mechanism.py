@@ -24,6 +24,14 @@ from pate.aggregators import (
 
 SHAPE = VoteShape(20, 5)
 STABLE: dict[str, Any] = {"scale_gap": 3.0, "sigma_test": 2.0, "delta_test": 1e-2}
+FIXED: dict[str, Any] = STABLE | {"scale_peel": 2.0}
+LISTED: dict[str, Any] = {
+    "scale_threshold": 1.0,
+    "scale_gap": 2.0,
+    "scale_peel": 1.5,
+    "delta": 1e-2,
+}
+PREFERS: dict[str, Any] = {"regularizer": (-2.0, 0.0, 1.0, 0.0, 0.0, 3.0), "allow_empty": False}
 FACTS: dict[str, Any] = {"num_teachers": 20, "num_labels": 5}
 
 
@@ -78,17 +86,8 @@ PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
         lambda r: m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=1e-2, relation=r),
     ),
     "top stable": (
-        TopStableTopK(
-            k=2,
-            kbar=3,
-            scale_threshold_stable=1.0,
-            scale_gap_stable=2.0,
-            scale_peel_stable=1.5,
-            delta_stable=1e-2,
-        ),
-        lambda r: m.TopStable(
-            k=2, kbar=3, scale_threshold=1.0, scale_gap=2.0, scale_peel=1.5, delta=1e-2, relation=r
-        ),
+        TopStableTopK(k=2, kbar=3, **{f"{name}_stable": LISTED[name] for name in LISTED}),
+        lambda r: m.TopStable(k=2, kbar=3, relation=r, **LISTED),
     ),
     "stable": (
         StableTopK(**STABLE, noise_law="logistic", kbar=4),
@@ -97,25 +96,12 @@ PAIRS: dict[str, tuple[MechanismAggregator[Any], Callable[[Relation], Any]]] = {
         ),
     ),
     "stable with preferences": (
-        StableTopK(**STABLE, regularizer=(-2, 0, 1, 0, 0, 3), allow_empty=False),
-        lambda r: m.StableTopKMechanism(
-            **STABLE,
-            **FACTS,
-            shift=window(r),
-            regularizer=(-2.0, 0.0, 1.0, 0.0, 0.0, 3.0),
-            allow_empty=False,
-        ),
+        StableTopK(**STABLE, **PREFERS),
+        lambda r: m.StableTopKMechanism(**STABLE, **FACTS, shift=window(r), **PREFERS),
     ),
     "fixed": (
-        FixedStableTopK(
-            k=2,
-            rank_penalty=1.0,
-            scale_peel_fixed=2.0,
-            **{f"{name}_fixed": STABLE[name] for name in STABLE},
-        ),
-        lambda r: m.FixedTopKMechanism(
-            **STABLE, **FACTS, shift=window(r), k=2, rank_penalty=1.0, scale_peel=2.0
-        ),
+        FixedStableTopK(k=2, rank_penalty=1.0, **{f"{name}_fixed": FIXED[name] for name in FIXED}),
+        lambda r: m.FixedTopKMechanism(**FIXED, **FACTS, shift=window(r), k=2, rank_penalty=1.0),
     ),
 }
 

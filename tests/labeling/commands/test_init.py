@@ -314,11 +314,7 @@ def test_the_recipe_follows_from_no_private_cell(
 @pytest.mark.parametrize(
     ("words", "arrays", "said"),
     [
-        (
-            ["--group", "patient"],
-            {},
-            "options for data of this kind, got names={'group': 'patient'}",
-        ),
+        (["--group", "patient"], {}, "data of this kind, got names={'group': 'patient'}"),
         (["--labels", "a"], {}, "options for data of this kind, got labels=['a']"),
         (["--no_group"], {"group": np.arange(600) // 2}, "no array `group`"),
         ([], {"X": np.arange(600.0)[:, None]}, "X without columns that count the rows"),
@@ -344,18 +340,8 @@ def any_column(i: int, num: int) -> tuple[str, list[str]]:
     names = (
         *("insurance", "family_history", "household_income", "member_since", "customer_type"),
         *("user_rating", "patient_class", "Group", "ID", "PID", "participant", "Split", "role"),
-        *(
-            "rownames",
-            "index",
-            "",
-            "address_1",
-            "group_id",
-            "fold",
-            "set",
-            "y",
-            "class",
-            "identity",
-        ),
+        *("rownames", "index", "", "address_1", "group_id", "fold", "set", "y"),
+        *("class", "identity"),
         *("person", "public", "test", "budget", "key", "nhs_number", "subject id"),
     )
     values: tuple[list[str], ...] = (

@@ -77,79 +77,71 @@ def _make_labels_a_folder(run: Path) -> None:
     (run / LABEL.outputs[0]).mkdir()
 
 
-WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
-    "changed_teacher": (
-        lambda run: _change(run / "private" / "teachers" / "labels.npy"),
-        "changed since",
-    ),
-    "lost_votes": (lambda run: (run / "private" / "votes" / "manifest.json").unlink(), "missing"),
-    "changed_student": (
-        lambda run: _change(run / "public" / "student" / "linear.safetensors"),
-        "changed since",
-    ),
-    "another_key": (
-        lambda run: (run / "private" / "partition.json").write_text(json.dumps({"key": "ab" * 32})),
-        "partition.json",
-    ),
-    "damaged_state": (lambda run: (run / LABEL.state).write_text("{"), "Put it back"),
-    "lost_state": (lambda run: (run / LABEL.state).unlink(), "label.json beside public/labels.npz"),
-    "lost_labels": (lambda run: (run / LABEL.outputs[0]).unlink(), "labels.npz missing"),
+Spoil = Callable[[Path], object]
+KEY, MODEL = "private/partition.json", "public/student/model"
+TEACHERS, LABELS = "private/teachers/labels.npy", LABEL.outputs[0]
+
+
+def put(place: str | Path, text: str = "x") -> Spoil:
+    return lambda run: (run / place).write_text(text)
+
+
+def lose(place: str | Path) -> Spoil:
+    return lambda run: (run / place).unlink()
+
+
+def pipe(place: str | Path) -> Spoil:
+    return lambda run: os.mkfifo(run / place)
+
+
+def link(place: str, to: str) -> Spoil:
+    return lambda run: (run / place).symlink_to(run / to)
+
+
+def change(place: str | Path) -> Spoil:
+    return lambda run: _change(run / place)
+
+
+def _tell_the_key(run: Path) -> None:
+    key = json.loads((run / KEY).read_text())["key"]
+    (run / MODEL / "notes.txt").write_text(f"the key is {key}")
+
+
+WRONG: dict[str, tuple[Spoil, str]] = {
+    "changed_teacher": (change(TEACHERS), "changed since"),
+    "lost_votes": (lose("private/votes/manifest.json"), "missing"),
+    "changed_student": (change("public/student/linear.safetensors"), "changed since"),
+    "another_key": (put(KEY, json.dumps({"key": "ab" * 32})), "partition.json"),
+    "damaged_state": (put(LABEL.state, "{"), "Put it back"),
+    "lost_state": (lose(LABEL.state), "label.json beside public/labels.npz"),
+    "lost_labels": (lose(LABELS), "labels.npz missing"),
     "folder_of_labels": (_make_labels_a_folder, "labels.npz missing"),
     "lost_private": (
         lambda run: shutil.rmtree(run / "private"),
         "private, got no such folder. Put it back",
     ),
-    "private_fifo": (
-        lambda run: os.mkfifo(run / "private" / "votes" / "pipe"),
-        "got votes/pipe. Delete it",
-    ),
-    "changed_labels": (lambda run: _change(run / LABEL.outputs[0]), "labels.npz"),
+    "private_fifo": (pipe("private/votes/pipe"), "got votes/pipe. Delete it"),
+    "changed_labels": (change(LABELS), "labels.npz"),
     "smaller_epsilon": (_state_a_smaller_epsilon, "got epsilon=0.1"),
     "lost_ledger": (_name_another_ledger, "elsewhere.sqlite"),
-    "damaged_data_yaml": (lambda run: (run / "data.yaml").write_text("data: ["), "data.yaml"),
+    "damaged_data_yaml": (put("data.yaml", "data: ["), "data.yaml"),
     "open_private": (lambda run: (run / "private").chmod(0o750), "chmod 700"),
 }
 """What is done to a run, and what is said of it."""
 
-LEAKS: dict[str, tuple[Callable[[Path], object], str]] = {
+LEAKS: dict[str, tuple[Spoil, str]] = {
     "copy_of_labels": (
-        lambda run: shutil.copy(
-            run / "private" / "teachers" / "labels.npy",
-            run / "public" / "student" / "model" / "figures.csv",
-        ),
+        lambda run: shutil.copy(run / TEACHERS, run / MODEL / "figures.csv"),
         "a copy of private/teachers/labels.npy",
     ),
-    "key": (
-        lambda run: (run / "public" / "student" / "model" / "notes.txt").write_text(
-            f"the key is {json.loads((run / 'private' / 'partition.json').read_text())['key']}"
-        ),
-        "with the run's key",
-    ),
-    "unexpected": (
-        lambda run: (run / "public" / "teachers.pt").write_text("x"),
-        "Move it elsewhere",
-    ),
-    "hidden_draft": (
-        lambda run: (run / "public" / ".privacy.json.12ab").write_text("x"),
-        ".privacy.json.12ab",
-    ),
-    "private_by_name": (
-        lambda run: (run / "public" / "student" / "model" / "PRIVATE_log.csv").write_text("x"),
-        "PRIVATE_log.csv",
-    ),
-    "link": (
-        lambda run: (run / "public" / "report.html").symlink_to(run / "private" / "partition.json"),
-        "plain files",
-    ),
-    "linked_folder": (
-        lambda run: (run / "public" / "pictures").symlink_to(run / "private"),
-        "plain files",
-    ),
-    "fifo": (lambda run: os.mkfifo(run / "public" / "report.html"), "plain files"),
-    "line_break": (
-        lambda run: (run / "public" / "a\nb\x1b[2J").write_text("x"),
-        r"public/a\nb\x1b[2J. Move it",
-    ),
+    "key": (_tell_the_key, "with the run's key"),
+    "unexpected": (put("public/teachers.pt"), "Move it elsewhere"),
+    "hidden_draft": (put("public/.privacy.json.12ab"), ".privacy.json.12ab"),
+    "private_by_name": (put(f"{MODEL}/PRIVATE_log.csv"), "PRIVATE_log.csv"),
+    "link": (link("public/report.html", KEY), "plain files"),
+    "linked_folder": (link("public/pictures", "private"), "plain files"),
+    "fifo": (pipe("public/report.html"), "plain files"),
+    "line_break": (put("public/a\nb\x1b[2J"), r"public/a\nb\x1b[2J. Move it"),
 }
 """What lies in ``public/`` and must not, and what is said of it."""
 

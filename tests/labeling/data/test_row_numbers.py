@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.data import (
-    Arrays,
-    DataSource,
-    NumberTable,
-    PythonFile,
-    TextTable,
-)
+from pate.data import Arrays, DataSource, NumberTable, PythonFile, TextTable
 
 ROWS = 30
 SPLIT = np.repeat([0, 1, 2], ROWS // 3)

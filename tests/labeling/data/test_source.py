@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 
 from pate._labeling.data import records
-from pate.data import (
-    UNKNOWN,
-    ArrayFeatures,
-    DataSource,
-    Features,
-    PublicPCA,
-    Records,
-    Role,
-)
+from pate.data import UNKNOWN, ArrayFeatures, DataSource, Features, PublicPCA, Records, Role
 
 
 class Given(DataSource):

@@ -50,51 +50,28 @@ def silos(sigma: float) -> None:
     refuse_hopeless(LabelSettings(SiloVotes(sigma_silos=sigma, silos=3), delta=1e-6), votes)
 
 
+FEW = {"nominal_records": 420}
+NOISY = {"aggregator": Partial(NoisyVotes)}
+STABLE = {"aggregator": Partial(StableTopK)}
+TEN = "at least 10% of the queries answered"
+
+
 @pytest.mark.parametrize(
-    ("use", "hopeless", "honest", "message"),
+    ("use", "same", "hopeless", "honest", "message"),
     [
-        (
-            run,
-            {"columns": 5000, "nominal_records": 420},
-            {"columns": 500, "nominal_records": 420},
-            "at most 10 columns for each of 420",
-        ),
-        (
-            run,
-            {"labels": 500, "nominal_records": 420},
-            {"labels": 5, "nominal_records": 420},
-            "nominal_records >= 773",
-        ),
-        (
-            run,
-            {"target_epsilon": 1e-4},
-            {"target_epsilon": 0.1},
-            "100,000 records or nominal_records",
-        ),
-        (run, {"public": 1}, {"public": 2}, "two public samples or more"),
-        (
-            from_votes,
-            {"aggregator": Partial(NoisyVotes), "epsilon": 0.05},
-            {"aggregator": Partial(NoisyVotes), "epsilon": 1.0},
-            "num_teachers >= 310",
-        ),
-        (
-            from_votes,
-            {"aggregator": None, "epsilon": 0.05},
-            {"aggregator": None, "epsilon": 1.0},
-            "num_teachers >= ",
-        ),
-        (
-            from_votes,
-            {"aggregator": Partial(StableTopK), "epsilon": 0.5},
-            {"aggregator": Partial(StableTopK), "epsilon": 16.0},
-            "at least 10% of the queries answered",
-        ),
-        (silos, {"sigma": 200.0}, {"sigma": 180.0}, "num_teachers >= 63"),
+        (run, FEW, {"columns": 5000}, {"columns": 500}, "at most 10 columns for each of 420"),
+        (run, FEW, {"labels": 500}, {"labels": 5}, "nominal_records >= 773"),
+        (run, {}, {"target_epsilon": 1e-4}, {"target_epsilon": 0.1}, "100,000 records or nominal"),
+        (run, {}, {"public": 1}, {"public": 2}, "two public samples or more"),
+        (from_votes, NOISY, {"epsilon": 0.05}, {"epsilon": 1.0}, "num_teachers >= 310"),
+        (from_votes, {"aggregator": None}, {"epsilon": 0.05}, {"epsilon": 1.0}, "num_teachers >= "),
+        (from_votes, STABLE, {"epsilon": 0.5}, {"epsilon": 16.0}, TEN),
+        (silos, {}, {"sigma": 200.0}, {"sigma": 180.0}, "num_teachers >= 63"),
     ],
 )
 def test_settings_that_pay_for_nothing_are_refused_unpaid(
     use: Any,
+    same: dict[str, Any],
     hopeless: dict[str, Any],
     honest: dict[str, Any],
     message: str,
@@ -103,10 +80,10 @@ def test_settings_that_pay_for_nothing_are_refused_unpaid(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=f"^Expected .*{message}") as it:
-        use(**hopeless)
+        use(**same, **hopeless)
     assert "\n" not in str(it.value)
     assert not Path("run").exists() and not [*Path().glob("*.sqlite")]
-    use(**honest)
+    use(**same, **honest)
 
 
 def test_what_private_records_tell_is_told_to_their_owner() -> None:

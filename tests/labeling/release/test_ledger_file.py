@@ -77,19 +77,8 @@ def label(root: str, *words: str) -> int:
 def test_two_runs_without_any_option_share_one_budget(place: Path, capsys: Captured) -> None:
     """What both released together is stated, and what the budget has left is what the second may
     spend."""
-    assert (
-        cli.main(
-            [
-                "run",
-                "recipe",
-                "--run",
-                "runs/one",
-                "--label.num_queries=60",
-                "--label.max_epsilon=8",
-            ]
-        )
-        == 0
-    )
+    options = ["--label.num_queries=60", "--label.max_epsilon=8"]
+    assert cli.main(["run", "recipe", "--run", "runs/one", *options]) == 0
     out = capsys.readouterr().out
     text = (place / "runs" / "one" / "public" / "privacy.txt").read_text()
     assert "The ledger of the private data holds 1 release(s) of 60 queries" in text

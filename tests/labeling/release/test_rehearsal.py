@@ -78,41 +78,24 @@ def test_counts_without_a_deviation_of_their_noise_are_refused(noise_std: float 
         rehearse(Untold(sigma_votes=1.0), VoteShape(8, 3))
 
 
+STABLE = StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6)
+FIXED: dict[str, Any] = {"scale_gap_fixed": 1.0, "sigma_test_fixed": 3.0, "delta_test_fixed": 1e-6}
+LISTED: dict[str, Any] = {
+    "scale_threshold_stable": 1.0,
+    "scale_gap_stable": 1.0,
+    "scale_peel_stable": 1.0,
+}
+NOISY = NoisyVotes(sigma_votes=1.0)
 HOPELESS: list[Aggregator] = [
-    StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6),
-    StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6, noise_law="gaussian"),
-    FixedStableTopK(
-        k=2,
-        rank_penalty=0.5,
-        scale_gap_fixed=1.0,
-        sigma_test_fixed=3.0,
-        delta_test_fixed=1e-6,
-        scale_peel_fixed=1.0,
-    ),
+    STABLE,
+    replace(STABLE, noise_law="gaussian"),
+    FixedStableTopK(k=2, rank_penalty=0.5, scale_peel_fixed=1.0, **FIXED),
     LimitedDomainTopK(k=1, kbar=2, scale_domain=1.0, delta_domain=1e-6),
-    TopStableTopK(
-        k=1,
-        kbar=2,
-        scale_threshold_stable=1.0,
-        scale_gap_stable=1.0,
-        scale_peel_stable=1.0,
-        delta_stable=1e-6,
-    ),
+    TopStableTopK(k=1, kbar=2, delta_stable=1e-6, **LISTED),
     NoisyVotes(sigma_votes=1.0, soft=False, min_lead=7.0),
-    ConfidentScreen(
-        answers=NoisyVotes(sigma_votes=1.0), sigma_confident=1.0, threshold_confident=7.0
-    ),
-    Rounds(
-        rounds=(
-            NoisyVotes(sigma_votes=1.0),
-            StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6),
-        )
-    ),
-    InteractiveScreen(
-        answers=StableTopK(scale_gap=1.0, sigma_test=3.0, delta_test=1e-6),
-        sigma_interactive=1.0,
-        threshold_interactive=2,
-    ),
+    ConfidentScreen(answers=NOISY, sigma_confident=1.0, threshold_confident=7.0),
+    Rounds(rounds=(NOISY, STABLE)),
+    InteractiveScreen(answers=STABLE, sigma_interactive=1.0, threshold_interactive=2),
 ]
 
 

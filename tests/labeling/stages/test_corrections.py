@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -228,9 +229,8 @@ def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
 ) -> None:
     """Each of them is within the budget of the ledger, and both together are not."""
     folder, ledger = warm_recipe(tmp_path), tmp_path / "data.ledger.sqlite"
-    event = GaussianEvent(
-        neighboring_relation=NeighboringRelation.REPLACE_RECORD, noise_multiplier=1e3
-    )
+    of: dict[str, Any] = {"neighboring_relation": NeighboringRelation.REPLACE_RECORD}
+    event = GaussianEvent(noise_multiplier=1e3, **of)
     other = replace(event, neighboring_relation=NeighboringRelation.ADD_REMOVE_TEACHER)
     Ledger(ledger, home=tmp_path / "data.npz").reserve(
         {each.neighboring_relation: each for each in (event, other)},
@@ -238,13 +238,7 @@ def test_a_ledger_that_pays_for_one_of_two_releases_is_found_before_the_first(
         run="another",
         description="a release with a budget",
         seeded=True,
-        budget=Budget(
-            max_epsilon=25.0,
-            delta=1e-4,
-            neighboring_relation=NeighboringRelation.REPLACE_RECORD,
-            max_delta0=6e-5,
-            filter="renyi",
-        ),
+        budget=Budget(max_epsilon=25.0, delta=1e-4, max_delta0=6e-5, filter="renyi", **of),
         privacy_unit=RECORDS,
     )
     assert cli.main(["run", str(folder), f"--run={tmp_path / 'run'}", *WORDS]) == 2

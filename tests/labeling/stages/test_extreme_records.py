@@ -152,20 +152,10 @@ def test_a_private_picture_that_cannot_be_read_is_black(damage: str, tmp_path: P
 
 # Runs
 
-MAPS = {
-    "none": None,
-    "PublicPCA": {"class_path": "PublicPCA", "init_args": {"num_components": 4}},
-    "AutoFeatures": "AutoFeatures",
-    "ChainedFeatures": {
-        "class_path": "ChainedFeatures",
-        "init_args": {
-            "maps": [
-                {"class_path": "PublicPCA", "init_args": {"num_components": 4}},
-                {"class_path": "PublicScaling"},
-            ]
-        },
-    },
-}
+PCA = {"class_path": "PublicPCA", "init_args": {"num_components": 4}}
+CHAIN = {"maps": [PCA, {"class_path": "PublicScaling"}]}
+CHAINED = {"class_path": "ChainedFeatures", "init_args": CHAIN}
+MAPS = {"none": None, "PublicPCA": PCA, "AutoFeatures": "AutoFeatures", "ChainedFeatures": CHAINED}
 TEACHERS = {
     "records": "fit: closed_form\n",
     "parts": "fit: closed_form\nnum_teachers: 10\n",
@@ -217,14 +207,9 @@ def first_fit() -> None:
     "settings",
     [
         {},
-        *(
-            pytest.param(settings, marks=slow)
-            for settings in (
-                {"n_teachers": 20},
-                {"n_teachers": 8, "teacher": LogisticRegression()},
-                {"n_teachers": 8, "teacher": KNeighborsClassifier()},
-            )
-        ),
+        pytest.param({"n_teachers": 20}, marks=slow),
+        pytest.param({"n_teachers": 8, "teacher": LogisticRegression()}, marks=slow),
+        pytest.param({"n_teachers": 8, "teacher": KNeighborsClassifier()}, marks=slow),
     ],
     ids=["records", "parts", "logistic", "neighbors"],
 )

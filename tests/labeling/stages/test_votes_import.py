@@ -189,20 +189,14 @@ def test_scores_of_other_models_become_labels_for_a_target_alone(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ("--votes=nowhere.npz",),
-            "an .npz file of votes without pickled objects, got missing='nowhere.npz'",
-        ),
+        (("--votes=nowhere.npz",), "without pickled objects, got missing='nowhere.npz'"),
         (("--votes=votes.npz", "--unit=two words"), "unit as one word"),
         (("--votes=votes.npz", "--silos=exchange"), "Expected --votes or --silos, not both"),
         (("--votes=votes.npz", "--num_queries=101"), "num_queries <= 100"),
         (("--votes=votes.npz", "--delta=2"), "0 < delta < 1"),
         (("--votes=$NOWHERE_AT_ALL/votes.npz",), "environment variables"),
         (("--unit=patient",), "Expected --votes or --silos with --unit, got option='--unit'"),
-        (
-            ("--config=recipe/data.yaml",),
-            "Expected --votes or --silos with --data, got option='--data'",
-        ),
+        (("--config=recipe/data.yaml",), "--votes or --silos with --data, got option='--data'"),
         ((), "`pate teachers vote` to be finished"),
     ],
 )
@@ -282,10 +276,7 @@ def test_killed_after_the_reservation_the_same_release_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr("pate._labeling.aggregators.noisy_votes.NoisyVotes.aggregate", cut)
-        for name in (
-            "_labeling.release.labels.rehearse",
-            "_labeling.release.labels.rehearse",
-        ):
+        for name in ("_labeling.release.labels.rehearse", "_labeling.release.labels.rehearse"):
             patch.setattr(f"pate.{name}", lambda *_, **__: None)
         patch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)
         assert label("--votes=votes.npz") == 130

@@ -217,26 +217,16 @@ def other_labels(root: Path) -> None:
     pate.RunPlan(root, labels=settings, overwrite=True).label()
 
 
+STAGES = ("teachers fit", "teachers vote", "label", "student fit")
+
+
 @pytest.mark.parametrize(
     ("change", "stages"),
     [
-        (
-            other_private_records,
-            {"teachers fit": "other private records", "teachers vote": "other private records"},
-        ),
-        (
-            other_public_records,
-            {"teachers vote": "other public records", "student fit": "other public records"},
-        ),
+        (other_private_records, dict.fromkeys(STAGES[:2], "other private records")),
+        (other_public_records, dict.fromkeys(STAGES[1::2], "other public records")),
         pytest.param(other_test_records, {}, marks=pytest.mark.slow),
-        (
-            other_key,
-            {
-                "teachers fit": "other assignment of records to teachers",
-                "label": "the key",
-                "student fit": "the key",
-            },
-        ),
+        (other_key, dict.fromkeys(STAGES[2:], "the key") | {STAGES[0]: "other assignment of"}),
         pytest.param(
             other_teachers,
             {"teachers fit": "seed=0", "teachers vote": "other teachers"},
@@ -256,6 +246,6 @@ def test_what_a_stage_reads(
             file.read_text().replace(str(begun.parent / "data.npz"), str(tmp_path / "data.npz"))
         )
     change(root)
-    for stage in ("teachers fit", "teachers vote", "label", "student fit"):
+    for stage in STAGES:
         found = refuses(root, stage)
         assert (stages.get(stage, "") in found) and bool(found) == (stage in stages), (stage, found)

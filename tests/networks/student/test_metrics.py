@@ -1,11 +1,7 @@
 import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
-from sklearn.metrics import (
-    precision_recall_curve,
-    precision_recall_fscore_support,
-    roc_auc_score,
-)
+from sklearn.metrics import precision_recall_curve, precision_recall_fscore_support, roc_auc_score
 
 from pate._labeling.runs.released import DECISION_METRICS, roc_auc
 from pate.data import UNKNOWN

@@ -23,14 +23,16 @@ def test_faults_are_drawn_from_all_zones_and_know_their_statement() -> None:
     lines = mutants.source_of(path).splitlines()
     inside = [mutant for mutant in mutants.mutants_of(path) if mutant.lines()]
     for mutant in inside[::20]:
-        around = "\n".join(lines[line - 1].strip() for line in mutant.lines())
+        around = "\n".join(lines[line - 1].strip() for line in mutant.lines() or ())
         assert mutant.show().splitlines()[1].removeprefix("    - ") in around
 
 
 def test_a_mutant_is_tried_by_the_tests_that_run_its_line() -> None:
     by_kind = {bool(m.lines()): m for m in mutants.mutants_of("pate/_core/accounting/cost.py")}
     tests = [["a.py::own", 2.0, False], ["b.py::short", 1.0, True], ["a.py::far", 1.0, False]]
-    here, elsewhere = str(by_kind[True].lines()[0]), str(by_kind[True].lines()[-1] + 1)
+    around = by_kind[True].lines()
+    assert around is not None
+    here, elsewhere = str(around[0]), str(around[-1] + 1)
     row = {"tests": tests, "lines": {by_kind[True].path: {here: [0, 1], elsewhere: [2]}}}
     for inside, names in (
         (True, ["b.py::short", "a.py::own"]),

@@ -259,10 +259,11 @@ def put(place: str, value: Any) -> Callable[[Content], None]:
     """Return an edit that sets a place of a statement, or changes it by a function."""
 
     def edit(content: Content) -> None:
-        *way, last = (int(key) if key.isdecimal() else key for key in place.split())
-        for key in way:
-            content = content[key]
-        content[last] = value(content[last]) if callable(value) else value
+        keys: list[Any] = [int(key) if key.isdecimal() else key for key in place.split()]
+        inner: Any = content
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = value(inner[keys[-1]]) if callable(value) else value
 
     return edit
 
@@ -343,50 +344,49 @@ EDITS: dict[str, tuple[Case, Callable[[Content], None]]] = {
     "a total invented": (replace(GAUSSIAN, unit=UNKNOWN), totaled),
     "a total of other teachers": (TWO_RUNS, totaled),
 }
+PLACES: list[tuple[Case, str, Any]] = [
+    (GAUSSIAN, f"{R} epsilon", halved),
+    (GAUSSIAN, f"this_release {ADDED} epsilon", halved),
+    (GAUSSIAN, f"costs {REPLACED} epsilon", halved),
+    (GAUSSIAN, f"{A} epsilon", lambda x: 0.9999 * x),
+    (MIXED, f"{R} epsilon", halved),
+    (MIXED, f"{R} epsilon", lambda x: 0.97 * x),
+    (GAUSSIAN, f"this_release {REPLACED} epsilon", None),
+    (GAUSSIAN, "guarantees", {}),
+    (GAUSSIAN, f"{R} epsilon", math.nan),
+    (GAUSSIAN, f"{R} delta", 1e-5),
+    (BUDGETED, f"{R} delta", 1e-4),
+    (BUDGETED, f"{R} epsilon", halved),
+    (GAUSSIAN, "delta", 1e-5),
+    (FAILING, f"{R} delta0", 0.0),
+    (GAUSSIAN, "num_queries", 10),
+    (GAUSSIAN, "releases 0 count", 10),
+    (GAUSSIAN, "releases 0 count", -60),
+    (GAUSSIAN, f"{EVENT} noise_multiplier", 80.0),
+    (GAUSSIAN, f"{EVENT} noise_multiplier", 10.0),
+    (GAUSSIAN, f"{EVENT} noise_multiplier", -20.0),
+    (MIXED, f"releases 1 events {REPLACED} eta", 0.4),
+    (HONEST["thresholds"], f"{EVENT} type", "GaussianEvent"),
+    (MIXED, f"{EVENT} events", []),
+    (GAUSSIAN, f"{EVENT} type", "FreeEvent"),
+    (GAUSSIAN, f"{EVENT} neighboring_relation", ADDED),
+    (GAUSSIAN, "releases 0 seeded", True),
+    (replace(GAUSSIAN, seeded=True), "private", True),
+    (GAUSSIAN, "ledger counts", "run"),
+    (GAUSSIAN, "private", False),
+    (GAUSSIAN, "unit", "patient"),
+    (GAUSSIAN, f"{R} unit", "patient"),
+    (GAUSSIAN, "releases 0 privacy_unit unit", "patient"),
+    (GAUSSIAN, "neighboring_relation", ADDED),
+    (replace(GAUSSIAN, teachers=2), "max_teachers_per_unit", 1),
+    (replace(GAUSSIAN, unit=PrivacyUnit(unit="group")), f"{R} unit", "group"),
+    (GAUSSIAN, "aggregator class_path", "Other"),
+    (GAUSSIAN, "sha256", "1" * 64),
+    (GAUSSIAN, "format", 1),
+]
 EDITS |= {
     f"{place}: {number}": (case, put(place, value))
-    for number, (case, place, value) in enumerate(
-        [
-            (GAUSSIAN, f"{R} epsilon", halved),
-            (GAUSSIAN, f"this_release {ADDED} epsilon", halved),
-            (GAUSSIAN, f"costs {REPLACED} epsilon", halved),
-            (GAUSSIAN, f"{A} epsilon", lambda x: 0.9999 * x),
-            (MIXED, f"{R} epsilon", halved),
-            (MIXED, f"{R} epsilon", lambda x: 0.97 * x),
-            (GAUSSIAN, f"this_release {REPLACED} epsilon", None),
-            (GAUSSIAN, "guarantees", {}),
-            (GAUSSIAN, f"{R} epsilon", math.nan),
-            (GAUSSIAN, f"{R} delta", 1e-5),
-            (BUDGETED, f"{R} delta", 1e-4),
-            (BUDGETED, f"{R} epsilon", halved),
-            (GAUSSIAN, "delta", 1e-5),
-            (FAILING, f"{R} delta0", 0.0),
-            (GAUSSIAN, "num_queries", 10),
-            (GAUSSIAN, "releases 0 count", 10),
-            (GAUSSIAN, "releases 0 count", -60),
-            (GAUSSIAN, f"{EVENT} noise_multiplier", 80.0),
-            (GAUSSIAN, f"{EVENT} noise_multiplier", 10.0),
-            (GAUSSIAN, f"{EVENT} noise_multiplier", -20.0),
-            (MIXED, f"releases 1 events {REPLACED} eta", 0.4),
-            (HONEST["thresholds"], f"{EVENT} type", "GaussianEvent"),
-            (MIXED, f"{EVENT} events", []),
-            (GAUSSIAN, f"{EVENT} type", "FreeEvent"),
-            (GAUSSIAN, f"{EVENT} neighboring_relation", ADDED),
-            (GAUSSIAN, "releases 0 seeded", True),
-            (replace(GAUSSIAN, seeded=True), "private", True),
-            (GAUSSIAN, "ledger counts", "run"),
-            (GAUSSIAN, "private", False),
-            (GAUSSIAN, "unit", "patient"),
-            (GAUSSIAN, f"{R} unit", "patient"),
-            (GAUSSIAN, "releases 0 privacy_unit unit", "patient"),
-            (GAUSSIAN, "neighboring_relation", ADDED),
-            (replace(GAUSSIAN, teachers=2), "max_teachers_per_unit", 1),
-            (replace(GAUSSIAN, unit=PrivacyUnit(unit="group")), f"{R} unit", "group"),
-            (GAUSSIAN, "aggregator class_path", "Other"),
-            (GAUSSIAN, "sha256", "1" * 64),
-            (GAUSSIAN, "format", 1),
-        ]
-    )
+    for number, (case, place, value) in enumerate(PLACES)
 }
 """Edits of an honest statement that its figures betray: nobody needs a signature to see them."""
 
@@ -484,7 +484,11 @@ def change_digests(path: Path) -> None:
 
 
 def remove(*names: str) -> Callable[[Path], None]:
-    return lambda path: [(path.parent / name).unlink() for name in names] and None
+    def edit(path: Path) -> None:
+        for name in names:
+            (path.parent / name).unlink()
+
+    return edit
 
 
 @pytest.mark.parametrize(
@@ -645,13 +649,15 @@ def test_both_ends_are_the_epsilon_of_gaussian_noise(mu: float) -> None:
 def test_the_lower_end_is_never_above_a_proven_epsilon() -> None:
     """On random ledgers of all kinds it is below the package's, which no adversary exceeds."""
     generator = np.random.default_rng(0)
-    kinds = {GaussianEvent: (5, 80), GaussianThresholdEvent: (2, 80)}
-    kinds |= {BoundedRangeEvent: (0.01, 0.6), PureDPEvent: (0.01, 0.4)}
+    kinds: list[tuple[Any, tuple[float, float]]] = [
+        *((GaussianEvent, (5, 80)), (GaussianThresholdEvent, (2, 80))),
+        *((BoundedRangeEvent, (0.01, 0.6)), (PureDPEvent, (0.01, 0.4))),
+    ]
     for _ in range(60):
         parts, accountant = [], RDPAccountant(relation=REPLACE, in_order=True)
         number = generator.integers(1, 4)
         for i in generator.choice(len(kinds), size=number, replace=False).tolist():
-            kind, ends = [*kinds.items()][i]
+            kind, ends = kinds[i]
             x, n = math.exp(generator.uniform(*np.log(ends))), int(generator.integers(1, 60))
             parts.append((kind.__name__, x, n))
             field = {verify.FIELDS[kind.__name__]: x}
