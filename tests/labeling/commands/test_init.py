@@ -418,3 +418,45 @@ def test_no_column_of_real_tables_decides_what_is_published(
             assert status or published(tmp_path) == before[num], (package, item)
             read += 1
     assert read > 500 and len(refused) < read / 20, refused
+
+
+@pytest.mark.parametrize("ran", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_choices_do_not_depend_on_order_or_units(
+    ran: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows or columns, feet or meters: neither those of `init`, nor those of `run`."""
+    random, num = np.random.default_rng(0), 300
+    feet, pounds = random.normal(5.6, 0.4, num).round(2), random.normal(160, 30, num).round(1)
+    table: dict[str, Any] = {
+        "id": [f"r{i}x" for i in range(num)],
+        "height": feet,
+        "weight": pounds,
+        "ward": random.choice(list("abc"), num),
+        "gout": (feet + random.normal(size=num) > 5.6).astype(int),
+    }
+    metric = {"height": (feet * 0.3048).round(6), "weight": (pounds * 0.4536).round(6)}
+    variants = [
+        (table, range(num)),
+        (table, random.permutation(num)),
+        (table | metric, range(num)),
+        ({name: table[name] for name in ("ward", "weight", "gout", "id", "height")}, range(num)),
+    ]
+    seen = []
+    for i, (columns, order) in enumerate(variants):
+        (folder := tmp_path / str(i)).mkdir()
+        monkeypatch.chdir(folder)
+        rows = [columns, *(tuple(values[k] for values in columns.values()) for k in order)]
+        Path("t.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+        words = ["--data", "t.csv", "--labels", "gout", "--public_fraction", "0.3", "--no_group"]
+        assert cli.main(["init", "my", *words]) == 0
+        assert not ran or cli.main(["run", "my", "--run", "r", *SMALL]) == 0
+        capsys.readouterr()
+        recipe = {path.name: yaml.safe_load(path.read_text()) for path in Path("my").iterdir()}
+        data = recipe["data.yaml"]["data"]["init_args"]
+        del data["path"]
+        data["columns"].sort()
+        public = [path.read_text() for path in sorted(Path("r/public").glob("label.yaml"))]
+        ids = [sorted(each) for each in published(folder)[0]]
+        seen.append((recipe, public, ids))
+    assert seen[0][2][0] and len(seen[0][1]) == ran
+    assert all(each == seen[0] for each in seen)
