@@ -244,7 +244,7 @@ class Learner:
             left = released[answered].sum(axis=0)
             rest = (released[answered] * residuals[answered]).sum(axis=0) / left, 1 / left + drawn
             later = (
-                _shrinkage(*(each[part] for each in rest), self._prior(part))[2]
+                _shrinkage(rest[0][part], rest[1][part], self._prior(part))[2]
                 for part in self._parts[1:]
             )
             self._needed = max(later, default=0.0) >= LEARNING.needed**2

@@ -435,7 +435,7 @@ def test_choices_do_not_depend_on_order_or_units(
         "gout": (feet + random.normal(size=num) > 5.6).astype(int),
     }
     metric = {"height": (feet * 0.3048).round(6), "weight": (pounds * 0.4536).round(6)}
-    variants = [
+    variants: list[tuple[dict[str, Any], Any]] = [
         (table, range(num)),
         (table, random.permutation(num)),
         (table | metric, range(num)),
