@@ -160,7 +160,7 @@ def account(
 
 
 def merged(charges: Iterable[Charge]) -> list[Charge]:
-    """Return the charges with those of equal events as one, in the order of the first ones."""
+    """Return the charges with equal events as one, in the order of the first ones."""
     events_of: dict[int, Events] = {}
     counts, sums = Counter[int](), Counter[_Pair]()
     for events, count in charges:

@@ -103,7 +103,7 @@ _MOST_RELEASES = 1 << 17
 _LAST = 20
 """The releases that are listed one by one where there are very many."""
 _OF_ONE = "release", "at", "run", "published"
-"""The parts of a release that those of its kind do not share."""
+"""The parts of a release that others of its kind do not share."""
 _MOST_SHOWN = 100
 """Lines of a sum, and numbers of releases in a sentence."""
 
