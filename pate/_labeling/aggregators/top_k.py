@@ -469,7 +469,9 @@ class StableTopK(MechanismAggregator[StableTopKMechanism]):
         best = _lowest((center + np.arange(-0.2, 0.21, 0.05)).tolist(), gap)
         return split(best).calibrated(target, shape)
 
-    def teachers_to_answer(self, probability: float, num_labels: int) -> float:
+    def teachers_to_answer(self, probability: float, num_labels: int) -> float | None:
+        if self.noise_law != "gumbel" or self.regularizer is not None:
+            return None
         # the gap does not depend on the number of teachers
         return self.mechanism(VoteShape(2, num_labels)).gap_to_answer(probability)
 

@@ -304,7 +304,11 @@ class TestFixedStableTopKWithFallback(TestFixedStableTopK):
 def test_teachers_who_agree_are_answered_as_often_as_predicted() -> None:
     answered = 0.7
     stable = StableTopK(scale_gap=60.0, sigma_test=30.0, delta_test=1e-6, allow_empty=False)
-    top = round(stable.teachers_to_answer(answered, 6))
+    needed = stable.teachers_to_answer(answered, 6)
+    assert needed is not None
+    for other in ({"noise_law": "gaussian"}, {"regularizer": (0.0,) * 7}):
+        assert replace(stable, **other).teachers_to_answer(answered, 6) is None  # type: ignore[arg-type]
+    top = round(needed)
     # two labels on top, all others without votes; the gaps above the top and between the two are 0
     votes = Votes.from_counts(np.tile([top, top, 0, 0, 0, 0], (8_000, 1)), top)
     released = stable.aggregate(votes, generator=np.random.default_rng(0))
