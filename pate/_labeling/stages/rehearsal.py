@@ -183,7 +183,6 @@ def rehearse(
     if is_paid(run, settings):
         return
     start = None if teachers is None else teachers.start_from
-    _require_unlabelled(student, start, settings, len(votes.ids))
     if start not in (None, FIRST):
         assert data is not None, "teachers have records"
         Start.of(run, encode_fields(teachers), data)
@@ -217,23 +216,6 @@ def rehearse(
         if made_up is not None:
             _answer(here)
             _student(here, made_up, student)
-
-
-def _require_unlabelled(
-    student: Json | None, start: str | None, settings: LabelSettings, available: int
-) -> None:
-    """Raise ``ValueError`` if a release may leave no sample for ``data.unlabelled``."""
-    if not ((student or {}).get("data") or {}).get("unlabelled"):
-        return
-    require(
-        start != FIRST,
-        "no `data.unlabelled` with start_from: first, a release that labels all public samples",
-    )
-    require(
-        (settings.num_queries or available) < available,
-        f"num_queries < {available}, for samples without labels that `data.unlabelled` shows",
-        num_queries=settings.num_queries,
-    )
 
 
 @contextmanager

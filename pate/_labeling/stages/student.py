@@ -373,7 +373,7 @@ class StudentPlan:
             ``pate.models.Linear``, which is solved in closed form and has no settings of training.
         optimizer: makes the optimizer of its parameters; None for AdamW.
         scheduler: makes the learning-rate schedule, stepped every epoch. None for a constant rate.
-        model: further arguments of `pate.student.Student`, such as ``{"pseudo_confidence": 0.95}``.
+        model: further arguments of `pate.student.Student`, such as ``{"seed": 1}``.
         data: arguments of `pate.student.StudentData`, such as ``{"batch_size": 64}``.
         trainer: arguments of Lightning's Trainer, such as ``{"max_epochs": 20}``.
         optimize: the figure that decisions serve. Cuts for F1 are chosen by public samples, at no

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pate._core.progress import stage_bar
@@ -36,8 +35,6 @@ from pate._core.validation import (
     IntArray,
     require,
     require_count,
-    require_in_open_unit_interval,
-    require_positive,
 )
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.linear import constant_logits, labels_better_than_constant
@@ -71,9 +68,6 @@ class StudentData(pl.LightningDataModule):
         soft: whether to learn from noisy counts in place of labels, if the aggregator released
             them: as shares of the teachers, which may lie below 0 or above 1. Answers of a linear
             model are clipped to [0, 1].
-        unlabelled: number of unlabeled samples shown with each labeled one, drawn anew every
-            epoch from the rest of the public pool and from the queries that were not answered. A
-            student with ``pseudo_confidence`` learns from them.
         raw: whether the student sees the samples as they come, such as pixels, and not through the
             feature map by which teachers see records.
 
@@ -93,12 +87,11 @@ class StudentData(pl.LightningDataModule):
         num_workers: int = 0,
         seed: int = 0,
         soft: bool = True,
-        unlabelled: int = 0,
         raw: bool = False,
     ) -> None:
         super().__init__()
         require_count(1, batch_size=batch_size)
-        require_count(0, num_workers=num_workers, seed=seed, unlabelled=unlabelled)
+        require_count(0, num_workers=num_workers, seed=seed)
         require(0 <= val_fraction < 1, "0 <= val_fraction < 1", val_fraction=val_fraction)
         self.run = run if isinstance(run, Run) else Run(Path(run))
         self.batch_size, self.num_workers = batch_size, num_workers
@@ -112,25 +105,13 @@ class StudentData(pl.LightningDataModule):
         targets = targets_of(released, soft=soft)[answered]
         rows, mask = rows[answered], released.mask[answered]
         self.constants = tuple(constant_logits(targets, mask, noise_std=noise_std).tolist())
-        others = (
-            np.setdiff1d(np.arange(len(public)), rows)
-            if unlabelled
-            else np.zeros(0, dtype=np.int64)
-        )
-        require(
-            not unlabelled or others.size > 0,
-            "public samples without labels for `data.unlabelled`",
-            samples=others.size,
-        )
         samples = _Samples(public.features, rows, targets, mask)
         order = np.random.default_rng(seed).permutation(len(samples))
         self.num_held_out = int(val_fraction * len(samples))
         held_out, training = np.split(order, [self.num_held_out])
         self._val = samples.only(held_out)
-        self._train = samples.only(training).with_blank(others)
-        self._order = _Shuffle(
-            len(training), seed, others=others.size, extra=unlabelled * len(training)
-        )
+        self._train = samples.only(training)
+        self._order = _Shuffle(len(training), seed)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the labeled samples, in an order that depends only on seed and epoch."""
@@ -169,16 +150,6 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
             self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen]
         )
 
-    def with_blank(self, rows: IntArray) -> _Samples:
-        """Return these samples followed by unlabeled ones of further ``rows``."""
-        blank = np.zeros((len(rows), self._labels.shape[1]))
-        return _Samples(
-            self._features,
-            np.concatenate((self._rows, rows)),
-            np.concatenate((self._labels, blank)),
-            np.concatenate((self._mask, blank > 0)),
-        )
-
     def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return self.__getitems__([item])[0]
 
@@ -192,28 +163,20 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
 
 class _Shuffle(Sampler[int]):
-    """A new order of ``size`` samples every epoch, with ``extra`` of the ``others`` after them.
+    """A new order of ``size`` samples every epoch, which Lightning sets."""
 
-    Lightning sets the epoch.
-    """
-
-    def __init__(self, size: int, seed: int, *, others: int = 0, extra: int = 0) -> None:
+    def __init__(self, size: int, seed: int) -> None:
         self._size, self._seed, self._epoch = size, seed, 0
-        self._others, self._extra = others, extra
 
     def set_epoch(self, epoch: int) -> None:
         self._epoch = epoch
 
     def __len__(self) -> int:
-        return self._size + self._extra
+        return self._size
 
     def __iter__(self) -> Any:
         generator = np.random.default_rng([self._seed, self._epoch])
-        order = generator.permutation(self._size)
-        if self._extra:
-            drawn = self._size + generator.integers(self._others, size=self._extra)
-            order = generator.permutation(np.concatenate((order, drawn)))
-        return iter(order.tolist())
+        return iter(generator.permutation(self._size).tolist())
 
 
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -248,9 +211,6 @@ class Student(pl.LightningModule):
     validation. ``val_loss`` compares models without a private label. The effect of the noise
     shrinks with the number of samples, and weight decay limits it.
 
-    A student can also learn from entries that were not released: with ``pseudo_confidence``, a
-    running average of the network labels the entries it is certain about.
-
     A network that is a LightningModule trains by its own ``training_step`` on such batches,
     ``configure_optimizers`` and hooks, where it has them. Its ``validation_step`` and ``test_step``
     are for metrics of its own. A ``val_loss`` that it logs selects the student.
@@ -264,11 +224,6 @@ class Student(pl.LightningModule):
         seed: seed of the initial weights and of randomness in training, such as dropout.
         augment: transforms of pictures during training, such as classes of
             ``torchvision.transforms.v2``, applied to each picture separately.
-        pseudo_confidence: lowest probability, of a label or of its absence, at which the running
-            average labels an entry that was not released. None for no such labels.
-            ``data.unlabelled`` adds samples without any label.
-        average_decay: share of the running average kept at each step.
-        pseudo_weight: weight of these labels in the loss.
         constants: logits of the constant answer for each label, linked from the data. None to
             compare with none.
         optimize: the figure that decisions serve.
@@ -280,8 +235,7 @@ class Student(pl.LightningModule):
             on the side of ``constant_logits``.
 
     Raises:
-        ValueError: on a confidence outside [1/2, 1), a decay outside (0, 1) or a weight that is not
-            positive, or on a setting that the network's own methods would not read.
+        ValueError: on a setting that the network's own methods would not read.
     """
 
     def __init__(
@@ -292,34 +246,16 @@ class Student(pl.LightningModule):
         input_shape: tuple[int, ...] = (),
         label_names: tuple[str, ...] = (),
         seed: int = 0,
-        pseudo_confidence: float | None = None,
-        average_decay: float = 0.99,
-        pseudo_weight: float = 1.0,
         constants: Sequence[float] | None = None,
         augment: list[nn.Module] | None = None,
         optimize: Metric = "accuracy",
     ) -> None:
         super().__init__()
-        require_in_open_unit_interval(average_decay=average_decay)
-        require_positive(pseudo_weight=pseudo_weight)
-        if pseudo_confidence is not None:
-            require(
-                0.5 <= pseudo_confidence < 1,
-                "0.5 <= pseudo_confidence < 1",
-                pseudo_confidence=pseudo_confidence,
-            )
         self.save_hyperparameters(ignore=["network", "optimizer", "scheduler", "augment"])
         self.label_names = tuple(label_names)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = make_network(network, tuple(input_shape), len(self.label_names))
-        self.average: AveragedModel | None = None
-        if pseudo_confidence is not None:
-            self.average = AveragedModel(
-                self.network,
-                multi_avg_fn=get_ema_multi_avg_fn(average_decay),  # type: ignore[no-untyped-call]
-            )
-        self._confidence, self._pseudo_weight = pseudo_confidence, pseudo_weight
         require_pictures(augment, input_shape)
         self._augment = augment
         self._compares = constants is not None
@@ -338,24 +274,16 @@ class Student(pl.LightningModule):
         self.test_report: dict[str, Any] = {}
         self._logged = set[str]()
         if isinstance(self.network, LightningModule):
-            self._follow(
-                self.network,
-                training_step={"pseudo_confidence": pseudo_confidence},
-                configure_optimizers={"optimizer": optimizer, "scheduler": scheduler},
-            )
-
-    def _follow(self, network: LightningModule, **unread: Mapping[str, Any]) -> None:
-        """Let a network log by the student, and be called at its hooks.
-
-        Raises ``ValueError`` on settings that are ``unread`` because of a method that it has.
-        """
-        for name, settings in unread.items():
-            others = [setting for setting, value in settings.items() if value is not None]
             require(
-                not others or self._own(name) is None,
-                f"no setting of training that {type(network).__name__}.{name} would not read",
-                model=others,
+                self._own("configure_optimizers") is None or optimizer is scheduler is None,
+                f"no optimizer or scheduler: {type(self.network).__name__}.configure_optimizers",
+                optimizer=optimizer,
+                scheduler=scheduler,
             )
+            self._follow(self.network)
+
+    def _follow(self, network: LightningModule) -> None:
+        """Let a network log by the student, and be called at its hooks."""
         network.log = self._log_for_network  # type: ignore[method-assign]
         self.automatic_optimization = network.automatic_optimization
         for name in (*_CHAINED, *_REPLACED):
@@ -392,25 +320,7 @@ class Student(pl.LightningModule):
         logits: Tensor = self.network(features)
         loss = masked_loss(logits, targets, mask)
         self.log("train_loss", loss, prog_bar=True, on_step=False, on_epoch=True)
-        return (
-            loss
-            if self.average is None
-            else loss + self._pseudo_weight * self._pseudo_loss(batch, logits)
-        )
-
-    def _pseudo_loss(self, batch: Batch, logits: Tensor) -> Tensor:
-        """Return the loss on unreleased entries against labels of the running average."""
-        features, _, mask = batch
-        assert self.average is not None and self._confidence is not None
-        with torch.no_grad():
-            guess = self.average(features).sigmoid()
-        sure = (torch.maximum(guess, 1 - guess) >= self._confidence).to(logits.dtype)
-        return masked_loss(logits, (guess > 0.5).to(logits.dtype), sure * (1 - mask))
-
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        """Update the running average."""
-        if self.average is not None:
-            self.average.update_parameters(self.network)
+        return loss
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed the randomness by the step, so that resumed training has the same result."""

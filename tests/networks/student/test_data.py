@@ -85,22 +85,6 @@ def test_shares_are_learned_unrounded(soft_run: Path) -> None:
     assert set(np.unique(hard)) == {0, 1}
 
 
-def test_unlabelled_samples_are_shown_without_labels(soft_run: Path) -> None:
-    data = StudentData(soft_run, val_fraction=0.0, unlabelled=2, batch_size=8)
-    released = ReleasedLabels.load(soft_run)
-    num = int(released.answered.sum())
-    loader = data.train_dataloader()
-    first, targets, mask = rows(loader)
-    assert len(first) == 3 * num and mask.any(axis=1).sum() == num
-    assert not targets[~mask.any(axis=1)].any()
-    loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
-    second, _, _ = rows(loader)
-    blank = ~mask.any(axis=1)
-    assert not np.array_equal(np.sort(first[blank].ravel()), np.sort(second[blank].ravel()))
-    with_none = rows(StudentData(soft_run, val_fraction=0.0).train_dataloader())
-    assert with_none[2].all()
-
-
 NAMES = ("a", "b")
 
 

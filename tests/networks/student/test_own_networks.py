@@ -101,6 +101,7 @@ NETWORKS: dict[str, tuple[Any, Any]] = {
     "a LightningModule": (OWN, partial(Own, width=8)),
     "a CNN": ({"class_path": f"{HERE}.Cnn", "init_args": {"width": 8}}, partial(Cnn, width=8)),
     "a ResNet": ("torchvision.models.resnet18", None),
+    "a transformer": ("scripts.hugging_face.Picture", None),
 }
 
 
@@ -111,7 +112,9 @@ def test_a_network_goes_from_a_file_to_onnx(name: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     network, make = NETWORKS[name]
     if make is None:
-        make = pytest.importorskip("torchvision.models").resnet18
+        package, _, word = network.rpartition(".")
+        pytest.importorskip("transformers" if "scripts" in package else "torchvision")
+        make = getattr(pytest.importorskip(package), word)
     assert by_command(tmp_path, network) == 0
     trust = [] if name == "a ResNet" else ["--trust"]
     require_program(tmp_path, *trust)
@@ -156,13 +159,12 @@ def test_a_module_trains_by_its_own_steps(tmp_path: Path) -> None:
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
-def test_a_setting_that_a_module_would_not_read_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"Own.configure_optimizers would not read, got.*optimizer"
-    ):
-        student(optimizer=torch.optim.Adam)
-    with pytest.raises(ValueError, match=r"Own.training_step would not read, got.*pseudo"):
-        student(pseudo_confidence=0.9)
+def test_a_maker_that_a_module_would_not_read_is_refused() -> None:
+    for maker in ("optimizer", "scheduler"):
+        with pytest.raises(
+            ValueError, match=r"no optimizer or scheduler: Own.configure_optimizers"
+        ):
+            student(**{maker: torch.optim.Adam})
 
 
 def test_a_module_that_fails_is_found_before_labels_are_paid_for(
