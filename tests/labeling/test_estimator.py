@@ -1,5 +1,6 @@
 """The estimator for scikit-learn."""
 
+import pickle
 import secrets
 from contextlib import nullcontext
 from pathlib import Path
@@ -39,7 +40,7 @@ class WithSamples(PateClassifier):
     """A classifier that scikit-learn's checks can fit, who know no public samples."""
 
     def fit(self, X: Any, Y: Any) -> "WithSamples":  # type: ignore[override]
-        columns = X.shape[1] if getattr(X, "ndim", 0) == 2 else 1
+        columns = np.shape(X)[1] if np.ndim(X) == 2 else 1
         samples: Any = np.random.default_rng(0).uniform(-10, 10, (2000, columns))
         if hasattr(X, "columns"):
             samples = type(X)(samples, columns=X.columns)
@@ -83,6 +84,8 @@ def test_it_learns_what_the_statement_pays_for(
     assert "NOT PRIVATE" in classifier.statement_.text  # as noise_seed says
     assert "public: nothing protects them" in classifier.statement_.text
     assert len(classifier.X_public_) == len(classifier.released_.ids)
+    read = pickle.loads(pickle.dumps(classifier)).released_.statement
+    assert read == classifier.released_.statement
     # noise that hides everything: what is learned comes from the records through the release alone
     with pytest.warns(UserWarning, match="fit 2 of this process"):
         hidden = clone(classifier).set_params(epsilon=0.01).fit(X[:1800], Y[:1800], **public)

@@ -136,6 +136,9 @@ class Statement:
         """
         return _listed(self.content)
 
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        return type(self), (self.content,)  # the book cannot be pickled, and is listed in it
+
     def __getitem__(self, name: str) -> Any:
         return self.content[name]
 
