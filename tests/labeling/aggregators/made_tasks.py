@@ -1,11 +1,12 @@
 """Made tasks on which more epsilon must not be worse, and the table of what is learned.
 
-`python -m tests.labeling.aggregators.made_tasks` prints accuracy and mAP by epsilon, as on the page
-of measured results.
+`python -m tests.labeling.aggregators.made_tasks` prints accuracy and mAP by epsilon, with
+`--rivals` also those of rivals on the same map.
 """
 
 import argparse
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,14 +14,24 @@ from scipy.special import expit
 from sklearn.datasets import load_digits
 
 from pate import Outlook, Votes
+from pate._core.accounting.accountant import COARSE_ORDERS
 from pate._core.validation import MOST_VOTERS, BoolArray, FloatArray, UInt8Array
 from pate._labeling.data.feature_maps import AutoFeatures
 from pate._labeling.linear import student_of
 from pate._labeling.runs.released import average_precision
 from pate._labeling.votes.voters import Geometry, RecordVoters, with_drawn
-from pate.accounting import NeighboringRelation
+from pate.accounting import Event, NeighboringRelation, Target, calibrate_scale
 from pate.aggregators import Moments, ScoreVotes
 from pate.data import ArrayFeatures
+from scripts.rivals.contributions import Contributions, PublicScale
+from scripts.rivals.descent import COUNT_NOISE, Descent, learning_rate
+from scripts.rivals.moments import (
+    Moments as Sums,
+    moments_event,
+    noised_crosses,
+    noisy_coding,
+    solve_known,
+)
 
 TEST = 2000
 
@@ -149,15 +160,23 @@ TASKS: dict[str, Callable[[np.random.Generator], Task]] = {
 }  # fmt: skip
 
 
+def _mapped(task: Task) -> tuple[list[FloatArray], tuple[int, ...]]:
+    """Return private, public and test features of the default map, and the widths of its parts."""
+    columns = AutoFeatures().fit(ArrayFeatures(task.public.astype(np.float32)))
+    rows = (ArrayFeatures(rows.astype(np.float32)) for rows in (task[0], task[2], task[3]))
+    return [columns.transform(each).astype(np.float64) for each in rows], tuple(columns.widths)
+
+
+def _figures(logits: FloatArray, truth: UInt8Array) -> tuple[float, float]:
+    precise = average_precision(logits, truth > 0).mean()
+    return float(((logits > 0) == truth).mean()), float(precise)
+
+
 def learned(name: str, epsilons: tuple[float, ...], seed: int) -> FloatArray:
     """Return test accuracy and mAP ``[E, 2]`` of students of records that vote, by epsilon."""
     task = TASKS[name](np.random.default_rng(seed))
-    columns = AutoFeatures().fit(ArrayFeatures(task.public.astype(np.float32)))
-    private, public, test = (
-        columns.transform(ArrayFeatures(rows.astype(np.float32))).astype(np.float64)
-        for rows in (task.features, task.public, task.test)
-    )
-    geometry = Geometry.of(with_drawn(public, columns.widths), columns.widths)
+    (private, public, test), widths = _mapped(task)
+    geometry = Geometry.of(with_drawn(public, widths), widths)
     voters = RecordVoters(
         geometry=geometry,
         num_voters=MOST_VOTERS,  # nominal, as in a run
@@ -179,10 +198,74 @@ def learned(name: str, epsilons: tuple[float, ...], seed: int) -> FloatArray:
         voting = ScoreVotes(multiplier_scores=1.0).calibrated(target, votes.shape)
         assert voting is not None
         release = voting.aggregate(votes, generator=np.random.default_rng(seed))
-        logits = student_of(release, public, votes.num_teachers).logits(test)
-        right = float(((logits > 0) == task.truth).mean())
-        figures.append((right, float(average_precision(logits, task.truth > 0).mean())))
+        student = student_of(release, public, votes.num_teachers)
+        figures.append(_figures(student.logits(test), task.truth))
     return np.array(figures)
+
+
+def rivals(name: str, epsilons: tuple[float, ...], seed: int) -> dict[str, FloatArray]:
+    """Return the same figures of the constant answer and of linear rivals on the same map.
+
+    The constant answer is not private. Least squares have noisy moments with labels, and public
+    ones of features.
+    """
+    task, random = TASKS[name](np.random.default_rng(seed)), np.random.default_rng(seed)
+    mapped, _ = _mapped(task)
+    scale = PublicScale.of(ArrayFeatures(mapped[1].astype(np.float32)), standardise=False)
+    x, public, test = (scale(ArrayFeatures(rows.astype(np.float32))) for rows in mapped)
+    private = Contributions(
+        features=x, labels=task.labels.astype(np.float32), starts=np.arange(len(x))
+    )
+    products = public.T.astype(np.float64) @ public / len(public)
+    given = np.broadcast_to(task.labels.mean(axis=0) - 0.5, task.truth.shape)
+    figures: dict[str, FloatArray] = {
+        "constant": np.array([_figures(given, task.truth)] * len(epsilons))
+    }
+    squares, descents = [], []
+    for epsilon in epsilons:
+        coding = noisy_coding(private, _noise(moments_event, epsilon), generator=random)
+        exact = Sums.of(private, coding.clip, coding.shift)
+        noised = noised_crosses(exact, products, coding.noise_multiplier, generator=random)
+        weights = solve_known(noised, coding.noise_multiplier)
+        squares.append(_figures(test @ weights + coding.shift - 0.5, task.truth))
+        noise = _noise(DESCENT.event, epsilon)
+        descents.append(_figures(test @ _descend(private, products, noise, random), task.truth))
+    return figures | {"least squares": np.array(squares), "DP-SGD": np.array(descents)}
+
+
+DESCENT = Descent()
+
+
+@cache
+def _noise(event: Callable[[float], Event], epsilon: float) -> float:
+    target = Target(epsilon=epsilon, delta=1e-6, num_queries=1)
+    return calibrate_scale(event, target, tolerance=1e-3, orders=COARSE_ORDERS)
+
+
+def _descend(
+    private: Contributions, products: FloatArray, noise: float, random: np.random.Generator
+) -> FloatArray:
+    """Return weights ``[F, C]`` as `scripts.rivals.descent.descend` does, without opacus."""
+    x, y = private.features.astype(np.float64), private.labels
+    count = max(1.0, len(y) + random.normal(scale=COUNT_NOISE * noise))
+    rate = learning_rate(
+        np.linalg.eigvalsh(products).astype(np.float64),
+        settings=DESCENT,
+        num_labels=y.shape[1],
+        noise_multiplier=noise,
+        count=count,
+    )
+    clip, norms = DESCENT.clip * y.shape[1] ** 0.5, np.linalg.norm(x, axis=1)
+    weights, total = np.zeros((2, x.shape[1], y.shape[1]))
+    for step in range(DESCENT.num_steps):
+        taken = np.flatnonzero(random.random(len(y)) < DESCENT.sampling_rate)
+        errors = expit(x[taken] @ weights) - y[taken]
+        lengths = np.linalg.norm(errors, axis=1) * norms[taken]
+        clipped = x[taken].T @ (errors * np.minimum(1, clip / lengths)[:, None])
+        noisy = clipped + random.normal(scale=noise * clip, size=weights.shape)
+        weights = weights - rate / (DESCENT.sampling_rate * count) * noisy
+        total += weights * (step >= DESCENT.num_steps // 2)
+    return np.asarray(total * 2 / DESCENT.num_steps)
 
 
 def main() -> None:
@@ -191,14 +274,21 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.25, 0.5, 1, 2, 4, 16, 64])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rivals", action="store_true")
     options = parser.parse_args()
     epsilons = tuple(options.epsilons)
-    print("| task | " + " | ".join(f"{epsilon:g}" for epsilon in epsilons) + " |")
-    print("|---|" + "---:|" * len(epsilons))
+    print("| task | | " + " | ".join(f"{epsilon:g}" for epsilon in epsilons) + " |")
+    print("|---|---|" + "---:|" * len(epsilons))
     for name in options.tasks:
-        mean = np.mean([learned(name, epsilons, seed) for seed in range(options.seeds)], axis=0)
-        cells = " | ".join(f"{right:.3f} / {precise:.3f}" for right, precise in mean)
-        print(f"| {name} | {cells} |", flush=True)
+        drawn = []
+        for seed in range(options.seeds):
+            drawn.append({"pate": learned(name, epsilons, seed)})
+            if options.rivals:
+                drawn[-1] |= rivals(name, epsilons, seed)
+        for way in drawn[0]:
+            mean = np.mean([each[way] for each in drawn], axis=0)
+            cells = " | ".join(f"{right:.3f} / {precise:.3f}" for right, precise in mean)
+            print(f"| {name} | {way} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
