@@ -25,9 +25,10 @@ from pate._core.accounting.cost import format_guess
 from pate._core.files.reading import Json, read_bytes, read_text, read_yaml
 from pate._core.files.writing import atomic_write, remove_drafts, write_text
 from pate._core.release.transaction import suited_delta
-from pate._core.settings import decode
+from pate._core.settings import Partial, decode
 from pate._core.validation import UNKNOWN, UInt8Array, require, require_given
 from pate._labeling.aggregators.base import registered
+from pate._labeling.aggregators.top_k import StableTopK
 from pate._labeling.commands.evidence import (
     Declared,
     Draft,
@@ -43,7 +44,9 @@ from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.data.label_table import is_table
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
+from pate._labeling.release.forecast import some_of, teachers_that_start
 from pate._labeling.release.hopeless import describe_absent
+from pate._labeling.release.label_settings import LabelSettings
 
 _SHOWN = 8  # names of labels
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -73,6 +76,9 @@ class _Kind:
 
 _NETWORK = "student_network.yaml"
 """The file of the other student of pictures, a network."""
+_STABLE = "stable_topk"
+"""The folder of the other recipe for pictures."""
+_QUERIES, _RECORDS = 200, 4  # the most queries of that recipe, and the most records of its teachers
 _KINDS = {
     "npz": _Kind("one .npz file of arrays", "data/mine.npz"),
     "csv": _Kind(
@@ -101,7 +107,9 @@ def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
     """Write a recipe for data of your own.
 
     It has data.yaml, teachers.yaml, label.yaml and student.yaml, with comments that explain each
-    choice. `pate run` runs it, and `pate fit` does both at once.
+    choice. `pate run` runs it, and `pate fit` does both at once. For pictures, the folder
+    stable_topk in it is another recipe: exact sets of labels or none, by teachers that start from a
+    release.
 
     The data are read. Columns called `id`, `split` and `group` have these meanings, and no other
     column has one unless an option says so. Where something is not said, the columns that may be
@@ -119,19 +127,53 @@ def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
     """
     words = ["init", str(folder), "--data"]
     files, remarks = draft_recipe(folder, data, declared, words)
+    listed, pictures = [*files], _NETWORK in files
+    if pictures:
+        files |= {f"{_STABLE}/{name}": text for name, text in _stable_topk(files, data).items()}
+        listed.append(f"{_STABLE}/")
     if folder.exists():
         require(folder.is_dir(), "a new or empty folder", file=str(folder))
         # drafts that a killed command left
         remove_drafts(folder.glob(".*"), files)
         others = sorted(
-            path.name for path in folder.iterdir() if not _holds(path, files.get(path.name))
+            name
+            for path in (*folder.iterdir(), *(folder / _STABLE).glob("*"))
+            if (name := str(path.relative_to(folder))) != _STABLE or not pictures
+            if not _holds(path, files.get(name))
         )
         require(not others, f"a new or empty folder {folder}", files=others)
     for name, text in files.items():
         write_text(folder / name, text)
-    print(f"{folder}: {', '.join(files)}")
+    print(f"{folder}: {', '.join(listed)}")
     print_remarks(remarks)
     print(f"Read data.yaml first, then: pate run {folder}")
+    if pictures:
+        run = Path("runs") / f"{folder.resolve().name}_{_STABLE}"
+        print(f"Or exact sets of labels or none: pate run {folder / _STABLE} --run {run}")
+
+
+def _stable_topk(files: Mapping[str, str], data: Path | None) -> dict[str, str]:
+    """Return the files of the other recipe for pictures, with numbers by a forecast."""
+    texts = {name: _template(f"{_STABLE}/{name}") for name in ("teachers.yaml", "label.yaml")}
+    unit = read_yaml(files["teachers.yaml"])["unit"]
+    texts["teachers.yaml"] = texts["teachers.yaml"].replace("unit: record", f"unit: {unit}")
+    if data is not None and not any(name.endswith(".py") for name in files):
+        source = decode(DataSource, read_yaml(files["data.yaml"])["data"])
+        pictures = some_of(source.load(Role.PUBLIC).features)
+        label = read_yaml(texts["label.yaml"])
+        asked = LabelSettings(
+            Partial(StableTopK),
+            delta=label["delta"],
+            target_epsilon=label["target_epsilon"],
+            num_queries=min(_QUERIES, source.load(Role.PUBLIC).features.shape[0]),
+        )
+        number = teachers_that_start(asked, pictures, source.num_labels, size=_RECORDS)
+        for name, key, value in (
+            ("label.yaml", "num_queries", asked.num_queries),
+            ("teachers.yaml", "num_teachers", number),
+        ):
+            texts[name] = texts[name].replace(f"{key}: null", f"{key}: {value or 'null'}")
+    return {name: files[name] for name in ("data.yaml", "student.yaml")} | texts
 
 
 def print_remarks(remarks: Sequence[str]) -> None:

@@ -69,6 +69,7 @@ from pate._networks.teachers.training import (
 from pate._networks.training import require_pictures
 
 _COMPARED = 64  # public samples, which tell two feature maps apart
+_PASSES, _MOST_STEPS = 20, 1000  # over public samples, in which a network learns their answers
 
 CHUNK_SIZES = (1, 5, 20, 50, 100)
 """Sizes to try, in ascending order."""
@@ -90,7 +91,7 @@ def write_start(path: Path, start: Start, plan: TeacherPlan, data: DataSource) -
 
     These are the weights of the student if its network has the same class and sees the same
     features. Otherwise a network of the teachers' class learns the student's answers to the public
-    samples, in as many steps as a teacher takes.
+    samples: these are public, so that it may pass over them many times.
 
     Args:
         path: the file, ``.safetensors``.
@@ -123,7 +124,8 @@ def write_start(path: Path, start: Start, plan: TeacherPlan, data: DataSource) -
 def _learn(
     network: nn.Module, samples: Float32Array, answers: Float32Array, plan: TeacherPlan
 ) -> None:
-    """Train a network on answers ``[N, C]`` to public samples, as a teacher is trained."""
+    """Train a network on answers ``[N, C]`` to public samples, by a teacher's optimizer."""
+    passes = min(_MOST_STEPS, _PASSES * len(samples) // plan.batch_size)
     optimizer = plan.make_optimizer(network.parameters())
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(plan.seed)
@@ -131,7 +133,7 @@ def _learn(
             len(samples),
             seed=plan.seed,
             teacher=0,
-            steps=range(plan.num_steps),
+            steps=range(max(plan.num_steps, passes)),
             batch_size=plan.batch_size,
         ):
             loss = binary_cross_entropy_with_logits(

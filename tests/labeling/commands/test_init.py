@@ -15,6 +15,7 @@ from pate import cli
 from pate._labeling.commands.recipes import _KINDS, recipe_files
 from pate._labeling.runs.run import read_data
 from pate.data import DataSource, Role
+from scripts.faces.drawing import write_celeba_folder
 from tests.conftest import make_arrays
 
 SMALL = ["--label.target_epsilon=1e5"]
@@ -460,3 +461,29 @@ def test_choices_do_not_depend_on_order_or_units(
         seen.append((recipe, public, ids))
     assert seen[0][2][0] and len(seen[0][1]) == ran
     assert all(each == seen[0] for each in seen)
+
+
+@pytest.mark.parametrize("num", [300, pytest.param(2000, marks=pytest.mark.slow)])
+def test_pictures_have_a_recipe_that_answers_half_of_its_queries(
+    num: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_celeba_folder(tmp_path / "drawn", num=num)
+    words = ["init", "mine", "--data", "drawn"]
+    assert cli.main(words) == 0 and cli.main(words) == 0
+    *_, first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("pate run mine") and "pate run mine/stable_topk --run" in second
+    command = second.partition(": pate ")[2].split()
+    assert cli.main([*command, "--print_config"]) == 0
+    config = [yaml.safe_load(each) for each in capsys.readouterr().out.split("---")]
+    assert config[1]["start_from"] == "first" and config[1]["num_teachers"] >= 100
+    assert config[2]["num_queries"] == num // 10 and config[2]["target_epsilon"] == 2
+    if num < 1000:
+        Path("mine/stable_topk/label.yaml").write_text("num_queries: 3\n")
+        assert cli.main(words) == 2
+        assert "stable_topk/label.yaml" in capsys.readouterr().err
+        return
+    assert cli.main([*command, "--data.init_args.size=32"]) == 0
+    with np.load("runs/mine_stable_topk/public/labels.npz") as file:
+        assert file["mask"].all(axis=1).mean() >= 1 / 2
+    assert "all releases of these data 2.000" in capsys.readouterr().out
