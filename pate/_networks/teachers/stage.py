@@ -74,7 +74,7 @@ _PASSES, _MOST_STEPS = 20, 1000  # over public samples, in which a network learn
 CHUNK_SIZES = (1, 5, 20, 50, 100)
 """Sizes to try, in ascending order."""
 
-_KEPT = 3  # copies of the weights beside gradients: themselves, and the two moments of Adam
+_COPIES = 4  # weights, gradients and the two moments of Adam
 _SCRATCH = 2  # temporary copies of one weight while the optimizer works on it
 _GAPS = 1.4  # what results of operations take with the gaps between them, as measured
 # the time that Lightning takes per step, for chunks of any size
@@ -377,8 +377,9 @@ def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size
     labels = torch.empty(stacked, plan.batch_size, num_labels, device="meta")
     with _Allocated() as held:
         chunk.teacher_losses(features, labels).sum().backward()  # type: ignore[no-untyped-call]
-    step = max(_GAPS * held.peak, sum(state) + _SCRATCH * max(state))
-    return int((_KEPT * sum(state) + step + features.nbytes) * size / stacked)
+    # gradients are among the results
+    step = max(_GAPS * (held.peak - sum(state)), _SCRATCH * max(state))
+    return int((_COPIES * sum(state) + step + features.nbytes) * size / stacked)
 
 
 class _Allocated(TorchDispatchMode):
