@@ -71,8 +71,9 @@ class Result:
         command: what prints the table; empty for a table that quotes others or is not made again.
         needs: ``PATE_DATA`` if the command reads it.
         seeds: what was drawn, in words.
-        run: the commit of the package, the date, the processor seconds and the versions; None if
-            the figures are older than these files.
+        run: the commit of the package, the date, the processor seconds and the versions; and those
+            of the rivals' rows, if only votes were run again. None if the figures are older than
+            these files.
         reason: why it was not run again, and which commit brought the figures; only without a run.
         keys: how many columns, the first ones, name a row.
         columns: titles.
@@ -221,8 +222,9 @@ def found(root: Path, results: Mapping[str, Result]) -> Iterator[str]:
             for line in re.findall(r"^\|.*\.\d.*", _BLOCK.sub("", text), flags=re.MULTILINE):
                 yield f"{name}: Expected a table of scripts/results, got {line}"
     for name, result in results.items():
-        if result.run and not re.fullmatch("[0-9a-f]{8}", result.run["commit"]):
-            yield f"{name}.json: Expected a run of a commit, got {result.run['commit']!r}"
+        for run in _runs(result):
+            if not re.fullmatch("[0-9a-f]{8}", run["commit"]):
+                yield f"{name}.json: Expected a run of a commit, got {run['commit']!r}"
     for name in sorted(set(results) - shown):
         yield f"{name}.json: Expected a page that shows or quotes it"
 
@@ -233,7 +235,7 @@ def sample(results: Mapping[str, Result], size: int, day: date) -> list[str]:
         name
         for name, result in results.items()
         if result.run
-        and result.run["processor_seconds"] <= NIGHT
+        and sum(run["processor_seconds"] for run in _runs(result)) <= NIGHT
         and (not result.needs or os.environ.get(result.needs))
     ]
     start = day.toordinal() * size
@@ -338,12 +340,15 @@ def _table(name: str, results: Mapping[str, Result]) -> str:
     elif result.run is None:
         said = f"not run at this version: {result.reason}"
     else:
-        said = (
-            f"run at {result.run['commit']} on {result.run['date']}; "
-            f"again: `python -m scripts.results run {name}`"
-        )
+        ran = "; rivals ".join(f"at {run['commit']} on {run['date']}" for run in _runs(result))
+        said = f"run {ran}; again: `python -m scripts.results run {name}`"
     text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
     return f"\n{text}\n\n*`scripts/results/{name}.json`, {said}.*\n\n"
+
+
+def _runs(result: Result) -> list[dict[str, Any]]:
+    """Return the run of a result, and that of its rivals if it is another."""
+    return [run for run in (result.run, (result.run or {}).get("rivals")) if run]
 
 
 def _sources(quoted: Mapping[str, Result]) -> str:

@@ -51,6 +51,9 @@ def test_a_table_names_its_file_and_its_run(checkout: Path) -> None:
         "",
     ]
     assert results.rendered(text, FILES) == text
+    part = {"small": replace(SMALL, run=RUN | {"rivals": RUN | {"commit": "0000"}})}
+    assert "at 12345678 on 2026-01-02; rivals at 0000 on" in results.rendered(text, part)
+    assert any("got '0000'" in fault for fault in results.found(checkout, part))
     older = {"small": replace(SMALL, run=None, reason="no GPU")}
     assert "not run at this version: no GPU.*" in results.rendered(text, older)
 
