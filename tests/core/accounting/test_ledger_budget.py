@@ -1,6 +1,5 @@
 """The budget of a ledger: what it admits, what it refuses, and the filter that keeps it."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -40,8 +39,6 @@ def test_the_first_query_that_cannot_be_paid_is_refused(path: Path) -> None:
     within = account([(gaussian(60), answered)], REPLACE).get_epsilon(delta=1e-6)
     beyond = account([(gaussian(60), answered + 1)], REPLACE).get_epsilon(delta=1e-6)
     assert within <= 2.0 < beyond
-    told = re.search(r"got epsilon=([0-9.]+)", refusal)
-    assert told is not None and float(told[1]) == pytest.approx(beyond, rel=1e-3)
     assert len(ledger.entries()) == answered
     verify_ledger(path)
 
