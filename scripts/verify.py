@@ -1,7 +1,4 @@
-"""Check a privacy statement by the standard library alone: python verify.py privacy.json owner.pub.
-
-Without the owner's SSH key a lie throughout is accepted. Words and `reach` are not compared.
-"""
+"""Check a privacy statement by the standard library: python verify.py privacy.json owner.pub."""
 
 import json
 import subprocess
@@ -10,7 +7,7 @@ import tempfile
 from collections import Counter
 from functools import cache
 from hashlib import sha256
-from math import erfc, exp, expm1, inf, isclose, lgamma, log, log1p, sqrt
+from math import erfc, exp, expm1, inf, isclose, lgamma, log, log1p, pi, sqrt
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -26,9 +23,7 @@ def need(holds: object, expected: str) -> None:
         raise ValueError(f"expected {expected}")
 
 
-def add(
-    total: Counter[tuple[str, float]], event: Any, relation: str, units: int, times: int
-) -> None:
+def add(total: Counter[Any], event: Any, relation: str, units: int, times: int) -> None:
     """Add the basic events for units that reach so many teachers."""
     need(event["neighboring_relation"] == relation, f"an event under {relation}")
     if (kind := event["type"]) in ("ComposedEvent", "RepeatedEvent"):
@@ -44,9 +39,9 @@ def add(
 def law(kind: str, x: float, lean: float) -> tuple[float, float]:
     """Return the probabilities of a yes on both neighbors: their probits or logits are x apart."""
     high, low = (x, -x) if kind == PURE else (lean + x / 2, lean - x / 2)
-    if kind in (GAUSSIAN, TEST):
-        return erfc(-high / sqrt(2)) / 2, erfc(-low / sqrt(2)) / 2
-    return 1 / (1 + exp(-high)), 1 / (1 + exp(-low))
+    if kind == TEST:  # bounded in what floats hold, by which they only come closer
+        return erfc(-min(high, 8) / sqrt(2)) / 2, erfc(-max(low, -37) / sqrt(2)) / 2
+    return 1 / (1 + exp(-min(high, 36))), 1 / (1 + exp(min(-low, 700)))
 
 
 def least(delta: float, mu_squared: float, laws: Any = ((1.0, 1.0),)) -> float:
@@ -55,8 +50,9 @@ def least(delta: float, mu_squared: float, laws: Any = ((1.0, 1.0),)) -> float:
     for _ in range(60):
         middle, missed = (low + high) / 2, 0.0
         for p, q in laws:
-            x = (at := middle - log(p / q)) / m / 2
-            missed += p / 2 * (erfc(x - m / 2) - exp(min(at, 700)) * erfc(x + m / 2))
+            x, y = ((at := middle - log(p / q)) / m - m) / 2, (at / m + m) / 2
+            tail = exp(at) * erfc(y) if at < 600 else exp(-x * x) / (y + 0.5 / y) / sqrt(pi)
+            missed += p / 2 * (erfc(x) - tail)
         low, high = (low, middle) if missed <= delta else (middle, high)
     return high
 
@@ -75,7 +71,7 @@ def reached(delta: float, mu_squared: float, bits: tuple[tuple[float, float, int
             for place, (p0, q0) in before.items() if share > 1e-9 * delta else ():
                 p1, q1 = laws.get(to := place + round(150 * loss / spread), (0.0, 0.0))
                 laws[to] = p1 + p0 * share, q1 + q0 * share * exp(-loss)
-    return least(delta, mu_squared, [pair for pair in laws.values() if min(pair) > 0])
+    return least(delta, mu_squared, [pair for pair in laws.values() if min(pair) > 1e-300])
 
 
 def follow(figure: Any, charges: list[Any], relation: str, units: int) -> str:
@@ -99,12 +95,11 @@ def follow(figure: Any, charges: list[Any], relation: str, units: int) -> str:
 
 
 def main(path: Path, *keys: Path) -> None:
-    """Check a statement and the files beside it."""
+    """Check all but words and `reach`, and files beside it; without a key, lies throughout pass."""
     s = json.loads(path.read_bytes())
     listed, runs = {r["release"]: r for r in s["releases"]}, s.get("order", "").split()
-    order = [kind for run in runs for kind in [run.split("x")[0]] * int(run.split("x")[1])]
-    every = ((n, s["kinds"][int(kind)] | {"release": n}) for n, kind in enumerate(order, 1))
-    releases = [listed.get(n, each) for n, each in every] or s["releases"]
+    every = [s["kinds"][int(k)] for k, n in (run.split("x") for run in runs) for _ in range(int(n))]
+    releases = [listed.get(n, r | {"release": n}) for n, r in enumerate(every, 1)] or s["releases"]
     this, budget = releases[s["release"] - 1], s["budget"] or {}
     most = max(each["max_teachers_per_unit"] for each in [*releases, budget or this])
     facts = this["published"] | {"num_queries": this["count"], "format": 2, "private": True}
