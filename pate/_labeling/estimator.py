@@ -83,10 +83,6 @@ except ImportError:
 
 _TRIED, _PARTS = 100, 3  # public samples, and parts of them, that a classifier is tried on
 _LEAST_PART = 10  # samples, which suffice for most classifiers
-_UNDECIDED = (
-    "the release shows no label to be better than a constant answer, so that predictions are barely"
-    " better: use more records, a larger epsilon, or X_public on the scale of X."
-)
 _TABLE = (
     "Y of shape [N] or [N, C] (of lists of labels sklearn.preprocessing.MultiLabelBinarizer makes a"
     " table)"
@@ -185,8 +181,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     ) -> Self:
         """Release labels of public samples, and fit the student to them.
 
-        Warns if the release shows no label to be better than its constant answer, or public samples
-        to be unlike the records.
+        Warns if the release shows public samples to be unlike the records.
 
         Args:
             X: ``[N, F]``, the features of the private records; sparse ones are made dense.
@@ -215,8 +210,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self._taken_for = _moments(self.X_public_)
         if released.unlike is not None:
             warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
-        elif not self._student.departs.any():
-            warnings.warn(f"{_UNDECIDED} {_UNSCALED}", stacklevel=2)
         return self
 
     def _counted(self, statement: Statement) -> Statement:

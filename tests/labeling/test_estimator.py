@@ -48,7 +48,6 @@ class WithSamples(PateClassifier):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the release shows no label")  # checks fit few records
 @parametrize_with_checks(  # type: ignore[untyped-decorator, unused-ignore]
     [WithSamples(noise_seed=0, classes=classes) for classes in (None, "from_y")],
     expected_failed_checks=expected_failures,
@@ -100,7 +99,6 @@ def test_the_noise_has_no_seed_unless_it_is_given(arrays: tuple[FloatArray, UInt
     assert (first.released_.noisy_counts != second.released_.noisy_counts).all()
 
 
-@pytest.mark.filterwarnings("ignore:the release shows no label")  # of few records
 def test_a_named_ledger_adds_fits_up(arrays: tuple[FloatArray, UInt8Array], tmp_path: Path) -> None:
     X, Y = arrays
     classifier = PateClassifier(ledger=tmp_path / "ledger.sqlite", n_teachers=20, grouping="pair")
@@ -196,7 +194,6 @@ class Killed(BaseException):
     """The end of a process."""
 
 
-@pytest.mark.filterwarnings("ignore:the release shows no label")
 @pytest.mark.parametrize(
     ("how", "step"),
     [
@@ -242,7 +239,6 @@ def test_a_fit_that_was_killed_goes_on_and_pays_once(
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the release shows no label")
 def test_fits_of_one_process_without_a_ledger_are_counted(tmp_path: Path) -> None:
     """Also those to some of the records, of their columns or of their labels."""
     _FITS.clear()
@@ -262,7 +258,6 @@ def test_fits_of_one_process_without_a_ledger_are_counted(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the release shows no label")
 def test_groups_have_a_name_where_a_ledger_adds_up(tmp_path: Path) -> None:
     X, Y = np.random.default_rng(0).normal(size=(60, 3)), np.ones((60, 2), int)
     Y[::2] = 0
