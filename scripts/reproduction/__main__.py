@@ -36,7 +36,6 @@ from scripts.reproduction.findings import (
     spread,
 )
 from scripts.reproduction.gillenwater_joint import permute_and_flip, times
-from scripts.reproduction.multi_winner import multi_winner_voting
 from scripts.reproduction.one_shot import one_shot_noises
 from scripts.reproduction.shekelyan_statements import statements
 from scripts.reproduction.zhu_wang_privacy import table_2_privacy
@@ -47,7 +46,6 @@ from tests.core.mechanisms.oracles import joint_slow
 FOLDER = Path("reproduction")
 
 MAKERS: Mapping[str, Callable[[Effort], Finding]] = {
-    "dziedzic_multi_winner": multi_winner_voting,
     "gillenwater_errors": gillenwater.errors,
     "gillenwater_joint": permute_and_flip,
     "gillenwater_times": partial(times, plain=joint_slow),

@@ -46,7 +46,7 @@ TABLED = (*("README.md", "docs/measured.md"), "docs/appendix/measured-more.md")
 TIMED = "gillenwater_times"
 """The finding whose figures are times of a machine, and do not come out again."""
 WITHOUT_DATA = {
-    *("dziedzic_multi_winner", "one_shot_noises", "shekelyan_statements"),
+    *("one_shot_noises", "shekelyan_statements"),
     *("zhu_wang_bins", "zhu_wang_table2_privacy", "zhu_wang_theorems"),
 }
 """Findings that read no data."""
