@@ -231,7 +231,7 @@ class SettingsParser(ArgumentParser):
             for named in _named_in(namespace.get(action.dest)):
                 function = import_object(named["class_path"])
                 if not isinstance(function, type):  # jsonargparse would call it
-                    given = named.get("init_args", Namespace())
+                    given = named.get("init_args", Namespace())  # type: ignore[no-untyped-call]
                     inner = vars(_parser_within(self, function).instantiate(given))
                     left = {
                         n for n, p in signature(function).parameters.items() if p.default is p.empty
@@ -327,7 +327,7 @@ def require_classes(parser: ArgumentParser, parsed: Namespace) -> None:
 def _parser_within(parser: ArgumentParser, made: Any) -> ArgumentParser:
     """Return the parser of the arguments of a class or function that a setting names."""
     with parser_context(parent_parser=parser):
-        return ActionTypeHint.get_class_parser(  # type: ignore[no-any-return, no-untyped-call]
+        return ActionTypeHint.get_class_parser(  # type: ignore[no-untyped-call]
             made, {"fail_untyped": False}
         )
 

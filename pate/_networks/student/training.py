@@ -275,7 +275,7 @@ class Student(pl.LightningModule):
         self._logged = set[str]()
         if isinstance(self.network, LightningModule):
             require(
-                self._own("configure_optimizers") is None or optimizer is scheduler is None,
+                self._own("configure_optimizers") is None or not (optimizer or scheduler),
                 f"no optimizer or scheduler: {type(self.network).__name__}.configure_optimizers",
                 optimizer=optimizer,
                 scheduler=scheduler,
@@ -294,7 +294,7 @@ class Student(pl.LightningModule):
 
     def _own(self, name: str) -> Callable[..., Any] | None:
         """Return a method that the network has as a LightningModule. None if it has none."""
-        has = is_overridden(name, self.network, LightningModule)  # type: ignore[arg-type]
+        has = is_overridden(name, self.network, LightningModule)
         return getattr(self.network, name) if has else None
 
     def _own_step(self, name: str, *batch: Any) -> Any:

@@ -393,8 +393,10 @@ class _Allocated(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         for storage in (t.untyped_storage() for t in tree_leaves(made) if isinstance(t, Tensor)):
-            self._live[StorageWeakRef(storage)] = storage.nbytes()
-        self._live = {ref: size for ref, size in self._live.items() if not ref.expired()}
+            self._live[StorageWeakRef(storage)] = storage.nbytes()  # type: ignore[no-untyped-call]
+        expired = [ref for ref in self._live if ref.expired()]  # type: ignore[no-untyped-call]
+        for ref in expired:
+            del self._live[ref]
         # convolutions work on copies in another layout
         copied = tree_leaves((args, made)) if "convolution" in str(func) else []
         scratch = sum(each.nbytes for each in copied if isinstance(each, Tensor))

@@ -36,6 +36,7 @@ def lines(
         "delta": 1e-6,
         **facts,
     }
+    entries: Any = [SimpleNamespace(**each) for each in releases]
     unproven = {"epsilon": None, "delta0": 0.0}
     more = {
         "title": "",
@@ -43,7 +44,7 @@ def lines(
         "bounds": None,
         "call": str,
         "repr": repr,
-        **(_sums([SimpleNamespace(**each) for each in releases]) if whole else {}),
+        **(_sums(entries) if whole else {}),
     }
     return _worded(content, whole=whole, **more).splitlines()
 

@@ -41,7 +41,7 @@ def test_commands_release_the_curators_sum(
     assert capsys.readouterr().out == (
         "north: waiting for the invitation. The same command continues from here\n"
     )
-    sent: dict[str, bytes] = {}
+    sent: dict[Path, bytes] = {}
     for _ in range(4):
         assert silos.label() == 0
         take_part(silos)

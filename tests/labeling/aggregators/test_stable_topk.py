@@ -307,7 +307,7 @@ def test_teachers_who_agree_are_answered_as_often_as_predicted() -> None:
     needed = stable.teachers_to_answer(answered, 6)
     assert needed is not None
     for other in ({"noise_law": "gaussian"}, {"regularizer": (0.0,) * 7}):
-        assert replace(stable, **other).teachers_to_answer(answered, 6) is None  # type: ignore[arg-type]
+        assert replace(stable, **other).teachers_to_answer(answered, 6) is None
     top = round(needed)
     # two labels on top, all others without votes; the gaps above the top and between the two are 0
     votes = Votes.from_counts(np.tile([top, top, 0, 0, 0, 0], (8_000, 1)), top)

@@ -20,7 +20,7 @@ from tests.conftest import make_arrays, recipe
 
 HERE = "tests.networks.student.test_own_networks"
 SHAPE = (3, 32, 32)
-TRAINER = {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False}
+TRAINER: dict[str, Any] = {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False}
 
 
 class Cnn(nn.Sequential):
@@ -135,7 +135,8 @@ def test_a_network_goes_from_a_file_to_onnx(name: str, tmp_path: Path) -> None:
 
 
 def student(**settings: Any) -> Student:
-    return Student(Own, input_shape=SHAPE, label_names=("a", "b"), **settings)
+    network: Any = Own
+    return Student(network, input_shape=SHAPE, label_names=("a", "b"), **settings)
 
 
 def test_a_module_trains_by_its_own_steps(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def peak_of(name: str, folder: Path) -> int:
     def train(settings: TeacherPlan, shape: tuple[int, ...]) -> None:
         (folder / str(shape)).mkdir()
         labels = np.zeros((400, num_labels), dtype=np.uint8)
-        features = np.zeros((400, *shape), dtype=np.float32)
+        features: Any = np.zeros((400, *shape), dtype=np.float32)
         records = Records(features=features, labels=labels, ids=np.arange(400).astype(str))
         data = PartitionedRecords.by_key(records, settings, bytes(16))
         job = TrainJob(plan=settings, data=data, folder=folder / str(shape))
